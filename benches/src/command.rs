@@ -20,10 +20,10 @@ pub fn finish(name: &str, result: Result<(), impl Display>) -> ExitCode {
     }
 }
 
-/// The arguments of every command that compares.
+/// The arguments of each command that compares programs.
 #[derive(Args, Debug)]
 pub struct Comparing {
-    /// How many times each is measured
+    /// Number of measurements of each figure
     #[arg(long, default_value_t = 7)]
     pub runs: u32,
 

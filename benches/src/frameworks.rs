@@ -3,7 +3,7 @@
 use roce_tests::scene::Scene;
 use std::path::{Path, PathBuf};
 
-/// One way of a program to send messages, and the same program over TCP.
+/// A program with one of its transports, and the same program over TCP.
 #[derive(Clone, Copy, Debug)]
 pub struct Framework {
     /// Its name in the table.

@@ -8,7 +8,7 @@ use roce_benches::{packet, peers, roce};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Benchmarks beside iperf3, sockperf and a bare CRC, as ratios taken in one run
+/// Benchmarks compared with iperf3, sockperf and a bare CRC, as ratios taken in one run
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and sockperf. Prints
 /// Markdown; with --write it replaces the figures in docs/benchmarks.md.
@@ -17,7 +17,7 @@ struct Args {
     #[command(flatten)]
     comparing: Comparing,
 
-    /// Seconds of each measurement
+    /// Duration of each measurement, in seconds
     #[arg(long, default_value_t = 3)]
     seconds: u32,
 

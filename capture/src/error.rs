@@ -1,10 +1,10 @@
-//! Why a capture was not made.
+//! The error of creating a capture.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a capture file was not made.
+/// The reason why a capture file could not be created.
 #[derive(Debug)]
 pub enum CreateError {
     /// The name is empty.
@@ -18,10 +18,10 @@ pub enum CreateError {
     Option {
         /// The option.
         option: String,
-        /// What would be right.
+        /// The valid values, in words.
         right: &'static str,
     },
-    /// An existing file may not be overwritten.
+    /// An existing file can't be replaced.
     InTheWay {
         /// The file.
         path: PathBuf,

@@ -29,8 +29,8 @@ const MAGIC: [[u8; 4]; 5] = [
     [0x4d, 0x3c, 0xb2, 0xa1],
 ];
 
-/// Makes a file called `wanted`, or a numbered variant if that name is taken. Tries the names from
-/// number `first` on, and returns the number of the name, too.
+/// Creates a file called `wanted`, or a numbered variant if that name is taken. Tries the names
+/// from number `first` on. Returns the file, its path and the number in its name.
 pub(crate) fn create_under_free_name(
     wanted: &Path,
     first: u32,
@@ -47,7 +47,8 @@ pub(crate) fn create_under_free_name(
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(source) => return Err(CreateError::Io { path, source }),
         }
-        // A file of another user, or a link, stays as it is; a pipe or a device is used.
+        // A regular file or a link stays as it is, and the next name is tried. A pipe or a device
+        // is used.
         let found = std::fs::symlink_metadata(&path).map(|found| found.file_type());
         let is_other = |kind: FileType| !kind.is_file() && !kind.is_symlink();
         if found.is_ok_and(is_other) {
@@ -57,13 +58,14 @@ pub(crate) fn create_under_free_name(
     Err(CreateError::Taken { path })
 }
 
-/// Makes the file. An existing one is truncated if it is a capture or empty, and belongs to the
-/// user.
+/// Creates the file. An existing file is truncated if it belongs to this user and is a capture or
+/// empty.
 pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
     if leads_to_descriptor(path) {
         let output = open_there(path)?;
         if output.regular {
-            // A file opened by the shell, which has truncated it unless it was told to append.
+            // The shell has opened the file, and truncated it unless the user appends with `>>`.
+            // Truncate it.
             let _ = output.file.set_len(0);
         }
         return Ok(output);
@@ -131,7 +133,7 @@ fn open_there(path: &Path) -> Result<Output, CreateError> {
     Ok(Output::new(file, found.is_file()))
 }
 
-/// Checks that a file may be truncated; otherwise says why not.
+/// Checks that a file may be truncated. The error is the reason why not.
 fn check_replaceable(file: &File) -> Result<(), String> {
     let found = file.metadata().map_err(|error| error.to_string())?;
     let user = nix::unistd::geteuid().as_raw();
@@ -176,7 +178,7 @@ impl Output {
     /// Writes whole blocks.
     ///
     /// # Errors
-    /// The OS error. A partial write is undone if possible, and nothing may be written any more.
+    /// The OS error. A partial write is undone if possible. The caller must not write again.
     pub(crate) fn write(&mut self, blocks: &[u8]) -> io::Result<()> {
         let result = self.file.write_all(blocks);
         match &result {

@@ -1,10 +1,10 @@
-//! Captures: pcapng files of packets, with comments on what happened to each.
+//! Writes packets to pcapng files, with comments on what happened to each packet.
 //!
-//! A [`Capture`] is one file, which may have packets of several interfaces. The file grows by whole
-//! packets only, and the data reaches the kernel at each [`Capture::flush`]: a process that is
-//! killed leaves a readable file. When the disk is full, or the capture reaches its
-//! [limit](Limits), it ends with one message on stderr. The caller gets no error, because no packet
-//! may wait or fail for a capture.
+//! A [`Capture`] is one file, or a ring of files, with packets of one or more interfaces. A file
+//! grows only by whole packets, and the data reaches the kernel at each [`Capture::flush`], so a
+//! process that is killed leaves a readable file. When the disk is full, or the capture reaches its
+//! [limit](Limits), the capture ends with one message on stderr. The caller gets no error, because
+//! a capture must never delay a packet or make it fail.
 //!
 //! ```no_run
 //! use roce_capture::{Capture, Direction, Interface, LinkType, Packet};
@@ -86,8 +86,8 @@ impl Capture {
         Self::over(file, path, ring)
     }
 
-    /// As [`Capture::create`], with a setting in the users' syntax: `NAME[,limit=SIZE][,files=N]`,
-    /// as in `run-%p.pcapng,limit=100M,files=3`.
+    /// As [`Capture::create`], with a setting as users write it: `NAME[,limit=SIZE][,files=N]`, as
+    /// in `run-%p.pcapng,limit=100M,files=3`.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -96,8 +96,8 @@ impl Capture {
         Self::limited(name, limits)
     }
 
-    /// Checks that [`Capture::from_setting`] would understand a setting, and that its folder
-    /// exists. Makes no file.
+    /// Checks that [`Capture::from_setting`] can parse `setting`, and that its folder exists.
+    /// Creates no file.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -131,7 +131,7 @@ impl Capture {
     }
 
     fn over(file: file::Output, path: PathBuf, ring: Ring) -> Result<Self, CreateError> {
-        // An output without a length has no limit.
+        // A pipe or a device has no length, so it has no limit.
         let limits = match file.len() {
             Some(_) => ring.limits(),
             None => Limits::NONE,
@@ -149,7 +149,7 @@ impl Capture {
         self.limits
     }
 
-    /// The file that is written; if there are several, the first.
+    /// The first file of the capture, with the name that was actually used.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -6,13 +6,15 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// The default size of a capture, in bytes: a busy device sends that in seconds.
+/// The default limit of a capture, in bytes. A busy device sends that many bytes in seconds, so a
+/// capture without a limit soon fills the disk.
 const DEFAULT_BYTES: u64 = 1 << 30;
 
-/// The lowest limit, in bytes: blocks are written in batches of some 100 KiB.
+/// The lowest limit, in bytes. It is well above the batches of some 100 KiB in which blocks are
+/// written.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// The most files of a ring.
+/// The maximum number of files of a ring.
 const MOST_FILES: u32 = 10_000;
 
 /// The limits of a capture.

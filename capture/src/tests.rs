@@ -13,7 +13,7 @@ const LO: Interface<'_> = Interface {
     link_type: LinkType::RawIp,
 };
 
-/// The capture's file as blocks; whole, or the test fails.
+/// The blocks of the capture's file. The test fails if a block is incomplete.
 fn blocks(path: &Path) -> Vec<Block<'static>> {
     let mut reader = PcapNgReader::new(fs::File::open(path).unwrap()).unwrap();
     let mut blocks = vec![Block::SectionHeader(reader.section().clone())];
@@ -113,7 +113,7 @@ fn what_is_flushed_is_in_the_file_and_memory_is_bounded() {
     assert_eq!(blocks(capture.path()).len(), 2, "not flushed yet");
     capture.flush();
     assert_eq!(blocks(capture.path()).len(), 3);
-    // Without any flush, too, it gets there.
+    // The packets reach the file without any flush, too.
     for _ in 0..1000 {
         capture.packet(&packet(lo, &[0; 1000]));
     }
@@ -174,7 +174,7 @@ fn what_is_no_capture_is_not_replaced() {
         let error = Capture::replace(at(name)).unwrap_err().to_string();
         assert!(error.contains(why), "{name}: {error}");
     }
-    // Where no file is to be replaced, another name is taken.
+    // `create` replaces nothing, and takes another name instead.
     for name in ["link", "dangling"] {
         let beside = Capture::create(at(name)).unwrap();
         assert_eq!(beside.path(), at(&format!("{name}-2")));
@@ -236,7 +236,7 @@ fn a_capture_ends_at_its_limit() {
 fn a_ring_keeps_the_latest_files() {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("a.pcapng,limit=1M,files=2");
-    // A name that is taken is passed over, wherever it comes.
+    // A taken name is skipped, even in the middle of the ring.
     fs::write(dir.path().join("a-3.pcapng"), "precious").unwrap();
     let capture = Capture::from_setting(&name).unwrap();
     let lo = capture.add_interface(&LO);
@@ -254,7 +254,7 @@ fn a_ring_keeps_the_latest_files() {
         fs::read(dir.path().join("a-3.pcapng")).unwrap(),
         b"precious"
     );
-    // Each has both interfaces, and together they have the latest packets.
+    // Each file has both interfaces, and together the files have the latest packets.
     let mut latest = Vec::new();
     for name in &names[1..] {
         let path = dir.path().join(name);
@@ -302,7 +302,7 @@ fn a_full_disk_ends_the_capture_and_nothing_else() {
     if !Path::new("/dev/full").exists() {
         return;
     }
-    // The very first write shows it.
+    // The first write fails, so `create` reports the full disk.
     let error = Capture::create("/dev/full").unwrap_err().to_string();
     assert!(error.contains("/dev/full: No space left"), "{error}");
 }

@@ -14,16 +14,16 @@ use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Bytes to buffer before they are written, give or take one packet.
+/// The number of buffered bytes at which they are written. The last packet may exceed it.
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// The longest packet to record, in bytes: the largest snapshot length of libpcap.
 const SNAP_BYTES: usize = 256 << 10;
 
-/// The longest comment, in bytes: an option's length has 16 bits.
+/// The maximum length of a comment, in bytes. A pcapng option can hold up to 65535.
 const COMMENT_BYTES: usize = 4096;
 
-/// The first header of a packet's bytes.
+/// The type of the header that a packet's bytes start with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
     /// An Ethernet header.
@@ -235,7 +235,7 @@ impl Writer {
         if self.output.is_ok() {
             let (path, packets) = (self.ring.path().display(), self.written);
             let message = format!("the capture {path} ends after {packets} packets: {error}");
-            // In one write: another process may write to the same stderr.
+            // Write the line at once, because another process may write to the same stderr.
             let line = format!("roce: {message}\n");
             let _ = io::stderr().write_all(line.as_bytes());
             self.output = Err(message);

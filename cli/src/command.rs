@@ -16,25 +16,25 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start an RDMA program on this stack, in the place of libibverbs and RDMA hardware
+    /// Run an RDMA program on this stack, instead of on libibverbs and RDMA hardware
     Run(run::RunArgs),
     /// Print the environment in which programs run on this stack
     Env(environment::EnvArgs),
     /// Measure bandwidth, message rate and latency of every operation
     Perf(perf::PerfArgs),
-    /// Send a message back and forth, with itself or with ibv_rc_pingpong
+    /// Send messages back and forth between two of itself, or with ibv_rc_pingpong
     Pingpong(pingpong::PingpongArgs),
-    /// Show the RoCE devices of this machine, and their GIDs
+    /// List the RoCE devices of this machine and their GIDs
     Devices(devices::DevicesArgs),
-    /// Check what programs will find on this machine, and say what mends the rest
+    /// Check whether RDMA programs will work on this machine, and print how to fix what will not
     Doctor(doctor::DoctorArgs),
     /// Print the RoCE packets of a capture file, and a summary of each flow
     Decode(decode::DecodeArgs),
-    /// Capture the RoCE packets that pass an interface, or print them
+    /// Capture the RoCE packets on an interface, or print them
     Dump(dump::DumpArgs),
     /// Run swarms of simulated fabrics against a model of what verbs promise
     Sim(sim::SimArgs),
-    /// Show what processes do with their devices, live: rates, retransmissions, drops
+    /// Show rates, retransmissions and drops of each process and device, live
     Top(top::TopArgs),
 }
 

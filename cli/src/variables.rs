@@ -40,8 +40,8 @@ pub(crate) fn help() -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text.push_str(
-        "\nAn empty value is as none. Other variables that begin with ROCE_ are warned about.\n\
-         `roce devices -v` says what each device takes, and why.",
+        "\nAn empty value counts as unset. Other variables that begin with ROCE_ raise a warning.\n\
+         `roce devices -v` shows the datapath of each device, and why.",
     );
     text
 }

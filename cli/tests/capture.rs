@@ -155,7 +155,7 @@ fn faults_and_drops_are_told_of() {
     }
     for said in [
         "fault: lost (fault_lost)",
-        "fault: the second of two (fault_duplicated)",
+        "fault: a duplicate (fault_duplicated)",
         "fault: held back for ",
         "flipped (fault_corrupted)",
         "dropped: bad icrc (drop_bad_icrc)",

@@ -50,7 +50,7 @@ fn verbose_names_the_datapath_that_was_not_taken() {
         .find(|part| part.starts_with("roce_lo\n"));
     let lo = lo.unwrap_or_else(|| panic!("no roce_lo in {text}"));
     assert!(
-        lo.contains("not xdp         what stays on this machine"),
+        lo.contains("not xdp         traffic that stays on this machine"),
         "{lo}"
     );
     assert!(text.contains("KiB for each address"), "{text}");

@@ -1,4 +1,4 @@
-//! The agent: its contract, and the modules that carry it out.
+//! The agent: its public interface, and the modules that implement it.
 
 mod active;
 mod check;
@@ -29,20 +29,22 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use table::Table;
 
-/// The most connections and lookups that an agent has at a time, including ended ones that wait for
-/// late packets.
+/// The maximum number of connections and lookups that an agent has at a time, including ended ones
+/// that wait for late packets.
 pub(crate) const MAX_CONNECTIONS: usize = 1 << 16;
-/// The most requests from peers that wait for their owners' answers.
+/// The maximum number of requests from peers that wait for the owner's answer.
 pub(crate) const MAX_UNANSWERED: usize = 1024;
-/// The most finished requests that are kept to answer repeated messages. Without the limit, refused
-/// strangers could exhaust the memory.
+/// The maximum number of finished requests that are kept to answer repeated messages. Without the
+/// limit, strangers whose requests are refused could exhaust the memory.
 const MAX_OVER: usize = 4096;
-/// The most MADs that wait to be sent. Others are lost, as on any network.
+/// The maximum number of MADs that wait to be sent. Further MADs are dropped, as a network may drop
+/// them.
 const MAX_OUTBOX: usize = 4096;
 /// The number of bits of a communication ID below the part's number.
 const ID_BITS: u32 = 25;
 
-/// Communication management of one port: all connections that its owner requests or accepts.
+/// Communication management of one port. The agent handles all connections that its owner requests
+/// or accepts.
 ///
 /// Call any method, then [`poll_transmit`](Self::poll_transmit) and
 /// [`poll_event`](Self::poll_event) until they return `None`. Call
@@ -85,11 +87,12 @@ impl Agent {
         self.config.part = part;
     }
 
-    /// Takes requests for `service` that are sent to `local`: one address, those of a family, or
-    /// all (also written as `None`). The listener with the fewest addresses takes precedence. At
-    /// most `backlog` requests at a time wait for the owner to notice them ([`Agent::taken`],
-    /// [`Agent::accept`], [`Agent::reject`]). Further ones are dropped, and the peers retransmit
-    /// them. Requests for the service that arrived within the last second are delivered now.
+    /// Listens for requests for `service` that are sent to `local`: one address, all addresses of a
+    /// family, or all addresses (`None` converts to this). If several listeners match a request,
+    /// the one for the fewest addresses gets it. At most `backlog` requests at a time wait for the
+    /// owner to notice them ([`Agent::taken`], [`Agent::accept`], [`Agent::reject`]). Further ones
+    /// are dropped, and the peers retransmit them. Requests for the service that have waited for a
+    /// listener, for at most a second, are delivered now.
     ///
     /// # Errors
     /// If this agent already listens to the same service at the same addresses.
@@ -106,7 +109,7 @@ impl Agent {
         Ok(listener)
     }
 
-    /// Takes no more requests for this listener, and rejects those that the owner has not answered.
+    /// Removes the listener, and rejects its requests that the owner has not answered.
     pub fn stop_listening(&mut self, now: Instant, listener: ListenerId) {
         for id in self.table.of_listener(listener) {
             self.disown(now, id);
@@ -212,9 +215,9 @@ impl Agent {
         self.refuse_asked(now, connection, reason, private)
     }
 
-    /// Passive side, after [`Agent::accept`]: the peer's first data arrived before its RTU (in
-    /// verbs, the asynchronous event "communication established"). Results in
-    /// [`Event::Established`], unless that was already delivered.
+    /// Passive side, after [`Agent::accept`]: reports that the peer's first data arrived before its
+    /// RTU (in verbs, the asynchronous event "communication established"). The result is
+    /// [`Event::Established`]. Does nothing if the connection is already established.
     pub fn established(&mut self, _now: Instant, connection: ConnectionId) {
         let sent = self.table.get(connection).map(|c| &c.state);
         // rule: 12.9-data-before-rtu
@@ -228,9 +231,10 @@ impl Agent {
     /// Either way [`Event::TimeWaitOver`] is the last event.
     ///
     /// The peer's agent does not answer a DREQ by itself: **its owner has to call this, too.**
-    /// Until then, the DREQ is retransmitted, [`Config::max_retries`] times, and then the
-    /// connection is over without an answer: after 26 s if the peer is an agent of this kind, after
-    /// 77 s if it is Linux. An owner that does not want to wait calls [`Agent::forget`] instead.
+    /// Until then, the agent retransmits the DREQ, up to [`Config::max_retries`] times. After the
+    /// last timeout, it considers the connection ended without an answer. This takes 26 s if the
+    /// peer is an agent of this kind, and 77 s if it is Linux. An owner that does not want to wait
+    /// calls [`Agent::forget`] instead.
     ///
     /// # Errors
     /// If the connection is not known or not in that state, or there are more than 220 bytes of
@@ -252,8 +256,8 @@ impl Agent {
         self.disown(now, connection);
     }
 
-    /// Drops connections as [`Agent::forget`] does, at most `most` of them. Returns whether those
-    /// were all.
+    /// Drops at most `most` connections and lookups, as [`Agent::forget`] does. Returns whether
+    /// none are left that the owner has not dropped.
     pub fn forget_some(&mut self, now: Instant, most: usize) -> bool {
         let ids = self.table.owned(most);
         for &id in &ids {
@@ -262,17 +266,17 @@ impl Agent {
         ids.len() < most
     }
 
-    /// Reports that a process with peers' QPs has ended and sends no more: connections with it are
-    /// over. The process is identified by its address and its part of the QPNs, as returned by
-    /// [`Agent::poll_peer`]. Results in [`Event::Disconnected`], after [`Event::Established`] if
-    /// the connection was only accepted; or, if it was not accepted, in [`Event::Rejected`] with
-    /// the reason "timeout".
+    /// Reports that a remote process has ended, so that all connections with its QPs are over.
+    /// `remote` is the process's address, and `part` is its part of the QPN space, as returned by
+    /// [`Agent::poll_peer`]. For a connection that this side had accepted or made ready, the result
+    /// is [`Event::Disconnected`], preceded by [`Event::Established`] if that was not yet
+    /// delivered. For an earlier one, the result is [`Event::Rejected`] with the reason "timeout".
     pub fn peer_gone(&mut self, now: Instant, remote: IpAddr, part: QpnPart) {
         self.end_with(now, remote, part);
     }
 
-    /// Reports that the host of a path's peer has answered "port unreachable" to a check
-    /// ([`Agent::poll_check`]). The agent verifies this before it ends a connection.
+    /// Reports that the host at the remote end of `path` has answered "port unreachable" to a check
+    /// ([`Agent::poll_check`]). The agent verifies the report before it ends a connection.
     pub fn port_unreachable(&mut self, now: Instant, path: Path) {
         self.port_refused(now, path);
     }
@@ -314,9 +318,10 @@ impl Agent {
         self.handle_checks(now);
     }
 
-    /// Services that requests have waited for long enough, with the addresses that they were sent
-    /// to. [`Agent::handle_timeouts`] refuses the requests. If another process at that address has
-    /// the service by now, call [`Agent::leave_to_others`] before.
+    /// The services that unanswered requests have waited for until their deadline, with the
+    /// addresses that the requests were sent to. [`Agent::handle_timeouts`] refuses these requests.
+    /// If another process at such an address has the service by now, call
+    /// [`Agent::leave_to_others`] first.
     pub fn held_in_vain(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
         self.waited_for(now)
     }
@@ -348,9 +353,9 @@ impl Agent {
         self.events.pop_front()
     }
 
-    /// The process of a peer's QP, as its address and its part of the QPNs, when a connection with
-    /// it begins. An owner that can tell that the process has ended then calls
-    /// [`Agent::peer_gone`]. Call after each other call until it returns `None`.
+    /// The next remote process with which a connection has begun, as its address and its part of
+    /// the QPN space. An owner that learns that the process has ended calls [`Agent::peer_gone`].
+    /// Call after each other call until it returns `None`.
     pub fn poll_peer(&mut self) -> Option<(IpAddr, QpnPart)> {
         self.new_peers.pop_first()
     }
@@ -417,7 +422,8 @@ impl Agent {
         })
     }
 
-    /// A random ID of the part. Few are in use, so one of the first draws is unused.
+    /// A random unused ID in this agent's part. Few IDs are in use, so the first few draws find
+    /// one.
     // rule: 12.9-random-id
     fn free_id(&mut self) -> ConnectionId {
         let part = u32::from(self.config.part.number()) << ID_BITS;
@@ -444,7 +450,7 @@ impl Agent {
         }
     }
 
-    /// Repeats the answer to a message that was repeated.
+    /// Sends the answer again, because the peer retransmitted its message.
     fn answer_again(&mut self, path: Path, mad: [u8; MAD_LEN]) {
         self.counters.duplicates += 1;
         self.send(path, mad);

@@ -1,4 +1,4 @@
-//! What an agent counts.
+//! The counters of an agent.
 
 /// Counters of ignored messages by reason, of retransmissions, and of peers found to be gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,8 +6,8 @@ pub struct Counters {
     /// MADs of another class, version, method or attribute, and those with a reserved value in a
     /// field.
     pub unknown: u64,
-    /// Messages about connections that do not exist, from a host other than the peer, or not
-    /// expected in the state.
+    /// Messages about connections that do not exist, messages from a host other than the peer, and
+    /// messages that the connection's state does not expect.
     pub unexpected: u64,
     /// Messages that had arrived before.
     pub duplicates: u64,
@@ -21,7 +21,7 @@ pub struct Counters {
     pub repeated: u64,
     /// Probes of a peer, after its host answered "port unreachable".
     pub questions: u64,
-    /// Answers to these probes.
+    /// Answers (DREP) to probes.
     pub answers: u64,
     /// Connections that ended because their peer was found to be gone.
     pub peer_gone: u64,

@@ -37,7 +37,7 @@ pub enum CmError {
         /// The largest value that fits.
         limit: u32,
     },
-    /// The two addresses of the path are not of one family.
+    /// The two addresses of the path belong to different address families.
     TwoFamilies,
     /// The agent has reached its limit of connections.
     TooManyConnections {

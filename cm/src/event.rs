@@ -49,7 +49,7 @@ pub enum Event {
         connection: ConnectionId,
         /// The QP.
         qpn: Qpn,
-        /// The key that its datagrams must carry.
+        /// The Q_Key that datagrams to the QP must carry.
         qkey: QKey,
         /// 136 bytes.
         private: PrivateBytes,
@@ -79,8 +79,8 @@ pub enum Event {
         /// 136 bytes.
         private: PrivateBytes,
     },
-    /// Either side: the peer did not answer before the connection was established, or did not
-    /// answer the lookup, despite all retransmissions. The connection or lookup is over.
+    /// Either side: the peer did not answer any retransmission of the message that establishes the
+    /// connection, or of the lookup. The connection or lookup is over.
     Unreachable {
         /// The connection or lookup.
         connection: ConnectionId,
@@ -102,8 +102,8 @@ pub enum Event {
         /// 224 bytes of the peer's answer, if one came.
         private: PrivateBytes,
     },
-    /// The rest of a connection that had a QP at both ends has waited for late packets, and the QP
-    /// may be used again. The last event of a connection that was established.
+    /// The time wait of a connection is over, so no late packets can arrive and the QP may be used
+    /// again. This is the last event of a connection that was established.
     TimeWaitOver {
         /// The connection, which the agent no longer knows.
         connection: ConnectionId,

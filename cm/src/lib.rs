@@ -3,8 +3,8 @@
 //!
 //! This crate does no I/O, reads no clock, starts no thread and uses no randomness other than its
 //! seed. An [`Agent`] takes `(now, path, MAD)` and its owner's calls, and produces MADs, [`Event`]s
-//! and its next deadline. The same seed and the same sequence of calls give the same run, bit for
-//! bit.
+//! and its next deadline. With the same seed, the same sequence of calls produces exactly the same
+//! output.
 //!
 //! ```text
 //!  connect, accept, disconnect … ──► ┌─── Agent ───┐ ──► poll_event

@@ -3,8 +3,8 @@
 use core::fmt;
 use core::ops::Deref;
 
-/// The private data of a message, which only the two programs interpret. It has the full length
-/// that the message can carry; if the sender gave less, zeros follow.
+/// The private data of a message, which only the two owners interpret. Received private data has
+/// the full length that the message can carry; if the sender gave less, zeros follow.
 ///
 /// ```
 /// # use roce_cm::PrivateBytes;

@@ -1,4 +1,4 @@
-//! The contents of requests and answers, of the owner and of the peer.
+//! The contents of requests and answers: those that the owner sends, and those that the peer sent.
 
 use crate::{
     Duration, IpService, PKey, PathMtu, PrivateBytes, Psn, QKey, Qpn, QpnPart, ServiceId,
@@ -11,12 +11,12 @@ pub struct Config {
     /// The seed of all random numbers. It must be secret and used only once: an attacker that can
     /// guess communication IDs can end connections.
     pub seed: [u8; 32],
-    /// The part that communication IDs belong to.
+    /// The part of the ID space that this agent draws communication IDs from.
     pub part: QpnPart,
     /// The GUID of the node (in verbs: of the device), by which peers identify the host of a
     /// connection.
     pub ca_guid: u64,
-    /// The response time of this agent and of its peers: 5 bits, 4.096 µs × 2^this.
+    /// The longest time that this agent, and a peer, takes to respond: 5 bits, 4.096 µs × 2^this.
     pub response_timeout: u8,
     /// The number of retransmissions of a message that is not answered: 0 to 15.
     pub max_retries: u8,
@@ -161,7 +161,7 @@ pub struct Request {
     pub hop_limit: u8,
     /// Their flow label: 20 bits.
     pub flow_label: u32,
-    /// The local ACK timeout that the recipient should have: 5 bits, 4.096 µs × 2^this.
+    /// The local ACK timeout that the recipient's QP should use: 5 bits, 4.096 µs × 2^this.
     pub ack_timeout: u8,
     /// Private data, without that of Annex A11: 92 bytes, 56 if the service names a port.
     pub private: PrivateBytes,
@@ -191,9 +191,9 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
-    /// An answer to `request` for the local QP `qpn`, which expects `rq_psn` first. It takes as
-    /// many READs and atomics each way as the peer requests, up to 16, unlimited RNR retries, and
-    /// no private data.
+    /// An answer to `request` for the local QP `qpn`, which expects `rq_psn` first. It accepts as
+    /// many READs and atomics each way as the peer requests, up to 16. It sets unlimited RNR
+    /// retries and no private data.
     pub fn new(request: &Request, qpn: Qpn, rq_psn: Psn) -> Self {
         Self {
             qpn,
@@ -252,7 +252,7 @@ pub struct DatagramRequest {
 pub struct DatagramAsked {
     /// The requested service.
     pub service: ServiceId,
-    /// The requester as it claims to be, if the service names a port.
+    /// The requester's port and addresses as it claims them, if the service names a port.
     pub ip: Option<IpService>,
     /// The partition.
     pub pkey: PKey,

@@ -38,11 +38,12 @@ fn conformance(report: &Report) -> String {
     let mut out = String::from(NOTE);
     out.push_str("# Which rules the stack follows\n\n");
     out.push_str(
-        "Each rule is in our words; sections are those of the InfiniBand Architecture \
-         Specification, volume 1, release 1.7 (A11, A14, A16, A17 and A19 are its annexes), as \
-         exact as we are sure of. Code cites a rule with `// rule: ID`, and a test that \
-         fails when the rule is broken with `// shows: ID`; a test of this crate finds rules \
-         without code, rules without tests, and citations of rules that don't exist.\n\n",
+        "Each rule is in our words. Section numbers are those of the InfiniBand Architecture \
+         Specification, volume 1, release 1.7 (A11, A14, A16, A17 and A19 are its annexes). A \
+         section is only as precise as we are sure of. Code cites a rule with `// rule: ID`, and \
+         a test that fails when the rule is broken with `// shows: ID`. A test of conformance/ \
+         finds rules without code, rules without tests, and citations of rules that don't \
+         exist.\n\n",
     );
     out.push_str("| chapter | implemented | not yet | does not apply |\n|---|--:|--:|--:|\n");
     let mut sum = [0; 3];
@@ -98,7 +99,7 @@ fn traps(report: &Report) -> String {
     out.push_str("# Where other implementations went wrong\n\n");
     out.push_str(
         "Each of these cost users of some RDMA implementation real time, as bug trackers, \
-         mailing lists and papers tell. Tests cite them with `// trap: ID`.\n\n",
+         mailing lists and papers show. Tests cite them with `// trap: ID`.\n\n",
     );
     out.push_str("| trap | what goes wrong, and what is right | shown by |\n|---|---|---|\n");
     for trap in &report.book.traps {

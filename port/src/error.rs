@@ -6,7 +6,7 @@ use std::fmt;
 /// packet (no route, no neighbour, no buffer) is a counted drop, not a failure.
 #[derive(Debug)]
 pub struct PortError {
-    /// The operation of the port and its object, in words.
+    /// The operation that failed and what it was applied to, in words.
     pub what: String,
     /// The operating system's error.
     pub source: std::io::Error,

@@ -14,7 +14,7 @@ pub const SRC_PORT: u16 = 0xc000;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The byte with which a poisoned port fills the room that it lends.
+/// The byte with which a poisoned port fills the buffers that it reserves.
 const POISON: u8 = 0xa5;
 
 /// The header in front of the BTH, and the part of it that the receiving port sees.
@@ -54,9 +54,11 @@ pub struct MemoryPort {
     pub out: Vec<Frame>,
     /// Packets that wait for [`Port::receive`].
     pub arrived: VecDeque<Frame>,
-    /// The number of packets in `out` at which the port is full.
+    /// The maximum number of packets in `out`. At this number, `reserve` returns
+    /// [`ReserveError::Full`].
     pub room: usize,
-    /// Every packet is unsendable, as without a route.
+    /// Whether [`Transmit::reserve`] reports every packet as unsendable, as it does without a
+    /// route.
     pub unsendable: bool,
     ip: MemoryIp,
     max_packet_bytes: usize,
@@ -96,8 +98,8 @@ impl MemoryPort {
         }
     }
 
-    /// Fills the room that the port lends with a pattern, which reveals bytes that the sender
-    /// forgets to write.
+    /// Fills each reserved buffer with a pattern. The pattern reveals bytes that the sender forgets
+    /// to write.
     pub fn poisoned(mut self) -> Self {
         self.poisoned = true;
         self
@@ -108,7 +110,7 @@ impl MemoryPort {
         self.counters
     }
 
-    /// The kind of headers of its packets.
+    /// The kind of IP header in front of this port's packets.
     pub fn ip(&self) -> MemoryIp {
         self.ip
     }
@@ -126,7 +128,7 @@ impl MemoryPort {
         }
     }
 
-    /// The covered fields of the next packet's header.
+    /// The fields of the next packet's IP header that the ICRC covers.
     fn covered(&self) -> IpCovered {
         let id = match self.ip {
             MemoryIp::V6 => return IpCovered::V6,

@@ -42,18 +42,18 @@ pub struct PortCapabilities {
     /// The largest transport packet (BTH to ICRC) that [`Transmit::reserve`] lends room for, in
     /// bytes: the link's MTU less IP and UDP headers (IPv6's, if the port has IPv6 addresses).
     pub max_packet_bytes: usize,
-    /// The approximate number of bytes that the receiving side of such a port buffers before it
-    /// drops packets: the stack keeps less than this in flight.
+    /// The approximate number of bytes that a port of this kind buffers on receive before it drops
+    /// packets. The stack keeps fewer bytes than this in flight.
     pub receive_buffer_bytes: usize,
 }
 
-/// A descriptor that a driver waits for when a port is idle.
+/// A descriptor that a driver waits on when a port is idle.
 #[derive(Clone, Copy, Debug)]
 pub struct PortFd<'a> {
     /// The descriptor. It is readable when packets wait.
     pub fd: BorrowedFd<'a>,
-    /// Packets are queued: the driver also waits until the descriptor is writable, and then
-    /// flushes.
+    /// Whether packets are queued. If so, the driver also waits until the descriptor is writable,
+    /// and then flushes.
     pub wants_write: bool,
 }
 
@@ -68,12 +68,13 @@ pub trait Port: Transmit {
         version == RoceVersion::V2
     }
 
-    /// Whether packets can be sent along this path, as far as the port knows. For RoCEv2, whose
-    /// routes may change, a port does not ask the network. RoCE v1 is not routable, so some
-    /// destinations are out of its reach. Call this once, when a path is chosen.
+    /// Checks whether the port can send packets along `_path`. Call this once, when a path is
+    /// chosen. The port decides from what it knows now, and sends no probe. For RoCEv2, a missing
+    /// route is no error, because routes may change later. RoCE v1 is not routable, so some
+    /// destinations are out of its reach.
     ///
     /// # Errors
-    /// Why no packet can be sent, and what would change that.
+    /// The reason why no packet can be sent, and what would change that.
     fn check(&mut self, _path: &TxMeta) -> Result<(), PortError> {
         Ok(())
     }
@@ -99,8 +100,9 @@ pub trait Port: Transmit {
     /// Leaves a group that was joined with [`Port::join`]; otherwise does nothing.
     fn leave(&mut self, group: IpAddr);
 
-    /// Passes about `budget` packets at most to `sink`. Returns their number; 0 if none waits.
-    /// Never blocks.
+    /// Passes received packets to `sink`, and stops once their number reaches `budget`. A port that
+    /// receives several packets in one piece may exceed it. Returns the number of packets passed; 0
+    /// if none waits. Never blocks.
     ///
     /// # Errors
     /// Fails if the interface is gone for good.
@@ -116,21 +118,21 @@ pub trait Port: Transmit {
     /// The number of committed packets that the network has not taken yet.
     fn queued(&self) -> usize;
 
-    /// Whether one system call of [`Port::flush`] can send packets of different lengths and to
-    /// different QPs, each without delay. Then a packet that is queued behind another one does not
-    /// delay it, and costs less than in a later call.
+    /// Whether one system call of [`Port::flush`] can send packets of different lengths, and to
+    /// different QPs, without delaying any of them. On such a port, a packet that joins others in
+    /// the queue delays none of them, and costs less than if a later call sent it.
     #[inline]
     fn sends_all_by_one_call(&self) -> bool {
         false
     }
 
-    /// Whether received packets wait that no descriptor reports.
+    /// Whether received packets that no descriptor reports are waiting for [`Port::receive`].
     #[inline]
     fn has_looped(&self) -> bool {
         false
     }
 
-    /// The descriptors to wait for when the port is idle.
+    /// The descriptors to wait on when the port is idle.
     fn packet_fds(&self) -> Vec<PortFd<'_>>;
 
     /// A descriptor that is readable when [`Port::follow_network`] has something to do.
@@ -157,21 +159,22 @@ pub trait Port: Transmit {
     /// The port's counters, by name.
     fn each_counter(&self) -> Vec<(&'static str, u64)>;
 
-    /// Selects the management datagrams of this process, if several processes share the interface.
-    /// `None` if this process gets all of them.
+    /// The object that selects which management datagrams this process receives, if several
+    /// processes share the interface. `None` if this process receives all of them.
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         None
     }
 }
 
-/// Selects the management datagrams (to QP1) of a shared interface that this process gets.
+/// Selects which management datagrams (to QP1) this process receives on a shared interface.
 pub trait Steering {
     /// The interface's index.
     fn interface_index(&self) -> u32;
 
-    /// Takes management datagrams at the activated addresses, now and later: answers to IDs of this
-    /// process's own part, and, if this process is the first to take them, those that name no
-    /// process. Calling it twice does nothing.
+    /// Receives management datagrams at all addresses that are or will be activated. These are the
+    /// replies whose communication ID lies in this process's part of the ID space. Of all processes
+    /// that call this function, the one with the lowest part also receives the datagrams that
+    /// identify no process. Calling it twice does nothing.
     ///
     /// # Errors
     /// Fails if the kernel refuses.
@@ -180,11 +183,11 @@ pub trait Steering {
     /// Ends [`Steering::open_general_services`], and all services.
     fn close_general_services(&mut self);
 
-    /// Takes requests for a service, by the lower half of its ID, at the activated addresses, now
-    /// and later, that `local` contains.
+    /// Receives connection requests for a service at those addresses in `local` that are or will be
+    /// activated. `service` is the lower half of the service ID.
     ///
     /// # Errors
-    /// Fails if the kernel refuses; then the port takes none.
+    /// Fails if the kernel refuses. In that case, the port receives no requests for the service.
     fn serve(&mut self, local: Addresses, service: u32) -> io::Result<()>;
 
     /// Ends [`Steering::serve`].

@@ -43,7 +43,7 @@ macro_rules! take_place {
                 }
             });)*
         }
-        /// All of them.
+        /// All replaced functions.
         pub(crate) static ALL: &[&Next] = &[$(&next::$name),*];
     };
 }

@@ -7,8 +7,8 @@ use roce_wire::{QKey, Qpn};
 use std::net::IpAddr;
 
 /// A path to a port, or to a multicast group, along which QPs of one protection domain may send
-/// datagrams. [`Nic::create_ah`](crate::Nic::create_ah) creates it. It is a value that needs no
-/// destruction.
+/// datagrams. [`Nic::create_ah`](crate::Nic::create_ah) creates it. It is a plain value and need
+/// not be destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressHandle {
     pub(crate) pd: PdId,
@@ -32,8 +32,8 @@ impl AddressHandle {
         &self.path
     }
 
-    /// The QP `qpn` at the end of the path, whose Q_Key is `qkey`. For a multicast group, `qpn` is
-    /// [`Qpn::MULTICAST`].
+    /// The destination that consists of this path, the QP `qpn` at its end and that QP's Q_Key. For
+    /// a multicast group, `qpn` is [`Qpn::MULTICAST`].
     // rule: 9.8.3-address-handle
     pub fn to(self, qpn: Qpn, qkey: QKey) -> Destination {
         Destination {

@@ -43,11 +43,13 @@ counters! {
         WrongDirection = "wrong_direction",
         /// The QP's state does not allow the packet.
         WrongState = "wrong_state",
-        /// A request ahead of the expected PSN that was not kept: a packet before it was lost.
+        /// A request ahead of the expected PSN, which was not kept or was dropped again: a packet
+        /// before it was lost.
         OutOfSequence = "out_of_sequence",
         /// A request or response ahead of the expected PSN of which an earlier copy is kept.
         DuplicateOutOfOrder = "duplicate_out_of_order",
-        /// A request that was executed before and can't be repeated from state.
+        /// A duplicate request that can't be answered any more: its result is no longer kept, or
+        /// its memory no longer accessible.
         StaleDuplicate = "stale_duplicate",
         /// An acknowledgement of a packet that was never sent.
         GhostAck = "ghost_ack",
@@ -55,15 +57,15 @@ counters! {
         DuplicateResponse = "duplicate_response",
         /// A response that fits no outstanding request.
         UnexpectedResponse = "unexpected_response",
-        /// A response behind a lost one, for which there was no room.
+        /// A response behind a lost one, which was not kept.
         ResponseGap = "response_gap",
         /// The datagram's Q_Key is not the QP's. (UD.)
         WrongQKey = "wrong_qkey",
         /// A multicast to a group that no QP is attached to, or a group and a QPN that don't belong
         /// together. (UD.)
         NoGroup = "no_group",
-        /// A middle or last packet of no message in progress: its message was abandoned or never
-        /// begun, or is of another operation. (UC.)
+        /// A middle or last packet that continues no message in progress: the message was abandoned
+        /// or never begun, or is of another operation. (UC.)
         OutOfPlace = "out_of_place",
         /// The payload's length does not fit its place in the message. (UC, UD.)
         BadLength = "bad_length",
@@ -100,8 +102,8 @@ counters! {
         Timeouts = "timeouts",
         /// Spurious local ACK timeouts: everything had arrived.
         SpuriousTimeouts = "spurious_timeouts",
-        /// Answers that were late by the measured round trip, long before the local ACK timeout, so
-        /// that the requester asked again.
+        /// Responses that were late compared with the measured round trip, long before the local
+        /// ACK timeout, so that the requester retransmitted a packet to get them.
         LateAnswers = "late_answers",
         /// Acknowledgements received.
         AcksReceived = "acks_received",
@@ -140,7 +142,7 @@ counters! {
     }
 }
 
-/// The values of all counters of a NIC or a QP.
+/// The values of all counters of a NIC.
 ///
 /// ```
 /// # use roce_stack::{Counters, DropReason, Stat};

@@ -46,7 +46,8 @@ struct Entry {
     completion: Completion,
     /// When the completion was generated, by the clock of the code that drives the NIC.
     at: Instant,
-    /// The room of its request, if the request's queue waits for that.
+    /// Keeps the request's entry in its work queue occupied until this completion is polled; see
+    /// [`Room`].
     _room: Option<Room>,
 }
 
@@ -208,9 +209,9 @@ impl CompletionQueue {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests an event at the next completion of this kind. A request for every completion takes
-    /// precedence over one for solicited completions. As in verbs, completions that are already in
-    /// the queue raise no event: poll once more after arming.
+    /// Requests an event at the next completion of this kind. [`Notify::Next`] takes precedence
+    /// over [`Notify::Solicited`]. As in verbs, completions that are already in the queue raise no
+    /// event: poll once more after arming.
     // rule: 10.8.7-notify-after
     pub fn request_notify(&self, notify: Notify) {
         // rule: 10.8.7-next-outweighs
@@ -220,8 +221,8 @@ impl CompletionQueue {
     }
 
     /// Whether completions wait while an event for the next completion is requested. If so, this
-    /// cancels the request, and the caller must raise the event. For a program that would otherwise
-    /// sleep with completions left in the queue, since those raise no event by themselves.
+    /// cancels the request, and the caller must raise the event. A program calls this before it
+    /// sleeps: completions that are already in the queue raise no event by themselves.
     pub fn take_belated(&self) -> bool {
         let (next, never) = (Notify::Next as u8, Notify::Never as u8);
         // A completion that arrives at the same time may raise an event of its own.

@@ -40,7 +40,7 @@ pub(crate) fn gid(address: IpAddr) -> [u8; 16] {
 /// Annex A17.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpCovered {
-    /// IPv6: only the addresses and the length of the header are covered.
+    /// IPv6: of the variable fields, the ICRC covers only the addresses and the payload length.
     V6,
     /// IPv4, header visible: the identification and the 16-bit field of flags and fragment offset,
     /// in host byte order.
@@ -52,7 +52,7 @@ pub enum IpCovered {
     },
     /// IPv4 through a socket that hides both fields.
     V4Hidden,
-    /// RoCE v1's GRH, of either address family: only the addresses and the length are covered.
+    /// RoCE v1's GRH, with addresses of either family: as for IPv6.
     Grh,
 }
 
@@ -61,7 +61,7 @@ pub enum IpCovered {
 pub struct RxMeta {
     /// The IP source address.
     pub src: IpAddr,
-    /// The IP destination address: one of the port's own.
+    /// The IP destination address: one of the port's own, or that of a multicast group.
     pub dst: IpAddr,
     /// The UDP source port. (The destination port is 4791: the port drops other packets.) RoCE v1
     /// has none.
@@ -84,8 +84,8 @@ impl RxMeta {
         }
     }
 
-    /// Whether a switch marked the packet with "congestion experienced" (RFC 3168). RoCEv1 has
-    /// neither marks nor an answer to them.
+    /// Whether a switch marked the packet with "congestion experienced" (RFC 3168). RoCE v1 has
+    /// neither ECN marks nor CNPs.
     pub(crate) fn is_marked(&self) -> bool {
         self.version() == RoceVersion::V2 && self.traffic_class & 3 == 3
     }
@@ -94,7 +94,7 @@ impl RxMeta {
 /// The metadata of a packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxMeta {
-    /// The IP source address: one of the port's own, validated by the driver.
+    /// The IP source address: one of the port's own. The code that drives the NIC validates it.
     pub src: IpAddr,
     /// The IP destination address, of the same family.
     pub dst: IpAddr,

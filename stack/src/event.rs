@@ -30,8 +30,8 @@ pub enum Event {
     LastWqeReached(Qpn),
     /// The SRQ has fewer receives than its limit. Raised once for each time that the limit is set.
     SrqLimit(Srqn),
-    /// The port has a link (again). Not the NIC, which has no link state, but the code that drives
-    /// it raises the events of the port.
+    /// The port has a link (again). The NIC has no link state: the code that drives it raises the
+    /// events of the port.
     // rule: 11.6.3-port-events
     PortActive,
     /// The port has lost its link.

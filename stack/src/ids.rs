@@ -7,7 +7,7 @@ use roce_wire::Qpn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CqId(pub u64);
 
-/// The number of an SRQ: 24 bits, as in the header that names an XRC SRQ.
+/// The number of an SRQ: 24 bits, as in the XRCETH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Srqn(pub(crate) u32);
 

@@ -17,8 +17,8 @@ pub enum QpKind {
     /// The sending end of an extended reliable connection. It supports what RC does; each request
     /// names an SRQ of the peer (IBTA 1.7, annex A14).
     XrcInitiator,
-    /// The receiving end of an extended reliable connection, for all SRQs of its domain (IBTA 1.7,
-    /// annex A14).
+    /// The receiving end of an extended reliable connection. It serves all SRQs of its XRC domain
+    /// (IBTA 1.7, annex A14).
     XrcTarget,
 }
 
@@ -104,7 +104,7 @@ pub enum QpState {
     Rtr,
     /// Ready to send.
     Rts,
-    /// Send queue drained: requests that were begun complete, new ones are not begun.
+    /// Send queue drain: requests that were begun complete, new ones are not begun.
     Sqd,
     /// The send queue failed; receiving continues. (UC and UD only.)
     Sqe,

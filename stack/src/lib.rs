@@ -1,9 +1,9 @@
 //! The RDMA NIC as a pure state machine.
 //!
-//! Nothing in this crate does I/O, reads a clock, starts a thread or draws
-//! randomness that it was not handed: a [`Nic`] takes `(now, packet)` and gives
-//! packets, [`Completion`]s, [`Event`]s and its next deadline. One seed and one
-//! sequence of calls give the same run, bit for bit.
+//! Nothing in this crate does I/O, reads a clock or starts a thread, and all randomness comes from
+//! the seed that the caller passes. A [`Nic`] takes `(now, packet)` and returns packets,
+//! [`Completion`]s, [`Event`]s and its next deadline. The same seed and the same calls give the
+//! same run, bit for bit.
 //!
 //! ```text
 //!   post_send ──► ┌─────────────────── Nic ──────────────────┐ ──► CompletionQueue

@@ -76,7 +76,7 @@ const QUANTUM: usize = 64;
 ///    [`Nic::wants_to_send`],
 /// 4. [`Nic::poll_event`] until it gives nothing.
 ///
-/// Time never goes back from one call to the next.
+/// The caller passes a `now` that never goes back from one call to the next.
 #[derive(Debug)]
 pub struct Nic {
     limits: PortLimits,
@@ -151,9 +151,10 @@ impl Nic {
         self.peer_windows.set_limit(window_bytes);
     }
 
-    /// Sets the number of out-of-order requests that all QPs together keep; 1024 by default. Each
-    /// takes 4 KiB, allocated when it is first needed. With 0, QPs drop every out-of-order request,
-    /// as the specification describes, and peers go back to the first missing one.
+    /// Sets the maximum number of out-of-order requests and responses that all QPs together keep;
+    /// 1024 by default. Each takes 4 KiB, allocated when it is first needed. With 0, QPs drop every
+    /// out-of-order request, as the specification describes, and peers retransmit everything from
+    /// the first missing one on.
     pub fn set_reorder_limit(&mut self, packets: usize) {
         self.reorder.set_limit(packets);
     }
@@ -213,7 +214,7 @@ impl Nic {
         let Some(handle) = self.qps.find(qpn) else {
             return false;
         };
-        // A QP that is being destroyed needs no time.
+        // `Qp::forget` does not use the time.
         self.with_qp_unscheduled(Instant::ZERO, handle, Qp::forget);
         let Some(mut qp) = self.qps.remove(qpn) else {
             return false;
@@ -278,12 +279,14 @@ impl Nic {
         self.qps.get(qpn).map(|qp| (qp.state(), qp.config()))
     }
 
-    /// The number of the QP's requests that have not completed: (sends, receives).
+    /// The number of the QP's requests that have not completed, as (sends, receives); `None` if
+    /// there is no such QP.
     pub fn queued(&self, qpn: Qpn) -> Option<(usize, usize)> {
         self.qps.get(qpn).map(Qp::queued)
     }
 
-    /// Handles a received packet, which may be any bytes at all.
+    /// Handles a received packet. `transport` is the bytes from the BTH to the ICRC, and need not
+    /// be well-formed.
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {
         self.prefetch_for_packet(transport);
         // Verify, then place: no byte of a damaged packet reaches memory. The CRC comes before the
@@ -353,7 +356,7 @@ impl Nic {
         }
     }
 
-    /// Sends whatever the QPs have to send, until the port is full or each QP has had one turn.
+    /// Sends what the QPs have to send, until the port is full or each QP has had one turn.
     pub fn transmit(&mut self, now: Instant, port: &mut dyn Transmit) {
         self.report(port);
         if !self.transmit_notices(now, port) || !self.transmit_mads(port) {
@@ -387,9 +390,10 @@ impl Nic {
         }
     }
 
-    /// Sends what was posted to one QP, but not its replies to the peer: an application that
-    /// answers a message wants its answer out first. The rest, acknowledgements above all, waits
-    /// for the next [`Nic::transmit`]. If other QPs have waited longer, all QPs get their turn.
+    /// Sends the posted requests of one QP, without its replies to the peer, so that the
+    /// application's answer to a message leaves first. The replies, mostly acknowledgements, wait
+    /// for the next [`Nic::transmit`]. If another QP has waited longer, this does the same as
+    /// [`Nic::transmit`].
     pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Transmit, qpn: Qpn) {
         let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
             return self.transmit(now, port);
@@ -405,8 +409,8 @@ impl Nic {
         self.take_turn(now, handle, send);
     }
 
-    /// Lets a QP send. Other QPs may use the room that it leaves, unless it has to wait for the
-    /// port: then its turn has not ended.
+    /// Lets a QP send. Afterwards, other QPs may use the room that it left in their share, unless
+    /// the port is full: then its turn has not ended.
     fn take_turn(
         &mut self,
         now: Instant,
@@ -450,7 +454,8 @@ impl Nic {
             && self.ready.iter().all(acknowledges)
     }
 
-    /// The next time to call [`Nic::handle_timeouts`]; it may be early, never late.
+    /// The next time to call [`Nic::handle_timeouts`], or an earlier time; `None` if no timer is
+    /// set.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.next()
@@ -465,9 +470,9 @@ impl Nic {
             if slot.deadline > now {
                 self.set_timer(handle);
             } else if slot.pauses {
-                // With thousands of rate-limited QPs, hardly any timer has another purpose. The QP
-                // ends its pause itself when it has its turn, so its memory need not be in a cache
-                // yet.
+                // The QP ends its pause itself at its turn, so this does not touch its memory,
+                // which may not be in the cache. With thousands of rate-limited QPs, almost all
+                // timers end pauses.
                 self.schedule(handle, false);
             } else {
                 self.with_handle(now, handle, Qp::handle_timeout);
@@ -481,7 +486,7 @@ impl Nic {
         !self.events.is_empty()
     }
 
-    /// Takes the next event.
+    /// Takes the oldest event that has not been polled; `None` if there is none.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

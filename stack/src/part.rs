@@ -35,19 +35,20 @@ impl QpnPart {
         Self((qpn.get() >> Self::LOW_BITS) as u8)
     }
 
-    /// The part of a packet, from its bytes from the BTH on; `None` if they end before its
-    /// destination QPN.
+    /// The part that a packet's destination QPN lies in. `transport` begins with the BTH. `None` if
+    /// it ends before the destination QPN.
     pub fn of_packet(transport: &[u8]) -> Option<Self> {
         transport.get(5).map(|first| Self(first >> Self::SHIFT))
     }
 
-    /// The number of this part that `bits` select.
+    /// The QPN of this part whose lower bits are those of `bits`.
     pub(crate) fn pick(self, bits: u32) -> u32 {
         u32::from(self.0) << Self::LOW_BITS | bits & ((1 << Self::LOW_BITS) - 1)
     }
 
     /// The maximum number of QPs of a NIC that draws from one part. It leaves room for the three
-    /// reserved numbers, which are in two of the parts, and keeps draws from taking long.
+    /// reserved QPNs, which are in two of the parts, and enough free QPNs that few draws are
+    /// needed.
     pub const MAX_QPS: usize = (1 << Self::LOW_BITS) - 1024;
 }
 

@@ -31,13 +31,13 @@ pub(crate) struct WorkQueue<T> {
     max_inline: usize,
     limits: QueueLimits,
     next_slot: usize,
-    /// Each completion that waits to be polled has one of these; see [`Room`].
+    /// Each completion that waits to be polled holds a clone of this; see [`Room`].
     room: Room,
 }
 
-/// The room of a request in its queue, which stays taken until its completion is polled. Otherwise,
-/// a program that posts while there is room could post more than its CQ holds (IBTA 1.7, 11.4.2.1,
-/// freed resource count).
+/// Keeps a request's entry in its queue occupied until the request's completion is polled.
+/// Otherwise, a program that posts whenever there is room could post more requests than its CQ
+/// holds completions (IBTA 1.7, 11.4.2.1, freed resource count).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room(Arc<()>);
 
@@ -46,7 +46,7 @@ pub(crate) struct Room(Arc<()>);
 pub(crate) enum PayloadSource<'a> {
     /// Registered memory.
     Memory(&'a [Sge]),
-    /// They were copied when the request was posted.
+    /// Inline data, which was copied when the request was posted.
     Inline(&'a [u8]),
 }
 
@@ -60,7 +60,7 @@ struct Entry<T> {
 }
 
 impl<T> WorkQueue<T> {
-    /// A queue of `limits`, each lowered to the possible maximum.
+    /// A queue with these limits, each lowered to the maximum that is possible.
     pub(crate) fn new(limits: QueueLimits) -> Self {
         Self::with_inline(limits, 0)
     }
@@ -88,7 +88,7 @@ impl<T> WorkQueue<T> {
         self.limits
     }
 
-    /// Changes the depth, to no less than the number of requests in the queue.
+    /// Changes the depth, but not below the number of requests in the queue.
     pub(crate) fn resize(&mut self, depth: usize)
     where
         T: Copy,
@@ -245,7 +245,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// The room of the request that completes now, for its completion.
+    /// A [`Room`] token, for the completion of the request that completes now.
     pub(crate) fn room(&self) -> Room {
         self.room.clone()
     }

@@ -32,7 +32,7 @@ impl Seq {
         Psn::new((self.0 & 0xff_ffff) as u32)
     }
 
-    /// The place in its flow of the packet with this PSN.
+    /// The position of the packet with this PSN in its flow.
     #[inline]
     pub(crate) fn position(self) -> Option<Position> {
         NonZeroU64::new(self.0).map(Position)
@@ -56,7 +56,7 @@ impl Add<u64> for Seq {
     }
 }
 
-/// The number of packets between; 0 if `rhs` is later.
+/// The number of packets from `rhs` to `self`; 0 if `rhs` is later.
 impl Sub for Seq {
     type Output = u64;
     fn sub(self, rhs: Self) -> u64 {

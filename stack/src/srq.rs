@@ -22,8 +22,8 @@ pub const MAX_SRQS: usize = 1 << 16;
 /// The parameters of a new SRQ.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqInit {
-    /// The domain that the memory of its receives must belong to. Its QPs may belong to other
-    /// domains.
+    /// The protection domain that the memory of its receives must belong to. Its QPs may belong to
+    /// other protection domains.
     pub pd: PdId,
     /// The number of receives (1 to 65,536), and the number of elements of each (at most 32).
     pub size: QueueLimits,
@@ -34,8 +34,8 @@ pub struct SrqInit {
 pub struct SrqAttributes {
     /// The new number of receives that fit; not fewer than are posted.
     pub depth: Option<usize>,
-    /// Requests one [`Event::SrqLimit`] for when fewer receives than this are posted, which may be
-    /// at once; 0 requests none.
+    /// Requests one [`Event::SrqLimit`] when fewer receives than this are posted; at once, if that
+    /// is so already. 0 requests none.
     pub limit: Option<usize>,
 }
 
@@ -73,14 +73,15 @@ pub enum SrqError {
     BadDepth(usize),
     /// More scatter/gather elements than a receive can have.
     BadMaxSge(usize),
-    /// The limit is above the depth: the SRQ would always be below it.
+    /// The limit is above the depth: the SRQ would always have fewer receives.
     BadLimit {
         /// The requested limit.
         limit: usize,
         /// The number of receives that fit.
         depth: usize,
     },
-    /// An SRQ of XRC is for XRC targets only, which use no other kind.
+    /// The QP can't use this SRQ: the SRQ or the QP is of XRC. SRQs of XRC domains are for XRC
+    /// targets only, which are created from the domain.
     WrongKind {
         /// The SRQ.
         srq: Srqn,
@@ -130,8 +131,8 @@ impl fmt::Display for SrqError {
             ),
             Self::BadLimit { limit, depth } => write!(
                 f,
-                "a limit of {limit} for a shared receive queue of {depth} entries: at most \
-                 {depth} can be waited for"
+                "a limit of {limit} is above the {depth} entries of the shared receive queue: at \
+                 most {depth} is possible"
             ),
             Self::WrongKind { srq, kind } => write!(
                 f,
@@ -267,8 +268,8 @@ impl SrqTable {
         srq.queue.push(RecvWqe::new(wr), wr.sges)
     }
 
-    /// Counts one more QP that uses the SRQ. Returns its domain and the number of elements of its
-    /// receives.
+    /// Counts one more QP that uses the SRQ. Returns the SRQ's protection domain and the maximum
+    /// number of elements of its receives.
     pub(crate) fn attach(&mut self, srqn: Srqn, kind: QpKind) -> Result<(PdId, usize), SrqError> {
         let srq = self.get_mut(srqn)?;
         if srq.xrc.is_some() || kind.is_xrc() {

@@ -1,4 +1,4 @@
-//! What the NIC needs in order to send: the [`Transmit`] trait.
+//! The interface through which the NIC sends packets: the [`Transmit`] trait.
 //!
 //! # Contract
 //!
@@ -23,7 +23,7 @@
 //! acknowledges it. Reusing the memory then damages only this copy, which is a duplicate,
 //! and which the receiver drops because its ICRC is wrong.
 //!
-//! The implementation and the code that drives it agree on when queued packets leave. The NIC does
+//! When queued packets leave is up to the implementation and the code that drives it. The NIC does
 //! not depend on it.
 
 use crate::encapsulation::{IpCovered, TxMeta};
@@ -33,11 +33,11 @@ use roce_wire::Qpn;
 /// Accepts the packets that a [`Nic`](crate::Nic) sends. See the module's contract.
 pub trait Transmit {
     /// Lends room for a packet of exactly `len` bytes (BTH to ICRC) that belongs to
-    /// `flow`. An implementation that joins packets into one datagram joins only those
-    /// whose destination QPs belong to the same process.
+    /// `flow`. An implementation may combine several packets in one datagram only if their
+    /// destination QPs belong to the same process.
     ///
-    /// `position` is the packet's place in the flow, if its arrival will be reported by
-    /// [`Transmit::acknowledged`].
+    /// `position` is the packet's place in the flow. It is `None` if the NIC does not report the
+    /// packet to [`Transmit::acknowledged`].
     ///
     /// # Errors
     /// See [`ReserveError`].
@@ -60,8 +60,8 @@ pub trait Transmit {
     }
 
     /// Reports which packets of a flow will never be retransmitted: the implementation may reuse
-    /// their memory. The NIC calls this only for flows that got [kept](TxSlot::kept) slots, when it
-    /// next sends.
+    /// their memory. The NIC calls this the next time that it transmits, and only for flows that
+    /// got [kept](TxSlot::kept) slots.
     fn acknowledged(&mut self, _flow: Flow, _which: Acknowledged) {}
 }
 
@@ -106,9 +106,8 @@ pub struct TxSlot<'a> {
     /// The covered fields of the IP header that the packet will carry; never
     /// [`IpCovered::V4Hidden`].
     pub ip: IpCovered,
-    /// The packet stays in this memory after it was sent, until
-    /// [`Transmit::acknowledged`] reports it. Always false for a packet without a
-    /// position.
+    /// Whether the packet stays in this memory after it is sent, until [`Transmit::acknowledged`]
+    /// reports it. The implementation never sets this for a packet without a position.
     pub kept: bool,
 }
 

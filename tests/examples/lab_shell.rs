@@ -1,16 +1,16 @@
-//! A lab by hand: boots one and obeys lines of stdin.
+//! An interactive lab: boots a guest and executes the commands on stdin.
 //!
 //! ```text
 //! g COMMAND   runs a shell command in the guest
 //! h COMMAND   runs a shell command outside, in the lab's namespace
-//! b COMMAND   starts a shell command in the guest and goes on
+//! b COMMAND   starts a shell command in the guest, in the background
 //! mtu N       sets the MTU of both ends
 //! ```
 //!
 //! For example, as root:
 //! `echo 'g ibv_devinfo' | cargo run -p roce-tests --example lab_shell`
 //!
-//! With the argument `zero-copy` it has the newer kernel.
+//! With the argument `zero-copy`, the guest has the newer kernel.
 
 use std::env;
 use std::error::Error;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use roce_tests::lab::{Flavour, GuestChild, Lab, LabConfig};
 
-/// How long a command may take.
+/// Timeout of a command.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 fn main() -> Result<(), Box<dyn Error>> {

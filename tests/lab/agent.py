@@ -2,11 +2,11 @@
 
 Runs commands for the host. The channel is one byte stream (a virtio-serial
 port) of frames: kind (1 byte), command id (u32), length (u32), both little
-endian, then so many bytes.
+endian, then length bytes.
 
 From the host:
   S  start: JSON {"argv": [...], "env": {...}, "cwd": "..."}, or {"module": "..."}
-     for main() of a module beside this one
+     for main() of a module in the same folder
   I  bytes for the command's stdin; an empty frame closes it
   K  JSON {"signal": n}: signal the command's whole process group
 From the guest:
@@ -33,8 +33,8 @@ CHUNK = 65536
 
 
 class Fork:
-    """A copy of this process that runs main() of a module, as far as Popen is used here.
-    The module and what it imports are loaded once: emulated, that takes seconds."""
+    """A fork of this process that runs main() of a module, with the parts of Popen used here.
+    The module and its imports are loaded once, which takes seconds under emulation."""
 
     def __init__(self, name):
         try:
@@ -47,7 +47,7 @@ class Fork:
         self.pid = os.fork()
         if self.pid == 0:
             self.run(module, (theirs_in, theirs_out, theirs_err))
-        # A group of its own before anybody can signal it.
+        # A process group of its own, before a signal can be sent to it.
         os.setpgid(self.pid, self.pid)
         for end in (theirs_in, theirs_out, theirs_err):
             os.close(end)
@@ -62,7 +62,7 @@ class Fork:
             os.chdir("/tmp")
             for number, file in enumerate(files):
                 os.dup2(file, number)
-            # Among them the ends of other commands' pipes.
+            # These include the ends of other commands' pipes.
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             module.main()
             sys.stdout.flush()
@@ -124,8 +124,8 @@ class Agent:
         self.send("R", 0, {"pid": os.getpid()})
         while True:
             for key, _ in self.selector.select():
-                # An earlier handler of this round may have closed it, or given
-                # its number to another.
+                # An earlier handler of this round may have closed it, and its number may be in use
+                # again.
                 if self.selector.get_map().get(key.fd) is key:
                     key.data()
 
@@ -188,7 +188,7 @@ class Agent:
     # Pipes of a command
 
     def feed(self, command):
-        """Writes what the command's stdin takes now; watches it for the rest."""
+        """Writes as much as the command's stdin accepts; the rest follows when it accepts more."""
         if command.stdin is None:
             return
         try:
@@ -209,7 +209,7 @@ class Agent:
             command.stdin = None
 
     def on_output(self, command, kind):
-        """Forwards one chunk; returns whether there may be more."""
+        """Forwards one chunk. Returns whether there may be more."""
         pipe = command.outputs[kind]
         try:
             data = os.read(pipe.fileno(), CHUNK)

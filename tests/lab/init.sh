@@ -31,7 +31,7 @@ $bb mount -t tmpfs tmp /root/tmp
 $bb mount -t tmpfs run /root/run
 $bb mount --bind /mods /root/lib/modules || fail "cannot bind the modules"
 $bb mkdir -p /root/run/roce-lab/host
-# What a folder in memory hides is found here.
+# Files of the host that a folder in memory hides are found here.
 $bb mount --bind /host /root/run/roce-lab/host || fail "cannot bind the host's root"
 $bb cp /stage2.sh /agent.py /peer.py /root/run/roce-lab/
 exec $bb switch_root /root /bin/sh /run/roce-lab/stage2.sh

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the interop lab needs, on Debian 12 or newer, as root.
+# Installs the packages that the interop lab needs, on Debian 12 or newer, as root.
 # The guest's kernel is not installed: the lab downloads it on its first run.
 set -eu
 if [ "$(id -u)" -ne 0 ]; then
@@ -18,11 +18,11 @@ apt-get install --yes --no-install-recommends \
     rdma-core ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs \
     debootstrap \
     gcc libc6-dev binutils libibverbs-dev librdmacm-dev rdmacm-utils
-# Programs that `roce run` is tried with.
+# Programs that are tested under `roce run`.
 apt-get install --yes --no-install-recommends \
     bsdutils dapl2-utils fio libfabric-bin libiscsi-bin libiscsi-dev libmpich-dev libopenmpi-dev \
     libucx-dev mpich openmpi-bin qperf strace tgt ucx-utils
-# Images of containers leave documentation out (dpkg's path-exclude), and with it those tests.
+# Container images exclude documentation (dpkg's path-exclude), and so those tests.
 if ! test -e /usr/share/doc/rdma-core/tests/run_tests.py; then
     apt-get install --yes --no-install-recommends --reinstall \
         -o Dpkg::Options::='--path-include=/usr/share/doc/rdma-core/*' rdma-core

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what ROCE_PROGRAMS=all tests beyond Debian's packages, for Python 3.11 or the version
-# that python3 is, into target/programs (about 1.5 GB): wheels from PyPI, and from checkouts of
-# their sources Valkey with its RDMA module and gloo with its ibverbs transport.
+# Installs the programs that ROCE_PROGRAMS=all tests besides Debian's packages, for Python 3.11 or
+# the version that python3 is, into target/programs (about 1.5 GB): wheels from PyPI, and from
+# checkouts of their sources Valkey with its RDMA module and gloo with its ibverbs transport.
 #
 #   tests/lab/install-programs.sh [VALKEY-CHECKOUT [GLOO-CHECKOUT]]
 set -eu
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 folder=${ROCE_PROGRAMS_DIR:-target/programs}
 mkdir -p "$folder"
 
-# --no-deps: what they need for GPUs is not used.
+# --no-deps: their dependencies for GPUs are not used.
 python3 -m pip install --no-deps --upgrade --target "$folder/wheels" \
     mooncake-transfer-engine-non-cuda==0.3.13.post1 \
     nixl-cu12==1.5.1 \

@@ -4,7 +4,7 @@
 #   tests/lab/nccl-all-reduce.sh [libnccl.so.2]
 #
 # The processes have different NCCL_HOSTIDs, so NCCL uses the network between them; NCCL_NET=IB
-# makes it fail rather than use sockets. Without a GPU the script says so and ends with 0, or
+# makes it fail rather than use sockets. Without a GPU the script prints that and exits with 0, or
 # with 1 if ROCE_LAB=require. It needs a C compiler and a driver with libcuda.so.1.
 set -eu
 cd "$(dirname "$0")/../.."

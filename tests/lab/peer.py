@@ -130,8 +130,8 @@ class Peer:
         return self.things[request["qp"]]
 
     def sges(self, request):
-        """Of each: the region, an offset into it, a length. pyverbs refuses an
-        empty list: then there is one for show, not to be counted."""
+        """Each has the region, an offset into it, and a length. pyverbs refuses an
+        empty list, so an empty one gets a dummy that is not counted."""
         result = []
         for number, offset, length in request["sges"]:
             region = self.things[number]
@@ -297,7 +297,7 @@ class Peer:
         return {"rkey": window.rkey}
 
     def do_poll(self, request):
-        """qp, count, milliseconds: fewer than count only if the time is over"""
+        """qp, count, milliseconds: returns fewer than count only after a timeout"""
         cq = self.pair(request).cq
         deadline = time.monotonic() + request["milliseconds"] / 1000
         found = []
@@ -324,7 +324,7 @@ class Peer:
         return result
 
     def run(self):
-        # Whatever else prints must not break the protocol.
+        # Other output must not break the protocol.
         replies = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)
         for line in open(0, encoding="utf-8"):

@@ -13,8 +13,8 @@ for word in $(cat /proc/cmdline); do
 done
 ulimit -l unlimited
 hostname "$flavour-guest" 2> /dev/null
-# No duplicate address detection: an address is usable, and a GID, at once.
-# No router solicitations: captures hold what tests cause.
+# Without duplicate address detection, an address, and its GID, is usable at once.
+# Without router solicitations, captures contain only what tests cause.
 for scope in default eth0; do
     echo 0 > /proc/sys/net/ipv6/conf/$scope/accept_dad
     echo 0 > /proc/sys/net/ipv6/conf/$scope/router_solicitations
@@ -28,7 +28,7 @@ case $flavour in
         rdma link add rxe0 type rxe netdev eth0 || fail "cannot add rxe0"
         ;;
     zero-copy)
-        # All packets come to queue 0; the other pair is free for an XDP program.
+        # All packets arrive at queue 0; the other queue pair is free for an XDP program.
         ethtool -L eth0 combined 1 || fail "cannot set the number of queues of eth0"
         ;;
 esac

@@ -17,35 +17,35 @@ use crate::lab::LabError;
 use crate::lab::namespace::Namespace;
 use crate::lab::shared::{excuse, say_needs};
 
-/// How long a link may take to come up.
+/// Timeout for a link to come up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the slow port is like.
+/// The properties of the slow port.
 #[derive(Clone, Copy, Debug)]
 pub struct SlowPort {
     /// Bits per second.
     pub rate: u64,
-    /// The queue, beyond which it drops: bytes.
+    /// Size of the queue, in bytes. Packets beyond it are dropped.
     pub queue: u32,
-    /// The link MTU of all: bytes.
+    /// Link MTU of all hosts, in bytes.
     pub mtu: u32,
-    /// When it marks, if it does.
+    /// When it marks; `None` for never.
     pub marks: Option<Red>,
 }
 
-/// Random early detection: marks with a chance that grows with the queue.
+/// Random early detection: marks with a probability that grows with the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Red {
-    /// Up to so many bytes, none is marked.
+    /// Queue length, in bytes, up to which no packet is marked.
     pub kmin: u32,
-    /// From so many bytes on, all are.
+    /// Queue length, in bytes, from which on every packet is marked.
     pub kmax: u32,
-    /// The chance just below `kmax`, in percent.
+    /// Probability just below `kmax`, in percent.
     pub pmax: u8,
 }
 
 impl Red {
-    /// Marks everything above so many bytes, and nothing below.
+    /// Marks every packet above a queue of `bytes` bytes, and none below.
     pub const fn above(bytes: u32) -> Self {
         Self {
             kmin: bytes,
@@ -55,7 +55,7 @@ impl Red {
     }
 }
 
-/// Three hosts and the switch. They go away with the last process in their namespaces.
+/// Three hosts and the switch. They disappear with the last process in their namespaces.
 #[derive(Debug)]
 pub struct Bottleneck {
     switch: Namespace,
@@ -63,7 +63,7 @@ pub struct Bottleneck {
     marker: Option<Marker>,
 }
 
-/// Who sends and who receives.
+/// The three hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     /// One of the senders.
@@ -85,11 +85,10 @@ impl Host {
 }
 
 impl Bottleneck {
-    /// One like this. `None`, after a line on stderr that says why, on a machine where that
-    /// can't be had.
+    /// Creates one. `None`, after a line on stderr with the reason, if the machine can't have one.
     ///
     /// # Panics
-    /// If it can't be had and the environment variable `ROCE_LAB` is `require`.
+    /// If the machine can't have one and the environment variable `ROCE_LAB` is `require`.
     pub fn new_or_skip(port: &SlowPort) -> Option<Self> {
         excuse(|| Self::new(port))
             .map_err(|reason| say_needs("a switch with a slow port", &reason))
@@ -97,7 +96,7 @@ impl Bottleneck {
     }
 
     fn new(port: &SlowPort) -> Result<Self, LabError> {
-        // Named like a lab of this process, whose children are known by it.
+        // The name of a lab of this process, by which its children are found.
         let owner = format!("{}.bottleneck", std::process::id());
         let namespace = || Namespace::create(&owner);
         let mut bottleneck = Self {
@@ -121,8 +120,8 @@ impl Bottleneck {
         let marking = port.marks.map(|red| {
             let nanoseconds = |bytes: u32| u64::from(bytes) * 8_000_000_000 / port.rate;
             Marking {
-                // A queue that is a little slower than the real one grows, and marks, before
-                // that does, whose clock is coarse.
+                // A queue that is slightly slower than the real one grows, and so marks, first: the
+                // clock of the real one is coarse.
                 rate: port.rate / 100 * 98,
                 none_up_to: nanoseconds(red.kmin) as u32,
                 all_from: nanoseconds(red.kmax) as u32,
@@ -164,7 +163,7 @@ impl Bottleneck {
         let SlowPort {
             rate, queue, mtu, ..
         } = port;
-        // A bucket of a few packets: enough for the rate, too little for bursts.
+        // A bucket of a few packets is enough for the rate and prevents bursts.
         let burst = 5 * mtu;
         let command =
             format!("tc qdisc add dev port2 root tbf rate {rate}bit burst {burst} limit {queue}");
@@ -172,7 +171,7 @@ impl Bottleneck {
         self.switch.run(&words, "").map(drop)
     }
 
-    /// Once it is up, the kernel takes a while to notice, and drops packets as long.
+    /// The kernel notices after a while that a link is up, and drops packets until then.
     fn wait_until_up(&self, host: Host) -> Result<(), LabError> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -189,20 +188,20 @@ impl Bottleneck {
         }
     }
 
-    /// A program to be run at a host. It is killed when the thread that spawns it ends.
+    /// A command to run at a host. The program is killed when the thread that spawns it ends.
     pub fn command(&self, host: Host, program: impl AsRef<std::ffi::OsStr>) -> Command {
         self.hosts[host as usize].command(program)
     }
 
-    /// A program to be run at the switch, on whose `port2` all to the receiver passes.
+    /// A command to run at the switch, whose `port2` all packets to the receiver pass.
     pub fn at_the_switch(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         self.switch.command(program)
     }
 
-    /// How many packets the slow port has dropped.
+    /// The number of packets that the slow port has dropped.
     ///
     /// # Panics
-    /// If tc does not tell.
+    /// If tc fails or does not report it.
     pub fn dropped(&self) -> u64 {
         let words = ["tc", "-s", "qdisc", "show", "dev", "port2"];
         let said = self.switch.run(&words, "").expect("tc");
@@ -213,10 +212,10 @@ impl Bottleneck {
         number.unwrap_or_else(|| panic!("no number of drops: {said}"))
     }
 
-    /// How many packets were marked.
+    /// The number of marked packets.
     ///
     /// # Panics
-    /// If the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn marked(&self) -> u64 {
         let marker = self.marker.as_ref();
         marker.map_or(0, |marker| marker.marked().expect("a map that can be read"))

@@ -1,4 +1,4 @@
-//! `roce decode` beside tshark, which shares no code with it.
+//! Compares `roce decode` with tshark, which shares no code with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,18 +13,17 @@ mod tshark;
 #[cfg(test)]
 mod tests;
 
-/// A packet's fields by name, as text in one form whichever program said it.
+/// A packet's fields by name, as text in the same form for both programs.
 type Fields = BTreeMap<&'static str, String>;
 
-/// Checks that `roce decode` and tshark agree about every packet of a capture:
-/// that it is a RoCE packet, on each field that both know, and on its ICRC; and that
-/// `roce decode` finds no ICRC wrong. Without tshark it checks the last only, or
-/// panics with `ROCE_LAB=require`.
+/// Checks that `roce decode` and tshark agree about each packet of a capture: whether it is a RoCE
+/// packet, each field that both know, and its ICRC; and that all ICRCs are right. Without tshark it
+/// checks only the ICRCs, or panics with `ROCE_LAB=require`.
 ///
 /// Returns how many packets there were.
 ///
 /// # Panics
-/// If they do not agree: with every field that differs, up to a limit.
+/// If they do not agree. The message has the fields that differ, up to a limit.
 pub fn assert_decode_agrees(pcap: &Path) -> usize {
     let packets = decode(pcap);
     for packet in &packets {
@@ -41,8 +40,8 @@ pub fn assert_decode_agrees(pcap: &Path) -> usize {
     packets.len()
 }
 
-/// Checks that both agree on each field, whatever the ICRCs are: a capture may hold
-/// packets that were broken on purpose.
+/// Checks that both agree on each field, whether or not the ICRCs are right: a capture may contain
+/// packets that were corrupted on purpose.
 ///
 /// Returns how many packets there were.
 ///
@@ -76,7 +75,7 @@ pub fn decode(pcap: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// How many differences are shown.
+/// The most differences to show.
 const SHOWN: usize = 20;
 
 fn compare(pcap: &Path, packets: &[Value]) {
@@ -85,8 +84,8 @@ fn compare(pcap: &Path, packets: &[Value]) {
     let mut ours: BTreeMap<u64, Fields> = BTreeMap::new();
     for packet in packets {
         let number = packet["number"].as_u64().expect("a packet has a number");
-        // tshark takes a super-packet for one packet: its first one's headers, and
-        // its last one's ICRC.
+        // tshark decodes a super-packet as one packet, with the headers of the first and the ICRC
+        // of the last.
         let fields = our_fields(packet);
         match ours.get_mut(&number) {
             None => {
@@ -104,7 +103,7 @@ fn compare(pcap: &Path, packets: &[Value]) {
             (Some(ours), Some(theirs)) => differences.extend(differing(*number, ours, theirs)),
             (ours, _) => {
                 let who = if ours.is_some() { "roce" } else { "tshark" };
-                differences.push(format!("packet {number}: only {who} takes it for RoCE"));
+                differences.push(format!("packet {number}: only {who} decodes it as RoCE"));
             }
         }
     }
@@ -119,7 +118,7 @@ fn compare(pcap: &Path, packets: &[Value]) {
     );
 }
 
-/// What the two say differently of a packet.
+/// The fields of a packet that differ.
 fn differing(number: u64, ours: &Fields, theirs: &Fields) -> Vec<String> {
     let mut names: Vec<_> = ours.keys().chain(theirs.keys()).collect();
     names.sort();
@@ -138,7 +137,7 @@ fn differing(number: u64, ours: &Fields, theirs: &Fields) -> Vec<String> {
         .collect()
 }
 
-/// Where each field is in our JSON, and in which form it is compared.
+/// The path of each field in our JSON, and the form in which it is compared.
 fn our_fields(packet: &Value) -> Fields {
     let pointers = [
         ("src", "/src"),

@@ -4,7 +4,7 @@
 //! tap device to a network namespace of its own, runs commands on both sides,
 //! captures both sides, drops packets on purpose, and cleans up after itself.
 //!
-//! [`veth::Pair`] is two namespaces and a cable between them, without a guest.
+//! [`veth::Pair`] consists of two namespaces and a cable between them, without a guest.
 
 pub mod bottleneck;
 pub mod decode;

@@ -1,4 +1,4 @@
-//! Programs that tests run: the project's own, and other people's.
+//! Programs that tests run: the project's own and third-party ones.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// The `roce` command: the one that the environment variable `ROCE_UNDER_TEST` names,
-/// or else the one of the same build as the test or bench that asks for it. Tests have it as
-/// `roce-under-test`, which cargo builds with them; benches build `roce` beside themselves.
+/// The `roce` command: the one that the environment variable `ROCE_UNDER_TEST` names, or else the
+/// one of the same build as the calling test or bench. For tests it is `roce-under-test`, which
+/// cargo builds with them; for benches it is `roce` in their folder.
 ///
 /// # Panics
 /// If it was not built: cargo does so for integration tests, not for `--lib` alone.
@@ -25,7 +25,7 @@ pub fn roce() -> &'static Path {
     })
 }
 
-/// A program of this package, of the same build as the test that asks for it.
+/// A program of this package, of the same build as the calling test.
 ///
 /// # Panics
 /// If it was not built: cargo does so for integration tests, not for `--lib` alone.
@@ -50,8 +50,8 @@ fn running() -> PathBuf {
     env::current_exe().expect("a running program has a path")
 }
 
-/// Whether C programs that use libibverbs can be compiled here. If not, says on stderr that
-/// the test that asks is skipped and why.
+/// Whether C programs that use libibverbs can be compiled here. If not, reports on stderr that the
+/// calling test is skipped and why.
 ///
 /// # Panics
 /// If not, and the environment variable `ROCE_LAB` is `require`.
@@ -60,7 +60,7 @@ pub fn compiles_verbs_or_skip() -> bool {
     is_installed_or_skip("cc") && is_there_or_skip("libibverbs-dev", Path::new(HEADER).is_file())
 }
 
-/// What librdmacm-dev brings along.
+/// A file of librdmacm-dev.
 const RDMACM_HEADER: &str = "/usr/include/rdma/rdma_cma.h";
 
 /// As [`compiles_verbs_or_skip`], for programs that use librdmacm.
@@ -73,12 +73,12 @@ pub fn compiles_rdmacm_or_skip() -> bool {
 }
 
 /// Compiles a C program of this project with the system's compiler and libibverbs, and
-/// librdmacm if the machine has its header. Nothing if the machine lacks them; then it says on
-/// stderr that the test that asks is skipped.
+/// librdmacm if the machine has its header. Returns `None` if the machine lacks them, after a line
+/// on stderr that the calling test is skipped.
 ///
 /// # Panics
-/// If it does not compile into the folder for temporary files, or the machine lacks what that
-/// takes and the environment variable `ROCE_LAB` is `require`.
+/// If the compilation into the folder for temporary files fails, or the machine lacks a requirement
+/// and the environment variable `ROCE_LAB` is `require`.
 pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
     if !compiles_verbs_or_skip() {
         return None;
@@ -86,8 +86,8 @@ pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
     Some(compile("cc", source, &libraries()))
 }
 
-/// Compiles a C program of this project with a compiler of the caller's choice, which can be
-/// MPI's wrapper. `None` if the machine lacks it, after a line on stderr that says so.
+/// Compiles a C program of this project with `compiler`, which can be MPI's wrapper. Returns `None`
+/// if the machine lacks it, after a line on stderr.
 ///
 /// # Panics
 /// As [`compiled_or_skip`].
@@ -98,10 +98,10 @@ pub fn compiled_by_or_skip(compiler: &str, source: &str, libraries: &[&str]) -> 
 fn compile(compiler: &str, source: &str, libraries: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let name = Path::new(source).file_stem().unwrap_or_default();
-    // One for each caller: a file that runs can't be written.
+    // Each call has its own file, because the file of a running program can't be written.
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    // Not beside the test, where who runs it may not be allowed to write.
+    // Not in the test's folder, which may not be writable.
     let program = env::temp_dir().join(format!(
         "roce-{}-{}-{call}",
         name.to_string_lossy(),
@@ -127,8 +127,8 @@ fn libraries() -> Vec<&'static str> {
     libraries
 }
 
-/// Whether a program of somebody else's is installed. If not, says on stderr that the
-/// test that asks is skipped and why.
+/// Whether a third-party program is installed. If not, reports on stderr that the calling test is
+/// skipped and why.
 ///
 /// # Panics
 /// If it is not, and the environment variable `ROCE_LAB` is `require`.
@@ -140,7 +140,7 @@ fn is_installed(program: &str) -> bool {
     env::split_paths(&search_path()).any(|dir| dir.join(program).is_file())
 }
 
-/// PATH, and the folders of the system's tools, which an ordinary user's PATH may lack.
+/// PATH, and the folders of system tools, which an ordinary user's PATH may lack.
 pub fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let tools = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
@@ -155,7 +155,7 @@ fn is_there_or_skip(program: &str, is_there: bool) -> bool {
     false
 }
 
-/// Says on stderr that the test that asks is skipped, since it needs `what`.
+/// Reports on stderr that the calling test is skipped because it needs `what`.
 ///
 /// # Panics
 /// If the environment variable `ROCE_LAB` is `require`.

@@ -10,7 +10,7 @@ use crate::lab::LabError;
 use crate::lab::namespace::Namespace;
 use crate::lab::shared::{excuse, say_needs};
 
-/// How long a link may take to come up.
+/// Timeout for a link to come up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One end of the cable, in a namespace of its own unless both are on one host.
@@ -25,8 +25,7 @@ pub struct End {
     pub ip6: Ipv6Addr,
 }
 
-/// A cable with `near` at the one end and `far` at the other. It goes away with the last
-/// process in its namespaces.
+/// A cable between `near` and `far`. It disappears with the last process in its namespaces.
 #[derive(Debug)]
 pub struct Pair {
     /// One end.
@@ -36,11 +35,11 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A pair with this MTU in bytes and so many queues at each end. `None`, after a line on
-    /// stderr that says why, on a machine where that can't be had.
+    /// A pair with this MTU in bytes and `queues` queues at each end. `None`, after a line on
+    /// stderr with the reason, if the machine can't have one.
     ///
     /// # Panics
-    /// If it can't be had and the environment variable `ROCE_LAB` is `require`.
+    /// If the machine can't have one and the environment variable `ROCE_LAB` is `require`.
     pub fn new_or_skip(mtu: u32, queues: u32) -> Option<Self> {
         Self::or_skip(|owner| {
             let (near, far) = (Namespace::create(owner)?, Namespace::create(owner)?);
@@ -61,7 +60,7 @@ impl Pair {
     }
 
     fn or_skip(new: impl FnOnce(&str) -> Result<Self, LabError>) -> Option<Self> {
-        // Named like a lab of this process, whose children are known by it.
+        // The name of a lab of this process, by which its children are found.
         let owner = format!("{}.veth", std::process::id());
         excuse(|| new(&owner))
             .map_err(|reason| say_needs("a veth pair", &reason))
@@ -113,14 +112,14 @@ impl End {
         self.ip(&format!("address add {ip4}/24 dev {interface}"))?;
         self.ip(&format!("address add {ip6}/64 dev {interface} nodad"))?;
         let host = ip4.octets()[3];
-        // The kernel asks for IPv6 neighbours from it.
+        // The kernel uses it as the source of neighbour solicitations.
         self.ip(&format!(
             "address add fe80::{host}/64 dev {interface} nodad"
         ))?;
         self.ip(&format!("link set {interface} up"))
     }
 
-    /// Once it is up, the kernel takes a while to notice, and drops packets as long.
+    /// The kernel notices after a while that a link is up, and drops packets until then.
     fn wait_until_up(&self) -> Result<(), LabError> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -147,7 +146,7 @@ impl End {
         self.namespace.run(&words, "").map(drop)
     }
 
-    /// A program to be run inside. It is killed when the thread that spawns it ends.
+    /// A command to run inside. The program is killed when the thread that spawns it ends.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         self.namespace.command(program)
     }
@@ -155,7 +154,7 @@ impl End {
     /// Runs `work` on a new thread inside and returns its result.
     ///
     /// # Panics
-    /// With what `work` panicked with.
+    /// If `work` panics, with its payload.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.namespace
             .enter(work)

@@ -1,4 +1,4 @@
-//! What a capture of the lab holds, packet by packet, and whether it is right.
+//! The packets of a capture of the lab, and checks of them.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::lab::{GUEST_IP4, GUEST_LL6, HOST_IP4, HOST_LL6, Lab};
 const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
 
-/// Who sent a packet.
+/// The sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sender {
     /// This stack, outside the guest.
@@ -31,14 +31,13 @@ pub struct Frames {
 
 impl Frames {
     /// Reads a capture that the lab has made: a pcap file, little-endian, with link
-    /// type Ethernet. What is no RoCE frame is left out. Whatever a test looks for in
-    /// it, `roce decode` and tshark must agree about every packet.
+    /// type Ethernet. Skips other frames. Checks that `roce decode` and tshark agree about each
+    /// packet.
     ///
     /// # Panics
-    /// If the file is not there or is no such capture, or they do not agree.
+    /// If the file does not exist or is not such a capture, or they do not agree.
     pub fn read(file: &Path) -> Self {
-        // Some of what is captured was broken on purpose: whose ICRCs must be right,
-        // a test knows.
+        // Some packets were corrupted on purpose: the test knows which ICRCs must be right.
         assert_decode_agrees_but_for_icrcs(file);
         let bytes = fs::read(file).expect("the capture is there");
         let (header, mut rest) = bytes.split_at(FILE_HEADER);
@@ -60,7 +59,7 @@ impl Frames {
         Self { frames }
     }
 
-    /// How many there are.
+    /// The number of frames.
     pub fn count(&self) -> usize {
         self.frames.len()
     }
@@ -87,7 +86,7 @@ impl Frames {
             .collect()
     }
 
-    /// Checks the ICRC of every frame, whoever sent it.
+    /// Checks the ICRC of each frame of both senders.
     ///
     /// # Panics
     /// If one is wrong, or if either side sent nothing.
@@ -108,13 +107,13 @@ impl Frames {
     }
 }
 
-/// Checks that tshark, which shares no code with this stack, takes every RoCE frame
-/// of a capture for a well-formed one.
+/// Checks that tshark, which shares no code with this stack, considers each RoCE frame of a capture
+/// well-formed.
 ///
-/// It looks for other protocols in the payload of a SEND: for an EtherType with two
-/// zeros behind it, even in an empty payload, which it then calls malformed. So
-/// SENDs of less than 8 bytes are excused here; longer ones are not, and should not
-/// have zeros as their third and fourth byte.
+/// tshark looks for other protocols in the payload of a SEND: for an EtherType followed by two
+/// zeros, even in an empty payload, which it then reports as malformed. So SENDs of less than 8
+/// bytes are excused here. Longer ones are not, and must not have zeros as their third and fourth
+/// byte.
 ///
 /// # Panics
 /// If it does not.

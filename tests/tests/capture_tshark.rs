@@ -1,5 +1,5 @@
-//! tshark agrees with what `ROCE_PCAP` writes: every field of every packet, every ICRC, and
-//! the comments.
+//! tshark agrees with the captures of `ROCE_PCAP`: each field of each packet, each ICRC, and the
+//! comments.
 
 use roce_tests::decode::{assert_decode_agrees_but_for_icrcs, decode};
 use roce_tests::programs::{is_installed_or_skip, roce};
@@ -24,7 +24,7 @@ impl Drop for Folder {
     }
 }
 
-/// What tshark says of a file, a line for each packet: fields between tabs.
+/// tshark's output for a file: a line for each packet, with fields between tabs.
 fn tshark(file: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-T", "fields", "-r"]).arg(file);
@@ -64,7 +64,7 @@ fn tshark_reads_what_a_port_has_captured() {
         let ours = decode(&file);
         assert_eq!(ours.len(), count);
         assert!(count > 500, "{count}");
-        // Nothing was damaged: each ICRC is right, which that function does not ask for.
+        // Nothing was damaged, so each ICRC is right, which that function does not check.
         assert!(ours.iter().all(|packet| packet["icrc"]["verdict"] == "ok"));
         if !is_installed_or_skip("tshark") {
             continue;

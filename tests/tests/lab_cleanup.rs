@@ -1,5 +1,5 @@
-//! Nothing of a lab outlives the process that made it, however that ends; and a
-//! guest that dies is reported, not waited for.
+//! No part of a lab outlives the process that created it, however that ends. A guest that dies is
+//! reported at once, without a timeout.
 
 use std::env;
 use std::fs;
@@ -13,10 +13,10 @@ use roce_tests::lab::{Lab, LabConfig};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Set for the process that is to be killed.
+/// Set in the process that will be killed.
 const VICTIM: &str = "ROCE_LAB_VICTIM";
 
-/// What can be seen of a lab from the outside.
+/// The traces of a lab that are visible from outside.
 #[derive(Debug)]
 struct Traces {
     namespace: String,
@@ -39,7 +39,7 @@ impl Traces {
         }
     }
 
-    /// Processes and threads that are in the lab's namespace, or that it started.
+    /// Processes and threads that are in the lab's namespace, or that the lab started.
     fn alive(&self) -> Vec<PathBuf> {
         let marker = format!("ROCE_LAB_RUN={}\0", self.marker);
         let mut found = Vec::new();
@@ -68,7 +68,7 @@ impl Traces {
         }
     }
 
-    /// Waits until the kernel has ended all that it has been told to.
+    /// Waits until the kernel has killed all of them.
     fn assert_gone(&self) {
         let deadline = Instant::now() + TIMEOUT;
         while !self.alive().is_empty() {
@@ -84,7 +84,7 @@ fn a_dropped_lab_leaves_nothing() {
         return;
     };
     let traces = Traces::of(&lab);
-    // Started by what the lab starts: killed by nobody but the lab.
+    // A child of a process that the lab starts: only the lab kills it.
     let status = lab
         .host_command("sh")
         .args(["-c", "sleep 4321 > /dev/null 2>&1 &"])
@@ -159,7 +159,7 @@ fn a_killed_process_leaves_nothing_running() {
             })
         });
         let Some(traces) = traces else {
-            // It has said why.
+            // It has printed the reason.
             assert!(
                 victim.wait().unwrap().success(),
                 "the victim's lab did not boot"

@@ -27,7 +27,7 @@ const DATA: u8 = 1;
 const ACK: u8 = 2;
 const STOP: u8 = 3;
 
-/// Kind, and a number: all that a packet here carries.
+/// The length of the header of this program's packets: a kind and a number.
 const HEADER: usize = 9;
 
 const WARM_UP: usize = 2_000;

@@ -9,7 +9,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use crate::ROCE_UDP_PORT;
 use crate::sys::options;
 
-/// The most datagrams, and the most errors, that one call reads.
+/// The maximum number of datagrams, and of errors, that one call of [`PortCheck::refused`] reads.
 const MOST: usize = 256;
 
 /// A socket that probes whether hosts accept packets. It is bound to a port of its own: several
@@ -57,7 +57,7 @@ impl PortCheck {
 
     /// The hosts that have answered "port unreachable" since the last call.
     pub fn refused(&self) -> Vec<IpAddr> {
-        // Nothing is expected at this port: discard what arrived.
+        // No peer sends to this socket's port on purpose, so discard what arrived.
         for _ in 0..MOST {
             if self.socket.recv_from(&mut [0]).is_err() {
                 break;
@@ -72,8 +72,8 @@ impl PortCheck {
         refused
     }
 
-    /// Reads the next error, if there is one. The inner value is the host, if the error is its
-    /// refusal.
+    /// Reads the next error. Returns `None` if there is none, and `Some(None)` if the error is not
+    /// "port unreachable". The inner value is the host that answered.
     fn next_error(&self) -> Option<Option<IpAddr>> {
         let mut room = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;

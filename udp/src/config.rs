@@ -1,4 +1,4 @@
-//! What a [`UdpPort`](crate::UdpPort) is made from.
+//! The configuration of a [`UdpPort`](crate::UdpPort).
 
 use std::net::IpAddr;
 
@@ -25,9 +25,9 @@ pub struct UdpPortConfig {
     pub queue_bytes: usize,
     /// Whether to join packets into segmented datagrams, if the kernel can segment.
     pub segmentation: bool,
-    /// The part of the QPNs that this port serves, if it shares UDP port 4791 of its addresses with
-    /// other processes, each with a part of its own ([`PartClaim`](crate::PartClaim)). `None` if it
-    /// has the addresses to itself.
+    /// The part of the QPN space that this port serves, if several processes share UDP port 4791 of
+    /// its addresses. Each process has a part of its own ([`PartClaim`](crate::PartClaim)). `None`
+    /// if no other process shares the addresses.
     pub part: Option<QpnPart>,
     /// The priority of each packet's socket buffer (`SO_PRIORITY`). The kernel uses it to pick the
     /// transmit queue and, on a VLAN device, the priority in the tag. With `None`, the kernel
@@ -71,8 +71,8 @@ impl UdpPortConfig {
 /// What the kernel grants the sockets of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOffer {
-    /// Bytes of receive buffer for each address. They hold the packets and the kernel's overhead
-    /// for each.
+    /// Bytes of receive buffer for each address, as the kernel granted them. The kernel adds as
+    /// many for its overhead of each packet.
     pub receive_buffer_bytes: usize,
     /// Whether consecutive packets leave as one datagram that the kernel cuts up
     /// (`UDP_SEGMENT`).

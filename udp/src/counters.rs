@@ -1,4 +1,4 @@
-//! What a port counts.
+//! The counters of a port.
 
 use std::io;
 
@@ -26,8 +26,8 @@ pub enum TxDrop {
     /// doesn't retry: the kernel has already dropped the packet, and the transport's retransmission
     /// backs off, as a full queue needs.
     NoBuffer,
-    /// The rest of a datagram that the interface could not segment. From then on the socket sends
-    /// each packet by itself.
+    /// The interface could not segment the datagram. Its first packet left alone, and the others
+    /// were dropped. From then on the socket sends each packet by itself.
     NoSegmentation,
     /// Any other reason.
     Other,
@@ -80,7 +80,8 @@ impl TxDrop {
     }
 }
 
-/// What a port has done and dropped since it was made. Counters only increase.
+/// The packets that a port has sent, received and dropped since it was created. Counters only
+/// increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
     /// Packets that the kernel took.
@@ -89,7 +90,7 @@ pub struct UdpCounters {
     pub tx_bytes: u64,
     /// Datagrams that carried them: fewer than packets if segmentation is in use.
     pub tx_datagrams: u64,
-    /// Times that the kernel's buffer was full and the rest stayed queued.
+    /// The number of times that the kernel's buffer was full, so that packets stayed queued.
     pub tx_blocked: u64,
     /// Reservations refused because the port's queue was full.
     pub tx_queue_full: u64,
@@ -100,7 +101,8 @@ pub struct UdpCounters {
     pub rx_packets: u64,
     /// Their bytes, BTH to ICRC.
     pub rx_bytes: u64,
-    /// Datagrams, or bundles of datagrams, that carried them.
+    /// Receives from the kernel that carried these packets: single datagrams, or bundles of
+    /// datagrams.
     pub rx_bundles: u64,
     /// Datagrams dropped because they were longer than the largest UDP datagram.
     pub rx_truncated: u64,

@@ -4,23 +4,23 @@
 //! A [`UdpPort`] has one socket for each activated address and one for each multicast group it has
 //! joined, all bound to UDP port 4791. Segmentation offload makes the sockets fast, in both
 //! directions: consecutive packets of one length to one destination leave as one datagram that the
-//! kernel cuts up as late as possible (`UDP_SEGMENT`), and consecutive datagrams are received in
-//! one piece (`UDP_GRO`).
+//! kernel segments as late as possible (`UDP_SEGMENT`), and a receive returns consecutive datagrams
+//! in one buffer (`UDP_GRO`).
 //!
 //! # Segmentation and the ICRC
 //!
 //! The ICRC covers the identification field of the IPv4 header, which a socket neither sets nor
-//! sees. Its value is known all the same: an *unconnected* socket that forbids fragmentation sends
+//! sees. The port still knows its value: an *unconnected* socket that forbids fragmentation sends
 //! every datagram with identification 0, and the kernel gives segment `i` of a segmented datagram
-//! identification `i`. A packet's position in its datagram is therefore part of what its ICRC
-//! covers. The port fixes the position when it lends the buffer for the packet, and never changes
-//! it afterwards.
+//! identification `i`. A packet's index in its datagram is therefore part of what its ICRC covers.
+//! The port fixes the index when it lends the buffer for the packet, and never changes it
+//! afterwards.
 //!
 //! # Layout
 //!
 //! - `queue`: packets waiting to leave, joined into datagrams (no system calls).
 //! - `socket`: one socket, its options, sending its queue and receiving.
-//! - `share`: several processes behind one address.
+//! - `share`: several processes that share port 4791 of one address.
 //! - `port`: the [`UdpPort`], which puts sockets behind the `Port` trait.
 //! - `sys`: the system calls, and all the unsafe code of the crate.
 
@@ -42,7 +42,7 @@ pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceCl
 pub use sys::turns::prefer_short_turns;
 
 /// The UDP port of RoCEv2. A [`UdpPort`] uses it as source and destination port of every packet
-/// (RoCEv2 Annex A17.3.2 for the destination; the source is free).
+/// (RoCEv2 Annex A17.3.2 prescribes the destination port; a sender may choose any source port).
 pub const ROCE_UDP_PORT: u16 = roce_wire::UDP_PORT;
 
 /// The MTU of the interface `name` in this network namespace, in bytes.

@@ -1,4 +1,4 @@
-//! Sockets behind the `Port` trait.
+//! [`UdpPort`], which implements the [`Port`] trait with UDP sockets.
 
 mod steering;
 
@@ -19,7 +19,7 @@ use crate::sys::options::interface_exists;
 use crate::sys::receive::ReceiveRing;
 use crate::sys::send::SendHeaders;
 
-/// While a socket is busy, one call in `QUIET_EVERY` polls a quiet one.
+/// While a socket is busy, one call of `receive` in `QUIET_EVERY` polls a quiet socket.
 const QUIET_EVERY: u32 = 8;
 
 /// A port over UDP sockets. See the crate's documentation, and [`Port`] for the
@@ -27,9 +27,9 @@ const QUIET_EVERY: u32 = 8;
 ///
 /// One call of [`Port::receive`] makes one system call for each address that has received packets
 /// lately. Polling an empty socket costs about half as much as sending a packet. The port therefore
-/// polls at most one quiet socket in a call, and only in every eighth call while others are busy.
-/// So a packet may be waiting although a call returned 0; polling the descriptors of
-/// [`UdpPort::fds`] reports it.
+/// polls at most one quiet socket in a call, and only in every eighth call while others are busy. A
+/// call may therefore return 0 while a packet waits. Polling the descriptors of [`UdpPort::fds`]
+/// reports that packet.
 ///
 /// [`Port::flush`] makes one system call for up to 64 datagrams of up to 64 packets
 /// each. Nothing is allocated after [`Port::activate`].
@@ -95,8 +95,8 @@ impl UdpPort {
         })
     }
 
-    /// Checks that the interface still exists. The sockets notice only when they send, so a driver
-    /// should call this from time to time.
+    /// Checks that the interface still exists. The sockets report its removal only when they send,
+    /// so a driver should call this from time to time.
     ///
     /// # Errors
     /// If the kernel has no interface with that index.
@@ -245,7 +245,7 @@ impl Port for UdpPort {
         }
         if !group.is_multicast() {
             return Err(PortError {
-                what: format!("joining {group}: it is no multicast group's address"),
+                what: format!("joining {group}: it is not a multicast address"),
                 source: io::ErrorKind::InvalidInput.into(),
             });
         }
@@ -323,8 +323,8 @@ impl Port for UdpPort {
     }
 }
 
-/// The part whose packets may leave in one datagram. Management datagrams never join: the sender
-/// can't tell which process receives them.
+/// The part whose packets may share one datagram with a packet to `to_qp`. A management datagram
+/// never shares one: the sender can't tell which process receives it.
 fn joinable(to_qp: Qpn) -> Option<QpnPart> {
     (to_qp != Qpn::QP1).then(|| QpnPart::of(to_qp))
 }

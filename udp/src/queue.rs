@@ -39,8 +39,9 @@ pub(crate) struct Datagram {
     pub(crate) cut: usize,
     /// Whether another packet may still join.
     open: bool,
-    /// The part of the packets' QPs. The receiver may have a process for each part, and steers a
-    /// datagram by its first packet. With `None`, no packet joins this one.
+    /// The part that the packets' destination QPs belong to. The receiving host may have a process
+    /// for each part, and steers a datagram by its first packet. If `None`, no other packet joins
+    /// the datagram.
     part: Option<QpnPart>,
 }
 
@@ -70,7 +71,7 @@ struct Reservation {
     joins: bool,
 }
 
-/// The transmit queue of one socket. See the module.
+/// The transmit queue of one socket. The module's documentation describes its layout.
 #[derive(Debug)]
 pub(crate) struct TxQueue {
     arena: Box<[u8]>,
@@ -105,10 +106,10 @@ impl TxQueue {
         self.datagrams.is_empty()
     }
 
-    /// Reserves `len` bytes for a packet to a QP in `part`, or for one that leaves alone if `part`
-    /// is `None`. Returns the buffer, and what the packet's ICRC covers of the IP header: with
-    /// IPv4, its identification. `max_datagram` bounds the length of a datagram in bytes. Returns
-    /// `None` if the queue is full.
+    /// Reserves `len` bytes for a packet to a QP in `part`. If `part` is `None`, the packet leaves
+    /// in a datagram of its own. A datagram gets no longer than `max_datagram` bytes. Returns the
+    /// buffer and the IP header fields that the packet's ICRC covers. Returns `None` if the queue
+    /// is full.
     ///
     /// Nothing changes until [`Self::commit`], so a reservation can be dropped.
     pub(crate) fn reserve(
@@ -186,8 +187,8 @@ impl TxQueue {
         Some(datagram)
     }
 
-    /// Leaves only the first packet of the oldest datagram. Alone it has the same identification as
-    /// at the head of a datagram, so its ICRC stays right.
+    /// Removes all packets but the first from the oldest datagram. Sent alone, the first packet
+    /// keeps identification 0, so its ICRC stays correct.
     pub(crate) fn cut_to_first(&mut self) {
         self.reserved = None;
         if let Some(first) = self.datagrams.front_mut() {

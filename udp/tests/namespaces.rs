@@ -151,7 +151,7 @@ fn ipv6_packets_without_udp_checksum_are_received() {
     };
     let (_near, mut far) = pair.ports();
     let sender = pair.near.inside(|| {
-        // The kernel's own way to send what RoCE hardware sends.
+        // With this option, the kernel sends UDP checksum 0, as RoCE hardware does.
         let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP)).expect("root");
         support::set_option(&socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_TX);
         socket
@@ -180,7 +180,8 @@ fn what_a_slow_link_does_not_take_waits_in_order() {
     let mut far = pair.far.inside(|| open_with(far_config));
     const COUNT: usize = 200;
     for number in 0..COUNT {
-        // No two in a row are joined: many small refusals rather than few.
+        // The lengths increase, so no two packets join a datagram, and the kernel refuses many
+        // small ones.
         send(&mut near, &to(NEAR, FAR), &packet(number, 3000 + number));
     }
     assert!(
@@ -254,7 +255,7 @@ fn an_interface_that_goes_is_an_error_and_not_a_loop() {
     let error = near.flush().expect_err("the interface is gone").to_string();
     assert!(error.contains("interface near"), "{error}");
     assert_eq!(near.queued(), 0);
-    // The other end of the pair goes with it. Receiving finds nothing.
+    // The other end of the pair is deleted, too. Receiving finds nothing.
     assert_eq!(support::receive_now(&mut far, &mut Vec::new()), 0);
     assert!(far.check_interface().is_err());
 }

@@ -17,10 +17,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 /// CQs that had completions when the program requested an event for the next one. Existing
-/// completions raise no event (IBTA 1.7, 10.8.7): the program must take them before it waits.
-/// perftest 4.5 takes only some of them, and waits for ever if no other completion arrives (fixed
-/// in its 23.07). A program that is about to do so gets an event instead; on a non-blocking channel
-/// it gets EAGAIN.
+/// completions raise no event (IBTA 1.7, 10.8.7): the program must poll them before it waits.
+/// perftest 4.5 polls only some of them, and would wait for ever if no other completion arrives
+/// (fixed in its 23.07). On a blocking channel, `ibv_get_cq_event` returns an event for such a CQ
+/// instead of waiting. On a non-blocking channel it still fails with `EAGAIN`.
 #[derive(Debug, Default)]
 pub(crate) struct Belated {
     cqs: Mutex<BTreeSet<CqId>>,

@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) events: AsyncEvents,
     /// The objects that events refer to.
     pub(crate) objects: Registry,
-    /// The numbers of objects whose number is limited.
+    /// The counts of those objects whose number is limited.
     pub(crate) counts: Counts,
     /// XRC domains that are identified by files.
     pub(crate) xrc_files: xrc::Files,

@@ -23,7 +23,7 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: a note of addresses, which belong to this value alone.
+// SAFETY: the addresses are plain numbers, and the mapping belongs to this value alone.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; nothing is done with them through a shared reference.
 unsafe impl Sync for Mapping {}

@@ -1,4 +1,4 @@
-//! The message of `roce run` at a program's end that no device was opened.
+//! At a program's end, prints the message of `roce run` that no device was opened.
 //!
 //! `roce run` has become the program, so no process of its own remains. It preloads this library,
 //! so this also runs in programs that do not use RDMA.

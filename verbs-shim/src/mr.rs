@@ -130,7 +130,7 @@ pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<()
     } else {
         libc::MADV_POPULATE_READ
     };
-    // SAFETY: of whatever is mapped there, this changes nothing but that it is present.
+    // SAFETY: the call leaves what is mapped there unchanged, except that its pages become present.
     let done = unsafe { libc::madvise(from as *mut c_void, to - from, advice) };
     match Errno::result(done) {
         Ok(_) => Ok(()),

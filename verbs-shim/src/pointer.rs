@@ -142,7 +142,8 @@ impl<C: Part> Handle<C> {
     /// The object, if the pointer is not NULL.
     ///
     /// # Errors
-    /// `EINVAL` if it points to none, `ENODEV` if its device belongs to the parent process.
+    /// `EINVAL` if it can't point to an object because it is not aligned, `ENODEV` if its device
+    /// belongs to the parent process.
     pub(crate) fn opt<'a>(self) -> Result<Option<&'a C::Object>, Errno> {
         if self.0.is_null() {
             return Ok(None);

@@ -49,7 +49,7 @@ pub(crate) extern "C" fn advise_mr(
             .map(|IbvSge { addr, length, lkey }| {
                 let element = Sge { addr, length, lkey };
                 let place = domain.pd.on_demand_address(&element, rights).or_errno()?;
-                // It must be one whose pages can be fetched.
+                // The region must be an on-demand one: only its pages can be fetched.
                 let place = usize::try_from(place.ok_or(Errno::EINVAL)?);
                 Ok((place.map_err(|_| Errno::EFAULT)?, length as usize))
             })

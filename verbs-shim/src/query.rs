@@ -113,7 +113,7 @@ pub(crate) extern "C" fn query_device_ex(
         }
         // A child queries the device before it allocates device memory, and this needs no NIC.
         let orig_attr = device_attr(context.get_of_any_process()?)?;
-        // With a receive queue, peers' accesses and an SRQ.
+        // On-demand regions work for sends, for receives and for SRQ receives.
         let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;
         let rc_odp = odp | ODP_SUPPORT_WRITE | ODP_SUPPORT_READ | ODP_SUPPORT_ATOMIC;
         let known = IbvDeviceAttrEx {

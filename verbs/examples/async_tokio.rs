@@ -6,9 +6,9 @@
 //! cargo run --example async_tokio -- client 10.0.0.1:7471    … and the other, on two hosts
 //! ```
 //!
-//! A completion channel has a file descriptor that is readable while an announcement waits. So
-//! any event loop can wait for completions: here tokio's, by `AsyncFd`. Nothing spins, and the
-//! NIC is driven by the context's background thread while all tasks sleep.
+//! A completion channel has a file descriptor that is readable while an announcement waits. So any
+//! event loop can wait for completions: here tokio's, through `AsyncFd`. Nothing spins, and the
+//! context's background thread drives the NIC while all tasks sleep.
 //!
 //! The client writes a text into the server's memory and reads it back, as futures.
 
@@ -65,7 +65,7 @@ async fn write_and_read(context: &Context, server: SocketAddr) -> Outcome {
     let memory = pd.allocate(4096, Access::LOCAL_WRITE)?;
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
 
-    // This waits for the server, so it is no work for the task's thread.
+    // `connect` blocks until the server answers, so it must not run on the runtime's thread.
     let connecting = move || Connection::connect(qp, server, &ConnectOptions::default(), b"");
     let connection = tokio::task::spawn_blocking(connecting).await??;
     let place: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
@@ -104,7 +104,7 @@ struct AsyncLink {
 }
 
 impl AsyncLink {
-    /// Does one operation, from or into local memory.
+    /// Performs one operation, from or into local memory.
     async fn perform(&self, op: SendOp, memory: Sge) -> Outcome<Completion> {
         self.connection
             .post_send(&SendRequest::new(1, op, memory))?;
@@ -117,12 +117,12 @@ impl AsyncLink {
                 return Ok(completion);
             }
             self.cq.request_notify(Notify::Next);
-            // What completed before the request is not announced.
+            // A completion that came before the request is not announced.
             if let Some(completion) = self.cq.poll()? {
                 return Ok(completion);
             }
             let mut ready = self.channel.readable().await?;
-            // Takes an announcement; if there is none, waits for the descriptor again.
+            // Takes an announcement. If there is none, the loop waits for the descriptor again.
             let _ = ready.try_io(|channel| {
                 let announced = channel.get_ref().poll();
                 announced.ok_or_else(|| ErrorKind::WouldBlock.into())

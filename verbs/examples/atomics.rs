@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Fetch-and-add and compare-and-swap change 8 bytes of the peer's memory, at an address that is a
-//! multiple of 8, and fetch what was there before. No other access to them through the NIC comes
-//! between. The server's program does nothing meanwhile.
+//! multiple of 8, and return the previous value. No other access to these bytes through the NIC
+//! comes in between. The server's program does nothing meanwhile.
 
 mod ends;
 
@@ -17,10 +17,10 @@ use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-/// Where the server's memory has the counter and the lock.
+/// The offsets of the counter and the lock in the server's memory.
 const COUNTER: u64 = 0;
 const LOCK: u64 = 8;
-/// What the lock holds while nobody has it, and while the client has it.
+/// The values of the lock: free, and held by the client.
 const FREE: u64 = 0;
 const CLIENT: u64 = 0xc11e47;
 
@@ -63,7 +63,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
     let connection = Connection::connect(qp, server, &ConnectOptions::default(), b"")?;
     let place: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
-    // Does an atomic, and returns what was there before.
+    // Performs an atomic operation, and returns the previous value.
     let fetch = |op| -> Outcome<u64> {
         connection.post_send(&SendRequest::new(1, op, memory.all()?))?;
         cq.wait_polling()?.ok()?;

@@ -1,11 +1,11 @@
-//! The connection manager by its events: a server that looks at each request before it answers.
+//! The connection manager's events: a server that examines each request before it answers.
 //!
 //! ```text
 //! cargo run --example connection_manager                    both ends, over loopback
 //! ```
 //!
-//! `Listener` and `Connection`, which the other examples use, wait for each step of a connection.
-//! A program with many connections, or with a loop of its own, takes the steps one by one:
+//! `Listener` and `Connection`, which the other examples use, block at each step of a connection. A
+//! program with many connections, or with an event loop of its own, takes the steps one by one:
 //!
 //! ```text
 //! client                                          server
@@ -18,8 +18,8 @@
 //! Disconnected                    ◄── DREP ──
 //! ```
 //!
-//! Here, the server wants a password in the private data of a request. The first client has a wrong
-//! one, and is told so; the second one gets a connection.
+//! Here, the server expects a password in the private data of a request. It refuses the first
+//! client, which sends a wrong one, and accepts the second.
 
 use roce_verbs::cm::ConnectionManager;
 use roce_verbs::prelude::*;
@@ -78,10 +78,11 @@ impl End {
     fn open() -> Outcome<Self> {
         let context = Device::with_address(LOOPBACK)?.open()?;
         let manager = context.connection_manager()?;
-        // Events come from the manager's thread. A program with a loop of its own would wake it.
+        // The manager's thread delivers the events. A program with an event loop would wake it up
+        // here.
         let (tell, events) = channel();
         manager.set_sink(Box::new(move |event| {
-            // This end may be gone.
+            // This fails if this end has been dropped.
             let _ = tell.send(event);
         }));
         let pd = context.alloc_pd();
@@ -126,7 +127,7 @@ impl End {
         }
     }
 
-    /// Answers requests until a connection has come and gone.
+    /// Answers requests until one connection has been established and has ended.
     fn serve(&self) -> Outcome {
         loop {
             match self.events.recv()? {
@@ -161,7 +162,7 @@ impl End {
                         return Err(format!("received {text:?}").into());
                     }
                 }
-                // The client waits for this.
+                // The client waits for this answer.
                 Event::DisconnectRequested { connection, .. } => {
                     self.manager
                         .with(|agent, now| agent.disconnect(now, connection, &[]))?;

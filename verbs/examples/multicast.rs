@@ -1,4 +1,4 @@
-//! Datagrams: one queue pair sends to many, by address or to a multicast group.
+//! Datagrams: one queue pair sends to several, by address or to a multicast group.
 //!
 //! ```text
 //! cargo run --example multicast                              three QPs, over loopback
@@ -6,12 +6,12 @@
 //! cargo run --example multicast -- sender 10.0.0.2           … and on another: sends it
 //! ```
 //!
-//! A UD queue pair has no connection. It is ready by itself, and each send request says where it
-//! goes: an address handle, a QP number, and a Q_Key, which the receiver demands. A datagram is one
-//! packet at most, and may be lost. In front of each received datagram are 40 bytes for the
-//! network header, so receives are that much larger.
+//! A UD queue pair has no connection. Each send request names its destination: an address handle, a
+//! QP number, and a Q_Key, which must be the receiver's. A datagram is at most one packet, and may
+//! be lost. A network header of 40 bytes precedes each received datagram, so receive buffers must
+//! have room for it.
 //!
-//! Every QP that is attached to a group gets what is sent to it.
+//! Every QP that is attached to a group receives the group's datagrams.
 
 use roce_verbs::datagram::AddressOptions;
 use roce_verbs::device::Gid;
@@ -21,11 +21,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What the members of the group have agreed on.
+/// The values that the members of the group have agreed on.
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 18, 5, 15);
 const KEY: QKey = QKey(0x1234_5678);
 
-/// Bytes in front of a received datagram.
+/// The size of the network header that precedes a received datagram, in bytes.
 const HEADER: usize = 40;
 const MESSAGE: &[u8] = b"to all of you";
 
@@ -80,7 +80,7 @@ impl Member {
         })
     }
 
-    /// One that is in the group, with a receive.
+    /// A queue pair that is attached to the group and has a receive posted.
     fn join(address: IpAddr) -> Outcome<Self> {
         let member = Self::open(address)?;
         let sges = [member.memory.all()?];
@@ -99,7 +99,7 @@ impl Member {
             .create_ah(self.gid_index, group, &AddressOptions::default())?;
         self.memory.write(0, MESSAGE)?;
         let message = self.memory.slice(0, MESSAGE.len())?;
-        // A group has this QP number for all.
+        // Datagrams to a group carry this QP number.
         let all = handle.to(Qpn::MULTICAST, KEY);
         self.qp
             .post_send(&SendRequest::send(message).id(2).to(all))?;

@@ -1,4 +1,4 @@
-//! RDMA READ: fetches the peer's memory, and the peer's program does nothing.
+//! RDMA READ: fetches the peer's memory, while the peer's program does nothing.
 //!
 //! ```text
 //! cargo run --example read                            both ends, over loopback
@@ -6,9 +6,9 @@
 //! cargo run --example read -- client 10.0.0.1:7471    … and the other, on two hosts
 //! ```
 //!
-//! The server registers memory that peers may read, and hands out where it is and the key to it.
-//! From then on it makes no call: its NIC answers. The client fetches what it likes, several
-//! pieces at a time: READs that are posted together are on their way together.
+//! The server registers memory that peers may read, and passes on its address and key. From then on
+//! the server makes no call: its NIC answers. The client fetches several pieces at once: READs that
+//! are posted together are in flight together.
 
 mod ends;
 
@@ -16,7 +16,8 @@ use ends::{Outcome, PATIENCE};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 
-/// Bytes of the server's memory, and the pieces in which the client fetches them.
+/// The size of the server's memory in bytes, and the number of pieces in which the client fetches
+/// it.
 const BYTES: usize = 1 << 20;
 const PIECES: usize = 4;
 
@@ -36,7 +37,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     memory.write(0, &content())?;
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
 
-    // The key opens this memory, and nothing else, to this peer.
+    // The key gives this peer access to this memory and nothing else.
     let place = memory.remote(0).to_string();
     let connection = listener
         .accept()

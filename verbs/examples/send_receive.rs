@@ -6,9 +6,9 @@
 //! cargo run --example send_receive -- client 10.0.0.1:7471    … and the other, on two hosts
 //! ```
 //!
-//! A SEND goes into the memory of the oldest receive request that the peer has posted. So the
-//! peer posts a receive first, and learns from its completion that a message has come, and how
-//! long it is. A sender whose peer has posted no receive waits and tries again.
+//! A SEND goes into the memory of the oldest receive request that the peer has posted. So the peer
+//! first posts a receive. Its completion says that a message has arrived, and how long the message
+//! is. If the peer has posted no receive, the sender's NIC waits and retries.
 //!
 //! Here, the client sends a line, and the server sends it back in upper case.
 
@@ -33,7 +33,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     let memory = pd.allocate(4096, Access::LOCAL_WRITE)?;
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
 
-    // The receive for the client's first message is there before the client can send it.
+    // Post the receive for the client's first message before the client can send it.
     qp.to_init(Access::empty())?;
     post_receive(&qp, &memory)?;
     let connection = listener
@@ -51,7 +51,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
 fn client(context: &Context, server: SocketAddr) -> Outcome {
     let pd = context.alloc_pd();
     let cq = context.create_cq(16);
-    // What is sent and what is received are in different places.
+    // Separate memory for sent and for received messages.
     let (outgoing, incoming) = (
         pd.allocate(4096, Access::empty())?,
         pd.allocate(4096, Access::LOCAL_WRITE)?,
@@ -82,7 +82,7 @@ fn send(qp: &QueuePair, cq: &CompletionQueue, memory: &MemoryRegion, message: &[
     memory.write(0, message)?;
     let request = SendRequest::send(memory.slice(0, message.len())?);
     qp.post_send(&request.id(2))?;
-    // Until it has completed, the memory belongs to the NIC.
+    // Until the SEND has completed, the memory belongs to the NIC.
     cq.wait_polling()?.ok()?;
     Ok(())
 }

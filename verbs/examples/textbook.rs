@@ -1,13 +1,13 @@
-//! The textbook program: two processes connect a reliable queue pair each and move data with
-//! SEND, RDMA WRITE and RDMA READ.
+//! The textbook program: two processes each connect a reliable queue pair and move data with SEND,
+//! RDMA WRITE and RDMA READ.
 //!
 //! ```text
 //! textbook DEVICE GID_INDEX            the server; prints "listening" when it is ready
 //! textbook DEVICE GID_INDEX HOST       the client
 //! ```
 //!
-//! `examples/c/textbook.c` is the same program in C. Either end may be the one or the other:
-//! they exchange their addresses over TCP, as one line of hexadecimal numbers. Then
+//! `examples/c/textbook.c` is the same program in C. Either program can be either end: they
+//! exchange their addresses over TCP, as one line of hexadecimal numbers. Then
 //!
 //! ```text
 //! client                                          server
@@ -34,7 +34,7 @@ const BYTES: usize = 64 * 1024;
 const HALF: usize = BYTES / 2;
 const PORT: u16 = 18516;
 
-/// One end.
+/// One end of the connection.
 struct End {
     memory: MemoryRegion,
     cq: CompletionQueue,
@@ -82,7 +82,7 @@ impl End {
         })
     }
 
-    /// Tells the other end our address, takes its own, and connects the two.
+    /// Sends our address to the other end, receives its address, and connects the two QPs.
     fn connect(&mut self, mut peer: &TcpStream) -> Outcome<()> {
         let mine = self.qp.endpoint(self.gid_index)?;
         let memory = self.memory.remote(0);
@@ -94,7 +94,7 @@ impl End {
         let RemoteAddr { addr, rkey } = memory;
         writeln!(peer, "{qpn:06x} {psn:06x} {rkey:08x} {addr:016x} {gid}")?;
 
-        // Unbuffered: what follows the line is not for us.
+        // Unbuffered: what follows the line must stay in the socket.
         let mut line = String::new();
         BufReader::with_capacity(1, peer).read_line(&mut line)?;
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -127,7 +127,7 @@ impl End {
         client.write_all(b"\n")?;
         self.expect("hello")?;
         self.receive()?;
-        // Tells the client that there is a receive again.
+        // Tells the client that another receive is posted.
         client.write_all(b"\n")?;
         self.expect("done")?;
         self.check(HALF)
@@ -156,7 +156,7 @@ impl End {
         Ok(self.qp.post_recv(&request)?)
     }
 
-    /// Does one operation on `len` bytes of our memory, and waits for its end.
+    /// Performs one operation on `len` bytes of our memory, and waits for its completion.
     fn perform(&self, op: SendOp, at: usize, len: usize) -> Outcome<()> {
         let sges = [self.memory.slice(at, len)?];
         self.qp.post_send(&SendRequest::new(2, op, &sges))?;

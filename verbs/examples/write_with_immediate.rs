@@ -1,4 +1,4 @@
-//! RDMA WRITE with immediate data: bytes that appear in the peer's memory, and a notice.
+//! RDMA WRITE with immediate data: bytes that appear in the peer's memory, and a notification.
 //!
 //! ```text
 //! cargo run --example write_with_immediate                            both ends, over loopback
@@ -6,13 +6,12 @@
 //! cargo run --example write_with_immediate -- client 10.0.0.1:7471    … and the other
 //! ```
 //!
-//! A WRITE places bytes in the peer's memory, and the peer's program notices nothing. With
-//! immediate data, it also completes one of the peer's receive requests, which brings 32 bits. So
-//! the peer learns that the bytes are there, and which ones. The receive needs no memory of its
-//! own.
+//! A WRITE places bytes in the peer's memory without the peer's program noticing. With immediate
+//! data, it also completes one of the peer's receive requests, and the completion carries 32 bits.
+//! So the peer learns which bytes have arrived. The receive needs no memory of its own.
 //!
-//! Here, the client writes blocks to places of its choice, and the immediate data say which
-//! place. The server tells where its memory is, and the key to it, in its answer to the client's
+//! Here, the client writes blocks to places of its choice, and the immediate data is the number of
+//! the block. The server passes on its memory's address and key in its answer to the client's
 //! connection request.
 
 mod ends;
@@ -21,10 +20,10 @@ use ends::{Outcome, PATIENCE};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 
-/// Bytes of a block, and blocks in the server's memory.
+/// The size of a block in bytes, and the number of blocks in the server's memory.
 const BLOCK: usize = 100_000;
 const BLOCKS: usize = 8;
-/// The blocks that the client writes, in its order.
+/// The blocks that the client writes, in this order.
 const ORDER: [usize; 3] = [5, 0, 7];
 
 #[allow(dead_code)] // A test includes this file and calls `run`.
@@ -88,7 +87,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     Ok(())
 }
 
-/// What is in a block.
+/// The content of a block.
 fn content(block: usize) -> Vec<u8> {
     (0..BLOCK)
         .map(|i| (i * 7 + i / 251 + block) as u8)

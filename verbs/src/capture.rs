@@ -1,15 +1,14 @@
-//! What a context's port sends and receives, told to a capture file.
+//! Writes what a context's port sends and receives to a capture file.
 //!
 //! ```text
 //! nic.transmit ─► Tap ─► port            written when it is committed
-//! port ─► faults ─► NIC                  written when the NIC has had it, with what became of it
+//! port ─► faults ─► NIC                  written after the NIC has handled it, with the outcome
 //! ```
 //!
-//! A port hands over only what lies between BTH and ICRC; the headers in front are
-//! made again, with what the ICRC covers as it was on the wire. RoCE v1 has no IP header
-//! to begin with, so its packets are of an interface of their own in the file, and begin
-//! with the pseudo-header of Linux (LINKTYPE_LINUX_SLL), which names their EtherType and
-//! no Ethernet addresses.
+//! A port hands over only the bytes from BTH to ICRC. The headers in front are rebuilt, and the
+//! fields that the ICRC covers are as they were on the wire. RoCE v1 has no IP header, so its
+//! packets have an interface of their own in the file. They begin with Linux's pseudo-header
+//! (LINKTYPE_LINUX_SLL), which has their EtherType and no Ethernet addresses.
 
 mod comments;
 mod environment;
@@ -37,18 +36,18 @@ pub(crate) struct PortCapture {
     name: String,
     description: String,
     interface: InterfaceId,
-    /// That of RoCE v1, once there was a packet of it.
+    /// The interface for RoCE v1, added with its first packet.
     interface_v1: Option<InterfaceId>,
-    /// Used again for each packet.
+    /// Reused for each packet.
     frame: Frame,
     comments: Comments,
-    /// Where a packet is put together that is to be sent.
+    /// The buffer in which the next packet to send is built.
     room: Vec<u8>,
     reservation: Option<Reservation>,
 }
 
 impl PortCapture {
-    /// The capture of what `device`'s port sends and receives from now on.
+    /// Starts to capture what `device`'s port sends and receives.
     pub(crate) fn new(capture: &Capture, device: &Device) -> Self {
         let name = device.interface().name.clone();
         let description = format!("RoCE device {}", device.name());
@@ -70,12 +69,12 @@ impl PortCapture {
         }
     }
 
-    /// The port, whose every packet is captured.
+    /// Wraps `port`, so that each packet that it sends is captured.
     pub(crate) fn tap<'a>(&'a mut self, port: &'a mut dyn Transmit) -> Tap<'a> {
         Tap::new(self, port)
     }
 
-    /// Gives a packet to the NIC and captures it, with what faults did to it before and
+    /// Gives a packet to the NIC and captures it, with comments on what faults did to it before and
     /// what the NIC did with it.
     pub(crate) fn receive(
         &mut self,
@@ -102,7 +101,7 @@ impl PortCapture {
         self.write_received(time, meta, transport);
     }
 
-    /// Writes a packet from the network, with the comments on it.
+    /// Writes a received packet with its comments.
     fn write_received(&mut self, time: SystemTime, meta: &RxMeta, transport: &[u8]) {
         let interface = self.interface_of(meta.version());
         let bytes = self.frame.received(meta, transport);
@@ -116,7 +115,7 @@ impl PortCapture {
         });
     }
 
-    /// The interface that packets of this version are of.
+    /// The capture's interface for packets of `version`.
     fn interface_of(&mut self, version: RoceVersion) -> InterfaceId {
         match version {
             RoceVersion::V2 => self.interface,
@@ -130,7 +129,7 @@ impl PortCapture {
         }
     }
 
-    /// Makes sure that what was captured is in the file, whatever happens next.
+    /// Ensures that everything captured so far is in the file.
     pub(crate) fn flush(&self) {
         self.capture.flush();
     }

@@ -20,27 +20,28 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// Asynchronous events that wait for the application. If more come, the oldest are dropped.
+/// The maximum number of asynchronous events that wait for the application. Beyond that, the oldest
+/// are dropped.
 const MAX_EVENTS: usize = 4096;
 
-/// An open device. Cheap to clone; the device is closed when the last clone and all
-/// objects made from it are gone.
+/// An open device. Cheap to clone. The device is closed when the last clone and all objects made
+/// from it are dropped.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What a context and its objects share; stops the background thread at the end.
+/// The state that a context and its objects share. Dropping it stops the background thread.
 pub(crate) struct Inner {
     pub(crate) shared: Arc<DeviceState>,
     pub(crate) device: Device,
     pub(crate) priorities: PrioritySettings,
     gids: Mutex<GidTable>,
-    /// The connection manager, as long as it is in use. It is built on contexts, so its type is
-    /// not known here.
+    /// The connection manager, while it is in use. Its module is built on contexts, so this one
+    /// does not know its type.
     pub(crate) connections: Mutex<Weak<dyn Any + Send + Sync>>,
     driver: Option<JoinHandle<()>>,
-    /// Whoever watches the process is told of the device.
+    /// Shows the device to programs that watch the process.
     watched: Option<WatchHandle>,
 }
 
@@ -97,55 +98,54 @@ impl Context {
         &self.inner.device
     }
 
-    /// How its packets get to the network and back, and why not otherwise; `None` until its
-    /// datapath has started. [`Device::datapath`] says what would be taken.
+    /// How the device's packets get to the network and back, and why that way was chosen. `None`
+    /// until the datapath has started. [`Device::datapath`] predicts the choice.
     ///
-    /// Opening a device touches no interface. The datapath starts with the first address that
-    /// is needed: by [`Context::path`], a QP that goes to RTR, a listener, or a multicast group.
-    /// It runs until the device is closed.
+    /// Opening a device touches no interface. The datapath starts when an address is first needed:
+    /// by [`Context::path`], a QP that goes to RTR, a listener, or a multicast group. It runs until
+    /// the device is closed.
     pub fn datapath(&self) -> Option<&Datapath> {
         self.inner.shared.starter.datapath()
     }
 
-    /// Starts the datapath, unless it has started already. What needs it starts it anyway: this
-    /// is for programs that want to know beforehand. The calling thread's network namespace
+    /// Starts the datapath, unless it has started already. Calls that need it also start it, so
+    /// only programs that want to know beforehand call this. The calling thread's network namespace
     /// must be the device's.
     ///
     /// # Errors
-    /// If the datapath that was asked for can't be had, or no part of the QP numbers is free.
+    /// If the requested datapath is not available, or no part of the QP numbers is free.
     pub fn start(&self) -> Result<&Datapath, StartError> {
         let shared = &self.inner.shared;
         shared.start(&mut shared.lock())
     }
 
-    /// Drives the NIC once: sends, receives, sees to timers. Programs that watch
-    /// memory for what a peer writes call it while they do. Returns whether anything
-    /// happened.
+    /// Drives the NIC once: sends, receives, and handles timers. A program that polls memory for a
+    /// peer's writes calls this in its loop. Returns whether anything happened.
     pub fn drive(&self) -> bool {
         self.inner.shared.drive()
     }
 
-    /// Says that the calling thread will not drive the NIC for a while: the background
-    /// thread does from now on, without waiting to see whether the application calls
-    /// again. For programs that wait on descriptors themselves.
+    /// Leaves the NIC to the background thread, which drives it from now on without waiting to see
+    /// whether the application calls again. For programs that wait on descriptors themselves.
     pub fn hand_over(&self) {
         self.inner.shared.hand_over();
     }
 }
 
 impl Device {
-    /// Opens it, as the environment asks for; see [`OpenOptions`] for other ways.
+    /// Opens the device with the environment's settings. [`OpenOptions`] can set them in the
+    /// program.
     ///
     /// # Errors
-    /// If the operating system refuses a thread or a descriptor, or the environment
-    /// asks for something malformed.
+    /// If the operating system refuses a thread or a descriptor, or an environment variable is
+    /// malformed.
     pub fn open(&self) -> Result<Context, OpenError> {
         OpenOptions::from_env()?.open(self)
     }
 }
 
 impl OpenOptions {
-    /// Opens the device. That touches no interface: see [`Context::datapath`].
+    /// Opens the device. This touches no interface: see [`Context::datapath`].
     ///
     /// # Errors
     /// If the operating system refuses a thread or a descriptor.
@@ -161,7 +161,7 @@ impl Drop for Inner {
         if let Some(driver) = self.driver.take() {
             let _ = driver.join();
         }
-        // Before the device itself goes: nobody must find it half gone.
+        // Before the device itself goes, so that a watcher never sees it half gone.
         self.watched = None;
     }
 }

@@ -1,4 +1,4 @@
-//! Datagrams: address handles, and what goes with a datagram. The QPs that send them are of kind
+//! Datagrams: address handles, destinations and headers. The QPs that send datagrams are of kind
 //! [`QpKind::Ud`](crate::QpKind::Ud); [`QueuePair`](crate::QueuePair) has their methods.
 
 pub use crate::context::AddressOptions;

@@ -1,4 +1,4 @@
-//! Devices: one for each network interface that has an address. A [`Device`] is opened to a
+//! Devices: one for each network interface that has an address. Opening a [`Device`] gives a
 //! [`Context`].
 
 pub use crate::context::Context;
@@ -16,7 +16,7 @@ use roce_wire::PathMtu;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-/// A RoCE device: a network interface through which RDMA can be done.
+/// A RoCE device: a network interface that carries RDMA.
 #[derive(Clone, Debug)]
 pub struct Device {
     interface: Interface,
@@ -24,11 +24,11 @@ pub struct Device {
     extra: Vec<IpAddr>,
 }
 
-/// The variable that says which devices there are.
+/// The environment variable that selects the devices.
 const VARIABLE: &str = "ROCE_DEVICES";
 
-/// The devices of this process: those that `ROCE_DEVICES` names, separated by commas, or
-/// all. In the order of [`all_devices`].
+/// The devices of this process, in the order of [`all_devices`]: those that `ROCE_DEVICES` names,
+/// separated by commas, or all devices if it is not set.
 pub fn devices() -> Vec<Device> {
     let mut devices = all_devices();
     if let Some(names) = environment::value(VARIABLE) {
@@ -37,8 +37,8 @@ pub fn devices() -> Vec<Device> {
     devices
 }
 
-/// All devices, whatever the environment says: the interfaces that are up and have an
-/// address, the loopback last.
+/// All devices, regardless of `ROCE_DEVICES`: the interfaces that are up and have an address, the
+/// loopback last.
 pub fn all_devices() -> Vec<Device> {
     let mut found: Vec<Device> = interfaces()
         .into_iter()
@@ -52,7 +52,7 @@ pub fn all_devices() -> Vec<Device> {
     found
 }
 
-/// The address that the system gives packets to `remote`. Sends nothing.
+/// The source address that the system's routes choose for packets to `remote`. Sends nothing.
 pub(crate) fn source_for(remote: IpAddr) -> io::Result<IpAddr> {
     let any: IpAddr = match remote {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -67,7 +67,7 @@ impl Device {
     /// The device with this name, as [`Device::name`] gives it.
     ///
     /// # Errors
-    /// If there is none; the error names those that there are.
+    /// If no device has this name; the error lists the names of the devices.
     pub fn named(name: &str) -> Result<Self, OpenError> {
         let all = devices();
         let known = all.iter().map(Device::name).collect();
@@ -79,11 +79,11 @@ impl Device {
             })
     }
 
-    /// The device whose interface has `address`. Any address of 127.0.0.0/8 is one
-    /// of the loopback interface.
+    /// The device whose interface has `address`. The loopback interface has every address of
+    /// 127.0.0.0/8.
     ///
     /// # Errors
-    /// If no interface has it; the error names the devices that there are.
+    /// If no interface has it; the error lists the names of the devices.
     pub fn with_address(address: IpAddr) -> Result<Self, OpenError> {
         let all = devices();
         let known = all.iter().map(Device::name).collect();
@@ -106,7 +106,7 @@ impl Device {
         }
     }
 
-    /// The device from which packets to `remote` leave, by the system's routes.
+    /// The device that the system's routes choose for packets to `remote`.
     ///
     /// # Errors
     /// If there is no route to it.
@@ -118,12 +118,12 @@ impl Device {
         Self::with_address(local)
     }
 
-    /// Its name: `roce_` and the interface's.
+    /// The device's name: `roce_` followed by the interface's name.
     pub fn name(&self) -> String {
         format!("roce_{}", self.interface.name)
     }
 
-    /// Whether it is one of these: names of devices or of interfaces, separated by commas.
+    /// Whether `names` contains the device's or its interface's name. Commas separate the names.
     pub fn is_among(&self, names: &str) -> bool {
         let is_named = |name| name == self.name() || name == self.interface.name;
         names.split(',').any(is_named)
@@ -134,7 +134,7 @@ impl Device {
         &self.interface
     }
 
-    /// Whether it is the loopback.
+    /// Whether it is the loopback: whether all its addresses are loopback addresses.
     pub fn is_loopback(&self) -> bool {
         let addresses = &self.interface.addresses;
         !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
@@ -146,8 +146,8 @@ impl Device {
         largest_path_mtu(self.interface.mtu.saturating_sub(48))
     }
 
-    /// Its GUID: the EUI-64 of the hardware address, or of the interface's index if there
-    /// is none.
+    /// The device's GUID: the EUI-64 of the hardware address, or, if the interface has none, of an
+    /// address made from the interface's index.
     pub fn guid(&self) -> u64 {
         let mut mac = self.interface.mac;
         if mac == [0; 6] {
@@ -158,8 +158,8 @@ impl Device {
         u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
     }
 
-    /// Its GID table as it is when the device is opened now, without RoCE v1. That of an
-    /// open device keeps its indices, see [`Context::gids`](crate::Context::gids).
+    /// The GID table that the device would have if it were opened now, without RoCE v1. The entries
+    /// of an open device keep their indices, see [`Context::gids`](crate::Context::gids).
     pub fn gids(&self) -> Vec<GidEntry> {
         GidTable::new(&self.known_addresses(), false).entries()
     }
@@ -168,21 +168,21 @@ impl Device {
     pub fn is_running(&self) -> bool {
         match self.interface_now() {
             Ok(found) => found.is_some_and(|found| found.running),
-            // Nothing is known of a change.
+            // The interface can't be read. Assume that nothing has changed.
             Err(_) => self.interface.running,
         }
     }
 
-    /// The interface as it is now; nothing if it is gone.
+    /// The interface as it is now; `None` if it is gone.
     fn interface_now(&self) -> io::Result<Option<Interface>> {
         let mut all = try_interfaces()?.into_iter();
         Ok(all.find(|found| found.index == self.interface.index))
     }
 
-    /// The addresses that the interface has now, and those added to them.
+    /// The interface's current addresses, and those that the caller added.
     ///
     /// # Errors
-    /// If the system does not tell.
+    /// If the system can't list the interfaces.
     pub(crate) fn addresses(&self) -> io::Result<Vec<IpAddr>> {
         let now = self.interface_now()?;
         let mut addresses = now.map(|found| found.addresses).unwrap_or_default();
@@ -190,7 +190,7 @@ impl Device {
         Ok(addresses)
     }
 
-    /// The same, or those that it had when the device was listed.
+    /// The same, with the interface's addresses at the time it was listed if that fails.
     pub(crate) fn known_addresses(&self) -> Vec<IpAddr> {
         let known = || {
             let own = self.interface.addresses.iter();

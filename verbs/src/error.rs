@@ -1,4 +1,4 @@
-//! What can go wrong, each with what to do about it.
+//! The crate's errors. Each message says what to do about the error.
 
 use roce_cm::ServiceType;
 use roce_port::PortError;
@@ -9,17 +9,17 @@ use roce_stack::{
 use roce_wire::PathMtu;
 use std::fmt;
 
-/// A device was not opened.
+/// Why a device was not opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// No device has this name.
     UnknownDevice {
         /// The name asked for.
         name: String,
-        /// The names that there are.
+        /// The names of the devices that exist.
         known: Vec<String>,
     },
-    /// The address is not one of the interface.
+    /// The interface does not have the address.
     UnknownAddress {
         /// The address asked for.
         address: std::net::IpAddr,
@@ -37,9 +37,9 @@ pub enum OpenError {
     },
     /// The operating system refused something.
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// Its error.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }
@@ -62,8 +62,8 @@ impl fmt::Display for OpenError {
             }
             Self::UnknownAddress { address, interface } => write!(
                 f,
-                "{address} is no address of interface {interface}: add it, or choose one of the \
-                 interface's own"
+                "interface {interface} does not have the address {address}: add it, or choose one \
+                 that the interface has"
             ),
             Self::Environment {
                 variable,
@@ -84,19 +84,19 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// What an open device needs from the system did not start. An open device touches no
-/// interface: the first call that needs its datapath, or a QP number, gets this error.
+/// Why the datapath of an open device did not start. Opening a device touches no interface, so this
+/// error comes from the first call that needs the datapath or a QP number.
 #[derive(Debug)]
 pub enum StartError {
-    /// The datapath that was asked for can't be had.
+    /// The requested datapath is not available.
     Datapath {
         /// The device.
         device: String,
-        /// Why, and what would change that.
+        /// Why, and what would make it available.
         why: String,
     },
-    /// The processes that share the interface have all QP numbers, or the system refused to
-    /// note down which ones are this device's.
+    /// The processes that share the interface hold all QP numbers, or the system failed to record
+    /// the numbers of this device.
     QpNumbers {
         /// The device.
         device: String,
@@ -105,9 +105,9 @@ pub enum StartError {
     },
     /// The operating system refused something.
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// Its error.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }
@@ -117,11 +117,11 @@ impl fmt::Display for StartError {
         match self {
             Self::Datapath { device, why } => write!(
                 f,
-                "{device} can't use AF_XDP, and nothing else was asked for: {why}. \
-                 ROCE_DATAPATH=udp takes UDP sockets"
+                "{device} can't use AF_XDP, and no other datapath was allowed: {why}. \
+                 ROCE_DATAPATH=udp selects UDP sockets"
             ),
             Self::QpNumbers { device, source } => {
-                write!(f, "{device} gets no part of the QP numbers: {source}")
+                write!(f, "{device} can't get a part of the QP numbers: {source}")
             }
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
@@ -137,12 +137,12 @@ impl std::error::Error for StartError {
     }
 }
 
-/// A QP was not made.
+/// Why a QP was not created.
 #[derive(Debug)]
 pub enum QpError {
-    /// There is no number for it.
+    /// The device did not start, so the QP has no number.
     Start(StartError),
-    /// The NIC refused.
+    /// The NIC refused to create it.
     Create(CreateQpError),
 }
 
@@ -169,24 +169,24 @@ impl From<CreateQpError> for QpError {
     }
 }
 
-/// A QP was not connected.
+/// Why a QP was not connected, an address handle not created, or a multicast group not joined.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// The GID table has no entry of this index.
+    /// The GID table has no entry with this index.
     UnknownGid {
         /// The index asked for.
         index: u8,
-        /// The indices that there are.
+        /// The indices that have an entry.
         known: Vec<u8>,
     },
     /// The device does not have the address.
     UnknownAddress {
         /// The address asked for.
         address: std::net::IpAddr,
-        /// Those that it has.
+        /// The device's addresses.
         known: Vec<std::net::IpAddr>,
     },
-    /// The GID index is one of a version of RoCE that this datapath does not carry.
+    /// The entry at the GID index is for a version of RoCE that this datapath does not carry.
     NotCarried {
         /// The index asked for.
         index: u8,
@@ -195,33 +195,33 @@ pub enum ConnectError {
     },
     /// The device's datapath did not start.
     Start(StartError),
-    /// An attribute was refused.
+    /// The NIC refused an attribute.
     Modify(ModifyError),
     /// The address can't be used.
     Port(PortError),
-    /// The address handle can't be made.
+    /// The address handle can't be created.
     Address(AddressError),
-    /// The QP can't be in the multicast group.
+    /// The QP can't join the multicast group.
     Multicast(MulticastError),
     /// The device has no address of the peer's kind (IPv4, IPv6, link-local).
     NoAddressFor {
         /// The peer's address.
         remote: std::net::IpAddr,
-        /// Those that the device has.
+        /// The device's addresses.
         known: Vec<std::net::IpAddr>,
     },
-    /// The QP is of another transport service than the connection.
+    /// The QP's transport service differs from the connection's.
     WrongService {
-        /// The QP's.
+        /// The QP's kind.
         qp: QpKind,
-        /// What the connection is for; `None` if no connection can be made for such a QP.
+        /// The connection's service; `None` if QPs of this kind can't request a connection.
         asked: Option<ServiceType>,
     },
     /// The peer asks for a larger path MTU than the interface carries.
     PathMtu {
-        /// What it asks for.
+        /// The path MTU that the peer asks for.
         asked: PathMtu,
-        /// The largest that fits.
+        /// The largest path MTU that the interface carries.
         largest: PathMtu,
     },
 }
@@ -247,14 +247,14 @@ impl fmt::Display for ConnectError {
                 let known: Vec<String> = known.iter().map(ToString::to_string).collect();
                 write!(
                     f,
-                    "{address} is no address of the device, which has: {}",
+                    "the device does not have the address {address}; it has: {}",
                     known.join(", ")
                 )
             }
             Self::NotCarried { index, version } => write!(
                 f,
-                "GID index {index} is one of {version}, which UDP sockets can't carry: it takes \
-                 AF_XDP (ROCE_DATAPATH=xdp), or an index of RoCE v2"
+                "GID index {index} is for {version}, which UDP sockets can't carry: use AF_XDP \
+                 (ROCE_DATAPATH=xdp), or an index for RoCE v2"
             ),
             Self::Start(error) => error.fmt(f),
             Self::Modify(error) => error.fmt(f),
@@ -271,19 +271,19 @@ impl fmt::Display for ConnectError {
             }
             Self::WrongService { qp, asked: None } => write!(
                 f,
-                "a QP of kind {qp:?} asks for no connection: QPs of RC and UC and XRC initiators do"
+                "a QP of kind {qp:?} can't request a connection: RC, UC and XRC initiator QPs can"
             ),
             Self::WrongService {
                 qp,
                 asked: Some(asked),
             } => write!(
                 f,
-                "the connection is for {asked:?}, and the QP of kind {qp:?}: make one of that kind"
+                "the connection is for {asked:?}, but the QP is of kind {qp:?}: create a matching QP"
             ),
             Self::PathMtu { asked, largest } => write!(
                 f,
-                "the peer asks for a path MTU of {} bytes, and the interface carries {}: raise its \
-                 MTU, or ask for less at the peer",
+                "the peer asks for a path MTU of {} bytes, but the interface carries at most {}: raise \
+                 the interface's MTU, or ask for less at the peer",
                 asked.bytes(),
                 largest.bytes()
             ),
@@ -323,12 +323,12 @@ impl From<PortError> for ConnectError {
     }
 }
 
-/// A memory region was not made, or an access to it reaches beyond its end.
+/// Why a memory region was not created, or an access to it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionError {
-    /// It was not registered.
+    /// The NIC refused to register the memory.
     Register(RegisterError),
-    /// The bytes don't lie in it.
+    /// The bytes are not within the region.
     Range(BufferRange),
 }
 

@@ -1,4 +1,4 @@
-//! Asynchronous events: what happens beside completions.
+//! Asynchronous events: what a device reports other than completions.
 
 use crate::context::Context;
 use crate::runtime::Announcements;
@@ -8,13 +8,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The asynchronous events of a context (IBTA 1.7, 11.6.3): of its QPs, CQs and SRQs,
-/// and of the port. Its descriptor is readable while one waits.
+/// The asynchronous events of a context (IBTA 1.7, 11.6.3): those of its QPs, CQs and SRQs, and
+/// those of the port. The descriptor is readable while an event waits.
 ///
-/// A context has one queue of events: each goes to whoever takes it first. Events of
-/// the port come from the interface, within some two milliseconds:
-/// [`Event::PortActive`] and [`Event::PortError`] as its link comes and goes,
-/// [`Event::GidChange`] as its addresses change.
+/// A context has one queue of events. Each event goes to the first caller that takes it. The port's
+/// events follow the interface within about two milliseconds: [`Event::PortActive`] and
+/// [`Event::PortError`] when its link comes and goes, [`Event::GidChange`] when its addresses
+/// change.
 #[derive(Clone)]
 pub struct AsyncEvents {
     context: Context,
@@ -22,7 +22,7 @@ pub struct AsyncEvents {
 }
 
 impl Context {
-    /// The asynchronous events, such as a QP's failure, to be waited for.
+    /// The queue of asynchronous events, such as a QP's failure, for programs that wait for them.
     pub fn async_events(&self) -> AsyncEvents {
         let queue = Arc::clone(&self.inner.shared.lock().events);
         AsyncEvents {
@@ -31,7 +31,7 @@ impl Context {
         }
     }
 
-    /// Takes the next asynchronous event, if there is one already.
+    /// Takes the next asynchronous event, if one waits.
     pub fn poll_event(&self) -> Option<Event> {
         let queue = Arc::clone(&self.inner.shared.lock().events);
         queue.poll()
@@ -39,16 +39,16 @@ impl Context {
 }
 
 impl AsyncEvents {
-    /// Takes an event that is there already.
+    /// Takes the next event, if one waits.
     pub fn poll(&self) -> Option<Event> {
         self.queue.poll()
     }
 
-    /// Waits for an event, at most for `timeout`, without using the CPU. The
-    /// background thread drives the NIC meanwhile.
+    /// Waits at most `timeout` for an event, without using the CPU. The background thread drives
+    /// the NIC meanwhile.
     ///
     /// # Errors
-    /// If the operating system can't wait.
+    /// If the system call that waits fails.
     pub fn wait(&self, timeout: Duration) -> io::Result<Option<Event>> {
         self.queue.wait(timeout, || self.context.hand_over())
     }

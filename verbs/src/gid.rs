@@ -28,7 +28,7 @@ pub struct GidEntry {
     pub index: u8,
     /// The GID.
     pub gid: Gid,
-    /// What carries the packets of those who choose this entry.
+    /// The RoCE version of the packets of QPs that use this entry.
     pub version: RoceVersion,
 }
 
@@ -72,13 +72,17 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// A text that is no GID.
+/// A text that is not a GID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseGidError(String);
 
 impl fmt::Display for ParseGidError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no GID: an IPv6 or IPv4 address is", self.0)
+        write!(
+            f,
+            "{:?} is not a GID: write an IPv6 or IPv4 address",
+            self.0
+        )
     }
 }
 
@@ -94,23 +98,23 @@ impl FromStr for Gid {
     }
 }
 
-/// The GID table of an open device. An entry keeps its index as long as the interface
-/// has its address, whatever comes and goes beside it: programs read an index once.
+/// The GID table of an open device. Programs read an index once, so an entry keeps its index as
+/// long as the interface has its address, whatever other addresses come and go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GidTable {
     /// By index. `None` is free.
     slots: Vec<Option<(Gid, RoceVersion)>>,
-    /// What there is an entry for of each GID.
+    /// The versions for which each GID has an entry.
     versions: &'static [RoceVersion],
 }
 
-/// The versions of a device, in the order of their entries.
+/// The RoCE versions, in the order of a GID's entries.
 const VERSIONS: [RoceVersion; 2] = [RoceVersion::V1, RoceVersion::V2];
 
 impl GidTable {
-    /// The table for an interface's addresses: link-local first, then IPv4, then
-    /// other IPv6, as the kernel's RoCE devices have it. With RoCE v1, each of them has an
-    /// entry for that before the one for RoCEv2, as with the kernel's.
+    /// Builds the table for an interface's addresses: link-local first, then IPv4, then other IPv6,
+    /// in the order of the kernel's RoCE devices. With RoCE v1, each GID has an entry for v1 before
+    /// the one for v2, as in the kernel.
     // rule: A17.3.1-gid-table, A16-gid-types
     pub(crate) fn new(addresses: &[IpAddr], roce_v1: bool) -> Self {
         let mut table = Self {
@@ -121,8 +125,8 @@ impl GidTable {
         table
     }
 
-    /// Takes over which addresses the interface has now. A new one gets the first
-    /// free index; one for which there is none is left out.
+    /// Updates the table to `addresses`, those that the interface has now. A new address gets the
+    /// first free index. If the table is full, it gets none.
     pub(crate) fn follow(&mut self, addresses: &[IpAddr]) {
         let mut gids: Vec<Gid> = addresses.iter().copied().map(Gid::from).collect();
         gids.sort_by_key(|gid| match gid.kind() {
@@ -149,7 +153,7 @@ impl GidTable {
         }
     }
 
-    /// What it holds, by index.
+    /// The entries, by index.
     pub(crate) fn entries(&self) -> Vec<GidEntry> {
         (0..=u8::MAX)
             .zip(&self.slots)
@@ -164,7 +168,7 @@ impl GidTable {
             .collect()
     }
 
-    /// The addresses that it has entries for.
+    /// The addresses that have entries, sorted.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         let gids = self.slots.iter().flatten().map(|(gid, _)| gid.ip());
         let mut addresses: Vec<IpAddr> = gids.collect();
@@ -173,7 +177,7 @@ impl GidTable {
         addresses
     }
 
-    /// The GID at an index, and what carries its packets.
+    /// The GID at `index`, and the version of RoCE that carries its packets.
     pub(crate) fn get(&self, index: u8) -> Option<(Gid, RoceVersion)> {
         *self.slots.get(usize::from(index))?
     }
@@ -206,7 +210,7 @@ mod tests {
             let entries = table.entries();
             entries.iter().map(|e| (e.index, e.gid.ip())).collect()
         };
-        // The link-local address of an interface comes a second after its link.
+        // An interface gets its link-local address about a second after its link.
         table.follow(&[link_local, one]);
         assert_eq!(indices(&table), [(0, one), (1, link_local)]);
         table.follow(&[link_local]);
@@ -217,7 +221,7 @@ mod tests {
         assert_eq!(table.get(2), None);
     }
 
-    /// As `ibv_devinfo -v` shows it of devices that have both.
+    /// The table matches what `ibv_devinfo -v` shows for devices that have both versions.
     // shows: A16-gid-types
     #[test]
     fn roce_v1_has_entries_beside_those_of_v2() {

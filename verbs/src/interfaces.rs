@@ -1,4 +1,4 @@
-//! The machine's network interfaces, as far as a RoCE device needs to know them.
+//! The host's network interfaces, as far as a RoCE device needs to know them.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ pub struct Interface {
     pub name: String,
     /// Its index.
     pub index: u32,
-    /// Its hardware address; zeros if it has none, as the loopback.
+    /// Its hardware address; zeros if it has none, like the loopback.
     pub mac: [u8; 6],
     /// Its MTU in bytes.
     pub mtu: usize,
@@ -22,21 +22,21 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-/// All interfaces; none if the system does not tell. One whose MTU can't be had (it went away
-/// just now) is left out.
+/// All interfaces, or none if the system can't list them. An interface that disappears during the
+/// call is left out.
 pub fn interfaces() -> Vec<Interface> {
     try_interfaces().unwrap_or_default()
 }
 
-/// As [`interfaces`].
+/// Like [`interfaces`], but returns the error.
 ///
 /// # Errors
-/// If the system does not tell, for instance because the process has no descriptor left. That
-/// is not to be taken for an interface that has lost its addresses.
+/// If the system can't list the interfaces, for instance because the process has no descriptor
+/// left. The caller must not take that for an interface that has lost its addresses.
 pub(crate) fn try_interfaces() -> io::Result<Vec<Interface>> {
     let found = pnet_datalink::interfaces();
     if found.is_empty() {
-        // There is a loopback at least.
+        // Every network namespace has a loopback.
         return Err(io::Error::last_os_error());
     }
     let mut interfaces = Vec::with_capacity(found.len());

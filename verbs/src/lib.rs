@@ -1,10 +1,10 @@
 //! RDMA verbs in Rust, on a NIC in software.
 //!
-//! The objects are those that a verbs programmer knows. A [`Device`] is opened to a [`Context`], which
-//! makes [`ProtectionDomain`]s, [`MemoryRegion`]s, [`CompletionQueue`]s, [`SharedReceiveQueue`]s and
-//! [`QueuePair`]s. Each object keeps alive what it needs, so they can be dropped in any order. Memory
-//! is deregistered before it is freed. Memory that a peer may write is never lent as a reference, so
-//! no program needs `unsafe`.
+//! The objects are those of the verbs API. Opening a [`Device`] gives a [`Context`], which makes
+//! [`ProtectionDomain`]s, [`MemoryRegion`]s, [`CompletionQueue`]s, [`SharedReceiveQueue`]s and
+//! [`QueuePair`]s. Each object keeps alive what it needs, so they can be dropped in any order.
+//! Memory is deregistered before it is freed. A program never gets a reference to memory that a
+//! peer may write, so it needs no `unsafe`.
 //!
 //! ```
 //! use roce_verbs::prelude::*;
@@ -63,7 +63,7 @@
 //! | the two programs … | use |
 //! |---|---|
 //! | know an address and a port | [`Listener`] and [`Connection`], which also connect with programs that use librdmacm |
-//! | have a socket or a file between them | [`QueuePair::endpoint`] and [`QueuePair::connect`]; an [`Endpoint`] is text (`Display`, `FromStr`) or anything that serde makes of it |
+//! | can exchange a line of text (over a socket or a file) | [`QueuePair::endpoint`] and [`QueuePair::connect`]; an [`Endpoint`] converts to and from text (`Display`, `FromStr`) and implements serde's traits |
 //! | handle many connections in a loop of their own | [`ConnectionManager`], with [`QueuePair::connect_with`] and [`QueuePair::accept_with`] |
 //!
 //! ```no_run
@@ -82,9 +82,9 @@
 //!
 //! # Completions
 //!
-//! [`CompletionQueue::poll`] takes a completion if there is one, and drives the NIC.
-//! [`CompletionQueue::wait_polling`] spins until there is one: the lowest latency, and a busy core.
-//! [`Completion::ok`] makes an error of a request that failed.
+//! [`CompletionQueue::poll`] takes a completion. If there is none, it drives the NIC once and looks
+//! again. [`CompletionQueue::wait_polling`] spins until there is one: the lowest latency, and a
+//! busy core. [`Completion::ok`] turns a failed request into an error.
 //!
 //! A thread that sleeps, or an event loop, uses a [`CompletionChannel`], whose descriptor is readable
 //! while an announcement waits:
@@ -98,7 +98,7 @@
 //! let cq = context.create_cq_with_channel(64, &channel);
 //! let completion = loop {
 //!     cq.request_notify(Notify::Next);
-//!     // What completed before the request is not announced.
+//!     // A completion that came before the request is not announced.
 //!     if let Some(completion) = cq.poll()? {
 //!         break completion;
 //!     }
@@ -110,9 +110,9 @@
 //!
 //! # Datagrams
 //!
-//! A UD QP ([`QpOptions::kind`]) has no peer. [`QueuePair::activate`] makes it ready, and each request
-//! says where it goes. A received datagram has a network header of 40 bytes in front, so receives are
-//! larger by that.
+//! A UD QP ([`QpOptions::kind`]) has no peer. [`QueuePair::activate`] makes it ready, and each
+//! request names its destination. A network header of 40 bytes precedes each received datagram, so
+//! its receive buffer must be 40 bytes larger than the datagram.
 //!
 //! ```no_run
 //! # use roce_verbs::prelude::*;
@@ -135,9 +135,10 @@
 //!
 //! # Which thread does the work
 //!
-//! The thread that posts or polls drives the NIC, so an application that spins pays for no hand-over
-//! between threads. A background thread of the context drives it when no application thread has for a
-//! while. So a target of READ and WRITE needs no call of its application.
+//! The thread that posts or polls drives the NIC, so an application that spins pays for no
+//! hand-over between threads. A background thread of the context drives the NIC when no application
+//! thread has done so for a while. A target of READ and WRITE therefore needs no calls by its
+//! application.
 //!
 //! [`CompletionChannel`]: completion::CompletionChannel
 //! [`ConnectionManager`]: cm::ConnectionManager

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use roce_stack::PdId;
 
-/// What ties QPs to the memory that they may use. Cheap to clone.
+/// A protection domain. A QP may use only memory of its own domain. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain {
     pub(crate) context: Context,

@@ -1,4 +1,4 @@
-//! A capture has every packet that the ports counted, each with what became of it.
+//! A capture has every packet that the ports counted, each with its outcome.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::End;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A packet of the file.
+/// A packet in the file.
 #[derive(Debug)]
 struct Record {
     interface: u32,
@@ -52,7 +52,7 @@ fn records(path: &Path) -> Vec<Record> {
     records
 }
 
-/// What one context counts of what a capture tells.
+/// The counters of one context that a capture should show.
 type Counted = BTreeMap<String, u64>;
 
 fn counted(context: &Context) -> Counted {
@@ -76,7 +76,7 @@ fn counted(context: &Context) -> Counted {
     counted
 }
 
-/// The same, from the file.
+/// The same numbers, from the file.
 fn captured(records: &[Record], interface: u32, names: &Counted) -> Counted {
     let own = || {
         records
@@ -96,7 +96,7 @@ fn captured(records: &[Record], interface: u32, names: &Counted) -> Counted {
     names.keys().map(count).collect()
 }
 
-/// Moves data and gives what was counted and captured; both ends share the file.
+/// Moves data and returns the counters and the capture. Both ends share the file.
 fn run(base: u8, faults: &str) -> (Vec<Counted>, Vec<Record>) {
     let dir = tempfile::tempdir().expect("a folder");
     let capture = Capture::create(dir.path().join("both.pcapng")).expect("made");
@@ -111,8 +111,8 @@ fn run(base: u8, faults: &str) -> (Vec<Counted>, Vec<Record>) {
         a.run(SendOp::Write(b.region.remote(0)));
         a.run(SendOp::Read(b.region.remote(0)));
     }
-    // What is late still comes: until all that was sent has arrived, and a look at the file
-    // falls between two looks at the counters that are the same.
+    // Delayed packets are still arriving. Wait until all that was sent has arrived, and the
+    // counters are the same before and after the file is read.
     let give_up = Instant::now() + PATIENCE;
     loop {
         let before: Vec<_> = [&a, &b].map(|end| counted(&end.context)).into();
@@ -133,8 +133,8 @@ fn check(counted: &[Counted], records: &[Record]) {
     for record in records {
         let frame = Frame::parse_l3_on(0x0800, &record.frame, UDP_PORT).expect("RoCE");
         let is_valid = frame.icrc_verdict() == IcrcVerdict::Valid;
-        // A few bits are outside of what the ICRC covers, or hidden by a socket; what the
-        // NIC found is what the capture shows.
+        // Some bits are not covered by the ICRC, or are hidden by a socket. The capture shows what
+        // the NIC found.
         assert!(is_valid || record.says("fault_corrupted"), "{record:?}");
         let is_dropped = record.says("drop_bad_icrc") || record.says("drop_malformed");
         assert!(is_valid || is_dropped, "{record:?}");
@@ -147,7 +147,7 @@ fn every_packet_is_there_with_the_icrc_that_it_had() {
     let (counted, records) = run(61, "");
     check(&counted, &records);
     assert!(counted[0]["sent"] > 200, "{counted:?}");
-    // What one sends is what the other receives, to the last byte.
+    // What one end sends is what the other receives, to the last byte.
     let frames = |interface, received| {
         let wanted = move |r: &&Record| r.interface == interface && r.received == received;
         let mut frames: Vec<_> = records.iter().filter(wanted).map(|r| &r.frame).collect();

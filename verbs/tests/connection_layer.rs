@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An address of the loopback network that no other test has.
+/// An address of the loopback network that no other test uses.
 fn address(last: u8) -> IpAddr {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
@@ -47,7 +47,7 @@ impl End {
     }
 }
 
-/// Two ends, connected. The passive end has a receive posted.
+/// Two connected ends. The passive end has a receive posted.
 fn connected(at: IpAddr) -> ([End; 2], [Connection; 2]) {
     let (active, passive) = (End::open(at), End::open(at));
     let (listener, address) = passive.listen(at);
@@ -92,7 +92,7 @@ fn what_is_outstanding_is_flushed_when_the_peer_leaves() {
 #[test]
 fn disconnect_does_not_wait_for_the_peers_program() {
     let (_ends, [active, passive]) = connected(address(2));
-    // The passive side calls nothing, and yet its agent answers.
+    // The passive side makes no call, but its agent answers.
     assert!(active.disconnect(PATIENCE));
     drop(passive);
 }
@@ -111,7 +111,7 @@ fn a_refusal_says_why() {
             (reason, private.trimmed()),
             (RejectReason::CONSUMER, &b"full"[..])
         );
-        // The next one is dropped without a word.
+        // The listener's side drops the next request without an answer, which refuses it.
         let dropped = active.connect(address, b"").expect_err("refused");
         assert!(matches!(
             dropped,

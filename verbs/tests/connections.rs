@@ -1,5 +1,5 @@
-//! Connections that the connection manager makes, over loopback: between contexts at two
-//! addresses, at one, and between processes.
+//! Connections that the connection manager makes, over loopback: between contexts at two addresses,
+//! at one address, and between processes.
 
 use roce_verbs::cm::{ConnectionManager, ListenError, PortClaim, PortClaimError};
 use roce_verbs::qp::{PathMtu, QpAttributes, QpState};
@@ -23,13 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LEN: usize = 4096;
 const ROLE: &str = "ROCE_TEST_LISTENER";
 
-/// An address of the loopback network that no other test has.
+/// An address of the loopback network that no other test uses.
 fn address(last: u8) -> IpAddr {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
 }
 
-/// One end: a QP, and who connects it.
+/// One end: a QP, and the manager that connects it.
 struct Side {
     at: IpAddr,
     context: Context,
@@ -47,7 +47,7 @@ impl Side {
         let manager = context.connection_manager().expect("started");
         let (tell, events) = channel();
         manager.set_sink(Box::new(move |event| {
-            // Nobody may listen any more.
+            // The receiver may be gone.
             let _ = tell.send(event);
         }));
         manager.activate(at).expect("an address of the device");
@@ -92,7 +92,7 @@ impl Side {
         self.qp.endpoint(self.gid_index()).expect("an endpoint")
     }
 
-    /// To RTS, from wherever it is, with a receive.
+    /// Moves the QP to RTS, from any state, with a receive posted.
     fn ready_qp(&self, remote: &Endpoint) {
         let options = ConnectOptions {
             timeout: 14,
@@ -113,7 +113,7 @@ impl Side {
             })
             .expect("posted");
         let index = self.gid_index();
-        // Each side has chosen the PSN that its peer begins with.
+        // Each side has chosen the PSN at which its peer begins.
         let expected = Endpoint {
             psn: self.own().psn,
             ..*remote
@@ -131,7 +131,7 @@ impl Side {
         self.qp.modify(&rts).expect("RTS");
     }
 
-    /// Asks for a connection.
+    /// Requests a connection.
     fn connect(&self, to: IpAddr, service: ServiceId) -> ConnectionId {
         let own = self.own();
         let request = ConnectRequest {
@@ -164,7 +164,7 @@ impl Side {
         asked.expect("a good request")
     }
 
-    /// Takes the request that has come.
+    /// Accepts the request that has arrived.
     fn accept(&self) -> (ConnectionId, Request) {
         let Event::Requested {
             connection,
@@ -200,7 +200,7 @@ impl Side {
         (connection, request)
     }
 
-    /// The answer has come: establishes the connection.
+    /// Takes the reply, and establishes the connection.
     fn establish(&self, to: IpAddr, connection: ConnectionId) {
         let event = self.event();
         let Event::Replied {
@@ -286,7 +286,7 @@ fn two_addresses() {
     connect_send_disconnect(&Side::open(address(1)), &Side::open(address(2)));
 }
 
-/// Both, and a third who has nothing to do with it, share an address.
+/// Both ends, and a third one that is not involved, share an address.
 #[test]
 fn one_address() {
     let [active, other, passive] = [(); 3].map(|()| Side::open(address(3)));
@@ -296,13 +296,15 @@ fn one_address() {
     assert!(other.events.try_recv().is_err());
 }
 
-/// Of two processes at an address, the first one gets what nobody serves, and keeps it for a
-/// while. If it is the one that listens then, it has the request; else the request comes again.
+/// If two processes share an address, the first one gets the requests that nobody serves, and holds
+/// them for a while. If it starts to listen meanwhile, it has the request. Otherwise the peer
+/// retransmits the request.
 #[test]
 fn a_request_waits_for_its_server() {
     for server_is_first in [true, false] {
         let mut sides = [(); 2].map(|()| Side::open(address(8)));
-        // The first part at an address gets what nobody serves, and parts are upper bits.
+        // The first part at an address gets what nobody serves. A part is the upper bits of a QP
+        // number.
         sides.sort_by_key(|side| side.own().qpn.get());
         let holds = |side: &Side| side.manager.with(|agent, _| agent.held()) == 1;
         let [first, second] = &sides;
@@ -328,7 +330,7 @@ fn a_request_waits_for_its_server() {
     }
 }
 
-/// Wherever the request arrives, somebody refuses it.
+/// Some process refuses the request, wherever it arrives.
 #[test]
 fn who_does_not_listen_refuses() {
     let sides = [(); 2].map(|()| Side::open(address(4)));
@@ -368,12 +370,12 @@ fn a_port_has_one_listener() {
             assert!(text.contains(word), "{word}: {text}");
         }
     }
-    // No address of IPv6 is taken.
+    // No IPv6 address is claimed.
     let v6 = second
         .manager
         .claim_port(PortSpace::Tcp, Addresses::V6, port);
     assert_eq!(v6.expect("free").port(), port);
-    // Another space has ports of its own.
+    // Another space has its own ports.
     let udp = second.manager.claim_port(PortSpace::Udp, None, port);
     assert_eq!(udp.expect("free").port(), port);
     let again = first.manager.listen(&claim, 1);
@@ -391,8 +393,8 @@ fn a_port_has_one_listener() {
     );
 }
 
-/// The manager ends while events wait, in the hands of its own sink, and beside its thread;
-/// the context makes another one.
+/// The manager ends while events wait: once dropped by its own sink, and once by another thread.
+/// The context then makes another one.
 #[test]
 fn a_manager_ends_whoever_drops_it() {
     let at = address(6);
@@ -422,7 +424,7 @@ fn a_manager_ends_whoever_drops_it() {
     let asked = manager.with(|agent, now| agent.resolve_datagram(now, path, &request));
     asked.expect("a good request");
     drop(manager);
-    // Nobody serves the port, and we tell ourselves so.
+    // No process serves the port, so our own agent refuses.
     told.recv_timeout(PATIENCE).expect("an event");
     assert!(last.take().is_none());
 
@@ -432,7 +434,7 @@ fn a_manager_ends_whoever_drops_it() {
     drop((manager, context));
 }
 
-/// Something to be taken by one thread of two.
+/// A value that one of two threads takes.
 mod slot {
     use std::sync::Mutex;
 
@@ -449,7 +451,7 @@ mod slot {
     }
 }
 
-/// A process that listens; it is killed with this value.
+/// A process that listens. It is killed when this value is dropped.
 struct Listener {
     child: Child,
     said: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -481,7 +483,8 @@ impl Drop for Listener {
     }
 }
 
-/// Listens until its connection has ended, if the environment says so; nothing as a test.
+/// Listens until its connection has ended, if the environment asks for it. Does nothing when run as
+/// a test.
 #[test]
 fn is_a_listener() {
     let Ok(at) = std::env::var(ROLE) else {
@@ -504,7 +507,7 @@ fn is_a_listener() {
     println!("ENDED: well");
 }
 
-/// Two processes listen, and both share the address with this one. One is killed.
+/// Two processes listen, and both share the address with this one. One of them is killed.
 #[test]
 fn processes_that_share_an_address() {
     let at = address(7);

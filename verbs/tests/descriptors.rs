@@ -1,4 +1,4 @@
-//! A process that has no descriptor left.
+//! A process that has no descriptors left.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use roce_verbs::device::Event;
@@ -8,8 +8,8 @@ use roce_verbs::{Access, ConnectOptions, Device, QpOptions};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The system can't be asked for the interface's addresses then. That is not to be taken for
-/// addresses that are gone: programs were told that their GID index is unknown.
+/// Without descriptors, the interface's addresses can't be read. The device must not take this for
+/// a loss of its addresses, which would make each GID index unknown.
 #[test]
 fn without_descriptors_the_gids_stay_and_the_error_says_what_is_missing() {
     let device = Device::with_address(IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("the loopback");

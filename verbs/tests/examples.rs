@@ -1,5 +1,5 @@
-//! Runs each example to its end, both ends over loopback. The examples check their data and end
-//! with an error if they differ.
+//! Runs each example to its end, both ends over loopback. The examples check their data, and fail
+//! if the data differ.
 // Each example is a program of its own, with its own copy of `ends`.
 #![allow(clippy::duplicate_mod)]
 
@@ -63,14 +63,14 @@ fn async_tokio_runs() {
     succeeds(async_tokio::run(&[]));
 }
 
-/// The ends of an example apart, as on two hosts.
+/// Runs the ends of an example separately, as on two hosts.
 #[test]
 fn a_server_and_a_client_run_apart() {
     let address = "127.0.0.1:17471".to_owned();
     let words = |role: &str| [role.to_owned(), address.clone()];
     let (as_server, as_client) = (words("server"), words("client"));
     let server = thread::spawn(move || read::run(&as_server));
-    // The server may not listen yet.
+    // The server may not be listening yet.
     let end = Instant::now() + Duration::from_secs(60);
     let client = loop {
         match read::run(&as_client) {
@@ -90,7 +90,7 @@ fn wrong_arguments_are_explained() {
     assert!(error.to_string().contains("server ADDRESS:PORT"), "{error}");
 }
 
-/// The first program in a text, by the line that begins it.
+/// The first program in `text`, found by the line that begins it.
 fn first_program(text: &str, fence: &str) -> Vec<String> {
     let lines = text.lines().map(|line| match line.strip_prefix("//!") {
         Some(rest) => rest.strip_prefix(' ').unwrap_or(rest).to_owned(),
@@ -101,14 +101,15 @@ fn first_program(text: &str, fence: &str) -> Vec<String> {
     lines.take_while(|line| line != "```").collect()
 }
 
-/// The crate's front page has a program that runs as a test. README and guide show the same one.
+/// The crate's front page has a program that runs as a test. README and guide must show the same
+/// one.
 #[test]
 fn the_program_in_the_readme_is_the_one_that_is_tested() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).expect(name);
     let tested = first_program(&read("verbs/src/lib.rs"), "```");
     assert!(tested.iter().any(|line| line.starts_with("fn main()")));
-    // The guide's first code is what goes into Cargo.toml.
+    // The guide's first code block belongs into Cargo.toml.
     for name in ["README.md", "docs/for/rust.md"] {
         assert_eq!(first_program(&read(name), "```rust"), tested, "{name}");
     }

@@ -1,4 +1,4 @@
-//! Data comes right through real sockets, whatever packets suffer on the way.
+//! Data arrives intact through real sockets, whatever faults are injected.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn pattern(seed: u8) -> Vec<u8> {
         .collect()
 }
 
-/// Writes and reads back until faults have struck often enough.
+/// Writes and reads back until enough faults have been injected.
 fn moves_data_through(faults: &str, last: u8, counters: &[&str]) {
     let options = OpenOptions::new().faults(faults.parse().expect("well-formed"));
     let (a, b) = (End::open(last, &options), End::open(last + 1, &options));
@@ -61,7 +61,7 @@ fn loss_and_reordering_cost_time_only() {
 
 #[test]
 fn packets_that_come_later_come_without_any_call_of_the_application() {
-    // Nobody but the background thread of the target drives it.
+    // Only the target's background thread drives its NIC.
     moves_data_through("delay=200us..300us,seed=1", 211, &["fault_received"]);
 }
 

@@ -1,4 +1,4 @@
-//! A QP that goes to ERR, to RESET or away takes with it what had arrived for it by then.
+//! Packets that arrived before a QP goes to ERR, goes to RESET or is destroyed are still processed.
 
 #[allow(dead_code)]
 mod support;
@@ -25,7 +25,7 @@ fn to(end: &End, state: QpState) {
 }
 
 /// The receiver of a message ends the connection at once. Its acknowledgement is already in the
-/// sender's socket when the sender hears of that by other means and gives up its QP.
+/// sender's socket when the sender learns of the end by other means and gives up its QP.
 #[test]
 fn an_acknowledgement_that_has_arrived_counts_before_the_qp_goes_to_err() {
     let options = OpenOptions::new();
@@ -43,7 +43,7 @@ fn an_acknowledgement_that_has_arrived_counts_before_the_qp_goes_to_err() {
         let send = SendRequest::new(round, SendOp::Send, &sges);
         a.qp.post_send(&send).expect("posted");
         assert_eq!(completion(&b.cq).status, WcStatus::Success);
-        // Before it goes to ERR, it sends the acknowledgement.
+        // Going to ERR sends the acknowledgement first.
         to(&b, QpState::Err);
         to(&a, QpState::Err);
         let sent = completion(&a.cq);
@@ -57,8 +57,8 @@ fn an_acknowledgement_that_has_arrived_counts_before_the_qp_goes_to_err() {
     }
 }
 
-/// A program may end with its last message still in its socket. The sender must not wait for an
-/// acknowledgement until its retries are used up.
+/// A program may end with its last message still in its socket. The sender must not have to wait
+/// for an acknowledgement until its retries are used up.
 #[test]
 fn a_message_that_has_arrived_is_acknowledged_before_the_qp_is_destroyed() {
     let options = OpenOptions::new();

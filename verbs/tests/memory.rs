@@ -1,4 +1,4 @@
-//! Windows, inline data and every kind of memory, over real sockets.
+//! Windows, inline data and all kinds of memory, over real sockets.
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use roce_verbs::completion::WcOpcode;
@@ -72,7 +72,7 @@ impl End {
         (completion.status, completion.opcode)
     }
 
-    /// Sends, and waits for the completion.
+    /// Posts the request, and waits for its completion.
     fn run(&self, op: SendOp, sges: &[Sge]) -> WcStatus {
         self.qp
             .post_send(&SendRequest::new(1, op, sges))
@@ -143,7 +143,7 @@ fn a_window_of_type_1_is_bound_by_the_verb() {
         assert_eq!(a.run(SendOp::Read(remote), &[local]), WcStatus::Success);
         assert_eq!(bytes(&sink, 0, 100), [3; 100]);
     }
-    // The region stays as long as the window shows it.
+    // The region can't be deregistered while a window is bound to it.
     let (region, error) = region.deregister().expect_err("a window is bound");
     assert_eq!(error, DeregisterError::WindowsBound { windows: 1 });
     b.qp.bind_window(6, &window, None).expect("posted");
@@ -151,7 +151,7 @@ fn a_window_of_type_1_is_bound_by_the_verb() {
     assert!(region.deregister().is_ok());
 }
 
-/// Dropping the region takes the window's access away, before its memory is freed.
+/// Dropping the region ends the window's access before its memory is freed.
 #[test]
 fn a_window_does_not_outlive_its_region() {
     let (a, b) = pair();
@@ -211,7 +211,7 @@ fn device_memory_is_zero_based() {
     assert_eq!((region.addr(), region.len()), (0, 100));
     let sink = a.pd.allocate(PAGE, Access::LOCAL_WRITE).expect("allocated");
     let local = sink.slice(0, 100).expect("in range");
-    // The registration keeps the memory.
+    // The registration keeps the memory alive.
     drop(memory);
     let read = SendOp::Read(region.remote(0));
     assert_eq!(a.run(read, &[local]), WcStatus::Success);
@@ -229,7 +229,7 @@ fn rights_are_taken_away_by_registering_anew() {
     let local = [sink.slice(0, 8).expect("in range")];
     let read = SendOp::Read(region.remote(0));
     assert_eq!(a.run(read, &local), WcStatus::Success);
-    // A domain of another device is none of this one's.
+    // A protection domain of another device is unknown to this one.
     assert!(region.reregister(Some(&a.pd), None).is_err());
     assert_eq!(a.run(read, &local), WcStatus::Success);
     region
@@ -288,7 +288,7 @@ fn a_word_is_written_behind_a_flush() {
         SendRequest::new(3, flag, word),
     ])
     .expect("posted");
-    // Whoever sees the word sees the data.
+    // A reader that sees the word also sees the data.
     let cell = target.atomic_u64(0).expect("aligned");
     let end = std::time::Instant::now() + PATIENCE;
     while cell.load(Ordering::Acquire) == 0 {
@@ -303,7 +303,7 @@ fn a_word_is_written_behind_a_flush() {
     }
 }
 
-/// Anonymous pages, which can be unmapped while a region is made of them.
+/// Anonymous pages, which can be unmapped while they are part of a region.
 struct Pages {
     base: NonNull<c_void>,
     len: usize,
@@ -326,14 +326,14 @@ impl Pages {
         self.base.as_ptr() as u64
     }
 
-    /// Only reading is possible from now on.
+    /// Makes the pages read-only.
     fn protect(&self) {
         // SAFETY: the pages are ours, and nothing borrows them.
         unsafe { mprotect(self.base, self.len, ProtFlags::PROT_READ) }.expect("protected");
     }
 
     fn unmap(&self) {
-        // SAFETY: as above; whoever accesses them from now on copes with a hole.
+        // SAFETY: as above; later accesses cope with unmapped pages.
         unsafe { munmap(self.base, self.len) }.expect("unmapped");
     }
 
@@ -370,7 +370,7 @@ fn a_peer_that_writes_to_unmapped_pages_is_denied() {
     }
 }
 
-/// The pages vanish while WRITEs to them are under way.
+/// The pages are unmapped while WRITEs to them are in flight.
 #[test]
 fn pages_may_be_unmapped_during_traffic() {
     let (a, b) = pair();
@@ -380,7 +380,7 @@ fn pages_may_be_unmapped_during_traffic() {
     let region = pages.register(&b.pd);
     let write = SendOp::Write(region.remote(0));
     let sges = [source.all().expect("fits")];
-    // Some have arrived, some will not have.
+    // When the pages are unmapped, some WRITEs have arrived and some have not.
     for wr_id in 0..16 {
         a.qp.post_send(&SendRequest::new(wr_id, write, &sges))
             .expect("posted");
@@ -396,13 +396,13 @@ fn pages_may_be_unmapped_during_traffic() {
         let flushed = |status: &WcStatus| *status == WcStatus::WorkRequestFlushed;
         assert!(statuses[first + 1..].iter().all(flushed), "{statuses:?}");
     } else {
-        // All 16 MiB were faster than this thread; the next one is not.
+        // All 16 MiB arrived before this thread unmapped the pages. The next WRITE must fail.
         assert_eq!(a.run(write, &sges), WcStatus::RemoteAccessError);
     }
 }
 
-/// One region for the whole address space, used from this side: what is mapped can be
-/// sent, a hole is an error of the request.
+/// One region for the whole address space, used locally: mapped memory can be sent; unmapped memory
+/// makes the request fail.
 #[test]
 fn the_whole_address_space_is_one_region() {
     let (a, b) = pair();

@@ -1,5 +1,4 @@
-//! Events of the port, in a network namespace of the test's own: needs root and
-//! iproute2.
+//! Events of the port, in a network namespace of the test's own. Needs root and iproute2.
 
 use nix::sched::{CloneFlags, unshare};
 use roce_verbs::datapath::{DatapathChoice, DatapathOptions};
@@ -12,10 +11,10 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Events are the same, whatever packets take.
+/// The events are the same with every datapath.
 const DATAPATHS: [DatapathChoice; 2] = [DatapathChoice::Udp, DatapathChoice::Xdp];
 
-/// Runs `ip`, in the namespace of the calling thread.
+/// Runs `ip` in the calling thread's namespace.
 fn ip(arguments: &str) {
     let output = Command::new("ip")
         .args(arguments.split(' '))
@@ -25,8 +24,8 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {said}");
 }
 
-/// Puts the calling thread into a network namespace with an interface `near0` that
-/// has a link as long as `far0` is up. False, with a message, if that can't be had.
+/// Puts the calling thread into a network namespace with an interface `near0`, which has a link
+/// while `far0` is up. Returns `false`, with a message, if that is not possible.
 fn namespace() -> bool {
     let missing = match unshare(CloneFlags::CLONE_NEWNET) {
         Err(error) => format!("no network namespace to be had: {error}"),
@@ -50,8 +49,7 @@ fn namespace() -> bool {
     false
 }
 
-/// Waits until `near0` has its link: the kernel says so a moment after both ends
-/// are up.
+/// Waits until `near0` has its link. The kernel reports it a moment after both ends are up.
 fn wait_for_link() {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -126,7 +124,7 @@ fn the_gids_follow_the_addresses_over(datapath: DatapathChoice) {
     ip("address add 10.99.2.2/24 dev near0");
     expect(&events, Event::GidChange);
     assert_eq!(context.gids().len(), 2);
-    // What happens to other interfaces is no event.
+    // Changes of other interfaces raise no event.
     ip("address add 10.99.1.1/24 dev far0");
     let [first, second] = ["10.99.0.1", "10.99.2.2"].map(|a| a.parse().expect("valid"));
     let table = || -> Vec<(u8, IpAddr)> {
@@ -138,14 +136,14 @@ fn the_gids_follow_the_addresses_over(datapath: DatapathChoice) {
     expect(&events, Event::GidChange);
     assert_eq!(table(), [(1, second)], "it keeps its index");
     ip("link delete near0");
-    // In whichever order the kernel takes them away.
+    // The kernel may remove them in any order.
     let mut gone = [(); 2].map(|()| events.wait(PATIENCE).expect("waited"));
     gone.sort_by_key(|event| *event == Some(Event::PortError));
     assert_eq!(gone, [Some(Event::GidChange), Some(Event::PortError)]);
     assert_eq!(events.poll(), None);
 }
 
-/// An application that drives the NIC itself hears of it all the same.
+/// An application that drives the NIC itself gets the events, too.
 #[test]
 fn a_polling_application_hears_of_it() {
     DATAPATHS

@@ -1,5 +1,5 @@
-//! Requests are posted in every form: from a region, copied from a region, and inline, to the
-//! QP's peer and to an SRQ of an XRC peer. All of them behave alike.
+//! Requests are posted in every form: from a region, copied from a region, and inline, to the QP's
+//! peer and to an SRQ of an XRC peer. All of them must behave alike.
 
 mod support;
 
@@ -15,12 +15,12 @@ use support::End;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a request says where its bytes are.
+/// Where a request's bytes are.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// In a region.
     Region,
-    /// In a region, and copied from there when posted.
+    /// In a region, copied when the request is posted.
     Copied,
     /// In the request.
     Inline,
@@ -35,14 +35,14 @@ fn completion(end: &End) -> u64 {
     done.wr_id
 }
 
-/// One batch holds a request of each form.
+/// One batch has a request of each form.
 #[test]
 fn a_batch_holds_every_form() {
     let a = End::open(11, &OpenOptions::default());
     let b = End::open(12, &OpenOptions::default());
     a.connect(&b);
     b.connect(&a);
-    // Whole regions first, so that what is checked afterwards is the batch's.
+    // Write whole regions first, so that the bytes checked below are the batch's.
     a.run(SendOp::Write(b.region.remote(0)));
     batch_of_each(&a.qp, &a.region, &b.region, |request| request);
     for id in 0..3 {
@@ -75,7 +75,7 @@ fn batch_of_each(
     assert_eq!(posted, Ok(()));
 }
 
-/// What [`batch_of_each`] wrote is there.
+/// Checks the bytes that [`batch_of_each`] wrote.
 fn check(region: &MemoryRegion) {
     let mut found = [0; 24];
     region.read(0, &mut found).expect("in range");
@@ -83,7 +83,7 @@ fn check(region: &MemoryRegion) {
     assert_eq!(found[..], expected);
 }
 
-/// Connects QPs of two ends.
+/// Connects the QPs of two ends.
 fn connect(a: (&End, &QueuePair), b: (&End, &QueuePair)) {
     let [a_gid, b_gid] = [a.0, b.0].map(|end| {
         let gids = end.context.gids();
@@ -97,7 +97,7 @@ fn connect(a: (&End, &QueuePair), b: (&End, &QueuePair)) {
     a.1.connect(a_gid, &to, &options).expect("connected");
 }
 
-/// The same for an SRQ of an XRC peer, and inline data by itself.
+/// The same for an SRQ of an XRC peer, and a single request with inline data.
 #[test]
 fn every_form_reaches_an_srq() {
     let (a, b) = (

@@ -1,4 +1,4 @@
-//! RoCE v1 asked for where nothing but sockets can be had: the loopback.
+//! RoCE v1 is requested where only sockets are possible: on the loopback.
 
 use roce_verbs::datagram::AddressOptions;
 use roce_verbs::datapath::{DatapathChoice, DatapathOptions};
@@ -32,8 +32,8 @@ fn it_is_off_unless_asked_for() {
     assert!(versions.iter().all(|&of| of == RoceVersion::V2));
 }
 
-/// The indices are those that AF_XDP would have; who takes one of RoCE v1 hears why that
-/// can't be, and what would do.
+/// The indices are those that AF_XDP would have. The error for an index of RoCE v1 says why it
+/// can't be used, and what would help.
 // shows: A16-gid-types
 #[test]
 fn over_sockets_its_indices_are_refused_by_name() {
@@ -59,7 +59,7 @@ fn over_sockets_its_indices_are_refused_by_name() {
             let why = ["RoCE v1", "UDP sockets", "AF_XDP", "ROCE_DATAPATH=xdp"];
             assert!(why.iter().all(|word| said.contains(word)), "{said}");
         }
-        // Beside it, RoCEv2 works.
+        // RoCEv2 works on the same device.
         qp().connect(1, &endpoint, &options).expect("RoCEv2");
     }
 }

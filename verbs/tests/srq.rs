@@ -1,4 +1,4 @@
-//! Shared receive queues, events and CQ resizing through real sockets.
+//! Shared receive queues, events and CQ resizing, through real sockets.
 
 use roce_verbs::completion::CqResizeError;
 use roce_verbs::device::Event;
@@ -81,7 +81,7 @@ fn connect(a: &End, a_qp: &QueuePair, b: &End, b_qp: &QueuePair) {
         .expect("connected");
 }
 
-/// Several RC QPs and one of UC take their receives from one queue.
+/// Several RC QPs and a UC QP take their receives from one queue.
 #[test]
 fn qps_share_receives() {
     let (a, b) = (open(), open());
@@ -120,7 +120,7 @@ fn qps_share_receives() {
     assert_eq!(srq.query().expect("it lives").posted, 0);
 }
 
-/// Its limit and a QP's end are told on the queue of events.
+/// The queue's limit and the end of a QP raise events.
 #[test]
 fn the_srqs_events_are_told() {
     let (a, b) = (open(), open());
@@ -141,7 +141,7 @@ fn the_srqs_events_are_told() {
     assert_eq!(events.poll(), None);
     ours.post_send(&SendRequest::new(1, SendOp::Send, ()))
         .expect("posted");
-    // The background thread of the other end receives, and wakes this one.
+    // The other end's background thread receives the message, and wakes this thread up.
     let limit = Some(Event::SrqLimit(srq.number()));
     assert_eq!(events.wait(PATIENCE).expect("waited"), limit);
     theirs
@@ -155,8 +155,8 @@ fn the_srqs_events_are_told() {
     assert_eq!(srq.query().expect("it lives").posted, 1, "the other stays");
 }
 
-/// The SRQ lives as long as a QP uses it, in whatever order they are dropped, and
-/// belongs to its own device.
+/// The SRQ lives as long as a QP uses it, in whatever order they are dropped. It belongs to its own
+/// device.
 #[test]
 fn a_qp_keeps_its_srq() {
     let (a, b) = (open(), open());
@@ -189,7 +189,7 @@ fn a_cq_is_resized_in_use() {
     let qp =
         a.pd.create_qp(&cq, &cq, &QpOptions::default())
             .expect("a QP");
-    // Requests to a QP that has failed complete at once.
+    // Requests to a QP in the error state complete at once.
     qp.to_init(Access::empty()).expect("legal");
     qp.modify(&roce_verbs::qp::QpAttributes {
         state: Some(QpState::Err),

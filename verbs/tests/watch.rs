@@ -1,4 +1,4 @@
-//! What a process tells of its devices to whoever asks: over its Unix socket, and over HTTP.
+//! The snapshots that a process gives to watchers, over its Unix socket and over HTTP.
 
 mod support;
 
@@ -14,11 +14,11 @@ use support::End;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What this process tells, once that is `enough`.
+/// This process's snapshot, once `enough` accepts it.
 fn told(enough: impl Fn(&Snapshot) -> bool) -> Snapshot {
     let until = Instant::now() + PATIENCE;
     loop {
-        // Somebody else's process may be stopped, and never answer.
+        // Another process may be stopped, and never answer.
         let found = watch_processes(Duration::from_secs(1)).expect("the list of sockets");
         let own = |snapshot: &Snapshot| snapshot.pid == std::process::id() && enough(snapshot);
         if let Some(own) = found.snapshots.into_iter().find(own) {
@@ -28,7 +28,7 @@ fn told(enough: impl Fn(&Snapshot) -> bool) -> Snapshot {
     }
 }
 
-/// An end of a process that gives metrics, and where.
+/// An end in a process that serves metrics, and their address.
 fn end_with_metrics(last: u8) -> (End, SocketAddr) {
     let free = SocketAddr::from(([127, 0, 0, 1], 0));
     let end = End::open(last, &OpenOptions::new().metrics(free));
@@ -46,7 +46,8 @@ fn get(at: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// What is told of two QPs is what they did; nothing is told of them once they are gone.
+/// The snapshots of two QPs show what they did. Once the QPs are destroyed, they are not in the
+/// snapshot.
 #[test]
 fn devices_and_qps_are_told_of() {
     let options = OpenOptions::new();
@@ -89,13 +90,14 @@ fn devices_and_qps_are_told_of() {
     drop(stays);
 }
 
-/// Who says nothing, and who says more and more, is cut off; others are answered meanwhile.
+/// A client that sends nothing, or one that never stops sending, is cut off. Other clients get
+/// their answers meanwhile.
 #[test]
 fn hostile_connections_stop_nobody() {
     let (end, at) = end_with_metrics(93);
     let request = "GET /metrics HTTP/1.0\r\n\r\n";
     assert!(get(at, request).starts_with("HTTP/1.0 200 OK\r\n"));
-    // More than there is room for: some that say nothing, one that never ends.
+    // More clients than there is room for: some that send nothing, and one that never stops.
     let silent: Vec<_> = (0..20)
         .map(|_| TcpStream::connect(at).expect("connected"))
         .collect();
@@ -105,9 +107,9 @@ fn hostile_connections_stop_nobody() {
         sent.is_ok() || sent.is_err(),
         "the kernel may take it or not"
     );
-    // `roce top` has its own room.
+    // `roce top` has room of its own.
     told(|_| true);
-    // The silent ones go in their turn, and this gets its own.
+    // The silent ones are cut off when their time is over, and then this one gets an answer.
     let answer = get(at, request);
     assert!(
         answer.contains("\r\nContent-Type: text/plain; version=0.0.4"),
@@ -153,7 +155,7 @@ fn what_is_no_request_for_metrics_is_answered_so() {
     assert!(answer.starts_with("HTTP/1.0 400 "), "{answer}");
 }
 
-/// A port that is taken is no reason not to work.
+/// If the port is taken, the device works without metrics.
 #[test]
 fn a_device_opens_without_its_metrics() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -164,7 +166,7 @@ fn a_device_opens_without_its_metrics() {
     told(|_| true);
 }
 
-/// One who connects and does not read stops nobody, either.
+/// A client that connects and does not read delays no other client.
 #[test]
 fn a_watcher_who_does_not_read_stops_no_other() {
     let _end = End::open(96, &OpenOptions::new());

@@ -1,4 +1,4 @@
-//! Programs that watch their memory for what a peer writes there, and call nothing meanwhile.
+//! Programs that watch their memory for a peer's writes, and make no call meanwhile.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{End, LEN};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The place of the byte that is watched; the first is sent.
+/// The offset of the byte that is watched. The first byte is the one that is sent.
 const WATCHED: usize = 8;
 
 fn say(from: &End, to: &End, mark: u8) {
@@ -27,23 +27,24 @@ fn say(from: &End, to: &End, mark: u8) {
     }
 }
 
-/// Takes what has completed, as programs do now and then.
+/// Takes completions, as programs do now and then.
 fn take(end: &End) {
     while let Some(done) = end.cq.poll().expect("no overrun") {
         assert_eq!(done.status, WcStatus::Success);
     }
 }
 
-/// How many packets left together with others.
+/// The number of packets that left together with others.
 fn joined(end: &End) -> u64 {
     let counters = end.context.port_counters();
     let of = |name| counters.iter().find(|(n, _)| *n == name).expect(name).1;
     of("tx_packets") - of("tx_datagrams")
 }
 
-/// Once the background thread has seen that the program watches its memory, answers take
-/// the acknowledgement of what they answer along. On a busy machine that thread is sometimes
-/// late, and sends acknowledgements by themselves: most of some hundred are enough.
+/// Once the background thread has seen that the program watches its memory, an answer and the
+/// acknowledgement of its request leave together. On a busy machine that thread is sometimes late,
+/// and sends acknowledgements by themselves. It is enough if most of about a hundred leave
+/// together.
 #[test]
 fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
     const ROUNDS: u8 = 100;
@@ -52,7 +53,7 @@ fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
     let [a, b] = &ends;
     a.connect(b);
     b.connect(a);
-    // Up to here, the application polls.
+    // Until here, the application polls.
     a.run(SendOp::Write(b.region.remote(0)));
     let until = Instant::now() + PATIENCE;
     loop {
@@ -70,9 +71,9 @@ fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
     }
 }
 
-/// A program may see what its peer wrote before the peer has been told that it arrived; if it
-/// resets its QP then, as a server does whose client has said the last word, the peer's
-/// WRITE has succeeded all the same. Here the QP has much to send itself just then.
+/// A program may see its peer's bytes before the peer has the acknowledgement for them. If the
+/// program then resets its QP, as a server does after its client's last message, the peer's WRITE
+/// must still succeed. Here the QP itself has much to send at that moment.
 #[test]
 fn what_has_arrived_is_acknowledged_before_the_qp_is_reset() {
     const LAST: usize = LEN - 1;

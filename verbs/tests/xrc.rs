@@ -1,4 +1,4 @@
-//! Extended reliable connections through real sockets.
+//! Extended reliable connections, through real sockets.
 
 use roce_verbs::qp::{SharedReceiveQueue, SrqError, SrqOptions};
 use roce_verbs::work::PostError;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A device on an address of the loopback network that no other test uses, and the
-/// index of that address's GID.
+/// A device at an address of the loopback network that no other test uses, and the index of that
+/// address's GID.
 fn open() -> (Context, u8) {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -26,7 +26,7 @@ fn open() -> (Context, u8) {
     (context, entry.expect("it has a GID").index)
 }
 
-/// What one receiver of a host has: everything of its own but the connection.
+/// One receiver of a host. It has everything of its own except the connection.
 struct Receiver {
     cq: roce_verbs::CompletionQueue,
     srq: SharedReceiveQueue,
@@ -47,7 +47,7 @@ fn connect(initiator: (&QueuePair, u8), target: (&QueuePair, u8)) {
         .expect("connected");
 }
 
-/// One connection serves three receivers: SEND, WRITE and READ of each.
+/// One connection serves three receivers: SEND, WRITE and READ for each.
 #[test]
 fn one_connection_serves_many_receivers() {
     const LEN: usize = 10_000;
@@ -116,7 +116,7 @@ fn one_connection_serves_many_receivers() {
     assert_eq!(plain, Err(PostError::NoSrqNamed));
 }
 
-/// Everything keeps alive what it needs, in whatever order it is dropped.
+/// Objects keep alive what they need, in whatever order they are dropped.
 #[test]
 fn what_is_in_a_domain_keeps_it() {
     let ((a, _), (b, _)) = (open(), open());

@@ -18,7 +18,8 @@ pub struct Bth {
     pub opcode: Opcode,
     /// Solicited event: raises an event at the receiver.
     pub solicited: bool,
-    /// Migration state is "migrated". Hardware always sends 1; both are accepted.
+    /// The MigReq bit: the migration state is "migrated". Hardware sends 1, except in CNPs. Both
+    /// values are accepted.
     pub mig_req: bool,
     /// Bytes of padding between payload and ICRC, 0 to 3.
     pub pad: u8,
@@ -42,7 +43,8 @@ impl Bth {
     /// Length on the wire, in bytes.
     pub const LEN: usize = 12;
 
-    /// A header with these fields, the default partition, and MigReq, which hardware expects.
+    /// A header with these fields, the default partition, and MigReq set, as hardware expects. All
+    /// other fields are 0.
     #[inline]
     pub const fn new(opcode: Opcode, dest_qpn: Qpn, psn: Psn) -> Bth {
         Bth {
@@ -62,8 +64,8 @@ impl Bth {
         }
     }
 
-    /// Reads the header from the first [`Bth::LEN`] bytes; ignores the bytes behind it and reserved
-    /// bits. It accepts any version; [`crate::Packet::parse`] refuses others than 0.
+    /// Reads the header from the first [`Bth::LEN`] bytes; ignores the bytes after it and reserved
+    /// bits. Accepts any version; [`crate::Packet::parse`] rejects every version but 0.
     ///
     /// # Errors
     /// If there are fewer bytes, or if the opcode is not in the table.
@@ -106,8 +108,8 @@ impl Bth {
         })
     }
 
-    /// Writes the header to the first [`Bth::LEN`] bytes, with zeros for reserved bits. The higher
-    /// bits of `pad` and `version`, for which the header has no room, are ignored.
+    /// Writes the header to the first [`Bth::LEN`] bytes, with zeros for reserved bits. Writes only
+    /// the low 2 bits of `pad` and the low 4 bits of `version`.
     ///
     /// # Panics
     /// If `buf` is shorter than [`Bth::LEN`].

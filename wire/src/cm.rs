@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`CmMad::parse`] and [`CmMad::to_bytes`] convert in both directions. Private data always fills
-//! the rest behind the fixed fields; shorter data is padded with zeros.
+//! the space after the fixed fields; shorter data is padded with zeros.
 
 mod establish;
 mod ip_service;
@@ -29,10 +29,10 @@ pub use sidr::{SidrRep, SidrReq};
 
 use crate::{Layer, MAD_LEN, MadHeader, ParseError};
 
-/// Bytes of a message behind the MAD header.
+/// The length of a message after the MAD header, in bytes.
 const LEN: usize = MAD_LEN - MadHeader::LEN;
 
-/// The bytes behind the MAD header.
+/// The bytes after the MAD header.
 type Data = [u8; LEN];
 
 /// A message of communication management with its transaction.
@@ -47,12 +47,13 @@ pub struct CmMad<'a> {
 
 /// The messages. Those about alternate paths (LAP and APR) are missing: RoCE has no
 /// path migration.
-// Only one of them exists at a time, on the stack.
+// The variants differ in size. That costs little, because only one message exists at a time, on the
+// stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CmMessage<'a> {
     /// Request for a connection.
     Req(Req<'a>),
-    /// Message receipt acknowledged: the reply takes longer.
+    /// Message receipt acknowledged: the sender needs more time for its reply.
     Mra(Mra<'a>),
     /// Rejected.
     Rej(Rej<'a>),

@@ -1,4 +1,4 @@
-//! The headers that name another queue: for datagrams, and for XRC.
+//! The headers of UD packets (DETH) and of XRC requests (XRCETH).
 
 use crate::header::{be24, be32, fixed_header};
 use crate::{Layer, QKey, Qpn};
@@ -6,7 +6,7 @@ use crate::{Layer, QKey, Qpn};
 /// The datagram extended transport header, of every UD packet (IBTA 1.7, 9.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deth {
-    /// The key that the receiving queue pair must have.
+    /// The Q_Key. The receiver drops the packet unless this is its QP's Q_Key.
     pub qkey: QKey,
     /// The sender's queue pair.
     pub src_qpn: Qpn,

@@ -87,7 +87,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Why a field was refused, with the value found and the valid values.
+/// The reason why a field was rejected, with the value found and the valid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -206,7 +206,7 @@ impl ParseError {
     }
 }
 
-/// A length for an error message; lengths above 4 GiB are all reported as 4 GiB.
+/// Converts a length for an error message. Lengths above `u32::MAX` become `u32::MAX`.
 pub(crate) const fn saturate(n: usize) -> u32 {
     if n > u32::MAX as usize {
         u32::MAX

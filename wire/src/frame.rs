@@ -19,7 +19,7 @@ const ETHERTYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
 /// The maximum number of VLAN tags in a frame.
 const MAX_VLANS: usize = 2;
 
-/// A frame, parsed down to the transport packet. [`Frame::packet`] parses that.
+/// A frame whose headers are parsed. [`Frame::packet`] parses the transport packet in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Link addresses and VLAN tags, of frames that have them.
@@ -28,8 +28,8 @@ pub struct Frame<'a> {
     pub network: NetworkHeader<'a>,
     /// The UDP header; RoCE v1 has none.
     pub udp: Option<UdpHeader>,
-    /// The bytes from the BTH to the ICRC. The innermost length field determines their end, which
-    /// excludes the padding of short frames.
+    /// The bytes from the BTH to the ICRC. Their length comes from the innermost length field, so
+    /// they exclude the padding of short Ethernet frames.
     pub transport: &'a [u8],
     /// The headers that the ICRC covers, as they are on the wire.
     covered: &'a [u8],
@@ -113,8 +113,8 @@ pub enum NetworkHeader<'a> {
 }
 
 impl NetworkHeader<'_> {
-    /// The fields that the ICRC covers; `None` for IPv4 with options, and for a GRH whose next
-    /// header is not a BTH, which [`IpHeader`] can't express.
+    /// The header fields that the ICRC covers. `None` if [`IpHeader`] can't express them: for IPv4
+    /// with options, and for a GRH whose next header is not a BTH.
     pub fn ip_header(&self) -> Option<IpHeader> {
         match *self {
             NetworkHeader::V4 {
@@ -147,7 +147,7 @@ impl NetworkHeader<'_> {
 pub enum IcrcVerdict {
     /// The ICRC is correct.
     Valid,
-    /// The ICRC is not that of the frame's bytes.
+    /// The stored ICRC differs from the one computed over the frame.
     Invalid(IcrcMismatch),
     /// The frame is too short for an ICRC.
     Missing,
@@ -157,12 +157,14 @@ impl<'a> Frame<'a> {
     /// Parses an Ethernet frame, without its frame check sequence. It may have up to two VLAN tags.
     ///
     /// # Errors
-    /// The first field, from front to back, that makes it a broken frame or not a RoCE frame.
+    /// The first field, from front to back, that is malformed or that shows that the frame carries
+    /// no RoCE packet.
     pub fn parse_ethernet(frame: &'a [u8]) -> Result<Frame<'a>, ParseError> {
         Frame::parse_ethernet_on(frame, UDP_PORT)
     }
 
-    /// Parses an Ethernet frame with RoCE packets on another UDP port than the assigned one.
+    /// As [`Frame::parse_ethernet`], but expects RoCEv2 packets at `udp_port` instead of
+    /// [`UDP_PORT`].
     ///
     /// # Errors
     /// As [`Frame::parse_ethernet`].
@@ -201,8 +203,8 @@ impl<'a> Frame<'a> {
         Ok(parsed)
     }
 
-    /// Parses the bytes behind a link header that names an EtherType, such as that of Linux cooked
-    /// captures.
+    /// Parses the bytes after a link header. `ethertype` comes from that header, which may be
+    /// another than Ethernet's, as in a Linux cooked capture.
     ///
     /// # Errors
     /// As [`Frame::parse_ethernet`].
@@ -210,7 +212,7 @@ impl<'a> Frame<'a> {
         Frame::parse_l3_on(ethertype, packet, UDP_PORT)
     }
 
-    /// As [`Frame::parse_l3`], with RoCE packets on another UDP port than the assigned one.
+    /// As [`Frame::parse_l3`], but expects RoCEv2 packets at `udp_port` instead of [`UDP_PORT`].
     ///
     /// # Errors
     /// As [`Frame::parse_ethernet`].

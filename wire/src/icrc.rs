@@ -9,13 +9,13 @@
 //!    and hop limit of IPv6 and of the GRH,
 //! 3. the UDP header, with ones for its checksum (RoCE v1 has none),
 //! 4. the BTH, with ones for its byte 4 (FECN, BECN and reserved bits),
-//! 5. everything behind the BTH, including padding,
+//! 5. everything after the BTH, including padding,
 //!
 //! and is stored least significant byte first. Here an ICRC is a `u32`, whose little-endian bytes
 //! are those on the wire.
 //!
-//! Lengths are not parameters: those in the IP and UDP headers follow from the length of the
-//! transport bytes.
+//! The functions take no lengths. They derive the lengths in the IP and UDP headers from the length
+//! of the transport bytes.
 
 use core::fmt;
 use core::hint::cold_path;
@@ -55,7 +55,7 @@ pub enum IpHeader {
         /// Destination address.
         dst: [u8; 16],
     },
-    /// RoCE v1's GRH. No UDP header follows it: the ports don't count.
+    /// RoCE v1's GRH. No UDP header follows it, so the port parameters are ignored.
     Grh {
         /// Source GID.
         sgid: [u8; 16],
@@ -67,7 +67,7 @@ pub enum IpHeader {
 /// The flags of an IPv4 packet that must not be fragmented.
 pub const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The stored ICRC of a packet is not that of its bytes.
+/// The stored ICRC of a packet differs from the one computed over its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IcrcMismatch {
     /// The stored ICRC; zero if the packet is too short for one.
@@ -88,7 +88,7 @@ impl fmt::Display for IcrcMismatch {
 
 impl core::error::Error for IcrcMismatch {}
 
-/// The fields of the IPv4 header that a socket hides, as [`verify_hidden_v4`] has recovered them.
+/// The fields of the IPv4 header that a socket does not report, recovered by [`verify_hidden_v4`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HiddenV4 {
     /// Identification.
@@ -144,8 +144,8 @@ fn headers_v4(
     let len = udp_len(transport);
     let be = |field: u16| u128::from(field.to_be());
     // rule: A17.3.3-ones
-    // A register that starts with ones and takes in ones is zero after four of the eight bytes. The
-    // other four, and the headers, are 32 bytes.
+    // A register of all ones is zero after four bytes of ones, that is, after four of the eight
+    // bytes that stand for the link header. The other four and the headers make 32 bytes.
     let first =
         V4_FIRST | be(len.wrapping_add(V4_LEN)) << 48 | be(id) << 64 | be(flags_fragment) << 80;
     let second = u128::from(u32::from_le_bytes(src))
@@ -158,7 +158,7 @@ fn headers_v4(
     Some((first, second))
 }
 
-/// As `compute_v4`, but uses `crc32fast` for all bytes behind the first block.
+/// As `compute_v4`, but uses `crc32fast` for all bytes after the first block.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[inline(never)]
 fn of_many(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
@@ -167,16 +167,16 @@ fn of_many(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
     Some(continue_crc(!register, rest))
 }
 
-/// From this number of bytes on, `crc32fast` is faster for bytes in memory.
+/// The number of transport bytes from which `crc32fast` is faster than `clmul`.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 const MANY: usize = 256;
 
 /// Computes with tables, for all packets.
 #[inline(never)]
 fn by_images(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc: &[u8]) -> u32 {
-    // All headers up to the first four bytes of the BTH are summed up by their images, at the
-    // distance in bytes from each to the end of those four. The constants contain the usual values,
-    // so only the difference to those takes work.
+    // The register is the sum of the images of all header fields up to byte 3 of the BTH. The
+    // distance of each image is the number of bytes from the field to the end of those four. The
+    // constants contain the usual field values, so only other values take work.
     let len = udp_len(transport_without_icrc);
     let mut register = image(src_port.to_be_bytes(), 12) ^ image(len.to_be_bytes(), 8);
     if dst_port != UDP_PORT {
@@ -219,12 +219,13 @@ fn by_images(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc
     }
     match transport_without_icrc.split_first_chunk::<4>() {
         Some((&front, rest)) => finish(!(register ^ image(front, 4)), rest),
-        // There is no such packet, but its CRC is well defined.
+        // No packet is shorter than four bytes, but the CRC of such bytes is well defined.
         None => finish_short(register, transport_without_icrc),
     }
 }
 
-/// The ICRC of a RoCE v1 packet from one GID to another. Kept apart from the path of v2 packets.
+/// The ICRC of a RoCE v1 packet from `sgid` to `dgid`. Not inlined, to keep the path of RoCEv2
+/// packets short.
 #[inline(never)]
 fn compute_v1(sgid: [u8; 16], dgid: [u8; 16], transport_without_icrc: &[u8]) -> u32 {
     let grh = Grh {
@@ -304,14 +305,15 @@ pub fn verify(
 /// Checks the ICRC of a packet from an IPv4 socket, which hides the identification and the flags
 /// that the ICRC covers.
 ///
-/// CRCs are linear: the difference between the ICRC found and the one computed for identification 0
-/// and "don't fragment" is the image of the difference in those two fields. The mapping between
-/// them is a multiplication by a power of x, which can be inverted. Any values of the two fields
-/// are accepted, so a valid packet always passes. That costs 17 of the 32 bits of the check: 16 for
-/// the identification and one for the flag. 15 remain: one corrupted packet in 2^15 passes as a
-/// valid one with another identification or flag. A caller that knows its peer's values compares
-/// the recovered fields with them: with the flag known, no packet with one flipped bit passes. In
-/// an error, `computed` is the ICRC for identification 0 and "don't fragment".
+/// CRCs are linear. The function computes the ICRC for identification 0 and "don't fragment". The
+/// difference to the stored ICRC is the image of the difference in those two fields. That mapping
+/// is a multiplication by a power of x, so it can be inverted to recover the fields. The function
+/// accepts any values of the two fields, so a valid packet always passes. This costs 17 of the 32
+/// bits of the check: 16 for the identification and one for the flag. With the other 15 bits, one
+/// corrupted packet in 2^15 passes as a valid one with another identification or flag. A caller
+/// that knows its peer's values should compare the recovered fields with them. If it knows the
+/// flag, no packet with one flipped bit passes. In an error, `computed` is the ICRC for
+/// identification 0 and "don't fragment".
 ///
 /// # Errors
 /// If the ICRC is wrong for every identification, or if the packet is too short for one.
@@ -341,8 +343,8 @@ pub fn verify_hidden_v4(
     recover(stored ^ computed, covered.len()).ok_or(IcrcMismatch { stored, computed })
 }
 
-/// The identification and flag whose difference has the image `difference` in the ICRC,
-/// `covered_len` bytes of transport later.
+/// The identification and flag that explain the ICRC's difference to the one for identification 0
+/// and "don't fragment". `covered_len` is the number of transport bytes that the ICRC covers.
 fn recover(difference: u32, covered_len: usize) -> Option<HiddenV4> {
     // From the identification to the end of the UDP header.
     const HEADERS: usize = 16 + UDP_LEN;
@@ -367,8 +369,8 @@ const PROTOCOL_UDP: u8 = 17;
 // rule: A17.3.3-ones
 const ONES: u32 = register(&[0xff; 8]);
 
-/// The register after all headers up to four bytes of zeros instead of the BTH's first four, with
-/// zeros for addresses, lengths, identification and source port.
+/// The register after all headers, followed by four bytes of zeros in place of the BTH's first
+/// four. Addresses, lengths, identification and source port are zero.
 #[rustfmt::skip]
 // rule: A17.3.3-masked-ipv4
 const V4_CONSTANTS: u32 = register(&[
@@ -403,8 +405,8 @@ const V6_START: u32 = register(&[
 /// The images of the destination port and the checksum in the UDP header.
 const V6_CONSTANTS: u32 = image(UDP_PORT.to_be_bytes(), 10) ^ image([0xff; 2], 6);
 
-/// The UDP length for these bytes. Longer ones than any datagram can't come from a network; their
-/// length is modulo 2^16.
+/// The UDP length for these bytes, modulo 2^16. Bytes that are too long for a datagram can't come
+/// from a network.
 #[inline(always)]
 fn udp_len(transport_without_icrc: &[u8]) -> u16 {
     (UDP_LEN + transport_without_icrc.len() + ICRC_LEN) as u16
@@ -418,7 +420,7 @@ fn mask_v6(header: &mut [u8]) {
     header[7] = 0xff;
 }
 
-/// Continues `crc`, that of the headers, over the bytes from the BTH on.
+/// Continues `crc`, which covers the headers, over the bytes from the BTH on.
 fn over_transport(crc: u32, transport: &[u8]) -> u32 {
     match transport.split_first_chunk::<4>() {
         Some((front, rest)) => finish(continue_crc(crc, front), rest),
@@ -426,11 +428,11 @@ fn over_transport(crc: u32, transport: &[u8]) -> u32 {
     }
 }
 
-/// Continues `crc`, that of the bytes up to the first four of the BTH, over `rest`.
+/// Continues `crc` over `rest`. `crc` covers the bytes up to byte 3 of the BTH.
 ///
-/// The first byte of `rest` counts as ones. A CRC adds the next byte to the lowest eight bits of
-/// its register, so adding the difference to ones there has the same effect, and no byte needs to
-/// be copied.
+/// The first byte of `rest` counts as 0xff. A CRC adds the next byte to the lowest eight bits of
+/// its register. Adding the byte's difference to 0xff to those bits has the same effect, so no byte
+/// needs to be copied.
 #[inline(always)]
 fn finish(crc: u32, rest: &[u8]) -> u32 {
     // rule: A17.3.3-masked-bth
@@ -438,8 +440,8 @@ fn finish(crc: u32, rest: &[u8]) -> u32 {
     continue_crc(crc ^ u32::from(missing), rest)
 }
 
-/// The CRC of less than four bytes after headers whose register, four bytes of zeros
-/// later, is `register`.
+/// The CRC of fewer than four transport bytes. `register` is the register after the headers and
+/// four bytes of zeros.
 #[cold]
 fn finish_short(register: u32, transport: &[u8]) -> u32 {
     match gf2::unshift(register, 4) {

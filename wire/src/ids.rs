@@ -70,9 +70,8 @@ impl PKey {
         self.0 & 0x8000 != 0
     }
 
-    /// Whether a packet with key `other` is for a holder of this key: the bases are
-    /// equal and not zero, and the two are not both limited members
-    /// (IBTA 1.7, 10.9.3).
+    /// Whether a holder of this key accepts a packet with key `other`: the bases are equal and not
+    /// zero, and the two are not both limited members (IBTA 1.7, 10.9.3).
     #[inline]
     // rule: 10.9.3-match
     pub const fn matches(self, other: PKey) -> bool {
@@ -106,7 +105,7 @@ impl fmt::Debug for PKey {
 pub struct QKey(pub u32);
 
 impl QKey {
-    /// The key of the general services queue pair, [`Qpn::QP1`].
+    /// The well-known Q_Key of the general services queue pair, [`Qpn::QP1`].
     pub const QP1: QKey = QKey(0x8001_0000);
 }
 

@@ -1,4 +1,5 @@
-//! The four bytes that may accompany a message's last packet.
+//! The two four-byte headers that a message's last packet may carry: immediate data (ImmDt), and
+//! the key to invalidate (IETH).
 
 use crate::Layer;
 use crate::header::fixed_header;

@@ -10,21 +10,22 @@ pub const MAD_LEN: usize = 256;
 /// The header of every management datagram (IBTA 1.7, 13.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MadHeader {
-    /// Version of the common format of all classes: 1.
+    /// The version of the MAD format that all classes share: 1.
     pub base_version: u8,
     /// The management class: [`MadHeader::CLASS_CM`] for connection management.
     pub class: u8,
     /// Version of the class.
     pub class_version: u8,
-    /// The method, with the response bit on top: [`MadHeader::METHOD_SEND`].
+    /// The method; the top bit is the response bit. [`MadHeader::METHOD_SEND`] for connection
+    /// management.
     pub method: u8,
-    /// The status of a request.
+    /// The status of the operation, in a response.
     pub status: u16,
     /// Defined by the class.
     pub class_specific: u16,
     /// Chosen by the requester; the responder repeats it.
     pub transaction: u64,
-    /// The message of the class.
+    /// The attribute ID. In connection management, it identifies the message.
     pub attribute: u16,
     /// The modifier of the attribute.
     pub modifier: u32,
@@ -59,10 +60,10 @@ impl MadHeader {
         }
     }
 
-    /// Whether a message of communication management follows.
+    /// Checks that a message of communication management follows the header.
     ///
     /// # Errors
-    /// If version, class or method is another one; the error names the field.
+    /// If a version, the class or the method has another value. The error names the field.
     // rule: 13.4.3-unknown
     pub fn expect_cm(&self) -> Result<(), ParseError> {
         let wrong = |field, found: u8, expected| {

@@ -9,8 +9,8 @@ mod table;
 
 pub use headers::{CNP_RESERVED_LEN, Headers};
 
-/// The opcode of a packet: one of those that exist for RC, UC, UD, XRC and CNP (IBTA 1.7, 9.2.1;
-/// FLUSH and ATOMIC WRITE: Annex A19; CNP: RoCEv2 Annex A17.9.3).
+/// The opcode of a packet. Only the opcodes of RC, UC, UD, XRC and CNP can be represented (IBTA
+/// 1.7, 9.2.1; FLUSH and ATOMIC WRITE: Annex A19; CNP: RoCEv2 Annex A17.9.3).
 ///
 /// The upper three bits are the [`Transport`], the lower five the type of the packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,8 +184,8 @@ pub struct OpcodeInfo {
     pub headers_len: u8,
     /// The legal payload.
     pub payload: PayloadRule,
-    /// The shortest legal payload for any MTU, and by how much a payload may exceed it: the rule in
-    /// a form without branches.
+    /// The shortest payload in bytes that the rule allows for any MTU. Together with `slack`, the
+    /// number of bytes by which a payload may exceed it, this expresses the rule without branches.
     shortest: u32,
     slack: u32,
 }
@@ -249,7 +249,7 @@ impl fmt::Display for Transport {
 /// The operation of a packet, or of the request that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Part of a message for a posted receive.
+    /// Part of a SEND, which consumes a posted receive.
     Send,
     /// Part of an RDMA WRITE.
     Write,
@@ -257,7 +257,7 @@ pub enum Operation {
     ReadRequest,
     /// Part of the requested memory, and the response to FLUSH and ATOMIC WRITE.
     ReadResponse,
-    /// Acknowledges, or refuses.
+    /// Acknowledges a request (ACK), or refuses one (NAK, RNR NAK).
     Acknowledge,
     /// Responds to an atomic operation with the previous value.
     AtomicAcknowledge,

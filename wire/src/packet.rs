@@ -64,8 +64,8 @@ impl<'a> Packet<'a> {
         Packet::parse_with(transport, |packet| *packet)
     }
 
-    /// Parses `transport` as [`Packet::parse`] does, and passes the packet to `take`: it is built
-    /// once, and never moved.
+    /// Parses `transport` as [`Packet::parse`] does, and passes the packet to `take`. The packet is
+    /// built in place and never moved.
     ///
     /// # Errors
     /// As for [`Packet::parse`]; `take` is not called then.
@@ -103,8 +103,8 @@ impl<'a> Packet<'a> {
             payload,
             icrc: u32::from_le_bytes(icrc),
         };
-        // Filled in place: copying headers that were just written, field by field, would wait for
-        // all earlier stores, among them those of a payload.
+        // Fill the headers in place. Copying headers whose fields were just written would wait for
+        // all earlier stores, including those of a payload.
         packet.ext.fill(info.headers, ext);
         Ok(take(&packet))
     }
@@ -145,8 +145,8 @@ impl ExtHeaders {
         }
     }
 
-    /// Reads the headers of the set from exactly as many bytes as they have, into a value without
-    /// headers.
+    /// Reads the headers of the set `headers` from `bytes`, whose length is theirs. `self` must
+    /// have no headers.
     #[inline(always)]
     fn fill(&mut self, headers: Headers, bytes: &[u8]) {
         // The sets of the fast operations, read without testing for other headers.
@@ -262,8 +262,8 @@ fn payload_length(found: usize, rule: PayloadRule) -> ParseError {
     }
 }
 
-/// The first part that does not fit in the `available` bytes after the BTH: one of the headers, the
-/// ICRC or the padding.
+/// The error for the first part that does not fit in the `available` bytes after the BTH: one of
+/// the headers, the ICRC or the padding.
 #[cold]
 fn too_short(headers: Headers, pad: usize, available: usize) -> ParseError {
     let mut left = available;

@@ -18,9 +18,9 @@ pub enum PayloadRule {
 }
 
 impl PayloadRule {
-    /// Whether `len` bytes are legal for any path MTU. First and middle packets are accepted with
-    /// any length but zero: the queue pair checks that it is the path's MTU, since it must answer
-    /// the peer.
+    /// Whether `len` bytes are legal for at least one path MTU. First and middle packets are
+    /// accepted with any length but zero. The queue pair checks that their length is the path's
+    /// MTU, because it must answer the peer.
     #[inline]
     // rule: 9.2.1-payload-of-opcode
     pub const fn admits(self, len: usize) -> bool {

@@ -39,7 +39,7 @@ impl Psn {
     /// The PSN `packets` further on, wrapping.
     #[inline]
     #[must_use]
-    #[allow(clippy::should_implement_trait)] // Implemented below; this one is const.
+    #[allow(clippy::should_implement_trait)] // `Add` is implemented below, but is not const.
     // rule: 9.7.1-psn-modulo
     pub const fn add(self, packets: u32) -> Psn {
         Psn(self.0.wrapping_add(packets) & MASK)

@@ -14,8 +14,8 @@ pub enum Syndrome {
     RnrNak(RnrTimer),
     /// Negative acknowledgement.
     Nak(NakCode),
-    /// A byte whose upper three bits the specification reserves. It should not hold a byte that one
-    /// of the other variants represents.
+    /// A byte whose upper three bits have a value that the specification reserves. Don't build it
+    /// from a byte that another variant represents.
     Reserved(u8),
 }
 
@@ -64,7 +64,7 @@ impl Default for Syndrome {
 pub struct Credits(u8);
 
 impl Credits {
-    /// The code without a count: the responder does not limit the requester.
+    /// The code that gives no credit count: the responder does not limit the requester.
     pub const INVALID: Credits = Credits(0x1f);
     /// Another name for [`Credits::INVALID`], by its effect on the requester.
     pub const UNLIMITED: Credits = Credits::INVALID;
@@ -110,8 +110,8 @@ impl Credits {
     }
 }
 
-/// Codes 0 to 3 are the numbers themselves; from there on each power of two is followed by one and
-/// a half times itself.
+/// The count that a code stands for. Codes 0 to 3 stand for themselves. From code 4 on, even codes
+/// stand for powers of two, and each odd code for 1.5 times the count of the code before it.
 // rule: 9.3.5-credit-codes
 const fn decode_credits(code: u8) -> u32 {
     match code {
@@ -160,7 +160,8 @@ impl RnrTimer {
     #[inline]
     // rule: 9.3.5-rnr-codes
     pub const fn duration(self) -> Duration {
-        // In units of 10 us, the table is that of credits, but 0 represents 2^16.
+        // In units of 10 us, the codes mean the same numbers as those of credits, except that 0
+        // means 2^16.
         let tens_of_us = match self.0 {
             0 => 1 << 16,
             code @ 1..4 => code as u64,
@@ -179,7 +180,8 @@ impl fmt::Debug for RnrTimer {
 /// Why a request was refused, a 5-bit code (IBTA 1.7, 9.7.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NakCode {
-    /// A packet arrived out of sequence: others were lost.
+    /// A packet arrived with a PSN beyond the expected one, so at least one packet was lost or
+    /// reordered.
     PsnSequenceError,
     /// The queue pair does not support the request.
     InvalidRequest,
@@ -189,7 +191,7 @@ pub enum NakCode {
     RemoteOperationalError,
     /// For reliable datagrams only.
     InvalidRdRequest,
-    /// A code that the specification reserves. It should hold 5 to 31.
+    /// A code that the specification reserves: 5 to 31.
     Reserved(u8),
 }
 

@@ -22,7 +22,7 @@ pub(crate) const UC_V4: &str = "248a07a8fa22248a07a8fa22080045010040047840004011
 /// A UC SEND Only over IPv6 from scapy (test/contrib/roce.uts).
 pub(crate) const UC_V6: &str = "248a07a8fa22248a07a8fa2286dd6e21face002c11ff2022000000000000000000000000102320230000000000000000000000001024c00012b7002ce7c52460ffff000000d300cf17104630818be28935d90e9a95505401be885e5000003e5b743b";
 
-/// All of them.
+/// All frames of this module, with their names.
 pub(crate) const ALL: [(&str, &str); 5] = [
     ("CNP", CNP),
     ("V1_WRITE", V1_WRITE),
@@ -289,7 +289,8 @@ fn a_flipped_bit_is_found_exactly_if_it_is_covered() {
     }
 }
 
-/// As through a socket that hides the IPv4 header except the addresses.
+/// Checks the ICRC as for a packet from a socket, which reports nothing of the IPv4 header but the
+/// addresses.
 #[test]
 fn hidden_fields_may_change_and_others_may_not() {
     for hex in [CNP, UC_V4] {

@@ -1,5 +1,5 @@
-//! What bare AF_XDP can do between two interfaces, with no protocol on it: the ceiling for
-//! everything that is built on top. Our own rings, and nothing else in the loops.
+//! Measures bare AF_XDP between two interfaces, without any protocol: the upper bound for
+//! everything that is built on top. The loops use only this crate's rings.
 //!
 //! ```text
 //! raw_rings serve INTERFACE LOCAL           the far end, until it is told to stop
@@ -29,9 +29,9 @@ const DATA: u8 = 1;
 const REPORT: u8 = 2;
 const STOP: u8 = 3;
 
-/// A frame of a WRITE of 8 bytes: BTH, RETH, payload, ICRC.
+/// The length of a frame of a WRITE of 8 bytes: headers, BTH, RETH, payload, ICRC.
 const SMALL: usize = HEADERS + 12 + 16 + 8 + 4;
-/// One from the middle of a WRITE with path MTU 4096: BTH, payload, ICRC.
+/// The length of a frame of a WRITE Middle with path MTU 4096: headers, BTH, payload, ICRC.
 const LARGE: usize = HEADERS + 12 + 4096 + 4;
 
 const WARM_UP: usize = 2_000;
@@ -191,7 +191,7 @@ impl Rings {
                 && let Ok(answer) = self.queue.reserve(question.len())
             {
                 answer.copy_from_slice(&question);
-                // Back to where it came from: MAC addresses, IPv4 addresses.
+                // Swap the MAC addresses and the IPv4 addresses.
                 answer[..6].copy_from_slice(&question[6..12]);
                 answer[6..12].copy_from_slice(&question[..6]);
                 answer[26..30].copy_from_slice(&question[30..34]);

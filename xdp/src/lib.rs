@@ -4,10 +4,10 @@
 //! # Layout
 //!
 //! - `double`: test doubles for the kernel.
-//! - `net`: what the kernel's stack does for a socket but not for a raw frame: routes,
-//!   neighbours, addresses, and the headers from Ethernet to UDP.
-//! - `offer`: what an interface supports, found out without touching it.
-//! - `port`: the [`XdpPort`], which puts queues behind the `Port` trait of `roce-port`.
+//! - `net`: routes, neighbours, addresses, and the headers from Ethernet to UDP, which the kernel's
+//!   stack handles for a socket but not for a raw frame.
+//! - `offer`: what an interface supports, queried without changing its configuration.
+//! - `port`: the [`XdpPort`], which implements the `Port` trait of `roce-port` with queues.
 //! - `program`: the redirect program, which sends our frames to our sockets and all others to
 //!   the kernel.
 //! - `queue`: one queue of an interface: frames in, frames out.

@@ -1,5 +1,6 @@
-//! What an interface offers to AF_XDP, and whether this process may use it: asked without
-//! touching the interface, which a driver would answer by resetting its queues.
+//! What an interface offers to AF_XDP, and whether this process may use it. The queries change
+//! nothing at the interface: a driver may reset its queues when an AF_XDP socket is bound or a
+//! program attached.
 
 mod routes;
 mod virtio;
@@ -73,7 +74,7 @@ pub struct DriverOffer {
     pub native: bool,
     /// Whether it can read and write frames in our memory.
     pub zero_copy: bool,
-    /// The most pieces of a frame in our memory; 1 on kernels before 6.6.
+    /// The maximum number of pieces of a frame in our memory; 1 on kernels before 6.6.
     pub zero_copy_pieces: u32,
     /// Whether it can fill in the UDP checksum of frames in our memory.
     pub tx_checksum: bool,
@@ -83,12 +84,12 @@ pub struct DriverOffer {
     pub refusal: Option<&'static str>,
 }
 
-/// If a frame has several pieces, the kernel keeps 320 bytes after each for its own use, and the
-/// driver gets the rest in units of 128.
+/// The bytes of a piece if a frame has several. The kernel keeps 320 bytes after each piece for its
+/// own use, and the driver gets the rest in units of 128.
 const BYTES_OF_SEVERAL: usize = (RX_PIECE_BYTES - 320) / 128 * 128;
 
 impl DriverOffer {
-    /// The same driver with a device that makes it refuse programs.
+    /// Marks the driver as refusing programs, for the reason `why`.
     fn that_refuses(self, why: &'static str) -> Self {
         Self {
             native: false,
@@ -98,8 +99,9 @@ impl DriverOffer {
         }
     }
 
-    /// The largest link MTU, in bytes, at which it can read and write frames in our memory. Linux
-    /// 7.2 refuses zero-copy above it; older kernels lost longer frames.
+    /// The largest link MTU, in bytes, at which the driver can read and write frames in our memory;
+    /// 0 if it can't at any. Linux 7.2 refuses zero-copy above it; older kernels lost longer
+    /// frames.
     pub fn zero_copy_mtu(&self) -> usize {
         let several = (self.zero_copy_pieces as usize).saturating_mul(BYTES_OF_SEVERAL);
         match self.zero_copy {

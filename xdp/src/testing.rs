@@ -14,7 +14,7 @@ pub(crate) fn is_root(test: &str) -> bool {
         !required,
         "{test}: it takes root, and ROCE_LAB=require does not allow skipping it"
     );
-    // Written directly, because the test harness captures what macros print.
+    // Write to stderr directly, because the test harness captures what the print macros write.
     let _ = writeln!(
         std::io::stderr(),
         "\n*** SKIPPED: {test}: it takes root ***"

@@ -22,7 +22,7 @@ fn open(end: &End, mtu: usize, queues: u32, ipv6_checksum: Ipv6Checksum) -> XdpP
     open_with(end, config)
 }
 
-/// A socket of the kernel's at one end, to which RoCE packets are datagrams like others.
+/// An ordinary UDP socket at one end, which receives RoCE packets as datagrams.
 fn listen(end: &End) -> UdpSocket {
     let bind = || UdpSocket::bind((Ipv6Addr::from(end.v6), UDP_PORT)).expect("a free port");
     let socket = end.namespace.inside(bind);
@@ -72,7 +72,7 @@ fn checksums_are_right(test: &str, offload: &str, queues: u32) {
         let counted = ["tx_checksums", "tx_checksums_here"].map(|name| counter(&port, name));
         assert_eq!(counted, [theirs, ours], "{who:?}");
         assert_eq!(counter(&port, "kernel_tx_invalid_descs"), 0);
-        // Over IPv4 there is none.
+        // Packets over IPv4 carry no checksum.
         send(
             &mut port,
             &from_to(&pair.near, &pair.far, false),
@@ -95,7 +95,8 @@ fn an_interface_that_computes_checksums_is_left_to_it() {
     checksums_are_right("an_interface_that_computes_checksums", "on", 1);
 }
 
-/// Otherwise the tests above would show nothing.
+/// An ordinary socket drops a packet over IPv6 without a checksum. Otherwise, the tests above would
+/// prove nothing.
 #[test]
 fn a_packet_without_checksum_is_none_for_an_ordinary_socket() {
     let Some(pair) = Pair::new("a_packet_without_checksum", 1500, 1) else {
@@ -118,7 +119,7 @@ fn a_packet_without_checksum_is_none_for_an_ordinary_socket() {
     assert!(socket.recv(&mut [0; 2000]).is_err());
 }
 
-/// Frames of several pieces have no room for what asks the kernel.
+/// Frames of several pieces have no room for metadata, so the port computes their checksums.
 #[test]
 fn checksums_of_long_packets_are_ours() {
     let mtu = 4300;

@@ -10,7 +10,7 @@ use roce_xdp::{XdpPort, XdpPortConfig};
 use support::netns::{End, Pair};
 use support::wait_for;
 
-/// The victim's interface: this program calls itself with it.
+/// The environment variable with the victim's interface. The test runs its own program with it.
 const VICTIM: &str = "ROCE_XDP_VICTIM";
 
 fn open(interface: &str, index: u32) -> XdpPort {

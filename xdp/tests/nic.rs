@@ -1,5 +1,4 @@
-//! Two whole NICs over AF_XDP: messages of many packets, at every path MTU. These tests take
-//! root.
+//! Two whole NICs over AF_XDP: messages of many packets, at every path MTU. These tests need root.
 
 mod support;
 

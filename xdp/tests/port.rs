@@ -1,4 +1,4 @@
-//! Ports over veth pairs: packets of all lengths, in every mode. These tests take root.
+//! Ports over veth pairs: packets of all lengths, in every mode. These tests need root.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Ports over veth pairs: neighbours, addresses and interfaces that come and go. These tests
-//! take root.
+//! Ports over veth pairs: neighbours, addresses and interfaces that come and go. These tests need
+//! root.
 
 mod support;
 

@@ -88,7 +88,7 @@ fn gid(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The frame of RoCE v1 that a packet along this path has to be in.
+/// The expected RoCE v1 frame of a packet along this path.
 fn framed(
     (src, dst): ([u8; 6], [u8; 6]),
     tag: Option<VlanTag>,
@@ -230,7 +230,7 @@ fn without_being_asked_for_there_is_none() {
     );
     assert_eq!(refused.err(), Some(ReserveError::Unsendable));
     send(&mut near, &v1(&pair.near, &pair.far, false), &bytes(1, 100));
-    // What follows it arrives alone.
+    // A later RoCEv2 packet arrives, and no other.
     let want = send(
         &mut near,
         &from_to(&pair.near, &pair.far, false),

@@ -162,7 +162,7 @@ fn one_call_sends_a_full_ring_where_the_kernel_can() {
     });
 }
 
-/// What crosses by two queues at once, the memory of both registered once or for each.
+/// Frames cross by two queues at the same time, whose memory is registered once or for each queue.
 fn two_queues(test: &str, share_memory: bool) {
     let mtu = 4300;
     let Some(pair) = Pair::new(test, mtu, 2) else {

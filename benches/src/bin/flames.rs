@@ -12,16 +12,16 @@ use std::process::ExitCode;
 
 /// Flame graphs of both ends of 64 KiB WRITEs over a veth pair with MTU 9000
 ///
-/// Needs root (it makes two network namespaces), iproute2 and perf. Prints a table of where each
-/// end spent its time; with --write it replaces flames-udp-sender.svg and flames-udp-receiver.svg
-/// in that folder, and the profile in its benchmarks.md.
+/// Needs root (it makes two network namespaces), iproute2 and perf. Prints a table of the processor
+/// time of each end by kind of work; with --write it replaces flames-udp-sender.svg and
+/// flames-udp-receiver.svg in that folder, and the profile in its benchmarks.md.
 #[derive(Debug, Parser)]
 struct Args {
     /// Seconds of the transfer
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
 
-    /// What both ends send and receive by
+    /// The datapath of both ends
     #[arg(long, value_name = "NAME", default_value = "udp", value_parser = ["udp", "xdp"])]
     datapath: String,
 

@@ -7,7 +7,7 @@ use roce_benches::report::{Comparison, Goal};
 use roce_benches::{perftest, roce};
 use std::process::ExitCode;
 
-/// UCX, libfabric and Open MPI by this stack beside TCP, as ratios taken in one run
+/// UCX, libfabric and Open MPI over this stack compared with TCP, as ratios taken in one run
 ///
 /// Needs iproute2, nftables, ucx-utils, libfabric-bin, openmpi-bin and libopenmpi-dev. Prints
 /// Markdown; with --write it replaces the figures in docs/programs.md.

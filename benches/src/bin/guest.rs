@@ -11,21 +11,21 @@ use std::time::Duration;
 
 /// ib_write_bw and ib_write_lat on this stack and on Soft-RoCE, in one guest
 ///
-/// Both ends of either run in the guest, over the loopback that it has. Needs root, QEMU
-/// and what the lab needs. The guest's processor is emulated, unless ROCE_LAB_ACCEL=kvm
-/// says otherwise: the figures are for comparison with each other, in one run, alone.
+/// Both ends run in the guest, over its loopback interface. Needs root, QEMU and the requirements
+/// of the lab. The guest's processor is emulated, unless ROCE_LAB_ACCEL=kvm is set, so the figures
+/// are comparable only with each other, in one run.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(flatten)]
     comparing: Comparing,
 }
 
-/// The longest time for any step, even with an emulated processor.
+/// Timeout of each step, sufficient for an emulated processor.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How often to repeat a program that succeeded without reporting a figure. perftest measures the
-/// processor's clock rate at its end, and the clock of an emulated processor that has waited for a
-/// real one may appear to stand still.
+/// The most repetitions of a program that succeeded without reporting a figure. perftest measures
+/// the processor's clock rate at its end, and the clock of an emulated processor that has waited
+/// for a real one may appear to stand still.
 const REPETITIONS: usize = 2;
 
 fn main() -> ExitCode {

@@ -13,19 +13,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// 64 KiB WRITEs and READs against Soft-RoCE in an emulated guest, with and without 1 %
-/// of packets lost in each direction (netem, in the guest), beside Soft-RoCE's own from
-/// another guest
+/// 64 KiB WRITEs and READs against Soft-RoCE in an emulated guest, with and without 1 % loss in
+/// each direction (netem, in the guest), compared with Soft-RoCE in another guest
 ///
-/// Needs what the lab needs: root, QEMU, perftest. Prints Markdown; with --write it
+/// Needs the requirements of the lab: root, QEMU, perftest. Prints Markdown; with --write it
 /// replaces the figures in docs/lossy.md.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How many times each is measured
+    /// Number of measurements of each figure
     #[arg(long, default_value_t = 3)]
     runs: u32,
 
-    /// Seconds of each measurement
+    /// Duration of each measurement, in seconds
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(3..))]
     seconds: u64,
 
@@ -218,7 +217,7 @@ fn measure_rxe(
 
 fn markdown(rows: &[(Op, &str, Figures)], loss: f64) -> String {
     let mut page = format!("Machine: {}.\n\n", machine());
-    page += &format!("| operation | who | no loss, Mb/s | {loss} % lost, Mb/s | share |\n");
+    page += &format!("| operation | ends | no loss, Mb/s | {loss} % lost, Mb/s | share |\n");
     page += "|---|---|---|---|---|\n";
     let middle = |figures: &[Option<f64>]| {
         let good: Vec<f64> = figures.iter().flatten().copied().collect();
@@ -231,7 +230,7 @@ fn markdown(rows: &[(Op, &str, Figures)], loss: f64) -> String {
         });
         shown.collect::<Vec<_>>().join(", ")
     };
-    for (op, who, figures) in rows {
+    for (op, ends, figures) in rows {
         let share = match (middle(&figures.lossy), middle(&figures.lossless)) {
             (Some(lossy), Some(lossless)) if lossless > 0.0 => {
                 format!("**{:.0} %**", 100.0 * lossy / lossless)
@@ -239,7 +238,7 @@ fn markdown(rows: &[(Op, &str, Figures)], loss: f64) -> String {
             _ => "-".to_owned(),
         };
         page += &format!(
-            "| {} | {who} | {} | {} | {share} |\n",
+            "| {} | {ends} | {} | {} | {share} |\n",
             format!("{op:?}").to_uppercase(),
             each(&figures.lossless),
             each(&figures.lossy)

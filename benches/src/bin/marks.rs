@@ -19,7 +19,7 @@ struct Args {
     #[command(flatten)]
     comparing: Comparing,
 
-    /// Milliseconds of each measurement
+    /// Duration of each measurement, in milliseconds
     #[arg(long, default_value_t = 2000)]
     ms: u64,
 }

@@ -13,11 +13,11 @@ use std::process::ExitCode;
 /// congestion/pacer.svg.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Packets of each measurement
+    /// Packets in each measurement
     #[arg(long, default_value_t = 300_000)]
     packets: u64,
 
-    /// How often each is measured
+    /// Number of measurements of each figure
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 

@@ -7,7 +7,7 @@ use roce_benches::veth::VethPair;
 use roce_benches::{peers, perftest, roce};
 use std::process::ExitCode;
 
-/// ib_write_bw and ib_write_lat beside roce perf, as ratios taken in one run
+/// ib_write_bw and ib_write_lat compared with roce perf, as ratios taken in one run
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and perftest. Prints
 /// Markdown; with --write it replaces the figures in docs/benchmarks.md.
@@ -16,7 +16,7 @@ struct Args {
     #[command(flatten)]
     comparing: Comparing,
 
-    /// Seconds of each measurement
+    /// Duration of each measurement, in seconds
     #[arg(long, default_value_t = 3)]
     seconds: u32,
 }

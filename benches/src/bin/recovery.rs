@@ -6,7 +6,7 @@ use roce_benches::recovery::figures::{self, Figures};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Goodput over a wire that loses packets, simulated: selective recovery beside go-back-N
+/// Goodput over a wire that loses packets, simulated: selective recovery compared with go-back-N
 ///
 /// Prints a table; with --write it replaces recovery.md, recovery.svg and recovery.csv in
 /// that folder. The same seeds give the same figures on every machine.

@@ -17,11 +17,11 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// Prints the page; with --write it replaces scale.md and scale.svg in that folder.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Messages of each run
+    /// Messages in each run
     #[arg(long, default_value_t = 60_000)]
     messages: u64,
 
-    /// How often each is measured
+    /// Number of measurements of each figure
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 

@@ -1,5 +1,5 @@
-//! Measures what the one lock of a device costs: two threads on one device, beside two threads on
-//! a device each.
+//! Measures the cost of a device's one lock: two threads on one device, compared with two threads
+//! on one device each.
 //!
 //! Each thread has a QP pair, a CQ and memory of its own, and WRITEs from one of its QPs to the
 //! other through the loopback interface. On one device, both threads take the same lock. Each thread
@@ -18,10 +18,10 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-/// What two threads on one device cost, beside two devices
+/// The cost of two threads on one device, compared with two devices
 ///
-/// Runs by turns: one thread; two threads on one device; two threads on two devices. Figures are
-/// medians.
+/// Alternates between one thread, two threads on one device, and two threads on two devices.
+/// Figures are medians.
 #[derive(Debug, Parser)]
 struct Args {
     /// WRITEs of each thread in each run
@@ -87,7 +87,7 @@ impl Lane {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 struct Figures {
     /// WRITEs of all threads in a second.
     rate: f64,
@@ -138,7 +138,7 @@ fn run(lanes: &[Lane], processors: &[usize], args: &Args) -> Result<Figures, Fai
     })
 }
 
-/// This process's, in microseconds.
+/// This process's processor time, in microseconds.
 fn processor_time() -> Result<f64, Failure> {
     let used = getrusage(UsageWho::RUSAGE_SELF)?;
     let micros = used.user_time().num_microseconds() + used.system_time().num_microseconds();

@@ -8,7 +8,7 @@ use roce_benches::veth::VethPair;
 use roce_benches::{peers, roce};
 use std::process::ExitCode;
 
-/// AF_XDP beside its own bare rings, UDP sockets and TCP, as ratios taken in one run
+/// AF_XDP compared with its own bare rings, UDP sockets and TCP, as ratios taken in one run
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and sockperf. Prints
 /// Markdown; with --write it replaces the figures in docs/benchmarks.md.
@@ -17,7 +17,7 @@ struct Args {
     #[command(flatten)]
     comparing: Comparing,
 
-    /// Seconds of each measurement
+    /// Duration of each measurement, in seconds
     #[arg(long, default_value_t = 3)]
     seconds: u32,
 }
@@ -36,7 +36,7 @@ fn run(args: &Args) -> Result<(), String> {
 /// 8 outstanding WRITEs keep the link busy, and their 512 KiB stay in the cache.
 const FEW: &[&str] = &["--depth", "8"];
 
-/// One WRITE in 32 asks for a completion.
+/// One WRITE in 32 is signaled.
 const SELECTIVE: &[&str] = &["--signal-every", "32"];
 
 /// The machine's speed varies over seconds. A quantity with a goal is measured this many times in a

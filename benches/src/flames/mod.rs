@@ -1,5 +1,5 @@
-//! Where the processor's time goes at each end of a transfer: profiles by `perf`, as
-//! flame graphs and as tables.
+//! The distribution of processor time at each end of a transfer: profiles by `perf`, as flame
+//! graphs and as tables.
 
 pub mod kinds;
 pub mod record;

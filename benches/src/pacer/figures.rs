@@ -112,7 +112,7 @@ fn met(is: bool) -> &'static str {
     if is { "yes" } else { "**no**" }
 }
 
-/// What a packet costs against the number of QPs, as SVG.
+/// The cost of a packet against the number of QPs, as SVG.
 ///
 /// # Errors
 /// If the plot can't be drawn.

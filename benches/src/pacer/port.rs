@@ -12,7 +12,7 @@ pub const FIRST_PEER: u32 = 0x10_0000;
 pub struct CountingPort {
     /// Packets of each QP.
     pub sent: Vec<u64>,
-    /// Packets of all.
+    /// Packets of all QPs.
     pub total: u64,
     memory: MemoryPort,
     to: usize,

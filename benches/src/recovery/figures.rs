@@ -229,7 +229,7 @@ fn draw(figures: &Figures, area: &Area<'_>) -> Result<(), Box<dyn std::error::Er
 mod tests {
     use super::*;
 
-    /// The goals, with fewer messages than the page has.
+    /// The goals hold with fewer messages than on the page.
     #[test]
     fn goodput_under_loss_meets_its_goals() {
         let figures = Figures::take(400, 1).expect("runs");

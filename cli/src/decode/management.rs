@@ -110,8 +110,8 @@ impl Management {
         match CmMad::parse(payload) {
             Ok(mad) => message.read(&mad.message),
             Err(error) => {
-                // RoCE has no alternate paths, so of LAP and APR only the IDs are read. In the other
-                // messages, a field has a reserved value.
+                // Of LAP and APR only the IDs are read, since RoCE has no alternate paths. Any
+                // other message that is not parsed has a field with a reserved value.
                 let ids = payload.get(MadHeader::LEN..).unwrap_or_default();
                 message.ids(be32(ids, 0), be32(ids, 4));
                 if !matches!(kind, Kind::Lap | Kind::Apr) {

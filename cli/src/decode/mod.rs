@@ -52,11 +52,11 @@ use totals::Totals;
     after_help = "Columns: time in seconds since the first packet; FLAGS are \
     S solicited event, M migration, A acknowledge request, F FECN, B BECN; P is the pad \
     count; LEN the payload in bytes without padding; ICRC is ok, BAD, cut (packet not \
-    captured as a whole) or none (no room for one); what the file says of a packet is \
-    behind a #.\n\n\
+    captured in full) or none (no room for one); after a # comes the comment that the \
+    file has for the packet.\n\n\
     With --json each line is an object whose \"type\" is packet, other (with --other) or, \
     on the last line, summary; docs/decode.md describes them.\n\n\
-    At most 65536 flows are told apart; packets of others are in the totals only.\n\n\
+    At most 65536 flows are tracked; packets of others count only in the totals.\n\n\
     Exit code: 0, or 1 if the file is broken or cannot be read (after what could be read \
     was printed), or 2 for wrong usage."
 )]
@@ -72,28 +72,28 @@ pub struct DecodeArgs {
     #[arg(short, long)]
     pub summary: bool,
 
-    /// Print a line for packets that are not RoCE, too
+    /// Also print a line for each packet that is not RoCE
     #[arg(long, conflicts_with = "summary")]
     pub other: bool,
 
-    /// Take packets to this UDP port for RoCE as well as those to 4791; may be repeated
+    /// Also decode packets to this UDP port as RoCE, besides port 4791; may be repeated
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,
 
-    /// Only packets to this queue pair, or from it where they say so (UD): decimal or
-    /// 0x hexadecimal; may be repeated
+    /// Only packets to this queue pair, or from it if they carry the source (UD): decimal, or
+    /// hexadecimal with 0x; may be repeated
     #[arg(long, value_name = "QPN", value_parser = parse_qpn)]
     pub qpn: Vec<u32>,
 
-    /// Stop after this many packets of the file
+    /// Stop after N packets of the file
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// Flows in the summary's tables: the busiest (--json has all)
+    /// Print the N busiest flows in the summary (--json has all)
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub flows: usize,
 
-    /// Follow sequence numbers and count messages of packets with a wrong ICRC, too
+    /// Also track sequence numbers and messages of packets with a wrong ICRC
     #[arg(long)]
     pub ignore_icrc: bool,
 }

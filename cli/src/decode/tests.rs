@@ -35,7 +35,7 @@ fn print(file: &[u8], args: &[&str]) -> (String, Option<String>) {
     (text, broken.map(|error| error.to_string()))
 }
 
-/// The objects printed of a good file: packets and the like, and the summary.
+/// The objects printed for a valid file: packets and other records, then the summary.
 fn json(file: &[u8], args: &[&str]) -> (Vec<Value>, Value) {
     let args = [&["--json"], args].concat();
     let (text, broken) = print(file, &args);
@@ -116,7 +116,7 @@ fn json_has_every_field() {
     assert!(found == expected, "expected:\n{expected}\nfound:\n{found}");
 }
 
-/// Times, address and the rest do not hang on how the file was written.
+/// Times, addresses and the rest do not depend on the file's format.
 #[test]
 fn every_format_says_the_same() {
     let frames = conversation();
@@ -270,7 +270,7 @@ fn wrong_usage_is_refused() {
     assert!(error.to_string().contains("0 to 16777215"), "{error}");
 }
 
-/// A reader that has seen enough ends it at once.
+/// Decoding ends as soon as the output reports an error.
 #[test]
 fn errors_of_the_output_are_handed_on() {
     struct Closed;

@@ -13,8 +13,8 @@ use roce_verbs::settings::environment_datapath;
 /// Arguments of `roce devices`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DevicesArgs {
-    /// Also show how packets travel and why so, and the interfaces that are no
-    /// devices
+    /// Also show the datapath of each device with the reason, and the interfaces that are
+    /// not devices
     #[arg(short, long)]
     pub verbose: bool,
 

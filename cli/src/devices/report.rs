@@ -294,7 +294,7 @@ impl Entry {
 /// Whether RoCE v1 is available, and if not, why.
 fn roce_v1(asked_for: bool, datapath: &str) -> &'static str {
     match (asked_for, datapath) {
-        (false, _) => "no: ROCE_V1=1 asks for it, and it takes AF_XDP",
+        (false, _) => "no: it needs ROCE_V1=1 and AF_XDP",
         (true, "xdp") => "yes",
         (true, _) => "no: sockets can't carry it, so GID indices of it are refused",
     }
@@ -306,19 +306,19 @@ impl Xdp {
             ("native", _) => "native, in the driver".to_owned(),
             ("generic", None) => "generic, in the kernel".to_owned(),
             ("generic", Some(why)) => format!("generic, in the kernel (not native: {why})"),
-            _ => "in the driver if it can, else in the kernel: starting it tells".to_owned(),
+            _ => "in the driver if it can, else in the kernel: known once it starts".to_owned(),
         };
         writeln!(out, "  attachment      {attached}")?;
         let memory = match (self.zero_copy, &self.why_copied) {
             (Some(true), _) => "zero-copy".to_owned(),
             (Some(false), Some(why)) => format!("copy: {why}"),
             (Some(false), None) => "copy".to_owned(),
-            (None, _) => "zero-copy if the driver can: starting it tells".to_owned(),
+            (None, _) => "zero-copy if the driver can: known once it starts".to_owned(),
         };
         writeln!(out, "  memory          {memory}")?;
         writeln!(out, "  queues          {}", self.queues)?;
         let features = match self.tx_features.as_deref() {
-            None => "unknown: the kernel does not tell".to_owned(),
+            None => "unknown: the kernel does not report them".to_owned(),
             Some([]) => "none".to_owned(),
             Some(some) => some.join(", "),
         };

@@ -24,26 +24,26 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Check what programs will find on this machine, and say what mends the rest
+/// Check whether RDMA programs will work on this machine, and print how to fix what will not
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   roce doctor                              this machine, and this environment
   roce doctor ./my_app ucx_perftest        also which libibverbs these programs load
-  roce doctor ~/venv                       … and what the packages of a Python environment bring
+  roce doctor ~/venv                       also the libraries that a Python environment bundles
   roce run roce doctor                     the same, as a program sees it under `roce run`
-  roce doctor --json                       for machines
+  roce doctor --json                       the same as JSON
 
-It takes for granted that programs are started by `roce run`, unless the environment leads to this
-stack's library by itself, as after `eval \"$(roce env)\"`. Nothing is changed, and no device opened.
+The checks assume that programs are started by `roce run`, unless the environment already leads to
+this stack's library, as after `eval \"$(roce env)\"`. They change nothing and open no device.
 
 Exit code: 0 if nothing would fail, 1 if something would, 2 for wrong usage.")]
 pub struct DoctorArgs {
-    /// Programs, by name or path, or folders with a Python environment
+    /// Programs to check, by name or path, or folders of Python environments
     #[arg(value_name = "PROGRAM")]
     pub programs: Vec<String>,
 
-    /// The library that `roce run` would be given
+    /// The library to check, as for `roce run --library`
     #[arg(long, value_name = "PATH")]
     pub library: Option<PathBuf>,
 

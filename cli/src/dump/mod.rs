@@ -39,29 +39,30 @@ Examples:
   roce dump -i eth0 -c 1000 --seconds 5  at most 1000 packets, for at most 5 s
   roce dump -i eth0 -w - | tshark -r -   into another program
 
-Taken is what goes to UDP port 4791 (RoCEv2) and what has EtherType 0x8915 (RoCE v1), over
-IPv4, IPv6 and in VLANs; the kernel sorts out the rest. It takes CAP_NET_RAW. Ctrl-C ends it.
+It captures packets to UDP port 4791 (RoCEv2) and of EtherType 0x8915 (RoCE v1), over IPv4 and
+IPv6, with or without VLAN tags; a filter in the kernel drops all others. It needs CAP_NET_RAW.
+Ctrl-C ends it.
 
-Several packets that the kernel carries as one (UDP_SEGMENT, UDP_GRO) are taken apart, so
-that they look as on the wire. What a device with AF_XDP receives does not come by here:
-ROCE_PCAP=FILE captures the packets of a program's own devices, without any privilege, and
-says what became of each (docs/capture.md).
+Packets that the kernel carries as one (UDP_SEGMENT, UDP_GRO) are split into those on the wire.
+Packets that a device receives over AF_XDP do not pass here: ROCE_PCAP=FILE captures the packets
+of a program's own devices, needs no privilege, and records what became of each
+(docs/capture.md).
 
-Exit code: 0, or 1 if something fails on the way, or 2 for wrong usage.")]
+Exit code: 0, or 1 if the capture fails, or 2 for wrong usage.")]
 pub struct DumpArgs {
-    /// Interface, or RoCE device (roce_eth0)
+    /// Interface (eth0) or RoCE device (roce_eth0)
     #[arg(short, long, value_name = "NAME")]
     pub interface: String,
 
-    /// Write a pcapng file, in place of the one that there may be; - for standard output
+    /// Write a pcapng file, replacing an existing one; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
 
-    /// End after this many packets
+    /// End after N packets
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// End after this many seconds
+    /// End after SECONDS
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub seconds: Option<u64>,
 
@@ -73,8 +74,8 @@ pub struct DumpArgs {
     #[arg(long, conflicts_with = "write")]
     pub summary: bool,
 
-    /// Print only packets to this queue pair, or from it where they say so (UD): decimal or
-    /// 0x hexadecimal; may be repeated
+    /// Print only packets to this queue pair, or from it if they carry the source (UD): decimal,
+    /// or hexadecimal with 0x; may be repeated
     #[arg(long, value_name = "QPN", value_parser = parse_qpn, conflicts_with = "write")]
     pub qpn: Vec<u32>,
 }

@@ -29,26 +29,26 @@ pub enum Format {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  eval \"$(roce env)\"                         this shell and what it starts
-  eval \"$(roce env --write /tmp/rdma)\"       also without an installed library: makes its links
+  eval \"$(roce env)\"                         for this shell and what it starts
+  eval \"$(roce env --write /tmp/rdma)\"       also if no library is installed: makes links to it
   roce env --format github >> $GITHUB_ENV    all further steps of a job
   roce env --format dockerfile               lines for a Dockerfile
-  roce env --json                            the same for machines
+  roce env --json                            the same as JSON
 
 Programs then load the library, but see no devices in /sys/class/infiniband: only `roce run`
-can put them there. --write FOLDER makes the same files in FOLDER/sys and FOLDER/dev, to be
-mounted or shown in other ways; SYSFS_PATH says to libraries that ask it where they are.")]
+puts them there. --write FOLDER makes the same files in FOLDER/sys and FOLDER/dev, for you to
+mount, for example; libraries that read SYSFS_PATH find them by it.")]
 pub struct EnvArgs {
-    /// What is chosen for the program
+    /// The settings for the program
     #[command(flatten)]
     pub settings: Settings,
 
-    /// Make links to the library, and the files that describe its devices, in this folder: a new
-    /// or empty one, or one that this command has made before
+    /// Make links to the library, and the files that describe its devices, in this folder, which
+    /// must be new, empty, or made by this command before
     #[arg(long, value_name = "FOLDER")]
     pub write: Option<PathBuf>,
 
-    /// What to print
+    /// The output's language
     #[arg(long, value_name = "LANGUAGE", default_value = "shell")]
     pub format: Format,
 

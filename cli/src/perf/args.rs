@@ -22,15 +22,14 @@ Examples:
   roce perf --op write --size 65536        one operation, one size
   roce perf --server 10.0.0.1              on one host: serve at this address …
   roce perf 10.0.0.1                       … on the other: measure against it
-  roce perf --json > result.json           the same figures for machines
+  roce perf --json > result.json           the same figures as JSON
 
-Bandwidth keeps --depth messages outstanding for --duration. Latency is half of the
-round trip for SEND and WRITE (each side answers as soon as it sees the other's
-bytes) and the whole operation for READ and atomics. Every byte that arrives in the
-check rounds, and the last of each buffer in the timed ones, is compared with what
-was sent.")]
+Bandwidth is measured with --depth messages outstanding, for --duration. Latency is half of the
+round trip for SEND and WRITE (each side answers as soon as it sees the other's bytes) and the
+whole operation for READ and atomics. Both sides compare received bytes with those that were
+sent: every byte in the check rounds, and the last byte of each buffer in the timed ones.")]
 pub struct PerfArgs {
-    /// The server's address. With --server: the address to serve at
+    /// The server's address; with --server, the address to listen on
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
 
@@ -38,7 +37,7 @@ pub struct PerfArgs {
     #[arg(long)]
     pub server: bool,
 
-    /// TCP port over which client and server agree on what to measure
+    /// TCP port of the control connection between client and server
     #[arg(long, short = 'p', default_value_t = 18520, value_name = "PORT")]
     pub port: u16,
 
@@ -46,38 +45,38 @@ pub struct PerfArgs {
     #[arg(long, value_delimiter = ',', value_name = "OP")]
     pub op: Vec<Op>,
 
-    /// Message sizes in bytes, separated by commas; atomics always have 8
+    /// Message sizes in bytes, separated by commas; atomics always use 8
     /// [default: 2,8,64,512,4096,65536,1048576]
     #[arg(long, short = 's', value_delimiter = ',', value_name = "BYTES")]
     pub size: Vec<usize>,
 
-    /// Milliseconds of each bandwidth measurement
+    /// Duration of each bandwidth measurement, in milliseconds
     #[arg(long, default_value_t = 300, value_name = "MS")]
     pub duration: u64,
 
-    /// Round trips of each latency measurement
+    /// Round trips in each latency measurement
     #[arg(long, short = 'n', default_value_t = 2000, value_name = "N")]
     pub iterations: u32,
 
-    /// While latency of WRITE is measured, wait for the peer's bytes by looking at memory
-    /// alone, as ib_write_lat does, and leave it to the background thread to receive them
+    /// For the latency of WRITE, wait for the peer's bytes by polling memory only, as
+    /// ib_write_lat does, so that the background thread receives the packets
     #[arg(long)]
     pub watch_memory: bool,
 
-    /// Ask for a completion of one request in N only. A small WRITE without one need not be
-    /// acknowledged by itself, which saves a packet
+    /// Signal only one request in N. A small WRITE that is not signaled may share its
+    /// acknowledgement with others, which saves a packet
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub signal_every: u32,
 
-    /// Messages kept outstanding while bandwidth is measured
+    /// Messages to keep outstanding while measuring bandwidth
     #[arg(long, default_value_t = 64, value_name = "N")]
     pub depth: usize,
 
-    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096 [default: what both links allow]
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096 [default: the largest that both links allow]
     #[arg(long, short = 'm', value_name = "BYTES")]
     pub mtu: Option<usize>,
 
-    /// GID index of the local device [default: the one of the address in use]
+    /// GID index of the local device [default: that of the address in use]
     #[arg(long, short = 'g', value_name = "INDEX")]
     pub gid_index: Option<u8>,
 
@@ -85,11 +84,12 @@ pub struct PerfArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<IpAddr>,
 
-    /// Seed of the patterns that are sent [default: drawn at random, and printed]
+    /// Seed of the payload's pattern [default: drawn at random, and printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Print one JSON object instead of a table; with --server, one line of it for each client
+    /// Print one JSON object instead of a table; with --server, one object per line for each
+    /// client
     #[arg(long)]
     pub json: bool,
 
@@ -97,8 +97,8 @@ pub struct PerfArgs {
     #[arg(long, hide = true)]
     pub once: bool,
 
-    /// Say `ready` on stderr before each bandwidth measurement and `measured` after it, and
-    /// go on with the next line of stdin: for who measures several clients at once
+    /// Print `ready` on stderr before each bandwidth measurement and `measured` after it, and
+    /// wait each time for a line on stdin, so that a script can run several clients in step
     #[arg(long, hide = true)]
     pub in_step: bool,
 }

@@ -143,7 +143,7 @@ impl Control {
         }
         let message = serde_json::from_slice(&line).map_err(|e| {
             PerfError::Peer(format!(
-                "the peer says something that is not of `roce perf`: {e}"
+                "the peer does not speak the protocol of `roce perf`: {e}"
             ))
         })?;
         Ok(Some(message))

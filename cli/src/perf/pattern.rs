@@ -60,7 +60,7 @@ pub(super) fn verify(
             .map_err(|e| e.to_string())?;
         if let Some(at) = expected.iter().zip(&found).position(|(a, b)| a != b) {
             return Err(format!(
-                "message {slot}, byte {at}: found {:#04x}, sent was {:#04x} (seed {seed})",
+                "message {slot}, byte {at}: found {:#04x}, expected {:#04x} (seed {seed})",
                 found[at], expected[at]
             ));
         }

@@ -119,7 +119,7 @@ fn serve(
     while let Some(request) = control.receive::<Request>()? {
         let Request::Prepare(phase, qp) = request else {
             return Err(PerfError::Peer(
-                "the client finished what it had not begun".into(),
+                "the client ended a phase that it had not begun".into(),
             ));
         };
         let own = end.renew()?;

@@ -9,7 +9,7 @@ use roce_verbs::QpKind;
 /// Arguments of `roce pingpong`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PingpongArgs {
-    /// Host on which the server runs; without it, be the server
+    /// Host of the server; without HOST, run as the server
     pub host: Option<String>,
 
     /// Transport service, the same on both ends: rc (reliable connection), uc
@@ -18,26 +18,26 @@ pub struct PingpongArgs {
     #[arg(long = "type", value_name = "TYPE", default_value = "rc")]
     pub kind: Service,
 
-    /// TCP port on which the two ends find each other
+    /// TCP port over which the two ends exchange their QPs' addresses
     #[arg(short, long, default_value = "18515", value_parser = tcp_port)]
     pub port: u16,
 
-    /// Device; by default the first that is not the loopback, or the loopback for
-    /// a HOST on it. `roce devices` shows them
+    /// Device; by default the first that is not loopback, or loopback if HOST is
+    /// on it. `roce devices` lists the devices
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
     pub device: Option<String>,
 
-    /// Port of the device: a device in software has one, number 1
+    /// Port of the device; these devices have one port, number 1
     #[arg(short = 'i', long = "ib-port", value_name = "PORT", default_value = "1", value_parser = in_range::<1, 1>)]
     pub ib_port: u64,
 
-    /// Bytes of a message; by default 4096, and with ud 2048 if a packet can carry
-    /// them, otherwise as much as it can
+    /// Message size in bytes; by default 4096; with ud 2048, or the path MTU if
+    /// that is smaller
     #[arg(short, long, value_parser = bytes)]
     pub size: Option<usize>,
 
     /// Path MTU in bytes, the same on both ends: 256, 512, 1024, 2048 or 4096; by
-    /// default 1024. Not with ud, whose messages are packets
+    /// default 1024. Not with ud, whose messages are single packets
     #[arg(short, long)]
     pub mtu: Option<String>,
 
@@ -49,11 +49,11 @@ pub struct PingpongArgs {
     #[arg(short = 'n', long, default_value = "1000", value_parser = in_range::<1, 0xffff_ffff>)]
     pub iters: u64,
 
-    /// Service level, for which ROCE_QOS may say a DSCP (sl2dscp)
+    /// Service level, which ROCE_QOS may map to a DSCP (sl2dscp)
     #[arg(short = 'l', long, default_value = "0", value_parser = in_range::<0, 15>)]
     pub sl: u64,
 
-    /// Sleep until a completion is announced, instead of polling
+    /// Sleep until a completion event arrives, instead of polling
     #[arg(short, long)]
     pub events: bool,
 
@@ -61,24 +61,24 @@ pub struct PingpongArgs {
     #[arg(short = 'g', long = "gid-idx", value_name = "INDEX", value_parser = in_range::<0, 255>)]
     pub gid_index: Option<u64>,
 
-    /// Check every byte of every message (the other end needs -c too). The time
-    /// that takes is part of the result
+    /// Check every byte of every message (the other end needs -c too). The result
+    /// includes the time that this takes
     #[arg(short = 'c', long = "chk")]
     pub check: bool,
 
-    /// Use this address of this machine, for TCP too, with the device that has it.
-    /// With two addresses of 127.0.0.0/8, such as 127.0.0.1 and 127.0.0.2, both
-    /// ends can run on one machine
+    /// Use this local address, for TCP too, and the device that has it. With two
+    /// addresses of 127.0.0.0/8, such as 127.0.0.1 and 127.0.0.2, both ends can run
+    /// on one machine
     #[arg(long, value_name = "IP", conflicts_with_all = ["device", "gid_index"])]
     pub address: Option<IpAddr>,
 
-    /// Longest wait for the peer, in seconds: for it to appear, and for a sign of
-    /// life later. By default a server waits for its client for ever, and for all
-    /// else 10 seconds
+    /// Timeout in seconds: for the peer to appear, and for each later sign of
+    /// life. By default a server waits for its client for ever, and all other
+    /// timeouts are 10 seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
 
-    /// Print the result as JSON, and nothing else
+    /// Print only the result, as JSON
     #[arg(long)]
     pub json: bool,
 

@@ -282,7 +282,7 @@ impl<'a> Session<'a> {
             (WcStatus::RemoteInvalidRequest | WcStatus::LocalLengthError, QpKind::Ud) => {
                 format!(". Is -s ({} here) the same on both ends?", self.plan.size)
             }
-            // A peer learns neither before the first data.
+            // Neither end learns the other's -s and -m before the first data arrives.
             (WcStatus::RemoteInvalidRequest | WcStatus::LocalLengthError, _) => format!(
                 ". Are -s ({} here) and -m ({} here) the same on both ends?",
                 self.plan.size, self.plan.mtu
@@ -313,7 +313,7 @@ impl<'a> Session<'a> {
             if let Some(failure) = self.context.failure() {
                 return Err(PingpongError::new(failure));
             }
-            // A long message on a slow link continues as long as packets arrive.
+            // The wait goes on as long as packets arrive: a long message may be on a slow link.
             let now = packets();
             if seen.replace(now) == Some(now) || now == 0 {
                 return Err(PingpongError::new(format!(

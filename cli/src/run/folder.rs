@@ -4,8 +4,8 @@
 //! a hash of its contents, so the next run with the same devices reuses it. A later run removes a
 //! folder that no run has used for a month.
 //!
-//! It is in a folder that only this user can write to: a user with write access decides which
-//! library the program loads.
+//! It is in a folder that only this user can write to: anyone with write access could choose the
+//! library that the program loads.
 
 use super::library::Library;
 use super::tree::{MadeUp, Tree};

@@ -44,9 +44,9 @@ const NO_TRAFFIC: u8 = 120;
 /// The way that the program sees its devices' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Namespace {
-    /// In a mount namespace of its own; by a preloaded library where there can be none.
+    /// In a mount namespace of its own, or by a preloaded library if a namespace is not possible.
     Auto,
-    /// In a mount namespace of its own, or the program is not started.
+    /// In a mount namespace of its own; if that is not possible, the program is not started.
     Require,
     /// By a preloaded library, without a namespace.
     Preload,
@@ -57,13 +57,13 @@ pub enum Namespace {
 /// Whether the library is loaded before the program asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preload {
-    /// Into every process, so that it takes the place of copies that programs bring along.
+    /// Into every process, so that it replaces the copies that programs bundle.
     Auto,
-    /// Only into programs that ask for `libibverbs.so.1`.
+    /// Only into programs that load `libibverbs.so.1` themselves.
     Never,
 }
 
-/// Start an RDMA program on this stack, in the place of libibverbs and RDMA hardware
+/// Run an RDMA program on this stack, instead of on libibverbs and RDMA hardware
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "roce run [OPTIONS] [--] PROGRAM [ARGUMENT]...",
@@ -72,25 +72,26 @@ Examples:
   roce run ibv_devinfo                            any program that uses libibverbs.so.1
   roce run ib_write_bw -d roce_eth0 -x 1          options after the program are its own
   roce run --faults loss=1%,seed=7 -- ./server    on a network that loses packets
-  roce run --pcap run-%p.pcapng -- mpirun -n 2 …  with what a program starts, each captured
-  roce run --devices eth0 -- sh                   a shell in which all programs run so
-  roce run --require-traffic -- mpirun -n 2 …     fails if no data goes by RDMA: for CI
-  roce run --summary -- ./benchmark               says at the end what was sent and received
+  roce run --pcap run-%p.pcapng -- mpirun -n 2 …  a capture of each process that mpirun starts
+  roce run --devices eth0 -- sh                   a shell: all programs in it run on this stack
+  roce run --require-traffic -- mpirun -n 2 …     for CI: fails if no data goes by RDMA
+  roce run --summary -- ./benchmark               reports at the end what was sent and received
 
-The program sees its devices in /sys/class/infiniband and /dev/infiniband, too: in a mount
-namespace of its own, which takes no privilege where user namespaces are allowed, or by a
+The program also sees its devices in /sys/class/infiniband and /dev/infiniband: in a mount
+namespace of its own, which needs no privilege where user namespaces are allowed, or by a
 preloaded library, as in a container with Docker's default profile. This process becomes the
-program, so signals and the exit code are the program's own. Otherwise the exit code is 127 if there is
-no such program, 126 if it can't be started, 125 if something else failed, 2 for wrong usage.
+program, so signals and the exit code are the program's own. If the program does not start, the
+exit code is 127 if there is no such program, 126 if it can't be started, 125 if something else
+failed, 2 for wrong usage.
 
-With --summary and --require-traffic this process stays and waits for the program: it forwards
+With --summary or --require-traffic this process stays and waits for the program: it forwards
 signals, and ends with the program's exit code or signal, or with 120 as --require-traffic says.
 
-RDMA hardware of this machine is not seen under `roce run`: a process has one libibverbs. Run
-the program without it to use that."
+The program does not see RDMA hardware of this machine, because a process has one libibverbs. To
+use the hardware, run the program without `roce run`."
 )]
 pub struct RunArgs {
-    /// What is chosen for the program
+    /// The settings for the program
     #[command(flatten)]
     pub settings: Settings,
 
@@ -98,25 +99,25 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub namespace: Namespace,
 
-    /// Whether the library is preloaded, so that it takes the place of renamed copies of
-    /// libibverbs that wheels and packages bring
+    /// Whether to preload the library, so that it replaces renamed copies of libibverbs in
+    /// wheels and packages
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub preload: Preload,
 
-    /// Say nothing of what may keep the program from finding devices
+    /// Do not warn of what may keep the program from finding devices
     #[arg(long, short)]
     pub quiet: bool,
 
-    /// Say by which means the program sees its devices, and why not by a better one
+    /// Report how the program sees its devices, and why not in a better way
     #[arg(long, short, conflicts_with = "quiet")]
     pub verbose: bool,
 
-    /// At the end, print on stderr what the program and all that it started did with their
-    /// devices
+    /// At the end, print on stderr the traffic of the program, and of all processes that it
+    /// started
     #[arg(long)]
     pub summary: bool,
 
-    /// End with exit code 120 if the program succeeds and not a byte went through this stack
+    /// End with exit code 120 if the program succeeds but no data went through this stack
     #[arg(long)]
     pub require_traffic: bool,
 
@@ -205,8 +206,8 @@ fn tally() -> Result<Tally, RunError> {
     Tally::new().map_err(|error| RunError::system("memory to count in", error))
 }
 
-/// Whether the program is to report that it opened no device. That would be no news after an
-/// interactive shell.
+/// Whether to report that the program opened no device. After an interactive shell, the user
+/// expects that.
 fn says_so(args: &RunArgs) -> bool {
     const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh"];
     let name = args
@@ -263,7 +264,7 @@ fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<Sho
     let made_up = || Ok(MadeUp::of(&devices, &args.settings.datapath()?));
     let why = match args.namespace {
         Namespace::None => return Ok(Shown::Not),
-        Namespace::Preload => "--namespace preload asks for no other".to_owned(),
+        Namespace::Preload => "--namespace preload requests no other way".to_owned(),
         Namespace::Auto | Namespace::Require => match namespace::enter(&made_up()?, library) {
             Ok(entered) => {
                 say_how(&entered, args.verbose, notice);

@@ -16,11 +16,11 @@ use std::path::PathBuf;
 /// The datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DatapathName {
-    /// AF_XDP where the driver does zero-copy, UDP sockets otherwise.
+    /// AF_XDP if the driver supports zero-copy, UDP sockets otherwise.
     Auto,
     /// UDP sockets.
     Udp,
-    /// AF_XDP or nothing.
+    /// AF_XDP; if it is not available, opening the device fails.
     Xdp,
 }
 
@@ -37,26 +37,26 @@ impl DatapathName {
 /// The options of both commands.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Settings {
-    /// The library to load, or the folder that it lies in [default: ROCE_LIBRARY_DIR, or beside
-    /// this command, or ../lib/roce of it]
+    /// The library to load, or its folder [default: ROCE_LIBRARY_DIR, or this command's folder,
+    /// or ../lib/roce relative to that]
     #[arg(long, value_name = "PATH")]
     pub library: Option<PathBuf>,
 
-    /// How packets travel (ROCE_DATAPATH)
+    /// The datapath (ROCE_DATAPATH)
     #[arg(long, value_name = "HOW")]
     pub datapath: Option<DatapathName>,
 
-    /// Faults on purpose, such as loss=1%,seed=7 (ROCE_FAULTS)
+    /// Faults to inject, such as loss=1%,seed=7 (ROCE_FAULTS)
     #[arg(long, value_name = "SPEC")]
     pub faults: Option<String>,
 
-    /// Capture packets; %p in the name is the number of the process, and ,limit=SIZE and ,files=N may
-    /// follow (ROCE_PCAP)
+    /// Capture packets to FILE; %p in the name stands for the process ID, and ,limit=SIZE and
+    /// ,files=N may follow (ROCE_PCAP)
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
-    /// The devices that the program sees, by their names or their interfaces', separated by
-    /// commas [default: all] (ROCE_DEVICES)
+    /// The devices that the program sees: names of devices or interfaces, separated by commas
+    /// [default: all] (ROCE_DEVICES)
     #[arg(long, value_name = "NAMES")]
     pub devices: Option<String>,
 }

@@ -43,7 +43,7 @@ pub(super) fn no_traffic(program: &str, totals: &Totals) -> String {
             devices_opened: 0, ..
         } => "it opened no RDMA device",
         Totals { qps: 0, .. } => "it opened RDMA devices and made no QP ready",
-        _ => "it made QPs ready and moved nothing by them",
+        _ => "it made QPs ready and moved no data through them",
     };
     format!(
         "{program} succeeded, and not a byte went through this stack, as --require-traffic asks: \

@@ -22,23 +22,23 @@ pub const COMMIT: &str = env!("ROCE_COMMIT");
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct SimArgs {
-    /// Something else than a swarm
+    /// An experiment to run instead of a swarm
     #[command(subcommand)]
     pub experiment: Option<Experiment>,
 
-    /// How many seeds to run, one fabric for each
+    /// Number of seeds to run, one fabric for each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
 
-    /// The first seed; drawn at random and printed unless given
+    /// The first seed; by default drawn at random and printed
     #[arg(long, value_name = "K")]
     pub from: Option<u64>,
 
-    /// How many runs at a time; as many as there are processors unless given
+    /// Number of concurrent runs; by default the number of processors
     #[arg(long, value_name = "J")]
     pub jobs: Option<NonZero<usize>>,
 
-    /// Run this seed only; if it fails, cut it down and show what is left
+    /// Run this seed only; if it fails, shrink it and show the smallest plan that fails
     #[arg(long, value_name = "X", conflicts_with_all = ["seeds", "from", "jobs"])]
     pub seed: Option<u64>,
 
@@ -54,7 +54,7 @@ pub struct SimArgs {
 /// Subcommands that run instead of a swarm.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Experiment {
-    /// Let flows share links, with congestion control and without
+    /// Compare congestion control algorithms on links that flows share
     Dcqcn(dcqcn::DcqcnArgs),
 }
 

@@ -111,7 +111,7 @@ impl Report {
         rows.extend(
             [
                 ("packets sent", packets.sent),
-                ("of those again", *retransmitted),
+                ("retransmitted", *retransmitted),
                 ("lost", packets.lost),
                 ("doubled", packets.duplicated),
                 ("held back", packets.reordered),

@@ -19,19 +19,19 @@ use view::{COLUMNS, ROWS, View, draw, most_skipped};
 /// Arguments of `roce top`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TopArgs {
-    /// Print one table and end: no terminal is needed
+    /// Print one table and end; needs no terminal
     #[arg(long)]
     pub once: bool,
 
-    /// Print a line of JSON in each interval, or one with --once
+    /// Print a line of JSON in each interval, or a single one with --once
     #[arg(long)]
     pub json: bool,
 
-    /// Seconds between two looks, from 0.1 to 3600
+    /// Interval between updates in seconds, from 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub interval: Duration,
 
-    /// Draw what a terminal of 80x24 would show, as SVG, and end
+    /// Draw the screen of an 80x24 terminal as SVG, and end
     #[arg(long, value_name = "FILE", hide = true)]
     pub svg: Option<PathBuf>,
 }
@@ -75,7 +75,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> TopError {
     }
 }
 
-/// Shows it.
+/// Shows the view, or prints it with `--once`, `--json` or `--svg`.
 ///
 /// # Errors
 /// If the list of processes is not available, or the output can't be written.

@@ -82,7 +82,7 @@ fn nobody(screen: &mut Screen, rates: &Rates) {
     screen.push(Line::new(Style::Plain, text));
     if rates.forbidden > 0 {
         let text = format!(
-            "{} of other users have: root may look at them.",
+            "{} of other users have: root can see them.",
             rates.forbidden
         );
         screen.push(Line::new(Style::Plain, text));
@@ -201,7 +201,7 @@ fn draw_qps(
     }
 }
 
-/// The extra width, which goes to names and addresses.
+/// The width beyond [`COLUMNS`], which the columns of names and addresses share.
 fn spare(columns: usize) -> usize {
     columns.saturating_sub(COLUMNS).min(24)
 }

@@ -162,7 +162,7 @@ impl Agent {
         );
     }
 
-    /// Refuses a REP for which there is no state.
+    /// Rejects a REP without changing a connection.
     fn reject_rep(&mut self, path: Path, transaction: u64, rep: &Rep<'_>, reason: RejectReason) {
         self.counters.unexpected += 1;
         let rej = Rej {
@@ -197,7 +197,8 @@ impl Agent {
     }
 }
 
-/// The private data of a request, after that of Annex A11 if the service requires it.
+/// The private data of a request: `private`, preceded by Annex A11's header if the service requires
+/// it.
 // rule: A11-header-in-front
 pub(super) fn asked(path: Path, service: ServiceId, source_port: u16, private: &[u8]) -> Vec<u8> {
     let header = service.port().map(|_| IpService {
@@ -209,7 +210,8 @@ pub(super) fn asked(path: Path, service: ServiceId, source_port: u16, private: &
     [&header, private].concat()
 }
 
-/// The bytes as private data, in a field of which `reserved` bytes are not the owner's.
+/// Converts the bytes to private data. The first `reserved` of them are not the owner's own, so
+/// they count neither as given nor towards the limit in the error.
 pub(super) fn fit<const N: usize>(
     bytes: &[u8],
     reserved: usize,
@@ -247,7 +249,7 @@ fn check_numbers(request: &ConnectRequest) -> Result<(), CmError> {
     at_most("flow label", request.flow_label, 0xf_ffff)
 }
 
-/// The path as a REQ of RoCE has it: GIDs, no LIDs, routed.
+/// The path record of a REQ over RoCE. It has GIDs, and the permissive LID in place of LIDs.
 // rule: A17.3.1-req-path
 fn path_record(path: Path, request: &ConnectRequest) -> PathRecord {
     PathRecord {

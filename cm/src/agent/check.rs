@@ -1,12 +1,13 @@
 //! Checks whether hosts still accept packets for this stack.
 //!
 //! A process that is killed sends nothing, and neither does an idle connection. So the owner is
-//! asked at intervals to check each path with connections: it sends a datagram to the peer's UDP
-//! port from a port of its own, to which the host returns "port unreachable". Such a message can be
-//! forged, so it only raises a suspicion. The agent then probes the peer on the connection's own
-//! path, with a DREQ for a connection that neither side has: any agent answers that with a DREP.
-//! Connections end when [`ENOUGH`] of these probes were met by another "port unreachable" and by
-//! silence. Any message from the peer ends the suspicion.
+//! asked at intervals to check each path with connections. It sends a datagram to the peer's UDP
+//! port from a port of its own. If no process has the peer's port, the host answers "port
+//! unreachable". Such a message can be forged, so it only raises a suspicion. The agent then probes
+//! the peer on the connection's own path, with a DREQ for a connection that neither side has. Any
+//! agent answers such a DREQ with a DREP. The connections end when [`ENOUGH`] probes got no DREP
+//! while the checks sent with them got "port unreachable" again. Any message from the peer ends the
+//! suspicion.
 
 use super::Agent;
 use crate::{Duration, Instant, Path};
@@ -14,17 +15,18 @@ use rand_core::Rng;
 use roce_wire::cm::{CmMessage, Dreq, PrivateData};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The number of probes that silence and "port unreachable" must answer before a peer counts as
-/// gone.
+/// The number of probes that must stay unanswered, each with another "port unreachable", before a
+/// peer counts as gone.
 const ENOUGH: u8 = 3;
-/// The most probes.
+/// The maximum number of probes for one suspicion.
 const MOST: u8 = 8;
 /// The timeout of the first probe. It doubles with each probe, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(100);
-/// Linux sends a host one "port unreachable" a second after a burst of six.
+/// The longest timeout of a probe. Linux limits "port unreachable" messages to a host to one per
+/// second, after a burst of six.
 const LONGEST: Duration = Duration::from_millis(1500);
-/// The time from a check to its probe. The probe is refused, too: if it came first, the rate limit
-/// might suppress the answer to the check.
+/// The time from a check to its probe. The host answers the probe with "port unreachable", too. If
+/// the probe came first, the rate limit might suppress the answer to the check.
 const HEAD_START: Duration = Duration::from_millis(20);
 /// The low bits of a communication ID; the high bits identify the process.
 const LOW_BITS: u32 = (1 << super::ID_BITS) - 1;
@@ -53,7 +55,7 @@ struct Suspicion {
     is_next: bool,
     /// Whether the host has answered "port unreachable" again since the last check.
     refused: bool,
-    /// The number of probes that were met by that and by silence.
+    /// The number of probes that got no DREP, but a "port unreachable" to their check.
     in_vain: u8,
     asked: u8,
 }
@@ -190,8 +192,8 @@ impl Agent {
         };
         let (remote_id, remote_qpn) = (connection.remote_id, connection.remote_qpn);
         let id = self.free_id().get();
-        // An ID of the same process for a connection that it does not have. If it has one of this
-        // ID, that is not with `id`.
+        // An ID in the peer's part that most likely belongs to no connection. If the peer has a
+        // connection with this ID, then its remote ID is not `id`, so the peer ignores the DREQ.
         let other = remote_id.unwrap_or(0) ^ (self.rng.next_u32() & LOW_BITS).max(1);
         let dreq = Dreq {
             local_id: id,

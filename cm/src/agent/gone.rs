@@ -1,15 +1,16 @@
-//! Peers that are gone silently: their process has ended, and nothing answers for it.
+//! Peers whose process has ended without a message, so that nothing answers for them.
 //!
-//! An owner that learns of a process's end calls [`Agent::peer_gone`]. Connections with it end as
-//! if the peer had sent the message that it can no longer send: a DREQ whose answer is not needed,
-//! once this side has accepted or is ready; before that, a REJ with the reason "timeout".
+//! An owner that learns that a process has ended calls [`Agent::peer_gone`]. Each connection with
+//! the process then ends as if the peer had sent the message that it can no longer send. If this
+//! side has accepted the connection or is ready, that message is a DREQ that needs no answer.
+//! Before that, it is a REJ with the reason "timeout".
 
 use super::Agent;
 use super::state::State;
 use crate::{ConnectionId, Event, Instant, Path, PrivateBytes, QpnPart, RejectReason};
 use std::net::IpAddr;
 
-/// The most processes of peers that wait to be polled by the owner.
+/// The maximum number of remote processes that wait for [`Agent::poll_peer`].
 const MAX_NEW_PEERS: usize = 1 << 16;
 
 impl Agent {
@@ -53,7 +54,7 @@ impl Agent {
                 );
                 self.over(now, id, None);
             }
-            // The peer may have been ready, with its RTU in flight. A DREQ would imply that, too.
+            // The peer may have sent its RTU before it ended. A DREQ would imply the RTU, too.
             State::RepSent(_) => {
                 self.establish(id, &[]);
                 self.disconnected(now, id, Vec::new(), None);
@@ -61,7 +62,8 @@ impl Agent {
             State::Established(_) | State::DreqSent(_) => {
                 self.disconnected(now, id, Vec::new(), None);
             }
-            // The owner already knows, or the peer is not known, or the connection has ended.
+            // The owner already knows of the end, or the peer's QP is not known, or the connection
+            // has ended.
             State::DreqReceived
             | State::ReqSent(_)
             | State::LookupSent(_)

@@ -1,9 +1,9 @@
 //! Requests for services without a listener, held in case one appears.
 //!
 //! A server that takes one connection, stops listening and listens again has a gap. A client that
-//! connects in the gap does not know of it, and takes a refusal as final. So requests wait a
-//! little, and a listener that appears meanwhile gets them. A bounded number waits; beyond it, the
-//! oldest are refused early.
+//! connects in the gap does not know of it, and takes a refusal as final. A request therefore waits
+//! up to [`HELD_FOR`], and a listener that appears meanwhile gets it. The number of held requests
+//! is bounded. Beyond the bound, the oldest are refused early.
 
 use super::Agent;
 use super::timing::encoded;
@@ -12,14 +12,15 @@ use roce_wire::cm::{CmMad, CmMessage};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// How long a request waits for a listener: less than an agent of this kind waits for its answer.
+/// The longest time that a request waits for a listener. It is shorter than the time that an agent
+/// of this kind waits for an answer.
 const HELD_FOR: Duration = Duration::from_secs(1);
-/// The most requests that wait.
+/// The maximum number of held requests.
 const MAX_HELD: usize = 256;
-/// The most requests that wait from one peer.
+/// The maximum number of held requests from one address.
 const MAX_HELD_OF_PEER: usize = 64;
 
-/// The peer's ID of the connection or lookup that it requests.
+/// The identity of a held request: its path, and the peer's ID of the connection or lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub(super) path: Path,
@@ -57,7 +58,8 @@ impl Held {
         taken
     }
 
-    /// Removes the oldest request of this peer, or of all, if a limit is reached.
+    /// If `peer` has reached its limit, removes the oldest request from it. Otherwise, if all peers
+    /// together have reached theirs, removes the oldest request of all.
     fn give_way(&mut self, peer: IpAddr) -> Option<Waiting> {
         let of_peer = |waiting: &&Waiting| waiting.asker.path.remote == peer;
         if self.0.iter().filter(of_peer).count() >= MAX_HELD_OF_PEER {
@@ -81,7 +83,8 @@ impl Agent {
         request: CmMessage<'_>,
     ) {
         let (lookup, id, service, takes) = match &request {
-            // Its sender waits this long for an answer, plus the packets' travel times.
+            // The sender waits for the response timeout, plus the packets' travel times, for an
+            // answer.
             CmMessage::Req(req) => {
                 let takes = encoded(req.remote_response_timeout);
                 (false, req.local_id, req.service, takes.min(HELD_FOR))
@@ -120,7 +123,8 @@ impl Agent {
         }
     }
 
-    /// The requester has given up, or has ended what it believes to be a connection.
+    /// Drops a held request, because the requester has given up or has sent a DREQ for the
+    /// connection. Returns whether there was one.
     pub(super) fn let_go(&mut self, asker: Asker) -> bool {
         !self.held.take(|waiting| waiting.asker == asker).is_empty()
     }
@@ -149,7 +153,7 @@ impl Agent {
 
     fn refuse_held(&mut self, waiting: &Waiting) {
         let path = waiting.asker.path;
-        // This agent encoded it, so it parses.
+        // This agent encoded the MAD, so the MAD parses.
         let Ok(mad) = CmMad::parse(&waiting.mad[..]) else {
             return;
         };

@@ -11,7 +11,8 @@ use crate::{
 use roce_wire::MAD_LEN;
 use roce_wire::cm::{CmMessage, Mra, Mraed, PrivateData, Rej, Rejected, Rep, Req, Rtu};
 
-/// The service timeout of an MRA: 17 s until the message is repeated, and with it the next MRA.
+/// The service timeout of an MRA: 17 s. After that, the peer retransmits its message, and the agent
+/// sends the next MRA.
 const SERVICE_TIMEOUT: u8 = 22;
 
 impl Agent {
@@ -68,14 +69,17 @@ impl Agent {
         });
     }
 
-    /// Splits a REQ's private data; or says why the REQ is refused.
+    /// Checks a REQ. Returns its private data, split into Annex A11's header and the rest.
+    ///
+    /// # Errors
+    /// The reason to reject the REQ.
     fn is_acceptable<'a>(
         &self,
         path: Path,
         req: &Req<'a>,
     ) -> Result<(Option<IpService>, &'a [u8]), RejectReason> {
-        // The connection's packets would take another path than this message. A sender can mean
-        // that only to direct our packets at another host.
+        // The connection's packets would take another path than this message. The only use of that
+        // is to direct our packets at another host.
         // rule: 12.6.7.2-invalid-gid
         let claimed = (ip_of(req.path.remote_gid), ip_of(req.path.local_gid));
         if claimed != (path.local, path.remote) {
@@ -92,7 +96,8 @@ impl Agent {
         split(req.service, req.private.bytes()).ok_or(RejectReason::UNSUPPORTED)
     }
 
-    /// Whether this listener's backlog has room for another request.
+    /// Takes a place in the listener's backlog. Returns `false`, and counts the request as dropped,
+    /// if the backlog or a limit of the agent is reached.
     pub(super) fn has_room(&mut self, listener: ListenerId) -> bool {
         if self.table.unanswered() >= MAX_UNANSWERED || self.table.len() >= MAX_CONNECTIONS {
             self.counters.too_many += 1;
@@ -126,7 +131,7 @@ impl Agent {
         self.answer_again(path, answer);
     }
 
-    /// Refuses a REQ for which there is no state.
+    /// Rejects a REQ without changing a connection.
     pub(super) fn reject_req(
         &mut self,
         path: Path,
@@ -145,7 +150,7 @@ impl Agent {
         self.send_message(path, transaction, CmMessage::Rej(rej));
     }
 
-    /// The answer to a message that is repeated while its owner decides.
+    /// The MRA that answers a message that the peer retransmits while this agent's owner decides.
     pub(super) fn mra(&self, connection: &Connection, mraed: Mraed) -> [u8; MAD_LEN] {
         let (local_id, remote_id) = connection.ids();
         *connection.mad(CmMessage::Mra(Mra {
@@ -216,7 +221,7 @@ impl Agent {
         }
     }
 
-    /// The peer has shown that it is ready.
+    /// Establishes the connection, because the peer has shown that it is ready.
     pub(super) fn establish(&mut self, id: ConnectionId, private: &[u8]) {
         self.table.change(id, State::Established(None), None);
         self.queue_event(

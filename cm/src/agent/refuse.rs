@@ -54,7 +54,8 @@ impl Agent {
                 _ => Rejected::NoMessage,
             },
             reason,
-            // The peer's communication ID may be unknown, which is the purpose of the GUID.
+            // The peer's communication ID may be unknown. The GUID then identifies the connection's
+            // host.
             // rule: 12.6.7.2-timeout-info
             info: match reason {
                 RejectReason::TIMEOUT => PrivateData::new(&guid).unwrap_or_default(),
@@ -70,8 +71,8 @@ impl Agent {
         }
     }
 
-    /// Ends a connection without time wait: no packet of its QPs can be in flight, or none matters.
-    /// The answer is kept for a while.
+    /// Ends a connection without time wait, because no packet of its QPs can be in flight, or none
+    /// matters. Keeps `answer` for a while, to send it again if the peer retransmits.
     pub(super) fn over(&mut self, now: Instant, id: ConnectionId, answer: Option<Mad>) {
         self.leave_backlog(id);
         if self.table.over() >= MAX_OVER {

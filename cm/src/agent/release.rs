@@ -72,7 +72,7 @@ impl Agent {
         self.table.change(id, State::TimeWait(drep), Some(deadline));
     }
 
-    /// Ends the connection on both sides.
+    /// Tells the owner that the connection has ended on both sides, and starts time wait.
     pub(super) fn disconnected(
         &mut self,
         now: Instant,
@@ -103,7 +103,8 @@ impl Agent {
         match &connection.state {
             State::RepSent(_) => {
                 connection.transaction = transaction;
-                // A peer that ends a connection has established it: only the RTU was lost.
+                // A peer that sends a DREQ has established the connection before, so its RTU was
+                // lost.
                 // rule: 12.9-dreq-before-rtu
                 self.establish(id, &[]);
                 self.on_first_dreq(now, id, dreq);

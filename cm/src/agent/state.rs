@@ -30,7 +30,7 @@ pub(super) struct Connection {
     pub(super) waits_for: Option<ListenerId>,
     /// The longest time for the peer's answer, including the packets' travel times.
     pub(super) peer_takes: Duration,
-    /// The number of retransmissions of a message.
+    /// The maximum number of retransmissions of each message.
     pub(super) retries: u8,
     pub(super) state: State,
     /// When the state ends or its message is retransmitted.
@@ -52,7 +52,7 @@ pub(super) enum State {
     Established(Option<Mad>),
     /// Waits for the DREP.
     DreqSent(Repeated),
-    /// Waits for its owner to agree to the end.
+    /// Waits for its owner to call [`Agent::disconnect`](super::Agent::disconnect).
     DreqReceived,
     /// Waits for packets in flight to die out. Keeps the DREP if this side sent it.
     TimeWait(Option<Mad>),

@@ -13,8 +13,8 @@ pub(super) struct Peer {
     pub(super) id: u32,
 }
 
-/// All connections and lookups. It uses trees rather than hash tables: a peer that chooses the keys
-/// can't make them slow, and nothing depends on random numbers.
+/// All connections and lookups. The indexes are trees rather than hash tables, so that a peer that
+/// chooses the keys can't make them slow, and nothing depends on random numbers.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     connections: BTreeMap<ConnectionId, Connection>,
@@ -84,12 +84,12 @@ impl Table {
         on_path.map(|(_, c)| c.id).collect()
     }
 
-    /// Whether there are any on the path.
+    /// Whether there are connections on the path whose peer's QP is known.
     pub(super) fn has_peer_on(&self, path: Path) -> bool {
         self.of_host(path.remote).any(|(_, c)| c.path == path)
     }
 
-    /// One of them that is established, or waits for the answer to its DREQ.
+    /// A connection on the path that is established, or that waits for the answer to its DREQ.
     pub(super) fn established_on(&self, path: Path) -> Option<&Connection> {
         let is_so = |c: &&Connection| {
             let state = &c.state;
@@ -134,7 +134,8 @@ impl Table {
         }
     }
 
-    /// Changes the state. At `deadline` it ends or retransmits its message.
+    /// Changes the state of a connection. At `deadline`, the state expires or its message is
+    /// retransmitted.
     pub(super) fn change(&mut self, id: ConnectionId, state: State, deadline: Option<Instant>) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -158,7 +159,7 @@ impl Table {
         self.timers.extend(deadline.map(|at| (at, id)));
     }
 
-    /// Records the peer's ID for it, and its QP there.
+    /// Records the peer's ID for the connection, and the peer's QP.
     pub(super) fn learn(&mut self, id: ConnectionId, remote_id: u32, qpn: Qpn) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -171,7 +172,8 @@ impl Table {
         self.by_peer.extend(peer.map(|peer| (peer, id)));
     }
 
-    /// The peer's QP may belong to another connection from now on.
+    /// Removes the peer's QP from a connection. The QP may belong to another connection from now
+    /// on.
     pub(super) fn forget_qpn(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;

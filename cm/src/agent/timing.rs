@@ -5,12 +5,12 @@ use super::state::{Mad, Repeated, State};
 use crate::{ConnectionId, Duration, Event, Instant, RejectReason};
 use roce_wire::cm::PrivateData;
 
-/// The longest time to wait for one answer, whatever exponent the peer sends: 17 s.
+/// The exponent of the longest time to wait for one answer, whatever exponent the peer sends: 17 s.
 const LONGEST_ANSWER: u8 = 22;
-/// The longest extra wait for one MRA: 275 s. Linux asks for a quarter of that.
+/// The exponent of the longest extra wait for one MRA: 275 s. Linux asks for a quarter of that.
 const LONGEST_SERVICE: u8 = 26;
-/// How long answers are kept to repeat them: 34 s. An agent of this kind repeats its message for 26
-/// s, and Linux repeats it every 4.3 s.
+/// The exponent of the time for which answers are kept in order to send them again: 34 s. An agent
+/// of this kind retransmits its message for 26 s, and Linux retransmits it every 4.3 s.
 const ANSWERS_KEPT: u8 = 23;
 
 /// 4.096 µs × 2^`exponent` (IBTA 1.7, 12.6.5).
@@ -27,7 +27,8 @@ impl Agent {
         encoded(exponent.min(LONGEST_ANSWER)) + 2 * encoded(self.config.packet_lifetime)
     }
 
-    /// The same for the service time in an MRA.
+    /// The timeout for an answer after an MRA with this service timeout, including the travel times
+    /// of two packets.
     pub(super) fn service_takes(&self, exponent: u8) -> Duration {
         encoded(exponent.min(LONGEST_SERVICE)) + 2 * encoded(self.config.packet_lifetime)
     }

@@ -1,4 +1,4 @@
-//! Connections are made, though messages are lost and come twice.
+//! Connections are established although messages are lost and duplicated.
 
 use crate::world::{
     Host, LONG, SERVICE, acceptance, assert_wrong_state, at, connect_request, kinds, padded,
@@ -132,7 +132,7 @@ fn a_request_is_repeated_and_then_given_up() {
     assert_eq!(kinds(&sent[..16]), ["REQ"; 16]);
     assert!(sent[1..16].iter().all(|again| again.mad == sent[0].mad));
     assert_eq!(client.event(), Event::Unreachable { connection: id });
-    // The peer, should it have waited for its owner all the time, learns of it.
+    // The REJ tells the peer that the request was given up, in case its owner has not answered yet.
     let CmMessage::Rej(rej) = sent[16].message() else {
         panic!("{sent:?}");
     };
@@ -175,7 +175,7 @@ fn a_lost_rtu_is_sent_again_when_the_reply_is() {
     let rtu = client.hand(at(1700), &mut server, "RTU");
     assert_eq!(rtu.mad, lost[0].mad);
     assert!(matches!(server.event(), Event::Established { .. }));
-    // One more does nothing.
+    // Another RTU does nothing.
     server.take(at(1701), &rtu);
     assert_eq!((server.events(), server.sent().len()), (vec![], 0));
     assert_eq!(client.events(), []);
@@ -194,7 +194,7 @@ fn owners_may_take_their_time() {
     server.take_all(at(1700), &again);
     let mra = server.hand(at(1700), &mut client, "MRA");
     assert!(matches!(mra.message(), CmMessage::Mra(mra) if mra.mraed == Mraed::Req));
-    // 17 s, not 1.6.
+    // The MRA extends the wait from 1.6 s to 17 s.
     assert_eq!(client.wait_until(at(1700 + 17_000)).len(), 0);
     assert_eq!(client.wait_until(at(1700 + 18_000)).len(), 1);
 
@@ -312,7 +312,7 @@ fn what_owners_ask_for_must_fit_and_be_in_turn() {
     assert_eq!(refused, Err(CmError::UnknownConnection));
 }
 
-/// What a target is called comes where that of an end-to-end context was.
+/// The REP carries the number of an XRC target QP in the field of the end-to-end context number.
 // shows: A14-rep-target
 #[test]
 fn an_xrc_target_is_told() {

@@ -1,4 +1,4 @@
-//! Peers that end without a word.
+//! Peers whose process ends without a message.
 
 use crate::world::{Host, LONG, acceptance, at, kinds};
 use roce_cm::{Agent, Config, ConnectionId, Duration, Event, Instant, Path, QpnPart, RejectReason};
@@ -123,7 +123,7 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
     assert!(client.agent.ready(at(2), active, &[]).is_err());
 }
 
-/// The peer may have been ready: its late packets may arrive, and change nothing.
+/// The peer may have been ready. Its late packets may still arrive, and change nothing.
 #[test]
 fn what_was_accepted_is_over() {
     let (mut client, mut server, _) = Host::pair();
@@ -254,11 +254,12 @@ fn a_peer_that_answers_is_not_gone() {
     assert!(matches!(server.event(), Event::DisconnectRequested { .. }));
 }
 
-/// A peer that is stopped does not answer; its host has the port, and refuses nothing.
+/// A stopped process does not answer, but its port stays open, so its host sends no "port
+/// unreachable".
 #[test]
 fn silence_alone_ends_nothing() {
     let (mut client, server, _, now) = checked();
-    // One message was forged, and one more.
+    // Two "port unreachable" messages were forged.
     for _ in 0..2 {
         client.agent.port_unreachable(now, client.path_to(&server));
     }
@@ -267,7 +268,7 @@ fn silence_alone_ends_nothing() {
     assert_eq!(client.events(), []);
 }
 
-/// A refusal while nothing is checked, or about others, is no reason to ask.
+/// A "port unreachable" without a check, or for another path, causes no probe.
 #[test]
 fn refusals_of_strangers_mean_nothing() {
     let (mut client, server, _, now) = checked();
@@ -293,7 +294,7 @@ fn any_message_of_the_peer_ends_the_suspicion() {
     pass(&mut client, &mut now);
     let question = client.sent();
     assert!(matches!(question[0].message(), CmMessage::Dreq(_)));
-    // The answer is lost, and the peer requests a connection of its own.
+    // The DREP is lost, and the peer requests a connection itself.
     let back = server.path_to(&client);
     let request = roce_cm::ConnectRequest {
         qpn: roce_cm::Qpn::from_bits(0x99),
@@ -305,7 +306,7 @@ fn any_message_of_the_peer_ends_the_suspicion() {
     assert!(quiet.is_empty(), "{:?}", kinds(&quiet));
 }
 
-/// A DREQ asks at once.
+/// A DREQ causes a check at once.
 #[test]
 fn an_end_that_waits_for_its_answer_is_checked_at_once() {
     let (mut client, mut server) = pair();

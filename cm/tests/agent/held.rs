@@ -7,7 +7,8 @@ use roce_cm::{ConnectionId, Event, Path, Qpn, RejectReason};
 use roce_wire::cm::{CmMad, CmMessage};
 use std::net::IpAddr;
 
-/// A client, a server that does not listen yet, and the client's request, which has come.
+/// A client, a server that does not listen yet, and the client's request, which the server has
+/// received.
 fn asked() -> (Host, Host, Sent) {
     let [mut client, mut server] = [1, 2].map(Host::new);
     let (req, _) = ask(&mut client, &mut server);
@@ -57,7 +58,7 @@ fn a_request_waits_for_its_listener() {
     server.take(at(100), &req);
     assert_eq!((server.agent.held(), server.events()), (1, vec![]));
     assert_eq!(server.sent().len(), 0);
-    // Others, and one at another address, do not get it.
+    // Listeners for other services, or at another address, do not get the request.
     let elsewhere = Some(IpAddr::from([10, 0, 0, 3]));
     for (service, local) in [(DATAGRAMS, None), (SERVICE, elsewhere)] {
         let listener = server.agent.listen(at(900), service, local, 1);
@@ -106,7 +107,7 @@ fn nobody_waits_longer_than_the_peer() {
     let peer = IpAddr::from([10, 0, 0, 1]);
     assert_eq!(server.wait_until(at(4)).len(), 0);
     assert_eq!(refused(&server.wait_until(at(5))), [(peer, 20)]);
-    // That it comes again makes no difference.
+    // A retransmission does not extend the deadline.
     server.take(at(900), &req);
     assert_eq!(server.wait_until(at(999)).len(), 0);
     assert_eq!(server.agent.next_timeout(), Some(at(1000)));
@@ -178,7 +179,7 @@ fn who_gives_up_waits_no_more() {
     assert_eq!(kinds(&server.wait_until(at(0) + LONG)), ["DREP"]);
 }
 
-/// The oldest give way to the newest: of one peer beyond 64, of all beyond 256.
+/// The oldest requests give way to the newest, beyond 64 of one peer and beyond 256 in total.
 #[test]
 fn those_that_wait_are_bounded() {
     let (_, mut server, req) = asked();

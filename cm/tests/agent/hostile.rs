@@ -19,8 +19,9 @@ fn what_is_not_of_communication_management_is_dropped_quietly() {
     good[..4].copy_from_slice(&[1, 7, 2, 3]);
     good[17] = 0x15;
     let mut came = 0;
-    // Subnet management, performance, vendors' (which hardware probes round trips with); other
-    // versions; Get and GetResp; attributes that are not there, and those of alternate paths.
+    // Other classes: subnet management, performance, vendor classes (some hardware uses one to
+    // measure round trips). Other versions. Get and GetResp. Unknown attributes, and those of
+    // alternate paths.
     for (at_byte, value) in [
         (1, 0x01),
         (1, 0x81),
@@ -51,7 +52,7 @@ fn what_is_not_of_communication_management_is_dropped_quietly() {
     assert_eq!(server.sent().len(), 1, "a DREQ is answered");
 }
 
-/// REQs of one connection each, under IDs and with QPs of their own.
+/// `n` REQs, each with a communication ID and a QP of its own.
 fn flood(server: &Host, n: u32) -> Vec<Sent> {
     let mut client = Host::new(1);
     let path = client.path_to(server);
@@ -88,7 +89,8 @@ fn a_flood_of_requests_holds_a_bounded_number_of_them() {
     assert_eq!(server.agent.connections(), 1024);
     assert_eq!(server.events().len(), 1024);
     assert_eq!(server.agent.counters().too_many, 3000 - 1024);
-    // The owner noticed none. When the listener is gone, they are refused, and forgotten in time.
+    // The owner has noticed none. Removing the listener rejects the requests, and they are
+    // forgotten after a while.
     server.agent.stop_listening(at(0), listener);
     server.wait_until(at(0) + LONG);
     assert_eq!(server.agent.connections(), 0);
@@ -162,7 +164,7 @@ fn guessed(sent: &Sent) -> Sent {
     sent
 }
 
-/// Nor does a stranger delay, accept, establish or refuse anything.
+/// A stranger can't delay, accept, establish or reject a connection.
 // shows: 12.9-peer-only
 #[test]
 fn only_the_peer_makes_a_connection() {
@@ -209,7 +211,7 @@ fn only_the_peer_makes_a_connection() {
     assert!(matches!(server.event(), Event::Rejected { .. }));
 }
 
-/// 275 s, though the peer asks for two hours.
+/// One MRA extends the wait to 275 s at most, although the peer asks for two hours.
 #[test]
 fn one_mra_delays_by_minutes_at_most() {
     let (mut client, mut server, _) = Host::pair();

@@ -72,7 +72,8 @@ fn a_service_tells_its_queue_pair() {
     }
 }
 
-/// The client's event if the server's owner does this to its request, or the server is unreachable.
+/// The status that the client gets if the server's owner does `of`, or if nothing answers the
+/// request.
 fn status(of: impl FnOnce(&mut Host, &mut Host)) -> SidrStatus {
     let (mut client, mut server) = pair();
     let path = client.path_to(&server);

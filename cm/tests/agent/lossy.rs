@@ -1,5 +1,5 @@
 //! Many connections at once over a network that loses, duplicates, delays and reorders, from seeds.
-//! `ROCE_CM_SEEDS` is their number; the message names the failing one.
+//! `ROCE_CM_SEEDS` sets the number of seeds. A failure message names the seed.
 
 use crate::world::{DATAGRAMS, Host, SERVICE, acceptance, at, connect_request, datagram_request};
 use rand_chacha::ChaCha8Rng;
@@ -279,14 +279,14 @@ impl World {
         } else {
             Deed::Forget
         };
-        // Polite ones wait until everything is established.
+        // In a polite run, owners disconnect only after all connections are established.
         let at = self.now + Duration::from_secs(if self.polite { 100 } else { 0 });
         let at = at + Duration::from_millis(self.below(10_000));
         let id = Some(id);
         self.enter(at, Next::Do { host, deed, id });
     }
 
-    /// Handles an event of an owner. It must be one that can follow.
+    /// Handles an event for an owner. Fails if the event is not legal in the connection's stage.
     fn hear(&mut self, host: usize, event: Event) {
         use Stage::*;
         let id = event.connection();

@@ -1,4 +1,4 @@
-//! Two agents, or one and a test that writes its MADs, in virtual time.
+//! Tests of two agents, or of one agent with MADs that the test writes, in virtual time.
 
 mod establish;
 mod gone;

@@ -1,11 +1,11 @@
-//! Requests are refused, for each of the reasons that there are.
+//! Requests are rejected, for every reason.
 
 use crate::world::{Host, LONG, SERVICE, Sent, at, connect_request, kinds, padded};
 use roce_cm::{CmError, Event, Instant, PortSpace, RejectReason, ServiceId};
 use roce_wire::cm::{CmMad, CmMessage, PrivateData, Rej, Rejected, Req};
 use std::net::Ipv6Addr;
 
-/// The REJ that this is.
+/// The message as a REJ; fails if it is another one.
 #[track_caller]
 fn rej(sent: &Sent) -> Rej<'_> {
     match sent.message() {
@@ -20,7 +20,7 @@ fn reason_for(change: impl Fn(&mut Req<'_>)) -> Option<RejectReason> {
     reason_until(at(0), change)
 }
 
-/// The same for a REJ until then.
+/// As [`reason_for`], for a REJ that is sent by `until`.
 fn reason_until(until: Instant, change: impl Fn(&mut Req<'_>)) -> Option<RejectReason> {
     let (mut client, mut server, _) = Host::pair();
     let path = client.path_to(&server);

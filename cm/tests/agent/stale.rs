@@ -18,7 +18,7 @@ fn refused(host: &mut Host) -> RejectReason {
 fn a_queue_pair_that_asks_anew_has_lost_its_connection() {
     let (mut client, mut server, _) = Host::pair();
     let (_, passive) = client.join(at(0), &mut server);
-    // It comes back without memory, and draws the same QPN.
+    // The client restarts, has forgotten the connection, and draws the same QPN.
     let mut restarted = Host::new(1);
     let mut config = roce_cm::Config::new([77; 32], roce_cm::QpnPart::new(1).expect("a part"), 1);
     config.max_retries = 3;
@@ -39,7 +39,7 @@ fn a_queue_pair_that_asks_anew_has_lost_its_connection() {
     assert!(
         matches!(server.event(), Event::Disconnected { connection, .. } if connection == passive)
     );
-    // In time wait, the QP is still refused; then it is taken.
+    // During time wait, the QP is still rejected. After it, the QP is accepted.
     restarted
         .agent
         .connect(at(2), path, &connect_request())

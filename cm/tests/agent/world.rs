@@ -8,12 +8,12 @@ use roce_cm::{
 use roce_wire::cm::{CmMad, CmMessage};
 use std::net::IpAddr;
 
-/// Where servers listen.
+/// The service at which servers of connections listen.
 pub(crate) const SERVICE: ServiceId = ServiceId::ip(PortSpace::Tcp, 7174);
-/// Where those of datagrams do.
+/// The service at which servers of datagrams listen.
 pub(crate) const DATAGRAMS: ServiceId = ServiceId::ip(PortSpace::Udp, 7174);
 
-/// Longer than any time wait, and than answers are kept.
+/// Longer than any time wait, and longer than answers are kept.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// The instant `ms` milliseconds after the origin.
@@ -21,7 +21,7 @@ pub(crate) fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-/// A MAD with its way, as its sender sees it.
+/// A MAD with its path, from the sender's point of view.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) path: Path,
@@ -133,8 +133,8 @@ impl Host {
         sent[0].clone()
     }
 
-    /// Asks the server for a connection, and gives both ends' names of it, when the REQ has
-    /// come.
+    /// Requests a connection from the server, and delivers the REQ. Returns the connection's ID at
+    /// both ends.
     #[track_caller]
     pub(crate) fn ask(&mut self, now: Instant, server: &mut Self) -> (ConnectionId, ConnectionId) {
         let path = self.path_to(server);
@@ -144,7 +144,7 @@ impl Host {
         (active.expect("it fits"), passive)
     }
 
-    /// Makes a connection, with all messages, and gives both ends' names of it.
+    /// Establishes a connection with all messages. Returns the connection's ID at both ends.
     #[track_caller]
     pub(crate) fn join(&mut self, now: Instant, server: &mut Self) -> (ConnectionId, ConnectionId) {
         let (active, passive) = self.ask(now, server);
@@ -243,7 +243,7 @@ pub(crate) fn padded(bytes: &[u8], len: usize) -> Vec<u8> {
     padded
 }
 
-/// That a call was refused since the connection is in another state.
+/// Checks that a call fails because the connection is in another state.
 #[track_caller]
 pub(crate) fn assert_wrong_state<T: std::fmt::Debug>(result: Result<T, CmError>) {
     assert!(

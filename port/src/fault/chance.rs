@@ -27,7 +27,7 @@ impl Chance {
 
     /// From 0 (never) to 1 (always); `None` outside of this range.
     pub fn from_fraction(fraction: f64) -> Option<Self> {
-        // The cast is exact enough, and in range, as just checked.
+        // The cast is in range, because `contains` checks the fraction first. It is exact enough.
         (0.0..=1.0)
             .contains(&fraction)
             .then(|| Self((fraction * f64::from(ONE)).round() as u32))
@@ -43,7 +43,7 @@ impl Chance {
         match self.0 {
             0 => false,
             ONE.. => true,
-            // All 64 bits: the remainder of 32 would favour small numbers.
+            // Draw 64 bits: with 32, the modulo operation would favour small numbers noticeably.
             parts => rng.next_u64() % u64::from(ONE) < u64::from(parts),
         }
     }

@@ -1,4 +1,4 @@
-//! Faults around a port.
+//! The layer around a port that injects faults into received packets.
 
 use super::model::{Copies, Copy, FaultModel};
 use super::{Effects, FaultSink, FaultSpec, Loss};
@@ -13,7 +13,7 @@ const MAX_HELD: usize = 4096;
 
 /// Passes on received packets, with the faults of a [`FaultSpec`].
 ///
-/// The driver receives through [`FaultLayer::receive`] instead of from the port itself, at
+/// The driver calls [`FaultLayer::receive`] instead of the port's own `receive`. It does so at
 /// [`FaultLayer::next_release`] at the latest. The layer reuses its buffers.
 #[derive(Debug)]
 pub struct FaultLayer {
@@ -106,8 +106,8 @@ impl FaultLayer {
         self.held.len()
     }
 
-    /// Receives from `port`: [`Port::receive`] with faults. Packets that were held back until `now`
-    /// come first, and do not count towards `budget`.
+    /// Calls [`Port::receive`] and applies the faults. First passes on the held packets whose
+    /// release time is `now` or earlier. These do not count towards `budget`.
     ///
     /// # Errors
     /// Those of the port.
@@ -152,11 +152,11 @@ impl FaultLayer {
                 self.hold(now, copy, is_second, meta, bytes);
             }
         }
-        // Damaged packets are copied to a buffer, too.
+        // A corrupted packet is copied to a slot even if it is due now. Release it.
         self.release(now, sink);
     }
 
-    /// Passes on the packets that were held back until `now`.
+    /// Passes on the held packets whose release time is `now` or earlier.
     pub fn release(&mut self, now: Instant, sink: &mut dyn FaultSink) {
         while let Some(Reverse(held)) = self.held.peek().copied() {
             if held.at > now {

@@ -1,11 +1,11 @@
-//! Injected faults: a network that loses, duplicates, reorders, damages and delays packets, at
-//! random, reproducible by a seed.
+//! Fault injection: a network that randomly loses, duplicates, reorders, corrupts and delays
+//! packets. A seed makes the faults reproducible.
 //!
 //! This module does no I/O and reads no clock. [`FaultSpec`] defines the faults and their
 //! probabilities. [`FaultModel`] decides about one packet at a time, for a simulator that has a
-//! queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port), which does not know of
-//! it, and holds back the packets that arrive later. A [`FaultSink`] gets the packets, and the
-//! effects of the faults on each.
+//! queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port) and holds back the
+//! packets that are to arrive later. A [`FaultSink`] gets the packets, and the effects of the
+//! faults on each.
 //!
 //! ```
 //! use roce_port::fault::FaultSpec;
@@ -38,17 +38,17 @@ use roce_stack::Duration;
 /// `0.01`, a time is a number with `ns`, `us`, `ms` or `s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultSpec {
-    /// Each packet is lost with this chance, independently.
+    /// The chance that a packet is lost, independently of other packets.
     pub loss: Chance,
     /// Loss in bursts.
     pub burst: Option<Burst>,
-    /// A packet arrives twice.
+    /// The chance that a packet arrives twice.
     pub duplicate: Chance,
-    /// A packet is held back, so that later ones overtake it.
+    /// The chance that a packet is held back, so that later ones may overtake it.
     pub reorder: Chance,
     /// The longest time for which a reordered packet is held back.
     pub reorder_by: ReorderBy,
-    /// One bit of a packet is flipped.
+    /// The chance that one bit of a packet is flipped.
     pub corrupt: Chance,
     /// The minimum delay of every packet. Delayed packets stay in order.
     pub delay: Duration,

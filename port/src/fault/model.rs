@@ -1,4 +1,4 @@
-//! The faults of each packet.
+//! The decision which faults affect each packet.
 
 use super::FaultSpec;
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +21,7 @@ pub struct FaultModel {
 pub struct Copy {
     /// The time of arrival.
     pub at: Instant,
-    /// Later packets may overtake it.
+    /// Whether the packet is held back, so that later packets may overtake it.
     pub held_back: bool,
     /// The index of the flipped bit, counted from the first byte's lowest bit.
     pub flip: Option<usize>,
@@ -71,7 +71,8 @@ impl FaultModel {
 
     /// Decides about a packet of `len` bytes that would arrive `now` without faults.
     pub fn decide(&mut self, now: Instant, len: usize) -> Copies {
-        // Both channels advance, whatever the result of the other.
+        // The burst model advances with every packet, even if the independent loss drops the
+        // packet.
         let burst = self.in_burst();
         if self.spec.loss.happens(&mut self.rng) || burst {
             return Copies::default();

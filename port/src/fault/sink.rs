@@ -1,4 +1,4 @@
-//! The receiver of packets behind faults, and of the effects on each packet.
+//! The trait that receives packets from a fault layer, with the effects of the faults on each.
 
 use crate::port::RxSink;
 use roce_stack::{Duration, RxMeta};
@@ -21,7 +21,7 @@ pub struct Effects {
     pub held: Duration,
     /// The index of the flipped bit, counted from the first byte's lowest bit.
     pub flip: Option<usize>,
-    /// It is the second copy of a packet that arrives twice.
+    /// Whether this is the second copy of a packet that arrives twice.
     pub copy: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct Effects {
 pub enum Loss {
     /// At random.
     Chance,
-    /// The maximum number of packets was held back already.
+    /// The layer already holds the maximum number of packets.
     Overflow,
 }
 

@@ -22,7 +22,7 @@ fn run(spec: FaultSpec, seed: u64, count: u32) -> (Vec<(u32, u64, u32)>, FaultLa
     let mut arrived = Vec::new();
     for number in 0..count {
         let now = Instant::from_nanos(u64::from(number) * 1000);
-        // The number twice, so that one flipped bit does not hide it.
+        // The packet contains its number twice, so that one flipped bit leaves a copy intact.
         let bytes = [number.to_le_bytes(), number.to_le_bytes()].concat();
         layer.take(
             now,
@@ -162,7 +162,7 @@ fn the_sink_is_told_what_faults_did_to_each_packet() {
         4,
     );
     let at = |us: u64| Instant::from_nanos(us * 1000);
-    // A few more than fit.
+    // A few more packets than the layer can hold.
     for us in 0..6000 {
         layer.take(at(us), &meta(), &[0; 40], &mut observer);
     }

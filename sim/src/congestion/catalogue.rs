@@ -39,7 +39,7 @@ fn paper(name: &'static str, about: &'static str, topology: Topology) -> Scenari
     }
 }
 
-/// `senders` hosts send to one more, all the time.
+/// `senders` hosts send to one other host, all the time.
 pub fn incast(name: &'static str, about: &'static str, senders: usize) -> Scenario {
     Scenario {
         flows: (0..senders)
@@ -124,7 +124,7 @@ fn web_search_mix(seed: u64) -> Scenario {
         every: Duration::from_micros(500),
         ..paper(
             "web-search",
-            "flows as of web searches between 16 hosts, links half loaded on average",
+            "flows between 16 hosts with the sizes of web searches, links half loaded on average",
             Topology::Star(16),
         )
     }

@@ -52,8 +52,9 @@ pub fn web_search(
     }
 }
 
-/// Each host sends `bytes` to every other host, in an order of its own, all within `during`. In
-/// lockstep, no two flows would ever share a link.
+/// Each host sends `bytes` to every other host, in random order, each flow starting at a random
+/// time within `during`. If all hosts used the same order in lockstep, no two flows would share a
+/// link.
 pub fn all_to_all(hosts: usize, bytes: u64, during: Duration, seed: u64) -> Vec<FlowPlan> {
     let mut dice = Dice::new(seed);
     let mut flows = Vec::new();

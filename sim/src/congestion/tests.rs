@@ -21,8 +21,8 @@ fn two_senders_share_a_link_and_fill_it() {
     assert!(outcome.utilisation() >= Some(0.95), "{outcome:?}");
     assert!(outcome.queue_max_late < 200_000, "{outcome:?}");
     assert_eq!(outcome.dropped, 0);
-    // Of 90,000: when the queue first grows, senders ask for the answers that are delayed beyond
-    // the measured round-trip time.
+    // That is of 90,000 packets. When the queue first grows, senders probe for answers that are
+    // later than the measured round-trip time.
     assert!(outcome.retransmitted < 100, "{outcome:?}");
     assert_eq!(outcome.pauses[1], 0);
 }
@@ -128,7 +128,7 @@ fn by_round_trips_those_who_come_late_get_no_more_than_others() {
     let all = catalogue(1);
     let named = all.iter().find(|s| s.name == "come-and-go");
     let mut scenario = named.expect("there").with(Algorithm::Delay, Loss::Pfc);
-    // A fifth of the time, and at no round number of anything.
+    // A fifth of the duration. Flows start at times that are no multiple of any interval.
     scenario.duration /= 5;
     for (number, flow) in scenario.flows.iter_mut().enumerate() {
         flow.start = flow.start / 5 + Duration::from_micros(137) * number as u32;

@@ -190,8 +190,9 @@ impl Egress {
         self.free = around.events.reserve(sent);
         self.awaited = false;
         let lost = !self.carry(around, sent + self.spec.delay, packet);
-        // Otherwise the next event of this packet is its arrival. A lost packet needs the event
-        // that it was sent: time must not stop before.
+        // A packet or host that waits needs the event that this packet was sent. So does a lost
+        // packet, since time must not stop before it was sent. In all other cases, the packet's
+        // arrival is the next event.
         if lost || self.refused || self.has_waiting() {
             self.await_sent(around.events);
         }
@@ -204,8 +205,8 @@ impl Egress {
     }
 
     /// Queues the event that the link is free. This is done only on demand: most packets find the
-    /// link free and leave none behind, so half of all events would be useless. The position among
-    /// events at the same time is the packet's all the same.
+    /// link free and leave no packet behind, so half of all events would be useless. The event
+    /// still has the position that was reserved when the packet was sent.
     fn await_sent(&mut self, events: &mut Events) {
         if !self.awaited {
             self.awaited = true;

@@ -128,7 +128,8 @@ impl Fabric {
     /// A host's NIC. After any call that may make it send, call [`Fabric::drive`].
     pub fn nic(&mut self, host: HostId) -> &mut Nic {
         let host = &mut self.hosts[host.0];
-        // If the caller does not drive it, the host runs at the latest when its link is free.
+        // If the caller does not call `drive`, the host is driven at the latest when its link
+        // becomes free.
         if let Some(egress) = host.egress {
             self.egresses[egress.0].wake_when_free(&mut self.events);
         }
@@ -374,7 +375,7 @@ impl Fabric {
     fn wake(&mut self, id: HostId) -> Step {
         let host = &mut self.hosts[id.0];
         if host.wake != Some(self.now) {
-            // Superseded by an earlier wake-up, or of a NIC that is gone.
+            // The wake-up was superseded by an earlier one, or was for a NIC that is gone.
             return Step::Inside;
         }
         host.wake = None;

@@ -36,7 +36,7 @@ impl End {
         let qpn = nic.create_qp(init(kind, pd, &cq, limits)).expect("a QP");
         let buffer = Arc::new(Buffer::new(LEN).expect("a buffer"));
         let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        // By an address that is the same in each run, as the buffer's own is not.
+        // Registered at an address that is the same in each run; the buffer's own address is not.
         let key = nic
             .register_memory(pd, Memory::buffer(buffer), Some(IOVA), all)
             .expect("registered");
@@ -229,8 +229,8 @@ fn time_passes_as_the_link_is_fast() {
         let end = fabric.now() + Duration::from_secs(1);
         fabric.step(end).expect("it completes");
     }
-    // 98 packets of 1134 bytes on the wire at 10 Gbit/s, the last once more from the
-    // switch; four times a microsecond; an acknowledgement, twice.
+    // Serialization of 98 packets of 1134 bytes at 10 Gbit/s, and of the last one again at the
+    // switch; four delays of a microsecond; an acknowledgement, twice.
     let us = fabric.now().as_nanos() / 1000;
     assert!((90..100).contains(&us), "{us} us");
 }

@@ -22,7 +22,7 @@ impl Pair {
                 flow.sends.len()
             ));
         }
-        // Earlier requests that asked for no completion have succeeded.
+        // Earlier unsignaled requests have succeeded.
         for before in flow.next..id {
             if flow.sends[before].signaled || flow.send_failed {
                 return violated(format!("request {before} has not completed yet"));

@@ -37,7 +37,7 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
             true
         }
         WcStatus::WorkRequestFlushed => own.may_be_broken || flow.send_failed,
-        // There is no answer, so no wait for one.
+        // Unreliable services get no answer, so these statuses can't occur.
         WcStatus::RetryExceeded | WcStatus::RnrRetryExceeded | WcStatus::RemoteAccessError
             if !pair.is_reliable() =>
         {

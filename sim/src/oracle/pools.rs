@@ -16,12 +16,12 @@ impl Oracle {
         self.pool(pool).post(wr_id, recv);
     }
 
-    /// How many receives have not completed.
+    /// The number of receives that have not completed.
     pub fn outstanding_of_pool(&self, pool: usize) -> usize {
         self.pools.get(&pool).map_or(0, Pool::outstanding)
     }
 
-    /// An event was requested for when fewer than `limit` receives are left; 0 for none.
+    /// The application requested an event when fewer than `limit` receives are left; 0 disables it.
     pub fn armed(&mut self, pool: usize, limit: usize) {
         self.pool(pool).arm(limit);
     }
@@ -83,7 +83,7 @@ impl Oracle {
     /// `None` if the queue is gone.
     ///
     /// # Errors
-    /// If a receive is missing, or memory is not as it must be.
+    /// If a receive is missing, or memory does not match the model.
     pub fn pool_at_rest(&mut self, pool: usize, there: Option<(usize, usize)>) -> Verdict {
         let known = self.pool(pool);
         let verdict = match there {

@@ -31,7 +31,7 @@ pub enum Effect {
         /// Where to.
         to: usize,
     },
-    /// None: it only accesses the target's bytes.
+    /// No effect on memory: it only accesses the target's bytes.
     Flush,
     /// A window of this side's memory is bound: the peer may then use `key`, and no longer the
     /// window's previous key.
@@ -64,7 +64,7 @@ pub struct PostedSend {
     pub effect: Effect,
     /// The offset in `out` for an atomic's result.
     pub lands_at: usize,
-    /// It asks for a completion.
+    /// It is signaled.
     pub signaled: bool,
     /// It waits for READs and atomics before it.
     pub fence: bool,
@@ -78,7 +78,7 @@ pub struct PostedSend {
     pub fails_locally: bool,
     /// The statuses that its fault justifies.
     pub statuses: &'static [WcStatus],
-    /// The pool that it takes a receive from, if it says so itself.
+    /// The pool from which it takes a receive, if the request names one, as with XRC.
     pub pool: Option<usize>,
     /// The opcode of its completion.
     pub opcode: WcOpcode,
@@ -87,8 +87,8 @@ pub struct PostedSend {
 }
 
 impl PostedSend {
-    /// Whether the peer can tell it from all other messages. Shorter ones may be alike, and then it
-    /// is unknown which of them was lost.
+    /// Whether the peer can distinguish it from all other messages. Short messages may be
+    /// identical, and then it is unknown which of them was lost.
     pub(super) fn is_unmistakable(&self) -> bool {
         match &self.effect {
             Effect::Send { bytes, imm } => imm.is_some() || bytes.len() >= 16,
@@ -105,8 +105,8 @@ impl PostedSend {
         )
     }
 
-    /// Whether the peer must not execute it: its fault shows before it is sent, unless it fails
-    /// when its result arrives.
+    /// Whether the peer must not execute it. A local fault is found before the request is sent,
+    /// except for a READ or atomic, where it is found when the result arrives.
     pub(super) fn must_not_execute(&self) -> bool {
         let fetches = matches!(self.effect, Effect::Read { .. } | Effect::Word { .. });
         self.fails && !(self.fails_locally && fetches)

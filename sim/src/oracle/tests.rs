@@ -1,4 +1,4 @@
-//! The oracle must object to what can't be: each test lies to it once.
+//! The oracle must detect impossible events: each test reports one false event.
 
 use super::*;
 use roce_stack::{Buffer, WcStatus};
@@ -9,7 +9,7 @@ const LEN: usize = 256;
 
 struct Fixture {
     oracle: Oracle,
-    /// Out, target and inbox of what flows from side 0 to side 1.
+    /// Out, target and inbox of the flow from side 0 to side 1.
     memory: [Arc<Buffer>; 3],
 }
 

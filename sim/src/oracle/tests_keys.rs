@@ -13,7 +13,7 @@ const OTHER: u32 = 0x502;
 struct Fixture {
     oracle: Oracle,
     target: Arc<Buffer>,
-    /// Offset for the data of side 0's READs.
+    /// The memory that side 0's READs write to.
     out: Arc<Buffer>,
     posted: [u64; 2],
 }
@@ -232,7 +232,7 @@ fn a_key_that_serves_after_it_was_taken_away() {
 
 #[test]
 fn bytes_that_come_through_a_key_that_is_gone() {
-    // It had half of them when the key went.
+    // Half of its bytes were placed when the key was revoked.
     let mut f = fixture();
     f.bound(KEY, None);
     let id = f.write(KEY);
@@ -360,7 +360,7 @@ fn a_read_brings_bytes_of_a_later_write_unless_that_is_fenced() {
     }
 }
 
-/// A key that goes is no excuse for a value that no WRITE has put there.
+/// A key that is being revoked does not justify a value that no WRITE has put there.
 #[test]
 fn a_read_brings_what_was_never_there_while_a_key_goes() {
     let mut f = fixture();
@@ -394,7 +394,8 @@ fn a_message_behind_a_read_does_not_show_that_the_read_is_done() {
     }
 }
 
-/// With a fence it does, and then the QP that invalidates has no cause to fail.
+/// A fenced message behind a READ shows that the READ is done, so the QP that invalidates has no
+/// cause to fail.
 #[test]
 fn a_fenced_message_behind_a_read_shows_that_the_read_is_done() {
     let mut f = fixture();

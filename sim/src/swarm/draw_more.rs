@@ -6,7 +6,7 @@ use super::plan::{Act, Kind, Mischief, Op, PairPlan, Plan, WindowPlan, Wrong};
 use crate::dice::Dice;
 use roce_stack::{Access, MwType, QpKind, largest_path_mtu};
 
-/// Adds to a plan from [`Plan::draw_less`].
+/// Adds to a plan from [`Plan::draw_first`].
 pub(super) fn draw_more(plan: &mut Plan) {
     let mut dice = Dice::new(plan.seed ^ 0x6d6f_7265);
     let mut windows = dice.split();

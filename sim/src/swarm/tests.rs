@@ -180,7 +180,8 @@ fn passes_in_all_layers(seeds: &[u64]) {
     }
 }
 
-/// Seeds that showed something once. Each is a plan of today's draws, not of then.
+/// Seeds that once showed a bug. Each gives the plan that is drawn today, not the one that failed
+/// then.
 #[test]
 fn seeds_that_failed_pass() {
     // Two empty datagrams, of which the first was lost: the second must not be missed.

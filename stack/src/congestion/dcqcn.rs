@@ -34,7 +34,7 @@ pub(crate) struct Dcqcn {
     /// When alpha is updated next, unless it is 0 and stays 0.
     alpha_due: Option<Instant>,
     increase_due: Instant,
-    /// The rate is not cut before this.
+    /// The next cut of the rate is at this time or later.
     no_cut_before: Instant,
 }
 

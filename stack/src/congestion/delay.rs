@@ -1,23 +1,25 @@
-//! Congestion control by round trips, for networks that don't mark: a window that grows a
-//! little while round trips are shorter than a target, and shrinks by how much they are
-//! longer, at most once in a round trip. That is the control law of Swift (Kumar et al.,
+//! Congestion control by round trips, for networks that don't mark packets: a window that grows a
+//! little while round trips are shorter than a target. When they are longer, it shrinks in
+//! proportion to the excess, at most once in a round trip. This is the rule of Swift (Kumar et al.,
 //! "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter", SIGCOMM
 //! 2020, section 3), with its scaling of the target by the flow's window.
 //!
-//! The reference for the target is our own, unless it is configured: the shortest round trip that
-//! the connection has measured recently, since nobody can know in advance how long a host in
-//! software takes. A flow that starts late measures no round trip without the queue of the earlier
-//! flows. It aims at a longer one than they do, and they make room, until the queue is its own. So
-//! each sender rests now and then, as in BBR: it has a few packets in flight for two round trips,
-//! and measures what is left of the queue. A sender that sees the queue fall rests with it, and
-//! from then on they rest at the same time. The start is our own, too: a small window, which
-//! doubles in each round trip until one is longer than the target.
+//! Two parts differ from Swift. First, the target is relative to the shortest round trip that the
+//! connection has measured recently, unless a target is configured: nobody can know in advance how
+//! long a host in software takes. A flow that starts late measures no round trip without the queue
+//! of the earlier flows. So its target is higher than theirs, and they yield to it until the queue
+//! is all its own. To prevent this, each sender rests from time to time, as in BBR: for two round
+//! trips it keeps only a few packets in flight, and so measures round trips without its own queue.
+//! A sender that sees the queue fall rests with it, and from then on they rest at the same time.
+//! Second, a sender starts with a small window, which doubles in each round trip until one is
+//! longer than the target.
 
 use super::law::{Acked, Law};
 use super::parameters::DelayParameters;
 use crate::time::{Duration, Instant};
 
-/// The packets in flight of a sender that rests: enough for the peer to answer at once.
+/// The maximum number of packets in flight of a sender that rests: enough for the peer to respond
+/// at once.
 const REST_WINDOW: u64 = 4;
 
 /// The number of round trips before the first rest. Each later gap is twice as long, up to the
@@ -44,8 +46,8 @@ impl Default for Base {
 }
 
 impl Base {
-    /// Forgets round trips that are older than `memory`, at the latest when they are twice as old:
-    /// the path may have become longer.
+    /// Notes a round trip. Forgets round trips that are older than `memory`, at the latest when
+    /// they are twice as old: the path may have become longer.
     fn measured(&mut self, now: Instant, round_trip: Duration, memory: Duration) {
         if now.saturating_duration_since(self.since) >= memory {
             self.shortest = self.fresh;
@@ -87,7 +89,7 @@ impl Rests {
         };
         let soon = trip.smoothed * self.gap.div_ceil(4);
         if trip.in_flight <= REST_WINDOW || now.saturating_duration_since(heard) >= soon {
-            // It had nothing to send, which has the effect of a rest.
+            // The sender had little to send for a while, which has the effect of a rest.
             self.last = Some(now);
             return false;
         }
@@ -129,11 +131,11 @@ struct Trip {
 /// The state of one sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Delay {
-    /// In packets; less than one, if one takes several round trips.
+    /// In packets. A window below 1 means less than one packet for each round trip.
     window: f64,
     /// The bits that a packet occupies on a link.
     packet_bits: f64,
-    /// No round trip has been too long yet.
+    /// The window still doubles: no round trip has been longer than the target yet.
     starts: bool,
     /// Packets acknowledged since the last measured round trip.
     acked: u64,
@@ -142,7 +144,7 @@ pub(crate) struct Delay {
     smoothed: Duration,
     base: Base,
     rests: Rests,
-    /// The window is not cut before this.
+    /// The next cut of the window is at this time or later.
     no_cut_before: Instant,
     /// Timeouts since the last acknowledgement.
     timeouts: u32,
@@ -180,8 +182,8 @@ impl Delay {
         self.base.shortest < Duration::MAX
     }
 
-    /// Whether it rests, so that its own packets leave the queue and it measures the round trip
-    /// without them.
+    /// Whether the sender rests, so that its own packets leave the queue and it measures the round
+    /// trip without them.
     fn rests(&mut self, now: Instant, in_flight: u64, p: &DelayParameters) -> bool {
         if self.starts || !p.base_target.is_zero() {
             return false;
@@ -242,7 +244,8 @@ impl Law for Delay {
             let factor = (1.0 - p.beta * excess).max(1.0 - p.max_decrease);
             self.cut(now, factor, p);
         } else if acked.in_flight as f64 >= self.window / 2.0 {
-            // A window that is not used up shows nothing about what the network can carry.
+            // If the sender does not use its window, the round trip does not show what the network
+            // can carry.
             self.grow(packets.min(self.window.max(1.0)), p);
             self.window = p.clamp(self.window);
         }
@@ -260,7 +263,7 @@ impl Law for Delay {
         self.cut(now, 1.0 - p.max_decrease, p);
     }
 
-    /// A window of less than a packet is a pause between packets.
+    /// A window of less than one packet is a rate: one packet in several round trips.
     fn rate(&self, p: &DelayParameters) -> Option<f64> {
         let round_trip = self.newest.as_secs_f64();
         (self.window < 1.0 && round_trip > 0.0)

@@ -3,7 +3,7 @@
 
 use crate::time::{Duration, Instant};
 
-/// The information of an acknowledgement.
+/// What an acknowledgement tells a congestion control algorithm.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acked {
     /// The number of newly acknowledged packets.
@@ -14,12 +14,13 @@ pub(crate) struct Acked {
     pub(crate) round_trip: Option<Duration>,
 }
 
-/// A congestion control algorithm, as the state of one sender. Its parameters are the device's.
-/// Before each event, the caller must run all timers that are due.
+/// The state of one sender under a congestion control algorithm. The parameters belong to the
+/// device. Before each call, the caller must run all timers that are due.
 pub(crate) trait Law {
     type Parameters;
 
-    /// Notes that `bytes` were sent, including everything that they occupy on a link.
+    /// Notes that `bytes` were sent, headers included, from the Ethernet header to the frame check
+    /// sequence.
     fn on_sent(&mut self, _bytes: u64, _p: &Self::Parameters) {}
 
     /// Notes that the peer has acknowledged packets.
@@ -47,14 +48,14 @@ pub(crate) trait Law {
         None
     }
 
-    /// When the sender will have been allowed `bits` bits, if it sends nothing and nothing happens
-    /// to it from `now` on. The time may be too early, but not too late.
+    /// The time by which the sender may send `bits` bits more, if no call follows from `now` on. It
+    /// may be too early, but not too late.
     fn when_allowed(&self, now: Instant, bits: f64, p: &Self::Parameters) -> Instant {
         self.rate(p).map_or(now, |rate| after(now, bits / rate))
     }
 
-    /// Whether the algorithm does not limit the sender any more: its state can be dropped until the
-    /// next event.
+    /// Whether the algorithm no longer limits the sender: its state can then be dropped until the
+    /// next CNP.
     fn is_over(&self, _p: &Self::Parameters) -> bool {
         false
     }

@@ -8,16 +8,17 @@ use super::rate_limit::RateLimit;
 use super::sender::Sender;
 use crate::time::{Duration, Instant};
 
-/// The longest burst: what a port hands to the network at once.
+/// The longest burst in bytes: what a port hands to the network at once.
 const LONGEST_BURST: f64 = 65536.0;
 
-/// The approximate length of a pause, long enough to be worth a timer. Simultaneous bursts of many
-/// senders are marked by themselves: with 50 us, two senders that shared 40 Gbit/s left an eighth
-/// of it unused in the simulation.
+/// The approximate length of a pause: long enough to be worth a timer, but not longer, since longer
+/// pauses mean longer bursts, and bursts of several senders that coincide cause marks by
+/// themselves. With 50 us, two senders that shared 40 Gbit/s left an eighth of it unused in the
+/// simulation.
 const PAUSE_SECONDS: f64 = 10e-6;
 
-/// The limiter of a sender that congestion control or its program limits, or both: then the lower
-/// rate counts.
+/// Limits a sender to the rate of congestion control or to that of the application, and to the
+/// lower one if there are both.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     law: Option<Sender>,
@@ -27,7 +28,7 @@ pub(crate) struct Limiter {
     /// Bytes that may leave now. Negative if the last packet was longer than the credit.
     credit: f64,
     updated: Instant,
-    /// The end of the pause.
+    /// The end of the present pause; `None` if the sender does not pause.
     waits: Option<Instant>,
     /// The last packets were replies to the peer.
     pub(crate) answered: bool,
@@ -69,12 +70,12 @@ impl Limiter {
             }
         };
         let mut new = Self::new(now, Some(law));
-        // As after a rest.
+        // Starts with credit for one packet.
         new.credit = packet_bytes as f64;
         Some(new)
     }
 
-    /// The limiter of a sender that only its program limits. `None` if it doesn't.
+    /// The limiter of a sender that only the application limits. `None` if `limit` is no limit.
     pub(crate) fn limited(now: Instant, limit: RateLimit, packet_bytes: usize) -> Option<Self> {
         limit.rate()?;
         Some(Self {
@@ -96,8 +97,8 @@ impl Limiter {
         }
     }
 
-    /// Changes or removes the program's rate limit. That may end the pause, with the next
-    /// [`Limiter::wake`].
+    /// Changes or removes the application's rate limit. This may shorten the pause; the next
+    /// [`Limiter::wake`] ends it.
     pub(crate) fn set_limit(
         &mut self,
         now: Instant,
@@ -115,7 +116,7 @@ impl Limiter {
         }
     }
 
-    /// Adds the limit of congestion control.
+    /// Takes over the congestion control state of `ruled`, a new limiter.
     pub(crate) fn follow(&mut self, now: Instant, ruled: Self, control: &CongestionControl) {
         self.advance(now, control);
         self.law = ruled.law;
@@ -199,8 +200,8 @@ impl Limiter {
         Some(law)
     }
 
-    /// Whether congestion control has limited the sender and need not any more, as of the last
-    /// update.
+    /// Whether congestion control no longer needs to limit the sender, as of the last update; false
+    /// if it never has.
     pub(crate) fn is_over(&self, control: &CongestionControl) -> bool {
         self.law.as_ref().is_some_and(|law| law.is_over(control))
     }
@@ -275,7 +276,7 @@ impl Limiter {
         self.updated = self.updated.max(to);
     }
 
-    /// Without credit, the time when there is enough for a burst.
+    /// The time when there is credit for a burst; `None` if there is credit now, or no limit.
     fn pause(&self, now: Instant, control: &CongestionControl) -> Option<Instant> {
         let rate = self.rate(control)?;
         if self.credit > 0.0 {
@@ -289,15 +290,15 @@ impl Limiter {
             .limit
             .rate()
             .map_or(now, |rate| after(now, bits / rate));
-        // Each rate alone has allowed enough by then. If both together have not, because the law's
-        // was the lower one for a while, another pause follows.
+        // By then, each of the two rates alone allows the burst. Together they may not, if the
+        // algorithm's rate was the lower one for a while: then another pause follows.
         let until = by_law.max(by_limit);
         Some(until.max(now + Duration::from_nanos(1)))
     }
 }
 
-/// The credit for the longest burst that the program allows, of packets of at most `packet_bytes`
-/// bytes. The last packet needs only one byte of it.
+/// The credit for the longest burst that the application allows, of packets of at most
+/// `packet_bytes` bytes. As long as one byte of credit is left, one more packet may leave.
 fn most_credit(limit: RateLimit, packet_bytes: usize) -> f64 {
     match limit.max_burst_bytes {
         0 => LONGEST_BURST,

@@ -3,9 +3,9 @@
 //! With DCQCN (Zhu et al., SIGCOMM 2015; RoCEv2 Annex A17.9), a switch whose queue grows marks
 //! packets; their receiver, the [`notification`] point, informs the sender with congestion
 //! notification packets (CNPs). The sender, the reaction point, lowers its rate and raises it again
-//! ([`dcqcn`]), and keeps to it ([`limiter`]). Where no switch marks, round trips have the same
-//! information ([`delay`]). Both algorithms implement [`law`]. A program may limit the rate of a QP
-//! further ([`rate_limit`]).
+//! ([`dcqcn`]), and keeps to it ([`limiter`]). Where no switch marks packets, round trips carry the
+//! same information ([`delay`]). Both algorithms implement the trait in [`law`]. An application may
+//! limit the rate of a QP further ([`rate_limit`]).
 
 mod dcqcn;
 mod delay;

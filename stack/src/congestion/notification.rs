@@ -1,9 +1,9 @@
-//! The notification point: the receiver of marked packets informs their sender.
+//! The notification point: the receiver of ECN-marked packets informs their sender.
 
 use crate::time::{Duration, Instant};
 
-/// How receivers answer packets with the mark "congestion experienced" (RoCEv2 Annex A17.9.2).
-/// Fields have the names of NVIDIA's adapters.
+/// How receivers respond to packets with the ECN mark "congestion experienced" (RoCEv2 Annex
+/// A17.9.2). Fields have the names of NVIDIA's adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotificationPoint {
     /// The DSCP of CNPs, 0 to 63: a class that switches send before data. Only the lower six bits

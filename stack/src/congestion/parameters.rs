@@ -53,9 +53,9 @@ pub struct DcqcnParameters {
     /// Whether a CNP updates alpha at once and restarts its timer, as in the paper; otherwise only
     /// the timer updates it, as in adapters.
     pub alpha_with_cnp: bool,
-    /// A cut reduces the rate by alpha / 2^(`rpg_gd` - 10) of it; 10 or 11.
+    /// A cut reduces the rate by the fraction alpha / 2^(`rpg_gd` - 10); 10 or 11.
     pub rpg_gd: u8,
-    /// The minimum that a cut leaves of the rate, in percent.
+    /// The minimum rate after a cut, in percent of the rate before it.
     pub rpg_min_dec_fac: u8,
     /// The minimum time between cuts.
     pub rate_reduce_monitor_period: Duration,
@@ -64,7 +64,7 @@ pub struct DcqcnParameters {
     /// Whether each cut makes the rate before it the target; otherwise only a cut that follows an
     /// increase does.
     pub clamp_tgt_rate: bool,
-    /// Whether an increase by the timer counts as such an increase.
+    /// Whether an increase by the timer counts as an increase for `clamp_tgt_rate`.
     pub clamp_tgt_rate_after_time_inc: bool,
     /// The time between increases: the paper's T. At least 1 us.
     pub rpg_time_reset: Duration,
@@ -78,19 +78,19 @@ pub struct DcqcnParameters {
     pub rpg_hai_rate: u32,
     /// The minimum rate.
     pub rpg_min_rate: u32,
-    /// The full rate, which a limited sender never exceeds. The limit ends once the sender has been
-    /// at full rate for so long that alpha has decayed.
+    /// The full rate, which a limited sender never exceeds. Congestion control stops limiting a
+    /// sender that has been at full rate until alpha has decayed.
     pub rpg_max_rate: u32,
-    /// The rate at which a QP starts, until it rises to full rate as after a cut; 0 for no limit.
-    /// At `rpg_max_rate` it starts like an adapter whose link has that rate. In any case, a QP
-    /// starts no faster than another one to the same peer that got a CNP within 10 ms. (Neither the
-    /// paper's nor NVIDIA's.)
+    /// The rate at which a QP starts; 0 means no limit. From there, the rate rises to full rate as
+    /// after a cut. With `rpg_max_rate`, a QP starts like an adapter whose link has that rate. In
+    /// any case, a QP starts no faster than another QP to the same peer that got a CNP within the
+    /// last 10 ms. (Neither the paper nor NVIDIA has this parameter.)
     pub start_rate: u32,
 }
 
 impl DcqcnParameters {
-    /// The parameters of the paper, for its testbed's links of 40 Gbit/s. The paper has no rates
-    /// for hyper increase and for the minimum.
+    /// The parameters of the paper, for its testbed's links of 40 Gbit/s. The paper gives no values
+    /// for the hyper increase and the minimum rate.
     pub const PAPER: Self = Self {
         dce_tcp_g: 1020,
         dce_tcp_rtt: Duration::from_micros(55),
@@ -161,7 +161,7 @@ impl DcqcnParameters {
         (self.start_rate > 0).then(|| mbps(self.start_rate))
     }
 
-    /// A timer with period 0 would leave no time for anything else.
+    /// At least [`LEAST_PERIOD`]: a timer with period 0 would run for ever.
     pub(super) fn alpha_period(&self) -> Duration {
         self.dce_tcp_rtt.max(LEAST_PERIOD)
     }
@@ -178,7 +178,7 @@ impl DcqcnParameters {
         mbps(self.rpg_hai_rate)
     }
 
-    /// Never 0: no CNP stops a sender.
+    /// Never 0, so that CNPs slow a sender down but never stop it.
     pub(super) fn min_rate(&self) -> f64 {
         mbps(self.rpg_min_rate.max(1))
     }
@@ -200,10 +200,11 @@ pub struct DelayParameters {
     /// The target round trip of a flow with a large window; zero for the shortest that the
     /// connection has measured, plus `queue_target`.
     pub base_target: Duration,
-    /// By how much a round trip may exceed the shortest, if `base_target` is zero.
+    /// The target's distance from the shortest round trip, if `base_target` is zero.
     pub queue_target: Duration,
-    /// The maximum number of round trips until a sender rests for two, to measure the shortest
-    /// without its own queue. It does not rest if `base_target` is set.
+    /// The maximum number of round trips between two rests. In a rest, a sender keeps few packets
+    /// in flight for two round trips, to measure the shortest round trip without its own queue. It
+    /// does not rest if `base_target` is set.
     pub rest_interval: u32,
     /// A shortest round trip older than this is forgotten, at the latest when it is twice as old.
     pub base_memory: Duration,
@@ -215,8 +216,7 @@ pub struct DelayParameters {
     pub fs_max_window: f64,
     /// The packets by which a window grows in a round trip: ai.
     pub additive_increase: f64,
-    /// The fraction of a round trip's excess, relative to the round trip, by which the window is
-    /// cut: beta.
+    /// Beta: a cut takes the fraction beta * (round trip - target) / round trip of the window.
     pub beta: f64,
     /// The maximum fraction of the window that a cut takes: max_mdf.
     pub max_decrease: f64,
@@ -233,10 +233,11 @@ pub struct DelayParameters {
 }
 
 impl DelayParameters {
-    /// Our own values: the paper explains the parameters, and leaves their values to the network. A
-    /// queue of 30 us at 10 Gbit/s is 37 KB. Scaling ends at a window of 1 MB at path MTU 1024,
-    /// which a flow of 40 Gbit/s has: otherwise, shortest round trips that differ by a microsecond
-    /// or two would give large flows unequal shares. The start is that of TCP (RFC 6928).
+    /// Values of this stack: the paper explains the parameters, and leaves their values to the
+    /// network. A queue of 30 us at 10 Gbit/s is 37 KB. Scaling ends at a window of 1 MB at path
+    /// MTU 1024, enough for a flow of 40 Gbit/s: otherwise, shortest round trips that differ by a
+    /// microsecond or two would give large flows unequal shares. The initial window is that of TCP
+    /// (RFC 6928).
     pub const DEFAULT: Self = Self {
         base_target: Duration::ZERO,
         queue_target: Duration::from_micros(30),
@@ -271,7 +272,7 @@ impl DelayParameters {
         window.clamp(least, self.max_window.max(1.0).max(least))
     }
 
-    /// Never 0: no delay stops a sender.
+    /// Never 0, so that delay slows a sender down but never stops it.
     pub(super) fn min_rate(&self) -> f64 {
         mbps(self.min_rate.max(1))
     }

@@ -1,15 +1,15 @@
-//! The rate that a program allows a QP.
+//! The rate limit that an application sets for a QP.
 
 /// The maximum send rate of a QP, whatever congestion control allows. It counts all packets with
 /// data: requests, retransmissions, and the responses to a peer's READs. The length of a packet
-/// includes its headers and everything that it occupies on an Ethernet except the preamble.
+/// includes its headers, from the Ethernet header to the frame check sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimit {
     /// In units of 1,000 bits a second; 0 for no limit.
     pub kilobits_per_second: u32,
-    /// The maximum burst in bytes; 0, or more than 65,536, for the default of 65,536. A packet that
-    /// is longer leaves by itself. A QP that has not rested sends shorter bursts, of what its rate
-    /// allows in 10 us, if these are shorter.
+    /// The maximum burst in bytes; 0, or more than 65,536, means 65,536. A longer packet leaves
+    /// alone. A QP that sends without a break sends bursts of what its rate allows in 10 us, if
+    /// this is less.
     pub max_burst_bytes: u32,
 }
 

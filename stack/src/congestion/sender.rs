@@ -13,8 +13,9 @@ pub(crate) enum Sender {
     Delay(Delay),
 }
 
-/// Calls the algorithm with its parameters. A device whose algorithm changes forgets its senders,
-/// so a sender with the parameters of another algorithm needs no handling.
+/// Calls the algorithm with its parameters. When a device's algorithm changes, the state of all its
+/// senders is dropped. So the algorithms of sender and parameters never differ, and nothing happens
+/// if they do.
 macro_rules! call {
     ($sender:expr, $control:expr, |$law:ident, $p:ident| $call:expr, $otherwise:expr) => {
         match ($sender, $control) {

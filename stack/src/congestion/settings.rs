@@ -13,16 +13,16 @@ use names::{DCQCN, DELAY, NOTIFICATION, Name, find};
 /// As text: `dcqcn`, `delay` or `none`, then parameters, separated by commas or on lines of their
 /// own: `dcqcn,connectx,rpg_ai_rate=50,min_time_between_cnps=20us`. For `dcqcn` there are two sets
 /// of parameters, `paper` (the default) and `connectx`. Names are those of the fields of
-/// [`DcqcnParameters`], [`DelayParameters`] and [`NotificationPoint`], in letters of either case.
-/// The names of Linux's driver for ConnectX adapters (`rp_ai_rate`), those of their firmware
-/// (`RPG_AI_RATE_P1`), and those of the papers (`R_AI`, `T`, `B`, `F`, `g=1/256`) are accepted,
-/// too. Rates are in Mbit/s; a time without a unit is in microseconds. A `#` begins a comment, up
-/// to the end of the line.
+/// [`DcqcnParameters`], [`DelayParameters`] and [`NotificationPoint`]; case does not matter. The
+/// names of Linux's driver for ConnectX adapters (`rp_ai_rate`), those of their firmware
+/// (`RPG_AI_RATE_P1`), and those of the papers (`R_AI`, `T`, `B`, `F`, `g=1/256`) work, too. Rates
+/// are in Mbit/s; a time without a unit is in microseconds. A `#` begins a comment, which ends with
+/// the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CongestionSettings {
     /// How senders avoid filling the network's queues.
     pub control: CongestionControl,
-    /// How receivers answer marked packets.
+    /// How receivers respond to ECN-marked packets.
     pub notification: NotificationPoint,
 }
 
@@ -174,7 +174,7 @@ fn differences<P: Clone>(names: &[Name<P>], given: &P, base: &P) -> Vec<String> 
     let (mut given, mut base) = (given.clone(), base.clone());
     let mut all = Vec::new();
     for name in names {
-        // A parameter that has two forms is written in one of them.
+        // A parameter that has two forms is written in its canonical one.
         if name.same_as.is_some() {
             continue;
         }

@@ -8,16 +8,16 @@ use crate::time::Duration;
 /// A QP's rate, and the reasons for it: [`Nic::qp_congestion`](crate::Nic::qp_congestion).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QpCongestion {
-    /// The QP's rate in bits a second, including everything that a packet occupies on an Ethernet
-    /// except the preamble; `None` while it is not limited. The lower of the rates that congestion
-    /// control and its [`RateLimit`](crate::RateLimit) allow.
+    /// The QP's rate in bits a second, in which a packet counts from the Ethernet header to the
+    /// frame check sequence; `None` while the rate is not limited. It is the lower of the rates
+    /// that congestion control and the QP's [`RateLimit`](crate::RateLimit) allow.
     pub rate: Option<f64>,
     /// The target rate of increases, in bits a second. (DCQCN, while it is limited.)
     pub target: Option<f64>,
     /// The estimated congestion of its path, from 0 to 1. (DCQCN, while it is limited.)
     pub alpha: Option<f64>,
-    /// Bytes that the algorithm allows in flight. (Delay.) The QP's own window, which losses
-    /// reduce, may be smaller.
+    /// The bytes that the algorithm allows in flight. (Delay.) The QP's own window, which shrinks
+    /// after losses, may be smaller.
     pub window_bytes: Option<u64>,
     /// The target round trip. (Delay.)
     pub target_rtt: Option<Duration>,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFault;
 
-/// Copies to and from addresses of this process that may be unmapped. For those it must return an
-/// error, and not raise a signal: a peer decides when it is called.
+/// Copies to and from addresses of this process that may be unmapped. For an unmapped address it
+/// must return an error and must not raise a signal, since peers decide when it is called.
 ///
 /// Bytes that were copied before a fault stay copied.
 pub trait FaultSafe: Send + Sync + core::fmt::Debug {
@@ -79,7 +79,7 @@ impl Memory {
         self.len
     }
 
-    /// All of a buffer. The region keeps the buffer alive.
+    /// The memory of a whole buffer. The region keeps the buffer alive.
     pub fn buffer(buffer: Arc<Buffer>) -> Self {
         Self {
             addr: buffer.addr(),
@@ -145,8 +145,8 @@ impl Memory {
         unsafe { Self::on_demand(0, u64::MAX, accessor) }
     }
 
-    /// No memory, for data that is not needed: any address reads as zero, and writes have no
-    /// effect. For local use only.
+    /// No memory, for data that is not needed: every address reads as zero, and writes have no
+    /// effect. A region of it can have local rights only.
     pub fn null() -> Self {
         Self {
             addr: 0,

@@ -9,8 +9,8 @@ const ALIGN: usize = 4096;
 /// A zeroed buffer with shared access: the application uses the methods here, and peers access it
 /// through a registration.
 ///
-/// It gives no references to its bytes, since a peer may change them at any time; it copies.
-/// Concurrent access yields old, new or mixed bytes, as with the DMA of any RNIC.
+/// It hands out no references to its bytes, except as atomics, since a peer may change them at any
+/// time; it copies. Concurrent access yields old, new or mixed bytes, as with the DMA of any RNIC.
 #[derive(Debug)]
 pub struct Buffer {
     base: *mut u8,
@@ -54,7 +54,7 @@ impl Buffer {
     /// Allocates a buffer of `len` zero bytes, which begins at a page.
     ///
     /// # Errors
-    /// If the address space can't hold it.
+    /// If the address space can't hold it. If memory is exhausted, the process aborts.
     pub fn new(len: usize) -> Result<Self, BufferRange> {
         let Some(layout) = layout(len) else {
             return Err(BufferRange {

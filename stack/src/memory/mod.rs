@@ -45,7 +45,7 @@ bitflags! {
         const REMOTE_WRITE = 2;
         /// Peers may READ it.
         const REMOTE_READ = 4;
-        /// Peers may do atomics on it; needs `LOCAL_WRITE`.
+        /// Peers may execute atomics on it; needs `LOCAL_WRITE`.
         const REMOTE_ATOMIC = 8;
         /// Windows may be bound to it (IBTA 1.7, 10.6.7).
         const MW_BIND = 16;
@@ -253,7 +253,8 @@ impl MemoryTable {
         region.check(pd, va, len, rights)
     }
 
-    /// The bytes for a remote key, of a region or a window, that arrived through the QP `qpn`.
+    /// The bytes `va .. va + len` of the region or window with remote key `rkey`, if a request that
+    /// arrived through the QP `qpn` may use them for this access.
     ///
     /// # Errors
     /// See [`AccessError`].
@@ -280,7 +281,7 @@ impl MemoryTable {
         region.check(pd, va, len, rights)
     }
 
-    /// Whether a remote key has these rights, for any of its bytes.
+    /// Checks that a remote key has these rights, whichever of its bytes a request accesses.
     ///
     /// # Errors
     /// See [`AccessError`].

@@ -26,7 +26,8 @@ pub struct Reregister {
     pub pd: Option<PdId>,
     /// The rights.
     pub access: Option<Access>,
-    /// The memory, and the address of its first byte if it differs from its own.
+    /// The memory, and the address of its first byte for work requests and peers; `None` stands for
+    /// the memory's own address.
     pub memory: Option<(Memory, Option<u64>)>,
 }
 

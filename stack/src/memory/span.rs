@@ -92,8 +92,8 @@ impl<'t> Span<'t> {
         (self.prefix(len), rest)
     }
 
-    /// Copies all of the span into `out`, whose length must be the span's; otherwise copies the
-    /// shorter of the two lengths.
+    /// Copies the span into `out`, which must have the same length. If the lengths differ, copies
+    /// the shorter one (and panics in debug builds).
     ///
     /// # Errors
     /// If the memory is on-demand and not mapped.
@@ -123,7 +123,7 @@ impl<'t> Span<'t> {
         Ok(())
     }
 
-    /// Makes all of the span the payload of a packet, whose payload length must be the span's.
+    /// Copies the span into the payload of a packet, which must have the same length.
     ///
     /// # Errors
     /// As [`Span::read`].
@@ -140,8 +140,9 @@ impl<'t> Span<'t> {
         }
     }
 
-    /// Copies `data` into the span, whose length must be the same. The last byte is
-    /// written last, after all others are visible: programs poll it.
+    /// Copies `data` into the span, which must have the same length. If the lengths differ, copies
+    /// the shorter one (and panics in debug builds). The last byte is written last, after all
+    /// others are visible: programs poll it.
     ///
     /// # Errors
     /// If the memory is on-demand and not mapped.
@@ -212,7 +213,8 @@ impl<'t> Span<'t> {
         Some(done.unwrap_or_else(|found| found))
     }
 
-    /// Atomically replaces the 8 bytes. `None` if the span is not 8 aligned bytes.
+    /// Atomically replaces the 8 bytes. `None` if the span is not 8 aligned bytes, or is on demand
+    /// or null.
     pub fn store(&self, word: u64) -> Option<()> {
         self.as_atomic()?.store(word, Ordering::Release);
         Some(())

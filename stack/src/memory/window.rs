@@ -331,7 +331,7 @@ impl MemoryTable {
         Ok(())
     }
 
-    /// Unbinds the windows that a QP bound, which is gone: nothing can use them any more.
+    /// Unbinds the type 2 windows that a destroyed QP bound: nothing can use them any more.
     // rule: 10.6.7-window-qp-goes
     pub(crate) fn forget_qp(&mut self, qpn: Qpn) {
         self.unbind_all(|bound| bound.qpn == Some(qpn));

@@ -1,4 +1,4 @@
-//! Prefetching: the next QP's memory is loaded into the cache while there is other work.
+//! Prefetching: loads the next QP's memory into the cache while the CPU does other work.
 
 use super::Nic;
 use roce_wire::Qpn;
@@ -20,8 +20,8 @@ impl Nic {
         }
     }
 
-    /// Prefetches for the QPs behind the one that is about to have its turn to send. The first of
-    /// them is in the cache already, so its requests can be prefetched.
+    /// Prefetches for the next two QPs in the list of turns: the work requests of the first, which
+    /// was itself prefetched one turn ago, and the second QP itself.
     pub(super) fn prefetch_for_turn(&self) {
         if let Some(next) = self.ready.front().and_then(|next| self.qps.at(*next)) {
             next.qp.prefetch_for_turn();

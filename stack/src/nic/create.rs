@@ -1,4 +1,4 @@
-//! Creation of QPs, while QPNs are left.
+//! Creates QPs, as long as QPNs are left.
 
 use super::Nic;
 use crate::kind::QpKind;
@@ -18,7 +18,7 @@ pub enum CreateQpError {
         /// The number of QPs that can exist.
         most: usize,
     },
-    /// The QP can't take its receives from this SRQ.
+    /// The QP can't take its receives from this SRQ, or its XRC domain does not exist.
     Srq(SrqError),
 }
 
@@ -45,7 +45,8 @@ impl Nic {
     /// Creates a QP in state RESET, with a number that nobody can guess.
     ///
     /// # Errors
-    /// If all QPNs are in use: some 2^24, or [`QpnPart::MAX_QPS`] of a part.
+    /// [`CreateQpError::QpnsUsedUp`] if all QPNs are in use: almost 2^24, or [`QpnPart::MAX_QPS`]
+    /// of a part.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, CreateQpError> {
         let receives = Receives::own(receive_limits(init.kind, init.recv));
         let qpn = self.free_qpn()?;

@@ -1,14 +1,14 @@
-//! Whether sources set "don't fragment", where a socket hides the flag.
+//! Tracks which sources set "don't fragment", for sockets that hide the flag.
 //!
 //! [`icrc::verify_hidden_v4`](roce_wire::icrc::verify_hidden_v4) accepts a packet for any
-//! identification and for both values of "don't fragment". These 17 free bits let some damaged
-//! packets pass: among them a few with one flipped bit, which all recover to the flag's other
-//! value. RoCE senders set the flag in every packet or in none, so a packet that contradicts its
-//! source's earlier packets is dropped as damaged.
+//! identification and for both values of "don't fragment". These 17 unknown bits let some damaged
+//! packets pass, among them a few with a single flipped bit. For all of the latter, the
+//! verification finds the wrong value of the flag. RoCE senders set the flag in every packet or in
+//! none, so a packet that contradicts its source's earlier packets is dropped as damaged.
 
 use std::net::Ipv4Addr;
 
-/// The sources that clear the flag, or may: every other one is expected to set it.
+/// The sources that clear the flag or may clear it. Every other source is expected to set it.
 #[derive(Debug, Default)]
 pub(super) struct Fragmentation {
     sources: Vec<KnownSource>,
@@ -27,12 +27,13 @@ struct KnownSource {
 }
 
 impl Fragmentation {
-    /// Sources in the table. None is needed for a source that sets the flag, as all known senders
-    /// of RoCE do.
+    /// The size of the table. A source that sets the flag, as all known RoCE senders do, needs no
+    /// entry.
     const SOURCES: usize = 16;
 
-    /// Returns whether a packet from this source can have this flag. The flag's value changes with
-    /// the second of two successive packets that have the new one; the first is dropped.
+    /// Returns whether to accept a packet from this source with this value of the flag. The
+    /// expected value changes with the second of two successive packets that carry the new value;
+    /// the first one is dropped.
     #[inline]
     pub(super) fn agrees(&mut self, address: Ipv4Addr, port: u16, dont_fragment: bool) -> bool {
         if dont_fragment && self.sources.is_empty() {
@@ -60,7 +61,7 @@ impl Fragmentation {
         source.expected == dont_fragment
     }
 
-    /// Notes a source whose packet, the first one with the flag clear, is not accepted.
+    /// Adds a source whose first packet with the flag clear has just been refused.
     fn doubt(&mut self, address: Ipv4Addr, port: u16) {
         let source = KnownSource {
             address,

@@ -8,7 +8,7 @@ use roce_wire::icrc::{self, IpHeader};
 use std::net::IpAddr;
 
 // rule: A17.3.2-source-port
-/// Checks the ICRC, as far as the port saw what it covers (RoCEv2 Annex A17.3.3).
+/// Checks the ICRC, as far as the port reports the fields that it covers (RoCEv2 Annex A17.3.3).
 pub(super) fn icrc_is_right(
     fragmentation: &mut Fragmentation,
     meta: &RxMeta,
@@ -46,7 +46,7 @@ pub(super) fn icrc_is_right(
             };
             icrc::verify(&ip, meta.src_port, UDP_PORT, transport).is_ok()
         }
-        // The port contradicts itself about the address family.
+        // The addresses and the covered fields are of different address families.
         _ => false,
     }
 }

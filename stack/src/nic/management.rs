@@ -51,7 +51,7 @@ pub(super) struct GeneralServices {
 /// Why a management datagram is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadError {
-    /// General services are not open.
+    /// QP1 is not open; see [`Nic::open_general_services`].
     NotOpen,
     /// The queue of outgoing datagrams is full.
     Full {
@@ -121,7 +121,7 @@ impl Nic {
     }
 
     /// Handles a well-formed packet to a QPN that is not in use.
-    // rule: 13.5.1-taken
+    // rule: 10.2.7-special-qps, 13.5.1-taken
     #[cold]
     pub(super) fn receive_for_nobody(&mut self, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
         let taken = match &mut self.management {
@@ -147,7 +147,7 @@ impl Nic {
             .is_some_and(|services| !services.outbox.is_empty())
     }
 
-    /// Sends them. Returns whether the port had room for all.
+    /// Sends the waiting management datagrams. Returns whether the port had room for all.
     pub(super) fn transmit_mads(&mut self, port: &mut dyn Transmit) -> bool {
         let Some(services) = &mut self.management else {
             return true;
@@ -169,7 +169,7 @@ impl Nic {
                 Ok(())
             });
             let Ok(written) = written else {
-                // The copy can't fail: the port is full.
+                // The port is full; copying the payload can't fail.
                 return false;
             };
             count_packet(&mut self.counters, written, MAD_BYTES);
@@ -191,7 +191,7 @@ impl GeneralServices {
         if !PKey::DEFAULT.matches(packet.bth.pkey) {
             return Err(DropReason::WrongPKey);
         }
-        // Every UD opcode has the header.
+        // Every UD packet has a DETH.
         let deth = packet.ext.deth.ok_or(DropReason::Malformed)?;
         // rule: 13.5.1-key
         if deth.qkey != QKey::QP1 {
@@ -212,8 +212,7 @@ impl GeneralServices {
     }
 }
 
-/// The path back to the sender of a packet. The congestion marks of the packet are not for the
-/// answer.
+/// The path back to the sender of a packet. It does not copy the packet's ECN bits.
 fn way_back(meta: &RxMeta) -> TxMeta {
     TxMeta {
         src: meta.dst,
@@ -224,7 +223,7 @@ fn way_back(meta: &RxMeta) -> TxMeta {
     }
 }
 
-/// The metadata of a management datagram: from QP1 to QP1, in the default partition.
+/// The headers of a management datagram: from QP1 to QP1, in the default partition.
 // rule: 13.5.1-sent
 fn headers(psn: Psn) -> PacketRepr {
     PacketRepr {

@@ -1,4 +1,4 @@
-//! The NIC's calls for memory, beyond plain registration.
+//! The memory calls of [`Nic`] other than plain registration.
 
 use super::Nic;
 use crate::memory::{
@@ -34,11 +34,11 @@ impl Nic {
         self.memory.reregister(key, change)
     }
 
-    /// The address in this process of an element's bytes, if its region is on demand and may have
-    /// no pages mapped there; `None` if the region is not on demand.
+    /// The address in this process of an element's bytes, if its region is on demand, so that the
+    /// pages there may be unmapped. `None` if the region is not on demand.
     ///
     /// # Errors
-    /// If requests of `pd` may not use the element for this purpose.
+    /// If requests of `pd` may not use the element with these rights.
     pub fn on_demand_address(
         &self,
         pd: PdId,
@@ -72,8 +72,8 @@ impl Nic {
         self.memory.dealloc_mw(window)
     }
 
-    /// The low 8 bits for the key of a window's next binding, different from those of the last;
-    /// `None` if there is no such window.
+    /// Draws the low 8 bits for the key of a window's next binding. They differ from those of its
+    /// last key. `None` if there is no such window.
     pub fn next_mw_key(&mut self, window: MwId) -> Option<u8> {
         self.memory.next_mw_key(&mut self.rng, window)
     }

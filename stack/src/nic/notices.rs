@@ -1,4 +1,4 @@
-//! Congestion control of the NIC: CNPs leave before anything else.
+//! The congestion settings of the NIC, and its CNPs, which leave before anything else.
 
 use super::{CongestionControl, Nic, NotificationPoint};
 use crate::congestion::{CongestionSettings, QpCongestion};
@@ -9,18 +9,19 @@ use core::hint::cold_path;
 use roce_wire::Qpn;
 
 impl Nic {
-    /// Sets how the NIC answers marked packets from now on.
+    /// Sets how the NIC responds to ECN-marked packets from now on.
     pub fn set_notification_point(&mut self, point: NotificationPoint) {
         self.congestion.notification = point;
     }
 
-    /// How the NIC answers marked packets.
+    /// How the NIC responds to ECN-marked packets.
     pub fn notification_point(&self) -> NotificationPoint {
         self.congestion.notification
     }
 
-    /// Sets the senders' congestion control; the default is DCQCN with the paper's parameters. If
-    /// the algorithm stays the same, QPs keep their rates; if not, all QPs start over.
+    /// Sets the congestion control of all QPs as senders; the default is DCQCN with the paper's
+    /// parameters. If the algorithm stays the same, QPs keep their rates. Otherwise their
+    /// congestion state is reset.
     pub fn set_congestion_control(&mut self, control: CongestionControl) {
         if self.congestion.control.name() != control.name() {
             self.qps.iter_mut().for_each(Qp::forget_congestion);

@@ -1,4 +1,4 @@
-//! Posting of requests: a QP that then has something to send gets its turn.
+//! Posts requests, and schedules the QP's turn if it then has something to send.
 
 use super::Nic;
 use crate::time::Instant;

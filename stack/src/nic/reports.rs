@@ -5,12 +5,12 @@ use crate::qp::Report;
 use crate::transmit::{Acknowledged, Flow, Transmit};
 use core::hint::cold_path;
 
-/// The reports that the port has not got yet.
+/// The reports that have not been passed to the port yet.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     /// QPs whose peers have acknowledged packets, each once.
     acknowledged: Vec<Handle>,
-    /// Flows that have ended while the port kept packets of them.
+    /// Flows that ended while the port still kept some of their packets.
     ended: Vec<Flow>,
 }
 
@@ -29,7 +29,7 @@ impl Reports {
 }
 
 impl Nic {
-    /// Gives the port all reports that it has not got yet.
+    /// Passes to the port all reports that it has not received yet.
     #[inline]
     pub(super) fn report(&mut self, port: &mut dyn Transmit) {
         if !self.reports.is_empty() {

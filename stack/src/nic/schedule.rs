@@ -1,4 +1,4 @@
-//! The frame around each event of a QP: afterwards the NIC sets its timer and schedules its turn.
+//! Runs code on a QP, and afterwards sets the QP's timer and schedules its turn to send.
 
 use super::Nic;
 use super::table::NEVER;
@@ -116,8 +116,8 @@ impl Nic {
         }
     }
 
-    /// Stops the timer of a QP whose pause is over, and that gets its turn when the port has room
-    /// again. A timer can't help it, and would stay due until then.
+    /// Stops the timer of a QP whose pause is over and which waits for room in the port. The timer
+    /// would be due all the time, and could not speed anything up.
     pub(super) fn forget_pause(&mut self, now: Instant, handle: Handle) {
         let Some(slot) = self.qps.at_mut(handle) else {
             return;
@@ -127,7 +127,7 @@ impl Nic {
         }
     }
 
-    /// Gives a turn to a QP that waits for room in a peer window, if there is room.
+    /// Schedules the QP that has waited longest for room in the share, if there is room.
     #[inline]
     pub(super) fn use_room(&mut self, window: PeerWindowId) {
         if self.peer_windows.has_waiting(window) {

@@ -65,7 +65,7 @@ impl Nic {
     /// Creates a QP in state RESET that takes its receives from an SRQ, and ignores `init.recv`.
     ///
     /// # Errors
-    /// If there is no such SRQ, one of the two is of XRC, or all numbers are taken.
+    /// If there is no such SRQ, the SRQ or the QP is of XRC, or all QPNs are in use.
     // rule: 10.2.9-srq
     pub fn create_qp_with_srq(&mut self, init: QpInit, srqn: Srqn) -> Result<Qpn, CreateQpError> {
         let qpn = self.free_qpn()?;

@@ -34,7 +34,7 @@ pub struct QpStatus {
 }
 
 impl Nic {
-    /// The numbers of all QPs, in no order.
+    /// The numbers of all QPs, in no particular order.
     pub fn qpns(&self) -> Vec<Qpn> {
         self.qps.iter().map(|qp| qp.qpn()).collect()
     }

@@ -1,8 +1,8 @@
 //! The QPs of a NIC.
 //!
-//! A QP is some hundred bytes, and with thousands of QPs none of it is in a cache when its turn
-//! comes. The fields that the NIC itself needs to schedule and to time QPs lie apart in one array,
-//! so that it touches only QPs that have something to do.
+//! A QP takes several hundred bytes, and with thousands of QPs none of them are in a cache when its
+//! turn comes. The fields that the NIC needs to schedule QPs and to run their timers are in a
+//! separate array, so that the NIC touches only QPs that have something to do.
 
 use crate::hash::KeyMap;
 use crate::ids::Handle;
@@ -29,7 +29,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Whether the deadline was the end of a pause, and has passed.
+    /// Whether the QP paused, and the pause is over.
     pub(super) fn has_paused(&self, now: Instant) -> bool {
         self.pauses && self.deadline <= now
     }
@@ -84,7 +84,7 @@ impl Table {
         self.slots[index as usize].take().map(|slot| slot.qp)
     }
 
-    /// The slot of the QP.
+    /// The handle of the QP with this number.
     #[inline]
     pub(super) fn find(&self, qpn: Qpn) -> Option<Handle> {
         let slot = self.recent.get();
@@ -101,7 +101,7 @@ impl Table {
         Some(Handle::new(slot, qpn))
     }
 
-    /// The QP in a slot.
+    /// The QP in a slot of the table, which is also the number of its timer.
     pub(super) fn timed(&self, slot: u32) -> Option<(Handle, &Slot)> {
         let found = self.slots.get(slot as usize)?.as_ref()?;
         let qpn = found.qpn;

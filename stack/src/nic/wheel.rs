@@ -1,9 +1,10 @@
 //! The timers of QPs: a hierarchical timing wheel.
 //!
-//! A timer lies in a slot by the highest digit, to base 64, in which its time differs from the
-//! wheel's own. Setting, moving and stopping a timer takes the same few steps whatever the number
-//! of timers; as time passes, a timer moves to a finer wheel a few times at most. The wheel serves
-//! tens of thousands of rate-limited QPs, each of which sets a timer after every burst.
+//! Times are numbers to base 64. A timer's level is the highest digit in which its time differs
+//! from the wheel's time, and its slot in that level is the value of this digit. Setting, moving
+//! and stopping a timer takes the same few steps for any number of timers. As time passes, a timer
+//! moves to a finer level a few times at most. The wheel serves tens of thousands of rate-limited
+//! QPs, each of which sets a timer after every burst.
 //!
 //! A timer is identified by a small number, and has at most one time.
 
@@ -21,11 +22,11 @@ const NONE: u32 = u32::MAX;
 /// The number of timers of a slot that are examined to find the earliest.
 const LOOKED_AT: usize = 8;
 
-/// A timer. The timers of a slot form a doubly linked ring, the newest before the first.
+/// A timer. The timers of a slot form a doubly linked ring, in which the newest comes last.
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     at: Instant,
-    /// Its slot, if it is set.
+    /// Its slot, as level times `SLOTS` plus slot. Valid only while the timer is set.
     slot: u16,
     next: u32,
     previous: u32,
@@ -90,7 +91,7 @@ impl Wheel {
         }
     }
 
-    /// The time when the next timer is due, or a little before; never later.
+    /// The time when the next timer is due, or an earlier time; `None` if no timer is set.
     pub(super) fn next(&self) -> Option<Instant> {
         let (level, slot) = self.first_slot()?;
         let first = self.slots[level][slot];
@@ -124,7 +125,7 @@ impl Wheel {
                 self.timers[first as usize].at = NEVER;
                 return Some(first);
             }
-            // All of them move to finer wheels.
+            // All timers of the slot move to finer levels.
             while self.slots[level][slot] != NONE {
                 let first = self.slots[level][slot];
                 self.unlink(first);

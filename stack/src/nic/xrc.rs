@@ -1,4 +1,4 @@
-//! XRC (IBTA 1.7, annex A14): domains, their SRQs, and targets.
+//! XRC (IBTA 1.7, annex A14): domains, their SRQs, and target QPs.
 
 use super::{CreateQpError, Nic};
 use crate::cq::CompletionQueue;
@@ -17,7 +17,7 @@ impl Nic {
         self.srqs.create_domain()
     }
 
-    /// Removes an XRC domain that no SRQ and no target uses.
+    /// Removes an XRC domain, which no SRQ and no target QP may use any more.
     ///
     /// # Errors
     /// See [`SrqError`].
@@ -25,8 +25,8 @@ impl Nic {
         self.srqs.destroy_domain(domain)
     }
 
-    /// Creates an SRQ for the targets of a domain. Its receives complete to `cq`, and peers that
-    /// name it may access memory of its protection domain.
+    /// Creates an SRQ for the target QPs of an XRC domain. Its receives complete to `cq`. Requests
+    /// that name it may access memory of its protection domain.
     ///
     /// # Errors
     /// See [`SrqError`].

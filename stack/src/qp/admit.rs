@@ -1,5 +1,5 @@
-//! Admission: a QP takes packets of its service, from its peer, in its partition, as its state
-//! allows (IBTA 1.7, 9.6.1).
+//! Admission: a QP accepts packets of its service, from its peer and in its partition, if its state
+//! allows them (IBTA 1.7, 9.6.1).
 
 use super::Qp;
 use crate::counters::DropReason;
@@ -10,7 +10,7 @@ use roce_wire::Packet;
 
 impl Qp {
     // rule: 9.2.3-migreq-taken
-    /// Whether the packet comes from the peer, and the QP's state takes it.
+    /// Checks that the packet comes from the peer, and that the QP's state allows it.
     // rule: 9.8.2-source
     pub(super) fn admit(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         let opcode = packet.bth.opcode;
@@ -41,7 +41,7 @@ impl Qp {
         }
     }
 
-    /// Whether the packet comes from the peer, and is for the same partition.
+    /// Checks that the packet comes from the peer, and is for the same partition.
     pub(super) fn admit_peer(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         if self.core.kind.is_connected() {
             let Some(path) = &self.core.config.path else {

@@ -11,8 +11,9 @@ use core::time::Duration;
 use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 use rules::rules;
 
-/// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp). Set those that the transition needs; a
-/// field that is `None` stays unchanged.
+/// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp). A field that is `None` stays
+/// unchanged. Each field names the transition for which it is set first; most can be changed later
+/// in some states (IBTA 1.7, table 91).
 #[derive(Clone, Debug, Default)]
 pub struct QpAttributes {
     /// The state to go to; `None` stays in the present state.
@@ -25,19 +26,19 @@ pub struct QpAttributes {
     pub pkey: Option<PKey>,
     /// The peer's QP. Init to RTR.
     pub dest_qpn: Option<Qpn>,
-    /// Where the peer is: local and remote IP address, traffic class, hop limit.
-    /// Init to RTR.
+    /// The path to the peer: local and remote IP address, traffic class, hop limit. Init to RTR.
     pub path: Option<TxMeta>,
     /// The highest rate of the path, in units of 1,000 bits a second; 0, or never set, means any
     /// rate. Init to RTR, and in SQD. (IBTA 1.7, 9.11.)
     pub static_rate: Option<u32>,
-    /// Init to RTR.
+    /// The path MTU: the maximum payload of a packet. Init to RTR.
     pub path_mtu: Option<PathMtu>,
     /// The first PSN expected from the peer. Init to RTR.
     pub rq_psn: Option<Psn>,
     /// The number of READs and atomics of the peer that may be outstanding here. Init to RTR.
     pub max_dest_rd_atomic: Option<u8>,
-    /// The RNR timer: how long the peer waits when no receive is posted here. Init to RTR.
+    /// The RNR timer: how long the peer waits before it retries a request for which no receive is
+    /// posted here. Init to RTR.
     pub min_rnr_timer: Option<RnrTimer>,
     /// The first PSN that the QP sends. RTR to RTS.
     pub sq_psn: Option<Psn>,
@@ -45,7 +46,7 @@ pub struct QpAttributes {
     pub timeout: Option<u8>,
     /// Transport retries, at most 7. RTR to RTS.
     pub retry_cnt: Option<u8>,
-    /// Retries after RNR NAK, at most 7; 7 retries without limit. RTR to RTS.
+    /// Retries after RNR NAK, at most 7; 7 means no limit. RTR to RTS.
     pub rnr_retry: Option<u8>,
     /// The number of READs and atomics of this QP that may be outstanding. RTR to RTS.
     pub max_rd_atomic: Option<u8>,
@@ -196,13 +197,13 @@ impl Default for QpConfig {
 
 impl QpConfig {
     // rule: 9.7.6.1.3-timeout-zero
-    /// The local ACK timeout, `None` for "never" (IBTA 1.7, 9.7.6.1.3).
+    /// The local ACK timeout; `None` if there is none (IBTA 1.7, 9.7.6.1.3).
     pub(crate) fn ack_timeout(&self) -> Option<Duration> {
         // rule: 9.7.6.1.3-timeout
         (self.timeout != 0).then(|| Duration::from_nanos(4096 << u32::from(self.timeout.min(31))))
     }
 
-    /// The lower of the rate limits of its program and of its path.
+    /// The lower of `rate_limit` and `static_rate`.
     // rule: 9.11-static-rate
     pub(crate) fn limit(&self) -> RateLimit {
         let rates = [self.rate_limit.kilobits_per_second, self.static_rate];
@@ -364,7 +365,7 @@ fn check_path_mtu(mtu: PathMtu, max_packet_bytes: usize) -> Result<(), ModifyErr
     })
 }
 
-/// Checks that a burst comes with a rate.
+/// Checks that a burst size is given only together with a rate.
 fn check_rate_limit(limit: RateLimit) -> Result<(), ModifyError> {
     if limit.kilobits_per_second != 0 || limit.max_burst_bytes == 0 {
         return Ok(());
@@ -372,7 +373,7 @@ fn check_rate_limit(limit: RateLimit) -> Result<(), ModifyError> {
     Err(ModifyError::BadValue {
         attribute: "rate_limit",
         given: format!("none, in bursts of {} bytes", limit.max_burst_bytes),
-        valid: "a rate, or none without a burst".to_owned(),
+        valid: "a rate with or without a burst size, or neither".to_owned(),
     })
 }
 

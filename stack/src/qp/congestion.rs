@@ -63,7 +63,7 @@ impl Qp {
         if !self.core.kind.is_connected() {
             return;
         }
-        // Feedback on earlier packets says nothing about the rate to start with.
+        // Discards feedback on earlier packets: it says nothing about the initial rate.
         let acknowledged = self.service.take_feedback().is_some();
         let control = &cx.congestion.control;
         let ruled = Limiter::at_start(
@@ -84,7 +84,7 @@ impl Qp {
         }
     }
 
-    /// Applies the rate limit of the program and the path, or removes it.
+    /// Applies the rate limit of the application and the path, or removes it.
     pub(super) fn limit_rate(&mut self, cx: &mut Cx<'_>) {
         let limit = self.core.config.limit();
         let longest = self.core.config.mtu() + OVERHEAD;
@@ -119,7 +119,7 @@ impl Qp {
             .set_congestion_window(limiter.congestion_window());
     }
 
-    /// Forgets the state of congestion control: the QP is as one that has sent nothing yet.
+    /// Resets congestion control, as if the QP had sent nothing yet.
     pub(crate) fn forget_congestion(&mut self) {
         if self
             .limiter
@@ -177,8 +177,8 @@ impl Qp {
         }
     }
 
-    /// Whether replies with data go first, since requests had the last burst. If requests always
-    /// went first, they would use up a low rate.
+    /// Whether replies with data go first. At a limited rate, requests and replies take turns,
+    /// burst by burst. If requests always went first, they could use up the whole rate.
     pub(super) fn answers_go_first(&self) -> bool {
         let Some(limiter) = &self.limiter else {
             return false;
@@ -217,7 +217,8 @@ impl Qp {
         service.transmit_requests(cx, port, core, budget)
     }
 
-    /// Lets one half send as much as the limit allows.
+    /// Lets one half send as much as the limit allows: the replies if `answers`, otherwise the
+    /// requests.
     fn transmit_slowly(
         &mut self,
         cx: &mut Cx<'_>,

@@ -25,7 +25,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) path: &'a TxMeta,
     /// The QP that sends it.
     pub(crate) from_qp: Qpn,
-    /// Its place in the flow, if its arrival will be reported to the port.
+    /// Its position in the flow; `None` if the NIC will not report it to the port as acknowledged.
     pub(crate) position: Option<Position>,
     pub(crate) repr: &'a PacketRepr,
     pub(crate) payload_len: usize,
@@ -44,11 +44,11 @@ pub(crate) enum Written {
     Kept,
 }
 
-/// Builds a packet in place, whose arrival is not reported to the port: headers, payload by `fill`,
-/// padding, ICRC.
+/// Builds a packet in place: headers, payload by `fill`, padding, ICRC. It has no position, so it
+/// is not reported to the port as acknowledged.
 ///
-/// A packet that the port can never send counts as sent and lost, so that retries and their limits
-/// apply to it as to any other loss.
+/// A packet that the port can never send is treated as sent and lost, so that retries and their
+/// limits apply to it as to any other loss. It is counted in [`Stat::Unsendable`].
 #[inline]
 pub(crate) fn emit(
     cx: &mut Cx<'_>,

@@ -1,4 +1,5 @@
-//! How a QP fails: the status of each completion, and the events (IBTA 1.7, 10.3.1.5 and 10.3.1.6).
+//! How a QP fails: the completions that it flushes, and the events that it raises (IBTA 1.7,
+//! 10.3.1.5 and 10.3.1.6).
 
 use super::{Cx, Qp};
 use crate::event::Event;
@@ -17,13 +18,13 @@ pub(crate) enum QpFailure {
     InvalidRequest,
     /// A request of the peer that consumed no receive was denied access.
     AccessViolation,
-    /// A completion found no room.
+    /// A completion did not fit in its CQ.
     CqOverrun,
 }
 
 impl QpFailure {
-    /// The affiliated asynchronous error that reports the failure, if no completion does (IBTA 1.7,
-    /// 11.6.3.2).
+    /// The affiliated asynchronous error that reports the fault; `None` if a completion reports it
+    /// (IBTA 1.7, 11.6.3.2).
     fn event(self, qpn: Qpn) -> Option<Event> {
         match self {
             // rule: 11.6.3-not-twice
@@ -53,7 +54,7 @@ impl Qp {
             self.core.state = QpState::Sqe;
             return match self.flush_sends(cx, status) {
                 Ok(()) => {}
-                // After an overrun, no QP survives.
+                // A CQ overrun fails the QP, even if its service survives send errors.
                 Err(overrun) => self.fail(cx, Some(overrun)),
             };
         }
@@ -66,7 +67,7 @@ impl Qp {
         // rule: 10.3.1-err-event
         if let Some(failure) = failure {
             let told = failure.event(self.core.qpn);
-            // The completion that would report the failure may be among those that found no room.
+            // The completion that would report the fault may itself have been lost in an overrun.
             let lost = sends
                 .and(receives)
                 .err()

@@ -3,8 +3,8 @@
 //! A QP has two halves, which share only the configuration. The halves of RC are a [`requester`]
 //! (send queue, retransmission, completions of sends) and a [`responder`] (receive queue,
 //! placement, acknowledgements); those of [`uc`] and [`ud`] send and receive without
-//! acknowledgement. [`service`] tells the services apart. For each call, the NIC passes the QP a
-//! context [`Cx`] with everything outside of it.
+//! acknowledgement. [`service`] dispatches to the halves by transport service. For each call, the
+//! NIC passes the QP a context [`Cx`] with everything outside of it.
 
 mod admit;
 mod arrivals;
@@ -145,7 +145,7 @@ pub struct QpInit {
     /// The maximum inline data of a send request, in bytes; lowered to
     /// [`MAX_INLINE_BYTES`](crate::MAX_INLINE_BYTES).
     pub max_inline: usize,
-    /// Whether every send asks for a completion.
+    /// Whether every send request is signaled, whatever its flags.
     pub signal_all: bool,
 }
 
@@ -159,9 +159,9 @@ pub(crate) struct Qp {
     /// Its share of the window that all QPs to the same peer have together.
     pub(crate) window_share: WindowShare,
     notifier: Notifier,
-    /// Its rate and window, while congestion control or its program limits it.
+    /// Its rate and window, while congestion control or the application limits it.
     limiter: Option<Box<Limiter>>,
-    /// It has sent data, or received a CNP.
+    /// Congestion control has begun: the QP has sent data, or received a CNP.
     begun: bool,
     noted: CongestionCounts,
     /// Its traffic, which the NIC counts.
@@ -243,7 +243,7 @@ impl Qp {
         let to = attributes.state.unwrap_or(from);
         self.core.config.apply(attributes);
         if !self.core.kind.is_connected() {
-            // Not an attribute: a datagram may be as long as the port carries.
+            // UD has no path MTU attribute: a datagram may be as long as the port carries.
             self.core.config.path_mtu = largest_path_mtu(limits.max_packet_bytes);
         }
         if to == QpState::Err {
@@ -305,8 +305,8 @@ impl Qp {
     }
 
     // rule: 9.9.3-nak-leaves
-    /// Sends about `budget` packets at most. Requests go first, so that what the application waits
-    /// for is not behind acknowledgements.
+    /// Sends up to about `budget` packets. Requests go first, so that the application's data does
+    /// not wait behind acknowledgements.
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,
@@ -388,7 +388,7 @@ impl Qp {
 
     /// The next time to call [`Qp::handle_timeout`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        // While the QP may not send, it can't react to a late answer.
+        // During a pause the QP can't retransmit, so the retransmission timers wait for its end.
         self.pause().or_else(|| self.service.deadline())
     }
 
@@ -422,8 +422,8 @@ impl Qp {
         self.service.packets_in_flight() * self.core.config.mtu() as u64
     }
 
-    /// The flow, and the place before which the port may release all packets, if the port keeps
-    /// any.
+    /// The flow, and the position before which the port may release all packets; `None` if the port
+    /// keeps none.
     pub(crate) fn take_acknowledged(&mut self) -> Option<(Flow, Position)> {
         let before = self.service.take_acknowledged()?;
         Some((self.flow(), before))
@@ -436,7 +436,8 @@ impl Qp {
         }
     }
 
-    /// Gives back what it holds of the NIC and the port.
+    /// Drops the out-of-order packets that it keeps in the NIC's pool, and tells the port that its
+    /// flow has ended.
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
         self.service.release(cx);
         if self.service.end_flow() {
@@ -445,9 +446,9 @@ impl Qp {
         }
     }
 
-    /// Drops the completions that wait in its CQs, when the QP is reset or destroyed: programs free
-    /// what the `wr_id`s of its requests refer to. The receives of an XRC target completed to the
-    /// CQs of SRQs, where they stay.
+    /// Drops the completions that wait in its CQs, when the QP is reset or destroyed: afterwards,
+    /// applications free the objects that its `wr_id`s refer to. The completions of an XRC target's
+    /// receives are in the CQs of SRQs, and stay there.
     // rule: 10.3.1-reset-completions
     pub(crate) fn forget(&mut self, cx: &mut Cx<'_>) {
         self.release(cx);

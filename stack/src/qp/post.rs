@@ -18,7 +18,7 @@ impl Qp {
         matches!(self.core.state, QpState::Rts | QpState::Sqd)
     }
 
-    /// Adds a request to the send queue of a QP that [`queues`](Qp::queues_sends) it.
+    /// Adds a request to the send queue. [`Qp::queues_sends`] must hold.
     pub(crate) fn queue_send(
         &mut self,
         memory: &MemoryTable,
@@ -57,7 +57,7 @@ impl Qp {
         }
     }
 
-    /// The source of a request's bytes. Elements that must be copied are copied to `room`.
+    /// The source of a request's bytes. Inline data given as elements is copied to `room`.
     #[inline]
     fn source<'r>(
         &self,
@@ -79,7 +79,7 @@ impl Qp {
         Ok(PayloadSource::Inline(data))
     }
 
-    /// Copies the bytes of a request.
+    /// Copies the elements' bytes to `room`. Returns the part of `room` that holds them.
     fn copy<'r>(
         &self,
         memory: &MemoryTable,
@@ -98,7 +98,7 @@ impl Qp {
         Ok(data)
     }
 
-    /// Whether the QP's service has this kind of request at all.
+    /// Checks that the QP's service supports the operation and the target.
     #[inline]
     fn check_service(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let kind = self.core.kind;

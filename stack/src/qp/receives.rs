@@ -21,7 +21,7 @@ pub(crate) struct Receives {
 enum ReceiveSource {
     /// They are posted to the QP.
     Own,
-    /// An SRQ, and the domain that the memory of its receives belongs to.
+    /// An SRQ, and the protection domain of its receives.
     Srq { srq: Srqn, pd: PdId },
     /// The SRQ that the present request names, or that the last one named.
     Xrc {
@@ -30,7 +30,7 @@ enum ReceiveSource {
     },
 }
 
-/// An SRQ of XRC with its CQ and its domain.
+/// An SRQ of an XRC domain, with its CQ and its protection domain.
 #[derive(Debug)]
 struct Named {
     srq: Srqn,
@@ -47,7 +47,7 @@ impl Receives {
         }
     }
 
-    /// Receives from an SRQ of domain `pd`, of at most `max_sge` elements each.
+    /// Receives from an SRQ of protection domain `pd`, with at most `max_sge` elements each.
     pub(crate) fn shared(srq: Srqn, pd: PdId, max_sge: usize) -> Self {
         Self {
             queue: WorkQueue::new(QueueLimits { depth: 1, max_sge }),
@@ -97,7 +97,7 @@ impl Receives {
         }
     }
 
-    /// The domain whose memory the receives may name.
+    /// The protection domain whose memory the receives may name.
     pub(crate) fn pd(&self, core: &Core) -> PdId {
         match self.source {
             // rule: 10.2.9-srq-pd
@@ -106,7 +106,7 @@ impl Receives {
         }
     }
 
-    /// The domain whose memory the peer may access.
+    /// The protection domain whose memory the peer may access.
     // rule: A14-pd
     pub(crate) fn remote_pd(&self, core: &Core) -> PdId {
         self.named().map_or(core.pd, |named| named.pd)
@@ -137,8 +137,8 @@ impl Receives {
         self.queue.push(RecvWqe::new(wr), wr.sges)
     }
 
-    /// Notes the SRQ that a request of XRC names. False if there is no such SRQ in the domain, or
-    /// if the request continues a message that named another.
+    /// Notes the SRQ that an XRC request names. Returns false if there is no such SRQ in the
+    /// domain, or if the request continues a message (`goes_on`) that named another SRQ.
     // rule: A14-any-srq, A14-srq-unknown
     pub(crate) fn name(&mut self, cx: &Cx<'_>, srq: Srqn, goes_on: bool) -> bool {
         let ReceiveSource::Xrc { domain, named } = &mut self.source else {
@@ -188,8 +188,8 @@ impl Receives {
         self.queue.sges(0)
     }
 
-    /// The room of the receive that completes now. In an SRQ there is room again as soon as a QP
-    /// takes a receive.
+    /// The token for the queue entry of the receive that completes now; `None` with an SRQ, whose
+    /// entry is free again as soon as a QP takes the receive.
     pub(crate) fn room(&self) -> Option<Room> {
         (!self.are_shared()).then(|| self.queue.room())
     }
@@ -200,7 +200,7 @@ impl Receives {
     }
 
     // rule: 10.2.9-srq-not-flushed
-    /// Removes all receives, except those of the SRQ.
+    /// Removes all receives that the QP holds. Those that are still in the SRQ stay there.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
     }

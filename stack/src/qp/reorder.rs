@@ -9,7 +9,7 @@ use roce_wire::{Bth, ExtHeaders, Packet, PathMtu};
 /// are first needed.
 pub(crate) const DEFAULT_PACKETS: usize = 1024;
 
-/// How far ahead of the missing packet a packet may be to be kept.
+/// The maximum distance, in PSNs, of a kept packet from the missing one.
 const REACH: u64 = 1024;
 
 /// The largest payload of a packet.
@@ -35,11 +35,11 @@ pub(crate) enum Kept {
     New,
     /// An earlier copy of it is kept.
     Already,
-    /// There is no room for it.
+    /// It is dropped: it is too far ahead, too long, or the pool is full.
     No,
 }
 
-/// A packet that was kept and is next now. Its buffer goes back with [`ReorderPool::give_back`].
+/// A kept packet that is now in order. Its buffer goes back with [`EarlyPool::give_back`].
 #[derive(Debug)]
 pub(crate) struct BufferedPacket {
     bth: Bth,
@@ -93,12 +93,12 @@ impl ReorderPool {
         self.limit = packets;
     }
 
-    /// The oldest PSN of a queue.
+    /// The lowest PSN of a chain.
     pub(crate) fn first(&self, queue: &ReorderQueue) -> Option<Seq> {
         Some(self.slot(queue.ends?.first)?.at)
     }
 
-    /// Keeps a packet that belongs at `at`, while `due` is missing.
+    /// Keeps a packet whose PSN is `at`, while the packet at `due` is missing.
     pub(crate) fn keep(
         &mut self,
         queue: &mut ReorderQueue,
@@ -125,7 +125,7 @@ impl ReorderPool {
         Kept::New
     }
 
-    /// Takes the oldest packet off the queue.
+    /// Removes the packet with the lowest PSN from the chain.
     pub(crate) fn take(&mut self, queue: &mut ReorderQueue) -> Option<BufferedPacket> {
         let ends = queue.ends?;
         let slot = self.slots.get_mut(ends.first as usize)?.take()?;

@@ -1,9 +1,10 @@
 //! The send window of a requester: how much it keeps in flight.
 //!
-//! RC has no window of its own: the only brakes of a receiver are credits, which count messages,
-//! and loss. A receiver in software has a buffer that a few large bursts fill. So the window stays
-//! below the buffer of a port like ours. It shrinks by a quarter for a loss, and grows again with
-//! acknowledgements, as in TCP. The floor keeps a lossy but otherwise idle network usable.
+//! The specification gives RC no window: a receiver can hold back a sender only with credits, which
+//! count messages, and by loss. The socket buffer of a software receiver fills up after a few large
+//! bursts. So the window stays below the size of such a buffer. It shrinks by a quarter for a loss,
+//! and grows again with acknowledgements, as in TCP. The floor keeps a lossy but otherwise idle
+//! network usable.
 
 /// The window of one QP, in packets of the path MTU.
 #[derive(Debug, Clone)]
@@ -28,7 +29,7 @@ pub(crate) struct SendWindow {
 /// The floor in bytes: half of the largest segmentation batch.
 const FLOOR_BYTES: usize = 32 << 10;
 
-/// A larger window helps on no network that sockets can fill.
+/// On any network that sockets can fill, a larger window does not help.
 // rule: 9.7.1-half-outstanding
 const MAX_BYTES: usize = 1 << 20;
 
@@ -95,9 +96,9 @@ impl SendWindow {
         self.acked = 0;
     }
 
-    /// Notes the loss of a packet on its way to a peer that keeps out-of-order packets. That costs
-    /// one packet and not the whole flight, so the window shrinks only if more than an eighth is
-    /// lost, as when a buffer overflows.
+    /// Notes the loss of a packet that was sent to a peer that keeps out-of-order packets. Only
+    /// this packet is retransmitted, not everything after it, so the window shrinks only if more
+    /// than an eighth is lost, as when a buffer overflows.
     pub(crate) fn on_repeat(&mut self) {
         self.lost = true;
         self.recent.1 += 1;
@@ -115,7 +116,7 @@ impl SendWindow {
         }
     }
 
-    /// Shrinks because no answer arrived for a whole timeout.
+    /// Shrinks because no acknowledgement arrived for a whole local ACK timeout.
     pub(crate) fn on_timeout(&mut self) {
         self.before_timeout = self.before_timeout.or(Some(self.packets));
         self.threshold = (self.packets / 2).max(self.floor);

@@ -18,7 +18,7 @@ use roce_wire::Packet;
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "a QP is boxed as a whole, and one of RC is the usual one"
+    reason = "a QP is boxed as a whole, and most QPs are RC"
 )]
 pub(super) enum Service {
     /// RC, and XRC, whose QPs use one half each.
@@ -63,7 +63,7 @@ impl Service {
         }
     }
 
-    /// The XRC domain that SRQs are named in.
+    /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
     pub(super) fn domain(&self) -> Option<XrcdId> {
         match self {
             Self::Rc { responder, .. } => responder.domain(),
@@ -88,7 +88,7 @@ impl Service {
         }
     }
 
-    /// Writes the present PSNs to `config`, as far as they have a meaning in `state`.
+    /// Writes to `config` the present PSNs that have a meaning in `state`.
     pub(super) fn fill_psns(&self, state: QpState, config: &mut QpConfig) {
         if matches!(state, QpState::Reset | QpState::Init) {
             return;
@@ -130,7 +130,7 @@ impl Service {
         }
     }
 
-    /// The place before which the port may release all packets, if the port keeps any.
+    /// The position before which the port may release all packets; `None` if it keeps none.
     pub(super) fn take_acknowledged(&mut self) -> Option<Position> {
         match self {
             Self::Rc { requester, .. } => requester.take_acknowledged(),
@@ -147,7 +147,7 @@ impl Service {
         }
     }
 
-    /// Gives back what it holds of the NIC.
+    /// Drops the out-of-order packets that it keeps in the NIC's pool.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>) {
         if let Self::Rc {
             requester,
@@ -240,7 +240,7 @@ impl Service {
         }
     }
 
-    /// The rooms of a request that completes as soon as it is posted: (send, receive).
+    /// The [`Room`] tokens of a request that completes as soon as it is posted: (send, receive).
     pub(super) fn rooms(&self) -> (Room, Option<Room>) {
         match self {
             Self::Rc {
@@ -432,7 +432,7 @@ impl Service {
         }
     }
 
-    /// Forgets what was in progress; the send queue is empty after an error.
+    /// Resets the sending half after an error has emptied its queue.
     pub(super) fn stop_sending(&mut self) {
         match self {
             Self::Rc { requester, .. } => requester.reset(),
@@ -440,7 +440,7 @@ impl Service {
         }
     }
 
-    /// Stops executing. Replies that are queued may still be sent.
+    /// Stops executing requests of the peer. Replies that are queued may still be sent.
     pub(super) fn abandon(&mut self) {
         match self {
             Self::Rc { responder, .. } => responder.abandon(),

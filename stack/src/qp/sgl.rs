@@ -1,4 +1,4 @@
-//! Scatter and gather: bytes between packets and lists of local memory.
+//! Scatter and gather: copies bytes between packets and lists of local memory.
 
 use crate::memory::{Access, AccessError, MemoryTable, PdId, Span};
 use crate::queue::PayloadSource;
@@ -13,7 +13,7 @@ pub(crate) fn source_len(source: PayloadSource<'_>) -> u64 {
     }
 }
 
-/// Fills `packet` from byte `offset` of a request on.
+/// Fills the payload of `packet` with the request's bytes, from byte `offset` on.
 pub(crate) fn fetch(
     memory: &MemoryTable,
     pd: PdId,
@@ -38,7 +38,8 @@ pub(crate) fn fetch(
     Ok(())
 }
 
-/// The `len` bytes from byte `offset` of a request on, if they are in one element and may be sent.
+/// The `len` bytes from byte `offset` of a request on, if the request has only one element and the
+/// bytes may be sent.
 pub(crate) fn in_one_piece<'t>(
     memory: &'t MemoryTable,
     pd: PdId,
@@ -54,14 +55,14 @@ pub(crate) fn in_one_piece<'t>(
     span(memory, pd, lkey, addr, len).ok()
 }
 
-/// A stretch of one element: its address, and which bytes of the packet it is.
+/// A part of one element: its address, and the range of the packet's bytes that it holds.
 struct Piece {
     lkey: u32,
     addr: u64,
     range: core::ops::Range<usize>,
 }
 
-/// The stretches that hold `len` bytes from byte `offset` of the list on.
+/// The parts of elements that hold `len` bytes from byte `offset` of the list on.
 fn pieces(sges: &[Sge], offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut skip = offset;
     let mut done = 0;
@@ -78,7 +79,7 @@ fn pieces(sges: &[Sge], offset: u64, len: usize) -> impl Iterator<Item = Piece> 
         }
         let range = done..done + take;
         done += take;
-        // A wrapping address is outside of every region, so the later check finds it.
+        // An address that wraps is outside of every region, so the later check rejects it.
         Some(Piece {
             lkey: sge.lkey,
             addr: sge.addr.wrapping_add(start),

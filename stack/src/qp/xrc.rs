@@ -4,7 +4,7 @@ use super::Qp;
 use crate::ids::XrcdId;
 
 impl Qp {
-    /// The XRC domain that SRQs are named in.
+    /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
     pub(crate) fn domain(&self) -> Option<XrcdId> {
         self.service.domain()
     }

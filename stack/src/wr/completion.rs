@@ -13,13 +13,13 @@ pub enum WcStatus {
     LocalQpOperationError,
     /// A local key, address or right was wrong.
     LocalProtectionError,
-    /// A receive for a WRITE with immediate of the peer: the WRITE was denied access to the local
-    /// memory that it names.
+    /// The receive of a WRITE with immediate: the WRITE was denied access to the local memory that
+    /// it names.
     LocalAccessError,
     /// The QP had failed before this request's turn came.
     WorkRequestFlushed,
-    /// A memory window was not bound, or a key not invalidated: window, key, region, bounds or
-    /// rights were wrong. (IBTA: memory management operation error.)
+    /// Binding a memory window or invalidating a key failed: window, key, region, bounds or rights
+    /// were wrong. (IBTA: memory management operation error.)
     MemoryWindowBindError,
     /// The peer sent a response that fits no request.
     BadResponse,
@@ -112,7 +112,8 @@ pub struct Completion {
     /// The operation; meaningful for every status, but flushed receives always have
     /// [`WcOpcode::Recv`].
     pub opcode: WcOpcode,
-    /// Bytes received or fetched, for receives, READs and atomics; bytes sent for others.
+    /// Bytes received or fetched, for receives, READs and atomics; otherwise the length of the
+    /// payload.
     pub byte_len: u32,
     /// The local QP.
     pub qpn: Qpn,

@@ -30,7 +30,7 @@ pub enum PostError {
         /// The total length of the elements.
         bytes: u64,
     },
-    /// The local buffer of an atomic or ATOMIC WRITE must be 8 bytes in all.
+    /// The local buffer of an atomic or ATOMIC WRITE is not 8 bytes long in all.
     AtomicLength {
         /// The total length of the elements.
         bytes: u64,
@@ -44,9 +44,9 @@ pub enum PostError {
         /// The maximum.
         max: usize,
     },
-    /// An operation that sends no bytes of memory can't be inline.
+    /// The operation sends no bytes, so it can't be inline.
     NotInline(WcOpcode),
-    /// Reading the memory of inline data is not allowed.
+    /// The request may not read the memory that its inline data should be copied from.
     InlineMemory(AccessError),
     /// No SRQ has this number.
     UnknownSrq(Srqn),
@@ -61,14 +61,14 @@ pub enum PostError {
     },
     /// The address handle belongs to another protection domain than the QP.
     ForeignAddress,
-    /// QPs of this kind have no receive queue.
+    /// A receive was posted to a QP of a kind that has no receive queue.
     NoReceiveQueue {
         /// The kind.
         kind: crate::kind::QpKind,
     },
-    /// A request of an XRC initiator must name an SRQ of the peer.
+    /// The request of an XRC initiator names no SRQ of the peer.
     NoSrqNamed,
-    /// The QP's transport service does not have the operation.
+    /// The QP's transport service does not support the operation, or the kind of target.
     WrongService {
         /// The service.
         kind: crate::kind::QpKind,
@@ -104,7 +104,7 @@ impl core::fmt::Display for PostError {
             Self::AtomicLength { bytes } => {
                 write!(
                     f,
-                    "an atomic operation is about 8 bytes, the local buffer has {bytes}"
+                    "an atomic operation needs a local buffer of 8 bytes, this one has {bytes}"
                 )
             }
             Self::InlineTooLong { bytes, max } => write!(
@@ -139,8 +139,8 @@ impl core::fmt::Display for PostError {
             ),
             Self::WrongService { kind } => write!(
                 f,
-                "a {kind} QP does no such operation: UC has SEND and WRITE, UD has SEND to an \
-                 address handle, and only RC has the others"
+                "a {kind} QP does not support this request: UC has SEND and WRITE, UD has SEND to \
+                 an address handle, and only RC and XRC initiators have the others"
             ),
             Self::DatagramTooLong { bytes, mtu } => write!(
                 f,

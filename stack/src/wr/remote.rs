@@ -3,8 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// Memory of the peer: an address and its remote key. Programs exchange it by their own means, for
-/// instance as text:
+/// Memory of the peer: an address and a remote key. Applications exchange it by a channel of their
+/// own, for instance as text:
 ///
 /// ```
 /// # use roce_stack::RemoteAddr;
@@ -48,7 +48,7 @@ impl fmt::Display for ParseRemoteAddrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no remote address: expected ADDRESS/KEY in hexadecimal, as in \
+            "{:?} is not a remote address: expected ADDRESS/KEY in hexadecimal, as in \
              0x7f001000/0x1234",
             self.0
         )

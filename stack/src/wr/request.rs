@@ -9,7 +9,7 @@ bitflags! {
     /// Modifiers of a send work request.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct SendFlags: u32 {
-        /// Ask for a completion. (Errors always complete.)
+        /// Ask for a completion. (A request that fails always gets one.)
         const SIGNALED = 1;
         /// Raise a solicited event at the peer.
         const SOLICITED = 2;
@@ -47,7 +47,7 @@ pub struct SendRequest<'a> {
     /// The local bytes: what SEND and WRITE send, and where READ and the atomics (8 bytes)
     /// put what they fetch.
     pub payload: Payload<'a>,
-    /// The QP or the queue that it is for.
+    /// The destination of the request.
     pub target: Target,
     /// Modifiers.
     pub flags: SendFlags,
@@ -151,7 +151,8 @@ impl<'a> SendRequest<'a> {
         Self { flags, ..self }
     }
 
-    /// Sets whether it asks for a completion, which is the default. Errors always complete.
+    /// Sets whether the request asks for a completion; by default it does. A request that fails
+    /// always gets one.
     #[must_use]
     pub fn signaled(mut self, signaled: bool) -> Self {
         self.flags.set(SendFlags::SIGNALED, signaled);
@@ -191,7 +192,7 @@ impl Default for Payload<'_> {
     }
 }
 
-/// No bytes.
+/// The payload without any bytes.
 impl From<()> for Payload<'_> {
     fn from((): ()) -> Self {
         Self::default()

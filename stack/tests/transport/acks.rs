@@ -108,7 +108,7 @@ fn an_acknowledgement_is_cumulative() {
     hand.ack(psns[2]);
     let done: Vec<_> = hand.node.sent().iter().map(|c| c.wr_id).collect();
     assert_eq!(done, [1, 2, 3]);
-    // A late, older one carries no news.
+    // A late, older acknowledgement has no effect.
     hand.ack(psns[0]);
     assert!(hand.node.sent().is_empty());
     hand.ack(psns[3]);
@@ -278,8 +278,8 @@ fn an_acknowledgement_past_a_read_is_an_implied_nak() {
     assert_eq!(hand.stat(Stat::ImpliedNaks), 1);
 }
 
-/// A missing READ response among others is an implied NAK, too. The requester asks only for what is
-/// missing.
+/// A missing READ response among others is an implied NAK, too. The requester requests only the
+/// missing responses.
 // shows: 9.7.3-read-again, 9.7.6.1-response-gap
 // trap: lost-response
 #[test]
@@ -366,7 +366,7 @@ fn an_acknowledgement_within_a_read_is_no_implied_nak() {
     assert_eq!(hand.stat(Stat::ImpliedNaks), 0);
 }
 
-/// After a timeout the requester asks for everything again, and any sign of a gap is news.
+/// After a timeout the requester asks for everything again, and any sign of a gap counts again.
 #[test]
 fn a_gap_is_news_again_after_a_timeout() {
     let mut hand = Hand::new(Setup::default());

@@ -120,7 +120,7 @@ fn a_message_that_was_begun_with_credits_is_finished() {
     assert!(more.iter().any(|out| out.bth.ack_req), "and asks");
 }
 
-/// A receiver that posts slowly, with credits that go down to none and up again.
+/// A receiver that posts slowly, with credits that fall to zero and rise again.
 // shows: 9.7.7.2-no-deadlock
 #[test]
 fn a_slow_receiver_does_not_deadlock() {

@@ -107,7 +107,7 @@ fn long_messages_among_short_ones_do_not_starve() {
     assert!(waited <= 8 * crowd.qps, "{waited} of {}", crowd.qps);
 }
 
-/// Nor does a QP starve that has to wait for the port.
+/// A QP that has to wait for the port does not starve either.
 #[test]
 fn nobody_starves_behind_a_small_port() {
     let crowd = Crowd {
@@ -140,7 +140,7 @@ fn a_turn_ends_with_a_question() {
     );
 }
 
-/// The room that one QP leaves, another uses to the last packet, and no more.
+/// Another QP uses all the room that one QP leaves, to the last packet, and no more.
 #[test]
 fn the_shared_window_is_used_to_its_end() {
     const PACKET: usize = 1024;

@@ -1,4 +1,4 @@
-//! Small unsignaled WRITEs: not each of them asks for an acknowledgement, but each gets one in the
+//! Small unsignaled WRITEs: not each of them requests an acknowledgement, but each gets one in the
 //! end.
 
 use crate::sim::{Hand, Mem, Out, Setup};
@@ -6,7 +6,7 @@ use roce_stack::{Duration, QueueLimits, SendFlags, SendOp, Stat};
 use roce_wire::NakCode;
 
 const MTU: usize = 1024;
-/// One of this number of WRITEs in a row asks.
+/// One in this number of consecutive WRITEs requests an acknowledgement.
 const ASKS: usize = 16;
 
 /// A requester with a known round trip of 10 us. Its local ACK timeout is `timeout`, and its send
@@ -74,7 +74,7 @@ fn one_in_a_few_asks() {
     assert_eq!(hand.stat(Stat::Retransmitted), 0);
 }
 
-/// A queue must not fill up with requests that have not asked.
+/// A queue must not fill up with requests that have not requested an acknowledgement.
 #[test]
 fn a_short_queue_asks_more_often() {
     let (mut hand, mem) = timed_with(10, 8);
@@ -103,7 +103,8 @@ fn what_somebody_waits_for_asks() {
     }
 }
 
-/// An occasional WRITE always asks: no packet that asks would follow.
+/// An occasional WRITE always requests an acknowledgement, because no packet that requests one
+/// would follow.
 #[test]
 fn after_a_pause_one_asks() {
     let (mut hand, mem) = timed();
@@ -129,7 +130,7 @@ fn all_ask_while_the_round_trip_is_unknown_or_the_timeout_near() {
     }
 }
 
-/// The newest packet is retransmitted, and now it asks.
+/// The newest packet is retransmitted, and now requests an acknowledgement.
 #[test]
 fn when_nothing_follows_it_is_asked_at_last() {
     let (mut hand, mem) = timed();
@@ -172,7 +173,8 @@ fn a_question_without_answer_is_late_as_any_other() {
     assert_eq!(hand.out_psns(), [psns[0], psns[2]]);
 }
 
-/// The timer for a packet that asks is the same, whatever was spared before and behind it.
+/// The timer of a packet that requests an acknowledgement is the same, whichever packets around it
+/// request none.
 #[test]
 fn an_answer_is_late_among_those_that_were_spared() {
     for (before, behind) in [(3, 0), (0, 3), (2, 2)] {
@@ -209,7 +211,7 @@ fn an_answer_leaves_those_behind_it_spared() {
     assert_eq!(hand.stat(Stat::LateAnswers), 0);
 }
 
-/// The peer sends a NAK for what it misses, asked or not.
+/// The peer sends a NAK for a gap, whether or not a packet requested an acknowledgement.
 #[test]
 fn what_was_lost_is_sent_again_and_asks() {
     let (mut hand, mem) = timed();

@@ -19,7 +19,7 @@ fn respond(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
     hand.deliver(bth, ext, payload);
 }
 
-/// In mid-message, one packet of every quarter of a window asks: none sooner, none later.
+/// In mid-message, exactly one packet in each quarter of a window requests an acknowledgement.
 #[test]
 fn a_quarter_of_the_window_is_sent_between_questions() {
     let mut hand = Hand::new(Setup {
@@ -87,7 +87,7 @@ fn a_repeated_read_ends_where_it_ends() {
     }
 }
 
-/// Nor may another READ than the one of which a part was requested.
+/// Neither may a READ other than the one of which a part was requested.
 #[test]
 fn only_the_read_that_was_split_ends_in_parts() {
     let mut hand = Hand::new(Setup::default());
@@ -290,7 +290,7 @@ fn an_empty_response_answers_no_atomic() {
     assert_eq!(hand.node.sent()[0].status, WcStatus::BadResponse);
 }
 
-/// After RESET nothing is left of what was in flight, missing or about to be retransmitted.
+/// RESET discards the state of packets that were in flight, missing or about to be retransmitted.
 #[test]
 fn after_reset_a_requester_is_as_new() {
     let renew = |hand: &mut Hand| {

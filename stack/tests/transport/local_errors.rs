@@ -1,4 +1,4 @@
-//! Errors in an end's own memory or requests, and what both ends see of them (IBTA 1.7, 9.9.3 and
+//! Errors in an end's own memory or requests, and their effects at both ends (IBTA 1.7, 9.9.3 and
 //! 11.6.2).
 
 use crate::errors::remote_operations;
@@ -135,7 +135,7 @@ fn a_fetch_into_bad_memory_is_a_local_protection_error() {
     }
 }
 
-/// Requests that can't be right are refused when they are posted, and leave the QP unchanged.
+/// Invalid requests are refused when they are posted, and leave the QP unchanged.
 // shows: 10.7.3-elements, 10.7.3-atomic-length, 10.7.3-no-reads, 10.8.2-refused-nothing
 #[test]
 fn illegal_requests_are_refused_at_once() {

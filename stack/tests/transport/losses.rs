@@ -24,7 +24,7 @@ enum Peer {
     Discards { known: bool },
     /// The requester has room for two out-of-order responses.
     LittleRoom,
-    /// It has room for none.
+    /// It has no room for any.
     NoRoom,
 }
 

@@ -49,7 +49,7 @@ fn assert_dropped(mut hand: Hand, reason: DropReason) {
 }
 
 /// From any sender, over each kind of network, with the path back.
-// shows: 13.5.1-taken
+// shows: 10.2.7-special-qps, 13.5.1-taken
 #[test]
 fn a_datagram_is_taken_with_the_path_back() {
     for ip in Ip::ALL {

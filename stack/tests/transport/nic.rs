@@ -1,4 +1,4 @@
-//! What the NIC does for all its QPs: turns, timers, and how long it keeps state.
+//! Tests of the NIC with many QPs: turns, timers, and the lifetime of state.
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
@@ -50,8 +50,8 @@ fn an_answer_goes_before_an_acknowledgement() {
     assert_eq!(sent, [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE]);
 }
 
-/// After the packet that the port was told is the last, a QP that sends at once has nothing left to
-/// send.
+/// After the packet that was marked as the last for the port, a QP that sends at once has nothing
+/// left to send.
 #[test]
 fn a_port_is_told_of_the_last_packet_of_all() {
     let mut hand = Hand::new(Setup::default());

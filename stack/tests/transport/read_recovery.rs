@@ -1,4 +1,4 @@
-//! READs and loss: out-of-order responses are kept, and the requester asks again only for what is
+//! READs and loss: out-of-order responses are kept, and the requester requests again only what is
 //! missing (IBTA 1.7, 9.7.5.1.3 and 9.7.5.2.4).
 
 use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern};
@@ -43,8 +43,8 @@ fn read(pair: &mut Pair, packets: usize) -> Vec<(u64, usize)> {
     asked.map(|reth| part(reth.va, reth.dma_len)).collect()
 }
 
-/// The requester asks again for what is missing, the oldest first, and no other packet is sent
-/// twice.
+/// The requester requests the missing responses again, the oldest first, and no other packet is
+/// sent twice.
 #[test]
 fn only_missing_responses_are_asked_for_again() {
     let mut pair = acquainted();
@@ -185,8 +185,8 @@ fn early_responses_count_when_their_turn_has_come() {
     assert!(hand.out().is_empty());
 }
 
-/// A peer sends one NAK for what it misses. If it arrives while earlier responses are missing, it
-/// counts when they have arrived.
+/// A peer sends one NAK for a gap. If the NAK arrives while earlier responses are missing, it takes
+/// effect when they have arrived.
 #[test]
 fn a_nak_behind_a_missing_response_is_not_forgotten() {
     let mut hand = Hand::new(Setup::default());

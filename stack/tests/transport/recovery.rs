@@ -1,6 +1,6 @@
-//! Loss: what is retransmitted, and when a loss is detected (IBTA 1.7, 9.7.5.2.8 and 9.7.6.1.3). A
-//! responder keeps out-of-order requests. A requester finds out whether its peer does, and then
-//! retransmits only what is missing.
+//! Loss: which packets are retransmitted, and when a loss is detected (IBTA 1.7, 9.7.5.2.8 and
+//! 9.7.6.1.3). A responder keeps out-of-order requests. A requester finds out whether its peer
+//! does, and then retransmits only what is missing.
 
 use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern};
 use roce_stack::{DropReason, Duration, SendOp, Stat};
@@ -216,7 +216,7 @@ fn nothing_is_kept_behind_a_request_that_found_no_receive() {
     assert_eq!(hand.drops(DropReason::OutOfSequence), 1);
 }
 
-/// What a peer does with out-of-order packets.
+/// How a peer handles out-of-order packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeps {
     All,

@@ -1,5 +1,5 @@
-//! Rules that the tests beside this file imply, but that none shows by itself. Each test here fails
-//! if one line of the stack changes.
+//! Rules that other tests imply, but that none shows by itself. Each test here fails if one line of
+//! the stack changes.
 
 mod memory;
 mod packets;

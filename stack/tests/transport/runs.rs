@@ -1,4 +1,4 @@
-//! What is retransmitted when packets are missing: the length of runs, what ends them, and what a
+//! Retransmission of missing packets: the length of runs, what ends them, and what a
 //! requester concludes about its peer.
 
 use crate::sim::{Hand, Mem, Setup};
@@ -73,8 +73,8 @@ fn runs_double_up_to_64_packets() {
     }
 }
 
-/// A NAK for a packet that was just retransmitted is no news. A NAK for the first packet of the run
-/// is news if it arrives late enough, as is one for a packet behind the run.
+/// A NAK for a packet that was just retransmitted is ignored. A NAK for the first packet of the run
+/// counts if it arrives late enough, and so does one for a packet behind the run.
 #[test]
 fn what_is_on_its_way_again_is_not_repeated() {
     let (mut hand, mem) = with_holder();

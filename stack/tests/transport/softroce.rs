@@ -5,9 +5,9 @@ use crate::sim::{Hand, Out, Setup};
 use roce_stack::{SendOp, Stat, WcStatus};
 use roce_wire::{Aeth, AtomicAckEth, ExtHeaders, Opcode};
 
-/// As a requester it takes an acknowledgement with the PSN of a READ or atomic for success, even if
-/// the response was lost and no data has arrived. So the responder must never send one, whatever
-/// the duplicates.
+/// As a requester it treats an acknowledgement with the PSN of a READ or atomic as success, even if
+/// the response was lost and no data has arrived. So the responder must never send one, whichever
+/// duplicates arrive.
 // shows: 9.7.5.1.2-fetch-not-acked
 #[test]
 fn a_duplicate_never_has_a_later_fetch_acknowledged() {

@@ -1,5 +1,5 @@
-//! QP states: what is posted, sent and received in each, and the transitions (IBTA 1.7, 10.3.1 and
-//! 11.2.5.2).
+//! QP states: which requests can be posted, sent and received in each, and the transitions (IBTA
+//! 1.7, 10.3.1 and 11.2.5.2).
 
 use crate::sim::{A, B, Fate, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
@@ -118,8 +118,8 @@ fn receives_posted_in_init_are_used_in_rtr() {
     assert_eq!(hand.out_one().opcode(), Opcode::RC_ACKNOWLEDGE);
 }
 
-/// SQD: requests that were begun are finished, none is begun, and when all have completed an event
-/// reports it, once; back in RTS the rest continues (10.3.1.4).
+/// SQD: requests in progress are finished, no others are started, and when all have completed an
+/// event reports it, once; back in RTS the rest continues (10.3.1.4).
 // shows: 10.3.1-sqd-finishes, 10.3.1-sqd-event, 10.3.1-sqd-posting, 11.6.3-sq-drained
 #[test]
 fn sqd_drains_and_rts_resumes() {
@@ -150,7 +150,7 @@ fn sqd_drains_and_rts_resumes() {
     assert_eq!(pair.nodes[A].events, [drained]);
 }
 
-/// With nothing outstanding, the send queue is drained at once; and each time again.
+/// With nothing outstanding, the send queue is drained at once, each time that SQD is entered.
 // shows: 10.3.1-sqd-event
 #[test]
 fn an_idle_send_queue_is_drained_at_once() {
@@ -163,7 +163,7 @@ fn an_idle_send_queue_is_drained_at_once() {
     }
 }
 
-/// SQD also finishes what was begun over a bad wire, and continues to receive.
+/// SQD also finishes requests in progress over a faulty wire, and continues to receive.
 // shows: 10.3.1-sqd-finishes, 10.3.1-sqd-receives
 #[test]
 fn sqd_finishes_what_was_begun_despite_loss() {
@@ -346,7 +346,7 @@ fn the_first_packet_in_rtr_is_told() {
     let mut hand = Hand::in_reset(Setup::default());
     hand.advance_to(QpState::Rtr);
     let mem = hand.mem(8);
-    // A packet of another sender raises none.
+    // A packet of another sender raises no event.
     let mut elsewhere = hand.meta();
     elsewhere.src = hand.setup.ip.address(9);
     let bth = hand.bth(Opcode::RC_WRITE_ONLY, hand.psn);

@@ -1,4 +1,4 @@
-//! A requester's timers at their edges: when they start, what restarts them, and what they must not
+//! Edge cases of a requester's timers: when they start, what restarts them, and what they must not
 //! report (IBTA 1.7, 9.7.6.1.3).
 
 use crate::sim::{Hand, Mem, Setup};

@@ -1,5 +1,5 @@
-//! Memory windows (IBTA 1.7, 10.6.7): what they open to which QPs, for how long, and which bindings
-//! are refused.
+//! Memory windows (IBTA 1.7, 10.6.7): the access that they give to which QPs, for how long, and
+//! which bindings are refused.
 
 mod access;
 mod bind;

@@ -1,5 +1,5 @@
-//! The `roce` command, as a program of this package: cargo builds a package's own
-//! programs before it runs that package's tests, so that no test has to call cargo.
+//! The `roce` command, as a program of this package: cargo builds a package's own programs before
+//! its tests run, so no test has to call cargo.
 
 use std::process::ExitCode;
 

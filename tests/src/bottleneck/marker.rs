@@ -1,39 +1,39 @@
 //! A switch's congestion point, as a BPF program at the egress of an interface.
 //!
-//! It keeps one number: when the packets that have passed would all have left a link of
-//! a given rate. What is between now and then is the queue of that link. A packet of RoCE
-//! whose ends understand marks is marked, "congestion experienced" (RFC 3168, 5), with a
-//! chance that grows with that queue, as random early detection has it. The real queue
-//! behind it, of a token bucket filter, may drop; this one only marks.
+//! It keeps one time: when a link of a given rate would have sent all packets that have passed. The
+//! time until then is the queue of that link. An ECN-capable RoCE packet is marked "congestion
+//! experienced" (RFC 3168, 5) with a probability that grows with this queue, as in random early
+//! detection. The real queue behind it, of a token bucket filter, may drop packets; this one only
+//! marks.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What a link is like, and when it is congested.
+/// The properties of a link, and when it is congested.
 #[derive(Clone, Copy, Debug)]
 pub struct Marking {
     /// Bits per second.
     pub rate: u64,
-    /// Up to this wait, no packet is marked: nanoseconds.
+    /// Wait up to which no packet is marked, in nanoseconds.
     pub none_up_to: u32,
-    /// From this wait on, all are: nanoseconds.
+    /// Wait from which on every packet is marked, in nanoseconds.
     pub all_from: u32,
-    /// The chance just below that, in percent.
+    /// Probability just below `all_from`, in percent.
     pub percent: u8,
-    /// The queue grows no longer than this, as one that drops: nanoseconds.
+    /// Longest queue, as of one that drops, in nanoseconds.
     pub longest: u32,
 }
 
 impl Marking {
-    /// By how much the chance grows with each nanosecond, in 2^-32.
+    /// The growth of the probability with each nanosecond, in units of 2^-32.
     fn chance_per_nanosecond(&self) -> u64 {
         let range = self.all_from.saturating_sub(self.none_up_to).max(1);
         (u64::from(self.percent) << 32) / 100 / u64::from(range)
     }
 }
 
-/// The program, attached. It detaches when this value goes.
+/// The attached program. Dropping this value detaches it.
 #[derive(Debug)]
 pub struct Marker {
     _link: OwnedFd,
@@ -54,14 +54,14 @@ const HELPER_RANDOM: i32 = 7;
 const HELPER_STORE_BYTES: i32 = 9;
 const HELPER_IP_CHECKSUM: i32 = 10;
 
-/// The state: when the link is free, and how many packets were marked.
+/// The state: when the link is free, and the number of marked packets.
 type State = [u64; 2];
 
 impl Marker {
     /// Attaches it to an interface of the calling thread's network namespace.
     ///
     /// # Errors
-    /// If the kernel refuses; with what its verifier says.
+    /// If the kernel refuses. The error has the verifier's log.
     pub fn attach(interface: &str, marking: &Marking) -> io::Result<Self> {
         let state = bpf(
             MAP_CREATE,
@@ -79,7 +79,7 @@ impl Marker {
         Ok(Self { _link: link, state })
     }
 
-    /// How many packets it has marked so far.
+    /// The number of packets that it has marked.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -124,8 +124,8 @@ fn bpf(command: libc::c_long, attributes: &Attributes) -> io::Result<OwnedFd> {
 }
 
 fn call(command: libc::c_long, attributes: &Attributes) -> io::Result<i32> {
-    // SAFETY: the kernel reads as many bytes as it is told, and what they point to is
-    // alive, since all callers keep it.
+    // SAFETY: the kernel reads as many bytes as the call states, and all callers keep alive what
+    // they point to.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -140,7 +140,7 @@ fn call(command: libc::c_long, attributes: &Attributes) -> io::Result<i32> {
     i32::try_from(answer).map_err(io::Error::other)
 }
 
-/// Instructions under way, and the jumps to the end that are still open.
+/// Instructions, and the jumps to the end whose offsets are not known yet.
 #[derive(Default)]
 struct Code {
     instructions: Vec<u64>,
@@ -157,7 +157,7 @@ impl Code {
             .push(u64::from(op) | u64::from(registers) << 8 | offset << 16 | value << 32);
     }
 
-    /// Leaves the packet alone if the comparison holds.
+    /// Leaves the packet unchanged if the comparison is true.
     fn leave_if(&mut self, op: u8, left: u8, right: u8, value: i32) {
         self.leave.push(self.instructions.len());
         self.put(op, left, right, 0, value);
@@ -201,12 +201,12 @@ const IF_NOT_ABOVE: u8 = 0xb5;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-// Where `struct __sk_buff` has what.
+// Offsets in `struct __sk_buff`.
 const LEN: i16 = 0;
 const DATA: i16 = 76;
 const DATA_END: i16 = 80;
 
-// Where a frame of IPv4 without options has what.
+// Offsets in an IPv4 frame without options.
 const ETHER_TYPE: i16 = 12;
 const TOS: i16 = 15;
 const PROTOCOL: i16 = 23;
@@ -234,7 +234,7 @@ fn instructions(marking: &Marking, state: i32) -> Vec<u64> {
     c.put(LOAD16, 5, 2, UDP_DESTINATION, 0);
     c.leave_if(IF_NOT_EQUAL, 5, 0, big_endian(4791));
     c.put(LOAD8, 7, 2, TOS, 0);
-    // r8: the state. r9: when the link is free, not before now.
+    // r8: the state. r9: when the link is free, at the earliest now.
     c.put(STORE32_VALUE, 10, 0, -4, 0);
     c.put(0x18, 1, 1, 0, state);
     c.instructions.push(0);
@@ -247,7 +247,7 @@ fn instructions(marking: &Marking, state: i32) -> Vec<u64> {
     c.put(LOAD64, 9, 8, 0, 0);
     c.put(IF_NOT_BELOW_REG, 9, 0, 1, 0);
     c.put(COPY, 9, 0, 0, 0);
-    // r1: how long the packet would wait. Its own time comes on top, if there is room.
+    // r1: the packet's wait. Its transmission time is added, if there is room.
     c.put(COPY, 1, 9, 0, 0);
     c.put(SUB_REG, 1, 0, 0, 0);
     c.put(IF_ABOVE, 1, 0, 5, value(marking.longest.into()));
@@ -257,13 +257,13 @@ fn instructions(marking: &Marking, state: i32) -> Vec<u64> {
     c.put(ADD_REG, 9, 2, 0, 0);
     c.put(STORE64, 8, 9, 0, 0);
     c.leave_if(IF_NOT_ABOVE, 1, 0, value(marking.none_up_to.into()));
-    // Neither without ECN, nor marked already.
+    // Skip packets that are not ECN-capable or already marked.
     c.put(COPY, 2, 7, 0, 0);
     c.put(AND, 2, 0, 0, 3);
     c.leave_if(IF_EQUAL, 2, 0, 0);
     c.leave_if(IF_EQUAL, 2, 0, 3);
-    // By chance, if the wait is not too long for that: a random number of 32 bits is below
-    // so much for each nanosecond. r9: the wait.
+    // Below `all_from`, mark at random: if a random 32-bit number is below a value that grows with
+    // each nanosecond. r9: the wait.
     c.put(COPY, 9, 1, 0, 0);
     c.put(IF_NOT_BELOW, 9, 0, 4, value(marking.all_from.into()));
     c.put(CALL, 0, 0, 0, HELPER_RANDOM);
@@ -273,7 +273,7 @@ fn instructions(marking: &Marking, state: i32) -> Vec<u64> {
     c.put(LOAD64, 2, 8, 8, 0);
     c.put(ADD, 2, 0, 0, 1);
     c.put(STORE64, 8, 2, 8, 0);
-    // The mark, and the checksum of the header with it.
+    // Set the mark, and update the checksum of the header.
     c.put(COPY, 9, 7, 0, 0);
     c.put(OR, 9, 0, 0, 3);
     c.put(STORE8, 10, 9, -8, 0);
@@ -293,7 +293,7 @@ fn instructions(marking: &Marking, state: i32) -> Vec<u64> {
     c.put(SET, 5, 0, 0, 0);
     c.put(CALL, 0, 0, 0, HELPER_STORE_BYTES);
     let mut instructions = code.finish();
-    // On to the next program, if there is one (TCX_NEXT).
+    // Continue with the next program, if any (TCX_NEXT).
     let mut end = Code::default();
     end.put(SET, 0, 0, 0, -1);
     end.put(EXIT, 0, 0, 0, 0);

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{differing, our_fields, tshark};
 
-/// A line of tshark's about a SEND, and the same packet as `roce decode` has it.
+/// tshark's line about a SEND, and the same packet from `roce decode`.
 fn pair() -> (super::Fields, super::Fields) {
     let line = "7\t10.1.2.3\t\t10.4.5.6\t\t69\t4791\t26\t\t1\t\t62\t\t0x1234\t\t4\t1\t0\t3\t0\t65535\t80\t\
                 0x123401\t1\t16776961\t\t\t\t\t\t\t\t\t\t\t\t\t0xcd57e306\t8";

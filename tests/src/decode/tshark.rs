@@ -1,4 +1,4 @@
-//! What tshark says of a capture.
+//! tshark's output for a capture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::process::Command;
 
 use super::Fields;
 
-/// A field of tshark's: which of ours it is, its name, and how it writes it.
+/// A field of tshark: our name for it, tshark's name, and its form.
 struct Column(&'static str, &'static str, Form);
 
 #[derive(Clone, Copy)]
 enum Form {
-    /// An address: as it is.
+    /// An address, unchanged.
     Text,
     /// A number, decimal or 0x hexadecimal.
     Number,
-    /// Bytes in hexadecimal, first one first.
+    /// Bytes in hexadecimal, in the order of the packet.
     Bytes,
     /// A 32-bit number whose bytes we read in the other order.
     Swapped,
@@ -23,7 +23,7 @@ enum Form {
 
 use Form::{Bytes, Number, Swapped, Text};
 
-/// Packets' numbers and all fields compared.
+/// The number of the packet, and all compared fields.
 const COLUMNS: &[Column] = &[
     Column("number", "frame.number", Number),
     Column("src", "ip.src", Text),
@@ -53,7 +53,7 @@ const COLUMNS: &[Column] = &[
     Column("psn", "infiniband.bth.psn", Number),
     Column("deth.qkey", "infiniband.deth.q_key", Number),
     Column("deth.src_qpn", "infiniband.deth.srcqp", Number),
-    // The next two are those of an AtomicETH, too.
+    // The next two are also those of an AtomicETH.
     Column(VA, "infiniband.reth.va", Number),
     Column(RKEY, "infiniband.reth.r_key", Number),
     Column("reth.length", "infiniband.reth.dmalen", Number),
@@ -87,7 +87,7 @@ const VA: &str = "va";
 const RKEY: &str = "rkey";
 const PADDED: &str = "padded_len";
 
-/// Guesses at what a payload is, which end in "malformed" where the guess is wrong.
+/// tshark's heuristics for payloads, which report "malformed" where they guess wrong.
 const GUESSES: &[&str] = &[
     "eth_over_ib",
     "fc_infiniband",
@@ -100,8 +100,8 @@ const GUESSES: &[&str] = &[
     "smcr_infiniband",
 ];
 
-/// The RoCE packets that tshark finds, by their numbers. `src_ports` are their source
-/// ports: those that it knows another protocol by would mislead it.
+/// The RoCE packets that tshark finds, by their numbers. `src_ports` are their source ports, which
+/// tshark must not interpret as those of other protocols.
 ///
 /// # Panics
 /// If it fails.
@@ -133,7 +133,7 @@ pub(super) fn fields(pcap: &Path, src_ports: &BTreeSet<u64>) -> BTreeMap<u64, Fi
         .collect()
 }
 
-/// A line's fields in the form in which they are compared.
+/// The fields of a line, in the form in which they are compared.
 pub(super) fn parse(line: &str) -> Fields {
     let mut fields: Fields = COLUMNS
         .iter()
@@ -182,17 +182,17 @@ fn canonical(text: &str, form: Form) -> String {
     number.map_or_else(|| text.to_owned(), |number| number.to_string())
 }
 
-/// Whether nothing can be expected of tshark about a field of a packet.
+/// Whether tshark can not decode this field of the packet.
 pub(super) fn is_excused(name: &str, theirs: &Fields) -> bool {
     let opcode = theirs.get("opcode").and_then(|text| text.parse().ok());
     let is_to_qp1 = theirs.get("dest_qpn").is_some_and(|qpn| qpn == "1");
     match opcode {
-        // FLUSH and ATOMIC WRITE, CNP, XRC: to tshark 4.0 all after the BTH is
-        // "vendor specific".
+        // FLUSH and ATOMIC WRITE, CNP, XRC: tshark 4.0 treats everything after the BTH as "vendor
+        // specific".
         Some(0x1c | 0x1d | 0x80..) => {
             name.contains('.') || ["immdt", "ieth", "payload_len", "icrc"].contains(&name)
         }
-        // It takes a MAD apart and does not say how long it was.
+        // It dissects a MAD and does not report its length.
         Some(0x64..=0x65) if is_to_qp1 => name == "payload_len",
         _ => false,
     }

@@ -1,16 +1,16 @@
-//! Operations of all kinds and sizes, many at a time, in both directions at once.
+//! Operations of all kinds and sizes, many outstanding at a time, in both directions.
 
 use super::{End, pattern};
 use crate::peer::{Completion, Operation};
 
-/// Requests of one end that are outstanding together.
+/// Requests that each end has outstanding at a time.
 const BATCH: u32 = 8;
-/// Each has a slot of so many bytes in either region: sources, or what is fetched,
-/// in the first half, targets in the second.
+/// Bytes of a slot. Each request has one in either region: in the first half for its source or
+/// result, in the second half for its target.
 const SLOT: u32 = 64 << 10;
 const SOURCES: u32 = 0;
 const TARGETS: u32 = BATCH * SLOT;
-/// Bytes at the end of a slot that nothing may change.
+/// Bytes at the end of a slot that must not change.
 const GUARD: u32 = 64;
 /// The `wr_id` of the receive of slot 0.
 const RECEIVES: u64 = 1000;
@@ -18,22 +18,21 @@ const RECEIVES: u64 = 1000;
 /// The length of the regions that [`run`] needs.
 pub const REGION: u32 = 2 * BATCH * SLOT;
 
-/// A request and what it is to do.
+/// A request and its expected effect.
 struct Planned {
     slot: u32,
     operation: Operation,
     length: u32,
-    /// The target's bytes from before, and the source's.
+    /// The target's bytes before the request, and the source's.
     there: Vec<u8>,
     here: Vec<u8>,
 }
 
-/// Moves data in both directions until each end has had `requests` requests done,
-/// and checks every completion and every byte. The same seed makes the same
-/// requests.
+/// Moves data in both directions until `requests` requests of each end have completed, and checks
+/// each completion and each byte. The same seed generates the same requests.
 ///
 /// # Panics
-/// If anything is not as it should be.
+/// If a completion or a byte is wrong.
 pub fn run(one: &mut dyn End, two: &mut dyn End, requests: u32, seed: u64) {
     let mut random = Random(seed);
     let mut left = requests;
@@ -53,7 +52,7 @@ pub fn run(one: &mut dyn End, two: &mut dyn End, requests: u32, seed: u64) {
     }
 }
 
-/// Thinks out requests for which `to` is the target.
+/// Generates requests whose target is `to`.
 fn plan(random: &mut Random, to: &dyn End, count: u32) -> Vec<Planned> {
     let one = |slot| {
         let (addr, rkey) = to.remote(TARGETS + slot * SLOT);
@@ -93,8 +92,8 @@ fn plan(random: &mut Random, to: &dyn End, count: u32) -> Vec<Planned> {
     (0..count).map(one).collect()
 }
 
-/// Fills an end's memory for its own requests and for the other's, and posts the
-/// receives that the other's need.
+/// Fills an end's memory for its own requests and for those of the other end, and posts the
+/// receives that the latter need.
 fn prepare(end: &mut dyn End, own: &[Planned], others: &[Planned]) {
     for planned in own {
         end.write_memory(SOURCES + planned.slot * SLOT, &planned.here);
@@ -116,7 +115,7 @@ fn post(end: &mut dyn End, own: &[Planned]) {
     }
 }
 
-/// All have succeeded, those of each queue in the order of posting.
+/// Checks that all requests succeed, those of each queue in the order of posting.
 fn check_completions(end: &mut dyn End, own: &[Planned], others: &[Planned]) {
     let received: Vec<&Planned> = others
         .iter()
@@ -156,8 +155,7 @@ fn check_receive(name: &str, planned: &Planned, done: &Completion) {
     );
 }
 
-/// Every slot of an end holds what it should, those of its own requests and those
-/// of the other's.
+/// Checks the contents of each slot of an end, for its own requests and for those of the other end.
 fn check_memory(end: &mut dyn End, own: &[Planned], others: &[Planned]) {
     let memory = end.read_memory(0, REGION);
     let name = end.name();
@@ -189,7 +187,7 @@ fn check_memory(end: &mut dyn End, own: &[Planned], others: &[Planned]) {
     }
 }
 
-/// What the target's bytes have become.
+/// The expected bytes of the target after the request.
 fn target_after(planned: &Planned) -> Vec<u8> {
     let mut there = planned.there.clone();
     let length = planned.length as usize;

@@ -1,8 +1,8 @@
 //! The two ends of a connection between this stack and the kernel's Soft-RoCE.
 //!
 //! [`Ours`] is this stack behind its Rust API, in the lab's namespace; [`Theirs`]
-//! is rxe behind libibverbs, in the guest. Both are an [`End`], so that what a test
-//! does in one direction it does in the other by exchanging the two:
+//! is rxe behind libibverbs, in the guest. Both implement [`End`], so that a test can run in the
+//! other direction by exchanging the two:
 //!
 //! ```no_run
 //! use roce_tests::ends::{End, Options, connect};
@@ -23,7 +23,7 @@
 //! write(&mut theirs, &mut ours);
 //! ```
 //!
-//! As they are for tests alone, they panic where a test would unwrap.
+//! They are for tests only, so they panic where a test would unwrap.
 
 pub mod mix;
 mod ours;
@@ -51,12 +51,11 @@ pub trait End {
     /// Reads the end's own region.
     fn read_memory(&mut self, offset: u32, length: u32) -> Vec<u8>;
 
-    /// Address of a byte of the region, and the region's key: what the other end
-    /// needs to reach it.
+    /// Address of a byte of the region, and the region's key, with which the other end accesses it.
     fn remote(&self, offset: u32) -> (u64, u32);
 
-    /// Posts a signaled request. Its memory is parts of the region, each an offset
-    /// and a length in bytes.
+    /// Posts a signaled request. Its memory consists of parts of the region, each with offset and
+    /// length in bytes.
     fn post(&mut self, wr_id: u64, operation: Operation, parts: &[(u32, u32)]);
 
     /// Posts a receive into parts of the region.
@@ -65,7 +64,7 @@ pub trait End {
     /// Waits for the next `count` completions, of either queue.
     ///
     /// # Panics
-    /// If they have not come after [`PATIENCE`].
+    /// If they have not arrived after [`PATIENCE`].
     fn completions(&mut self, count: usize) -> Vec<Completion>;
 
     /// Waits for the next completion.
@@ -83,7 +82,7 @@ pub trait End {
     }
 }
 
-/// What two ends are connected with. Retries and timers are the same for both.
+/// The options of a connection. Retries and timers are the same for both ends.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The address family.
@@ -96,21 +95,21 @@ pub struct Options {
     pub our_region: roce_verbs::Access,
     /// Rights to their region.
     pub their_region: Access,
-    /// Local ACK timeout: 4.096 us times two to its power.
+    /// Local ACK timeout: 4.096 us × 2^timeout.
     pub timeout: u8,
     /// Transport retries, at most 7.
     pub retry_count: u8,
-    /// Retries after an RNR NAK; 7 is for ever.
+    /// Retries after an RNR NAK; 7 means unlimited.
     pub rnr_retry: u8,
-    /// Code of the delay asked for in RNR NAKs.
+    /// Code of the delay in RNR NAKs.
     pub min_rnr_timer: u8,
     /// READs and atomics outstanding in either direction.
     pub max_rd_atomic: u8,
 }
 
 impl Default for Options {
-    /// IPv4, 1 MiB with all rights, a timeout of 67 ms, seven retries, RNR retries
-    /// without end after 0.64 ms each, four READs and atomics.
+    /// IPv4, 1 MiB with all rights, a timeout of 67 ms, seven retries, unlimited RNR retries after
+    /// 0.64 ms each, four READs and atomics.
     fn default() -> Self {
         Self {
             gid: GidIndex::Ip4,
@@ -130,7 +129,7 @@ impl Default for Options {
 /// Two ends, connected to each other.
 ///
 /// # Panics
-/// If anything about that goes wrong.
+/// If any step fails.
 pub fn connect(lab: &Lab, options: &Options) -> (Ours, Theirs) {
     let mut ours = Ours::open(lab, options);
     let mut theirs = Theirs::open(lab, options);
@@ -140,7 +139,7 @@ pub fn connect(lab: &Lab, options: &Options) -> (Ours, Theirs) {
     (ours, theirs)
 }
 
-/// Bytes that differ from one another and from those of another seed.
+/// Bytes that differ from each other and from those of another seed.
 pub fn pattern(length: u32, seed: u32) -> Vec<u8> {
     (0..length)
         .map(|i| ((i ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b) >> 24) as u8)

@@ -13,12 +13,12 @@ use super::{End, Options, PATIENCE};
 use crate::lab::{HOST_IP4, HOST_LL6, Lab};
 use crate::peer::{Completion, GidIndex, Operation};
 
-/// Requests that fit each queue.
+/// Depth of each queue, in requests.
 const DEPTH: usize = 256;
 /// Elements of a scatter/gather list.
 const SGES: usize = 8;
 
-/// This stack, in the lab's namespace. Its QP, first of the fields, goes first.
+/// This stack, in the lab's namespace. The QP is the first field, so it is dropped first.
 #[derive(Debug)]
 pub struct Ours {
     /// The queue pair.
@@ -42,7 +42,7 @@ impl Ours {
             GidIndex::Ip4 => IpAddr::from(HOST_IP4),
             GidIndex::LinkLocal6 => IpAddr::from(HOST_LL6),
         };
-        // Interfaces and their addresses are those of the calling thread's namespace.
+        // The stack sees the interfaces and addresses of the calling thread's namespace.
         let opened = lab.enter(|| {
             let device = Device::with_address(address).expect("the lab's interface is a device");
             let context = device.open().expect("the device opens");
@@ -76,7 +76,7 @@ impl Ours {
         opened.expect("the lab's namespace is there")
     }
 
-    /// What the other end must know of this one.
+    /// The address of this end, for the other end.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint
     }
@@ -204,7 +204,7 @@ fn send_op(operation: Operation) -> SendOp {
     }
 }
 
-/// The completion as verbs name it.
+/// The completion, with the names of verbs.
 fn completion(ours: &roce_verbs::Completion) -> Completion {
     let status = match ours.status {
         WcStatus::Success => "SUCCESS",

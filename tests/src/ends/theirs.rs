@@ -9,7 +9,7 @@ use crate::peer::{
     Completion, Connect, Operation, Pair, PairOptions, Region, RxePeer, SendWork, Sge,
 };
 
-/// The PSN of rxe's first request: soon before they wrap.
+/// The PSN of rxe's first request: shortly before the PSNs wrap.
 const FIRST_PSN: u32 = 0xff_fff0;
 
 /// Soft-RoCE, in the guest.
@@ -38,7 +38,7 @@ impl Theirs {
         Self { peer, pair, region }
     }
 
-    /// What the other end must know of this one.
+    /// The address of this end, for the other end.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint {
             gid: Gid(self.peer.gid().octets()),

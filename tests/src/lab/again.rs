@@ -1,13 +1,13 @@
-//! Guests that do not come up are booted again.
+//! Boots guests again if they do not come up.
 
 use super::LabError;
 use super::shared::say;
 
-/// How many times a guest is booted that dies or hangs on the way.
+/// The most attempts to boot a guest that dies or hangs while booting.
 const BOOTS: u32 = 3;
 
-/// Boots again if the guest died while it booted, or hung: kernels patch their own code then,
-/// which an emulator with several threads gets wrong once in a while. That is said.
+/// Boots again if the guest died or hung while booting, and reports that. Kernels patch their own
+/// code while they boot, which an emulator with several threads occasionally gets wrong.
 pub(super) fn boot_again<T>(mut boot: impl FnMut() -> Result<T, LabError>) -> Result<T, LabError> {
     for _ in 1..BOOTS {
         match boot() {
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn a_guest_that_does_not_come_up_is_booted_again_a_few_times() {
-        // Which boot succeeds, and what comes of it after how many.
+        // The boot that succeeds; the expected result and number of boots.
         for (alive_at, expected) in [(1, (true, 1)), (3, (true, 3)), (4, (false, 3))] {
             let mut boots = 0;
             let booted = boot_again(|| {

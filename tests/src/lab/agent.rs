@@ -19,7 +19,7 @@ use super::{LabError, oops};
 
 /// Longest frame body in either direction, in bytes.
 const MAX_BODY: usize = 65536;
-/// How long the guest may leave the channel full before it counts as dead.
+/// Time after which a guest that leaves the channel full counts as dead.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Lines of the console that an error shows.
 const CONSOLE_TAIL: usize = 30;
@@ -36,24 +36,24 @@ pub(super) struct Agent {
 #[derive(Debug, Default)]
 struct State {
     ready: bool,
-    /// Set once, when the channel broke.
+    /// The reason, set once, when the channel breaks.
     dead: Option<String>,
     last_id: u32,
     commands: HashMap<u32, Progress>,
 }
 
-/// What is known of a command: output not yet taken, and its end.
+/// The progress of a command: output that was not read yet, and its end.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) started: bool,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
-    /// The status, or why it could not be started.
+    /// The status, or the reason why it could not be started.
     pub(super) end: Option<Result<GuestStatus, String>>,
 }
 
 impl Agent {
-    /// Takes the channel into use; a thread reads it until the guest is gone.
+    /// Opens the channel; a thread reads it until the guest is gone.
     pub(super) fn connect(channel: UnixStream, folder: &Path) -> Result<Arc<Self>, LabError> {
         let failed = |e: io::Error| LabError::new(format!("cannot use the command channel: {e}"));
         channel
@@ -74,14 +74,14 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Waits until the guest takes commands.
+    /// Waits until the guest accepts commands.
     pub(super) fn wait_ready(&self, timeout: Duration) -> Result<(), LabError> {
         self.wait_for(timeout, "the guest to boot", |state| {
             state.ready.then_some(())
         })
     }
 
-    /// Starts a command; waits until it runs, or says why it does not.
+    /// Starts a command. Waits until it runs, or returns why it does not.
     pub(super) fn start(&self, spec: &Value) -> Result<u32, LabError> {
         let id = {
             let mut state = self.state();
@@ -112,7 +112,7 @@ impl Agent {
             .try_for_each(|chunk| self.send(b'I', id, chunk))
     }
 
-    /// Closes a command's stdin, after what was sent to it.
+    /// Closes a command's stdin, after the bytes that were sent to it.
     pub(super) fn close_stdin(&self, id: u32) -> Result<(), LabError> {
         self.send(b'I', id, &[])
     }
@@ -122,7 +122,7 @@ impl Agent {
         self.send(b'K', id, json!({ "signal": signal }).to_string().as_bytes())
     }
 
-    /// Kills all commands that run, and waits until they have ended.
+    /// Kills all running commands, and waits until they have ended.
     pub(super) fn kill_all(&self) {
         let running: Vec<u32> = {
             let state = self.state();
@@ -148,13 +148,13 @@ impl Agent {
         }
     }
 
-    /// Drops what is kept of a command.
+    /// Drops the progress of a command.
     pub(super) fn forget(&self, id: u32) {
         self.state().commands.remove(&id);
     }
 
-    /// Waits until `ready` finds in the progress of command `id` what it looks for.
-    /// `what` says what that is, for the error at the timeout or the guest's end.
+    /// Waits until `ready` returns a value for the progress of command `id`. `what` describes it in
+    /// the error after a timeout or the guest's end.
     pub(super) fn wait<T>(
         &self,
         id: u32,
@@ -187,7 +187,9 @@ impl Agent {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(self.failure(&format!("waited {timeout:?} in vain for {what}")));
+                return Err(
+                    self.failure(&format!("timed out after {timeout:?}, waiting for {what}"))
+                );
             }
             (state, _) = self
                 .changed
@@ -196,14 +198,14 @@ impl Agent {
         }
     }
 
-    /// An error about the guest, with what its console and the emulator said last.
+    /// An error about the guest, with the last lines of its console and of the emulator.
     fn failure(&self, what: &str) -> LabError {
         let mut text = what.to_owned();
         for (name, file) in [("the guest's console", CONSOLE_LOG), ("QEMU", QEMU_LOG)] {
             let log = fs::read(self.folder.join(file)).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
             let lines: Vec<&str> = log.lines().collect();
-            // From where a crash begins, if there is one.
+            // Starts at the first line of a crash, if there is one.
             let tail = lines.len().saturating_sub(CONSOLE_TAIL);
             let shown = &lines[oops::first_sign(&log).map_or(tail, |sign| sign.min(tail))..];
             if !shown.is_empty() {
@@ -221,8 +223,8 @@ impl Agent {
         frame.extend_from_slice(body);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.write_all(&frame).map_err(|e| {
-            // Half a frame may be out: the channel cannot be used again. The reader
-            // finds it closed, and wakes all who wait.
+            // Half a frame may have been sent, so the channel cannot be used again. The reader
+            // finds it closed, and wakes up all waiting threads.
             let _ = writer.shutdown(Shutdown::Both);
             self.failure(&format!("the guest takes no commands: {e}"))
         })
@@ -257,7 +259,7 @@ impl Agent {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nobody panics half way through a change of it.
+        // No code panics in the middle of a change of the state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

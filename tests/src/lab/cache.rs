@@ -1,4 +1,4 @@
-//! Where kernels, images and logs are kept between runs.
+//! The folder in which kernels, images and logs are kept between runs.
 
 use std::env;
 use std::fs;
@@ -17,8 +17,7 @@ pub(super) fn directory() -> Result<PathBuf, LabError> {
         .map_err(|e| LabError::io("find", &path, &e))
 }
 
-/// `lab` in the target directory that holds this program: the one that cargo has
-/// marked as a cache.
+/// `lab` in the target directory of this program: the one that cargo has marked as a cache.
 fn target_of(program: &Path) -> Option<PathBuf> {
     program
         .ancestors()

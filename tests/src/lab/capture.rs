@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use super::network::{GUEST_INTERFACE, GUEST_IP4, GUEST_SIDE};
 use super::{GuestChild, Lab, LabError};
 
-/// How long a capture may take to start, and to write all that it has seen.
+/// Timeout for a capture to start, and to write all packets that it has seen.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often it is looked for what a capture has written: each time, a packet is sent.
+/// Interval between checks of the captured files. Each sends a packet.
 const INTERVAL: Duration = Duration::from_millis(5);
 /// Length of a pcap file's header, and of the header of each packet, in bytes.
 const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
 
-/// A running capture on both sides. Dropping it gives it up.
+/// A running capture on both sides. Dropping it discards it.
 #[derive(Debug)]
 pub struct Capture<'lab> {
     lab: &'lab Lab,
@@ -28,23 +28,23 @@ pub struct Capture<'lab> {
     guest: GuestChild,
 }
 
-/// The captures of both sides, as pcap files with link type Ethernet. They are
-/// deleted with the lab; copy what is to be kept to [`Lab::keep_directory`].
+/// The captures of both sides, as pcap files with link type Ethernet. They are deleted with the
+/// lab; to keep them, copy them to [`Lab::keep_directory`].
 #[derive(Clone, Debug)]
 pub struct CaptureFiles {
-    /// What passed the tap device.
+    /// The packets that passed the tap device.
     pub outside: PathBuf,
-    /// What passed the guest's interface.
+    /// The packets that passed the guest's interface.
     pub guest: PathBuf,
 }
 
-/// The outside's tcpdump, killed when dropped.
+/// The tcpdump outside of the guest, killed when dropped.
 #[derive(Debug)]
 struct Outside(Child);
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if it has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -68,7 +68,7 @@ impl<'lab> Capture<'lab> {
         })
     }
 
-    /// Ends the capture. What was on the link before this call is in the files.
+    /// Ends the capture. The files contain all packets that were on the link before this call.
     pub fn stop(mut self) -> Result<CaptureFiles, LabError> {
         let files = CaptureFiles {
             outside: outside_file(self.lab, self.number),
@@ -95,8 +95,8 @@ impl<'lab> Capture<'lab> {
         Ok(files)
     }
 
-    /// Sends a packet that says so to the guest until both files have it: then they
-    /// have all that was before it, too.
+    /// Sends marker packets to the guest until both files contain one: then they also contain all
+    /// packets before it.
     fn wait_for_marker(&self, marker: &str, outside: &Path) -> Result<(), LabError> {
         let socket = self
             .lab
@@ -105,7 +105,7 @@ impl<'lab> Capture<'lab> {
         let found = format!("grep -q '{marker}' {}", guest_file(self.number));
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            // The guest answers that nobody listens, which the next send reports.
+            // The guest answers "port unreachable", which the next send reports.
             let _ = socket.send_to(marker.as_bytes(), (GUEST_IP4, 9));
             let content = fs::read(outside).map_err(|e| LabError::io("read", outside, &e))?;
             if contains(&content, marker.as_bytes())
@@ -135,12 +135,11 @@ fn guest_file(number: u32) -> String {
     format!("/tmp/capture-{number}.pcap")
 }
 
-/// Whole packets, written as they come; a buffer of 64 MiB, as the traffic may
-/// be faster than this process.
+/// Whole packets, written as they arrive; a buffer of 64 MiB, because the traffic may be faster
+/// than this process.
 ///
-/// Not `--immediate-mode`: with it, each packet takes a slot for the largest one, and
-/// the buffer is full after 500 packets. Without it, what came is handed over each
-/// second at the latest.
+/// Not `--immediate-mode`: with it, each packet takes a slot of the maximum size, and the buffer is
+/// full after 500 packets. Without it, the kernel delivers packets at least once a second.
 fn tcpdump_arguments(interface: &str, file: &str) -> Vec<String> {
     [
         "-n", "-U", "-B", "65536", "-Z", "root", "-i", interface, "-w", file,
@@ -160,13 +159,13 @@ fn start_outside(lab: &Lab, file: &Path) -> Result<Outside, LabError> {
     let mut said = String::new();
     if let Some(stderr) = outside.0.stderr.take() {
         let mut lines = BufReader::new(stderr);
-        // The line "listening on ..." follows the opening of the device.
+        // tcpdump prints "listening on ..." after it has opened the device.
         while !said.contains("listening on") {
             if lines.read_line(&mut said).map_err(failed)? == 0 {
                 return Err(LabError::new(format!("tcpdump: {}", said.trim())));
             }
         }
-        // Its report at the end must find the pipe open.
+        // The pipe must stay open for its final report.
         outside.0.stderr = Some(lines.into_inner());
     }
     Ok(outside)
@@ -190,8 +189,8 @@ fn interrupt(child: &mut Child) -> Result<String, LabError> {
     Err(LabError::new(format!("tcpdump ended with {status}")))
 }
 
-/// An error if tcpdump says that the kernel dropped packets for want of room: what
-/// looks at such a capture would find traffic wanting that was there.
+/// An error if tcpdump reports that the kernel dropped packets because the buffer was full: such a
+/// capture would lack packets that were on the link.
 fn assert_whole(place: &str, report: &str) -> Result<(), LabError> {
     let dropped = report
         .lines()

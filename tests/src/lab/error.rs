@@ -1,4 +1,4 @@
-//! What went wrong in a lab, for a human to read.
+//! Errors of a lab.
 
 use std::fmt;
 use std::io;
@@ -39,7 +39,7 @@ impl LabError {
         Self::new(format!("cannot {verb} {}: {error}", path.display()))
     }
 
-    /// Puts what was being done before what went wrong.
+    /// Prefixes the error with the step that failed.
     pub(crate) fn context(self, doing: impl fmt::Display) -> Self {
         Self {
             what: format!("{doing}: {}", self.what),
@@ -47,7 +47,8 @@ impl LabError {
         }
     }
 
-    /// It went wrong while the guest booted: the guest died, or was waited for in vain.
+    /// Marks an error that happened while the guest booted: the guest died, or did not come up in
+    /// time.
     pub(crate) fn while_booting(self) -> Self {
         Self {
             kind: Kind::NotBooted,
@@ -60,8 +61,8 @@ impl LabError {
         self.kind == Kind::NotBooted
     }
 
-    /// Whether the lab cannot run here at all (no root, no QEMU, no kernel to be
-    /// had), as opposed to having failed.
+    /// Whether this machine cannot run the lab at all (no root, no QEMU, no kernel available).
+    /// Otherwise the lab has failed.
     pub fn is_poor_machine(&self) -> bool {
         self.kind == Kind::PoorMachine
     }

@@ -8,8 +8,8 @@ use super::network::{GUEST_INTERFACE, GUEST_SIDE, HOST_SIDE};
 use super::{Lab, LabError};
 
 const TABLE: &str = "roce_lab";
-/// The guest's device through which arriving packets take a detour, so that netem,
-/// which works on departing ones, can be applied to them.
+/// The guest's device through which arriving packets are redirected, so that netem, which works on
+/// departing packets, applies to them.
 const DETOUR: &str = "ifb0";
 
 /// A direction of the link.
@@ -26,16 +26,16 @@ pub enum Direction {
 pub enum Drops {
     /// None.
     None,
-    /// Each with this probability in thousandths, independently. The kernel's
-    /// random numbers have no seed, so that no two runs are alike.
+    /// Each with this probability in thousandths, independently. The kernel's random numbers have
+    /// no seed, so runs are not reproducible.
     PerMille(u32),
-    /// The first, then every so manieth: reproducible.
+    /// The first, and then every Nth; reproducible.
     EveryNth(u32),
     /// The first `count` packets whose BTH opcode is `opcode`, and no others.
     First {
         /// The whole opcode byte: 0x11 is an RC acknowledge (IBTA 1.7, 9.2.1).
         opcode: u8,
-        /// How many of them.
+        /// The number of packets to drop.
         count: u32,
     },
 }
@@ -53,7 +53,7 @@ impl Drops {
             Self::EveryNth(0) => wrong("every 0th packet is none; say Drops::None"),
             Self::EveryNth(n) => Ok(Some(format!("numgen inc mod {n} < 1"))),
             // The transport header is UDP's; the BTH follows its 8 bytes. The
-            // counter behind `numgen inc` starts at 0 and does not come round.
+            // counter behind `numgen inc` starts at 0 and does not wrap.
             Self::First { opcode, count } => Ok(Some(format!(
                 "@th,64,8 {opcode} numgen inc mod {} < {count}",
                 i32::MAX
@@ -65,9 +65,9 @@ impl Drops {
 /// RoCE packets of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// That came by, dropped ones among them.
+    /// Packets seen, including dropped ones.
     pub seen: u64,
-    /// That were dropped.
+    /// Packets dropped.
     pub dropped: u64,
 }
 
@@ -118,7 +118,7 @@ pub(super) fn set_loss(
     namespace.run(&["nft", "-f", "-"], &script).map(drop)
 }
 
-/// Each RoCE packet of one direction arrives marked, or again as it was sent.
+/// Marks each RoCE packet of one direction, or stops marking.
 pub(super) fn set_marks(
     namespace: &Namespace,
     direction: Direction,
@@ -202,7 +202,7 @@ fn replace_netem(device: &str, options: &str) -> String {
     }
 }
 
-/// Ends all faults of both directions.
+/// Removes all faults of both directions.
 pub(super) fn clear(lab: &Lab) -> Result<(), LabError> {
     for direction in [Direction::ToGuest, Direction::ToHost] {
         set_loss(&lab.namespace, direction, Drops::None)?;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// Which kernel a lab's guest has, and what for.
+/// The kernel of a lab's guest, and its purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flavour {
-    /// The kernel of the release that this machine runs, with Soft-RoCE.
+    /// The kernel of this machine's release, with Soft-RoCE.
     #[default]
     SoftRoce,
     /// A newer kernel, whose virtio_net has AF_XDP with zero-copy. The guest's
@@ -15,7 +15,7 @@ pub enum Flavour {
     ZeroCopy,
 }
 
-/// What a guest loads to see this machine's files, and to be reached.
+/// The modules for access to this machine's files, and for the network.
 const BASIC_MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_console",
@@ -25,13 +25,13 @@ const BASIC_MODULES: &[&str] = &[
     "overlay",
 ];
 
-/// What Soft-RoCE needs. Without an implementation of crc32, rxe answers "failed to
-/// add eth0". Not the one for pclmulqdq, which the emulator computes bit by bit: tables
-/// are twice as fast for a large message as a whole.
+/// The modules of Soft-RoCE. Without an implementation of crc32, rxe answers "failed to
+/// add eth0". The implementation is not the one with pclmulqdq, which the emulator computes bit by
+/// bit: with tables, a large message takes half the time.
 const SOFT_ROCE_MODULES: &[&str] = &["crc32_generic", "ib_uverbs", "rdma_ucm", "rdma_rxe"];
 
 impl Flavour {
-    /// As the guest's scripts call it.
+    /// Its name in the guest's scripts.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::SoftRoce => "soft-roce",
@@ -39,7 +39,7 @@ impl Flavour {
         }
     }
 
-    /// Debian's suite that the kernel is of, unless it is the machine's own.
+    /// The Debian suite of the kernel; `None` for this machine's own.
     pub(super) fn suite(self) -> Option<&'static str> {
         match self {
             Self::SoftRoce => None,
@@ -48,7 +48,7 @@ impl Flavour {
         }
     }
 
-    /// Modules that the guest loads, each with what it depends on.
+    /// Modules that the guest loads, in addition to their dependencies.
     pub(super) fn modules(self) -> Vec<&'static str> {
         match self {
             Self::SoftRoce => [BASIC_MODULES, SOFT_ROCE_MODULES].concat(),
@@ -64,17 +64,18 @@ impl Flavour {
         }
     }
 
-    /// What else its kernel is told.
+    /// Further options of its kernel.
     pub(super) fn kernel_options(self) -> &'static str {
         match self {
             Self::SoftRoce => "",
-            // On a busy machine the emulated timer may stand still for as long as the
-            // kernel takes to find that it does not work.
+            // On a busy machine the emulated timer may stall so long that the kernel concludes that
+            // it does not work.
             Self::ZeroCopy => " no_timer_check",
         }
     }
 
-    /// Where kernel and first file system are kept: none waits for another's.
+    /// The folder for kernel and initramfs. Flavours have separate folders, so that they don't wait
+    /// for each other.
     pub(super) fn folder(self, cache: &Path) -> PathBuf {
         match self {
             Self::SoftRoce => cache.to_owned(),

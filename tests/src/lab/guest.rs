@@ -10,13 +10,13 @@ use super::LabError;
 use super::agent::{Agent, Progress};
 use super::status::GuestStatus;
 
-/// A command to be run in the guest, in the manner of [`std::process::Command`].
-/// Its working directory is `/tmp` there, in memory.
+/// A command to run in the guest, similar to [`std::process::Command`]. Its working directory is
+/// `/tmp` of the guest, in memory.
 #[derive(Debug)]
 pub struct GuestCommand {
     agent: Arc<Agent>,
     argv: Vec<String>,
-    /// Whether `argv` is the name of a module of the agent's, not a program.
+    /// Whether `argv` is the name of a module of the agent instead of a program.
     is_module: bool,
     env: Map<String, Value>,
     stdin: Vec<u8>,
@@ -61,7 +61,7 @@ impl GuestCommand {
         self
     }
 
-    /// Gives the command these bytes on its stdin.
+    /// Sets the bytes for the command's stdin.
     #[must_use]
     pub fn stdin(mut self, bytes: &[u8]) -> Self {
         self.stdin = bytes.to_vec();
@@ -71,16 +71,16 @@ impl GuestCommand {
     /// Runs the command to its end.
     ///
     /// # Errors
-    /// If it cannot be started, or the guest is gone, or it has not ended after
-    /// `timeout`: then it is killed, and the error shows what it has written.
+    /// If it cannot be started, or the guest is gone, or it has not ended after `timeout`. In the
+    /// last case it is killed, and the error has its output.
     pub fn output(self, timeout: Duration) -> Result<GuestOutput, LabError> {
         let child = self.spawn()?;
         child.close_stdin()?;
         child.wait(timeout)
     }
 
-    /// Starts the command. What [`stdin`](Self::stdin) was given is sent to it, and
-    /// its stdin stays open for more.
+    /// Starts the command. Sends it the bytes of [`stdin`](Self::stdin), and leaves its stdin open
+    /// for more.
     pub fn spawn(self) -> Result<GuestChild, LabError> {
         let spec = match self.is_module {
             true => json!({ "module": self.argv[0] }),
@@ -112,7 +112,7 @@ pub struct GuestChild {
     name: String,
     /// All output so far.
     output: GuestOutput,
-    /// Where in stdout and stderr the first line begins that was not yet returned.
+    /// Offset in stdout and stderr of the first line that was not returned yet.
     unread: [usize; 2],
 }
 
@@ -135,8 +135,7 @@ impl GuestChild {
         self.next_line(timeout, "a line", &[0], |_| true)
     }
 
-    /// The next line of stdout or stderr that contains `pattern`; lines before it
-    /// are passed over.
+    /// The next line of stdout or stderr that contains `pattern`; lines before it are skipped.
     ///
     /// # Errors
     /// If the command ends, or `timeout` passes, before there is one.
@@ -148,7 +147,7 @@ impl GuestChild {
     /// Waits until the command has ended, and returns all of its output.
     ///
     /// # Errors
-    /// If it has not ended after `timeout`: then it is killed.
+    /// If it has not ended after `timeout`. In this case it is killed.
     pub fn wait(mut self, timeout: Duration) -> Result<GuestOutput, LabError> {
         let what = format!("`{}` to end", self.name);
         let output = &mut self.output;
@@ -224,7 +223,7 @@ impl GuestChild {
 
 impl Drop for GuestChild {
     fn drop(&mut self) {
-        // Whether it has ended, or the guest is gone, makes no difference now.
+        // An error means that the command has ended or that the guest is gone.
         let _ = self.signal(libc::SIGKILL);
         self.agent.forget(self.id);
     }
@@ -235,7 +234,7 @@ fn take_output(progress: &mut Progress, output: &mut GuestOutput) {
     output.stderr.append(&mut progress.stderr);
 }
 
-/// What a command in the guest wrote, and how it ended.
+/// The output of a command in the guest, and how it ended.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GuestOutput {
     name: String,

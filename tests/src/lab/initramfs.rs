@@ -1,6 +1,6 @@
 //! The guest's first file system: busybox, the modules that Soft-RoCE and the
-//! shared root need, and the lab's own scripts. A cpio archive of format "newc",
-//! written here rather than by tools, which need a folder of device nodes.
+//! shared root need, and the lab's own scripts. It is a cpio archive of format "newc", written here
+//! because tools would need a folder of device nodes.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +16,7 @@ const STAGE2: &str = include_str!("../../lab/stage2.sh");
 const AGENT: &str = include_str!("../../lab/agent.py");
 const PEER: &str = include_str!("../../lab/peer.py");
 
-/// The archive's path. It is made anew only if something in it has changed.
+/// Returns the archive's path. Rewrites it only if its contents have changed.
 pub(super) fn build(cache: &Path, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf, LabError> {
     let folder = flavour.folder(cache);
     let _lock = kernel::lock(&folder)?;

@@ -10,13 +10,13 @@ use super::{Flavour, LabError};
 /// The package that always depends on Debian's newest kernel of the release.
 const META_PACKAGE: &str = "linux-image-amd64";
 
-/// How the names of the packages begin that newer kernels are in, instead of one.
+/// Prefixes of the names of the packages into which newer kernels are split.
 const PARTS: &[&str] = &["linux-base-", "linux-binary-", "linux-modules-"];
 
 /// An unpacked kernel package.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
-    /// As `uname -r` says it in the guest.
+    /// The output of `uname -r` in the guest.
     pub(super) version: String,
     /// The bootable image.
     pub(super) image: PathBuf,
@@ -34,7 +34,7 @@ impl Kernel {
             .next()
             .ok_or_else(|| LabError::new(format!("no kernel in {}", modules.display())))?;
         let image = root.join("boot").join(format!("vmlinuz-{version}"));
-        // Newer packages have it beside the modules.
+        // Newer packages have it in the folder of the modules.
         let image = Some(image)
             .filter(|image| image.is_file())
             .unwrap_or_else(|| modules.join(&version).join("vmlinuz"));
@@ -45,7 +45,7 @@ impl Kernel {
         })
     }
 
-    /// The modules to load, in this order, so that all of `names` work.
+    /// The modules to load for all of `names`, in this order.
     pub(super) fn modules_for(&self, names: &[&str]) -> Result<Vec<PathBuf>, LabError> {
         let mut files = Vec::new();
         for name in names {
@@ -66,8 +66,8 @@ impl Kernel {
     }
 }
 
-/// The kernel in the cache; downloads it if there is none yet. Processes that ask
-/// at the same time wait for the first.
+/// The kernel in the cache; downloads it if there is none yet. Concurrent processes wait for the
+/// first.
 pub(super) fn obtain(cache: &Path, flavour: Flavour) -> Result<Kernel, LabError> {
     let folder = flavour.folder(cache);
     fs::create_dir_all(&folder).map_err(|e| LabError::io("create", &folder, &e))?;
@@ -90,7 +90,7 @@ pub(super) fn remove(folder: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Held while something of the cache is made.
+/// Locks the cache while a file in it is created.
 pub(super) fn lock(cache: &Path) -> Result<File, LabError> {
     let path = cache.join("lock");
     let file = File::create(&path).map_err(|e| LabError::io("create", &path, &e))?;
@@ -119,7 +119,7 @@ fn download(folder: &Path, flavour: Flavour) -> Result<(), LabError> {
     );
     suite.unpack(&packages, folder).map_err(poor)?;
     remove(&apt)?;
-    // Where depmod looks.
+    // depmod searches here.
     let (merged, plain) = (folder.join("usr/lib"), folder.join("lib"));
     if !plain.exists() {
         fs::rename(&merged, &plain).map_err(|e| LabError::io("rename", &merged, &e))?;

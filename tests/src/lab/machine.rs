@@ -1,11 +1,11 @@
-//! What a machine must have for the lab to run on it.
+//! The requirements of the lab.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use super::{Flavour, LabError};
 
-/// Programs that the lab calls, outside and, as they are shared, in the guest.
+/// Programs that the lab calls, outside and, because files are shared, in the guest.
 const PROGRAMS: &[&str] = &[
     "apt-get",
     "dpkg",
@@ -21,10 +21,10 @@ const PROGRAMS: &[&str] = &[
     "ibv_devinfo",
 ];
 
-/// What a guest with zero-copy needs besides.
+/// Further programs for a guest with zero-copy.
 const ZERO_COPY_PROGRAMS: &[&str] = &["ethtool"];
 
-/// Fails, saying everything that is missing, if the lab cannot run here.
+/// Fails with a list of everything that is missing, if the lab cannot run here.
 pub(super) fn check(flavour: Flavour) -> Result<(), LabError> {
     let mut missing = Vec::new();
     if env::consts::ARCH != "x86_64" {
@@ -66,7 +66,7 @@ pub(super) fn check(flavour: Flavour) -> Result<(), LabError> {
     }
 }
 
-/// The program's file, as a root shell would find it.
+/// The program's path, as a root shell finds it.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

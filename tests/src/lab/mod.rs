@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The guest runs Debian's unmodified kernel over this machine's own files (read
-//! only, with a writable layer in memory), so every program installed here runs
-//! there too, and so do programs built here ([`Lab::guest_path`]). The command channel does not use the network: captures hold nothing
-//! but what a test caused.
+//! only, with a writable layer in memory), so programs that are installed or built here
+//! ([`Lab::guest_path`]) also run there. The command channel does not use the network, so captures
+//! contain only what a test caused.
 //!
 //! ```no_run
 //! use roce_tests::lab::Lab;
@@ -26,12 +26,11 @@
 //! ```
 //!
 //! # Clean-up
-//! Nothing of a lab has a name outside its namespace, so nothing of it can be left
-//! over: the namespace, its tap device and its packet filter go with the last
-//! process in it; each process is killed by the kernel when this one dies
-//! (`PR_SET_PDEATHSIG`), however it dies; and processes that these started in turn
-//! are found by an environment variable and killed when the lab is dropped or, if
-//! this process was killed, by the next lab on the machine.
+//! A lab has no names outside its namespace, so it leaves nothing behind. The namespace, its tap
+//! device and its packet filter disappear with the last process in it. The kernel kills each
+//! process when this one dies (`PR_SET_PDEATHSIG`), for whatever reason. Processes that these have
+//! started are found by an environment variable and killed when the lab is dropped or, if this
+//! process was killed, by the next lab on the machine.
 
 mod again;
 mod agent;
@@ -83,10 +82,10 @@ use namespace::Namespace;
 use owner::RunDir;
 use qemu::Qemu;
 
-/// What can be chosen before a lab boots.
+/// The options of a lab.
 #[derive(Clone, Debug)]
 pub struct LabConfig {
-    /// Which kernel the guest has, and what for.
+    /// The kernel of the guest.
     pub flavour: Flavour,
     /// MTU in bytes of both ends of the link, 1280 to 9000. 1500 gives a RoCE
     /// path MTU of 1024, 9000 one of 4096. [`Lab::set_mtu`] changes it later.
@@ -95,7 +94,7 @@ pub struct LabConfig {
     pub memory_mib: u32,
     /// The guest's processors.
     pub cpus: u32,
-    /// How long the guest may take from power-on to its first command.
+    /// Timeout from power-on to the first command.
     pub boot_timeout: Duration,
 }
 
@@ -114,12 +113,11 @@ impl Default for LabConfig {
 /// A booted guest with Soft-RoCE and the network namespace around it.
 ///
 /// All methods take `&self` and may be used from several threads. Dropping it
-/// powers the guest off, kills everything that still runs in the namespace and
-/// deletes the logs, unless the thread is panicking: then they stay, and their
-/// place is printed.
+/// powers the guest off, kills everything that still runs in the namespace and deletes the logs. If
+/// the thread is panicking, it keeps the logs and prints their path.
 #[derive(Debug)]
 pub struct Lab {
-    // Dropped in this order: the guest first, its directory last.
+    // Fields are dropped in this order: the guest first, its directory last.
     agent: Arc<Agent>,
     qemu: Qemu,
     namespace: Arc<Namespace>,
@@ -130,12 +128,12 @@ pub struct Lab {
 
 impl Lab {
     /// Boots a guest: about ten seconds under software emulation, and a download
-    /// of some 70 MB before the first one, 140 MB for [`Flavour::ZeroCopy`]. One that dies or
-    /// hangs on the way is booted again, a few times, and stderr says so.
+    /// of some 70 MB before the first one, 140 MB for [`Flavour::ZeroCopy`]. A guest that dies or
+    /// hangs while booting is booted again, a few times, with a line on stderr.
     ///
     /// # Errors
-    /// [`LabError`] says what the machine lacks ([`LabError::is_poor_machine`]), or
-    /// what went wrong, with the end of the guest's console.
+    /// If the machine lacks something ([`LabError::is_poor_machine`]), or the boot fails; then the
+    /// error has the end of the guest's console.
     pub fn boot(config: &LabConfig) -> Result<Self, LabError> {
         boot_again(|| Self::boot_once(config))
     }
@@ -176,25 +174,24 @@ impl Lab {
         Ok(lab)
     }
 
-    /// A lab of this process, for one test at a time, shared by all tests of the
-    /// program: there are as many as processors, up to four, booted as they are asked
-    /// for and shut down when the process exits. Each caller finds it as booted with
-    /// [`LabConfig::default`] (with one processor where there are few): MTU 1500, no packet
-    /// loss, no command left running in the guest.
+    /// A lab of this process, for one test at a time. All tests of the program share as many labs
+    /// as there are processors, up to four; they are booted on demand and shut down when the
+    /// process exits. Each caller gets a lab in the state of [`LabConfig::default`] (with one
+    /// processor where there are few): MTU 1500, no packet loss, no command running in the guest.
     ///
-    /// Returns `None`, after a line on stderr that says why, on a machine that
-    /// cannot run it. The environment variable `ROCE_LAB` changes that: with
-    /// `require` such a machine is a failure, with `off` no lab is ever booted.
+    /// Returns `None`, after a line on stderr with the reason, on a machine that cannot run it. The
+    /// environment variable `ROCE_LAB` changes that: with `require` such a machine is a failure,
+    /// with `off` no lab is booted.
     ///
     /// # Panics
-    /// If the guest does not boot although the machine has everything, or with
-    /// `ROCE_LAB=require` if it has not.
+    /// If the guest does not boot although the machine meets the requirements; with
+    /// `ROCE_LAB=require` also if it does not meet them.
     pub fn get_or_skip() -> Option<SharedLab> {
         shared::get_or_skip()
     }
 
-    /// A lab of the caller's own, or `None` where [`get_or_skip`](Self::get_or_skip)
-    /// would return it.
+    /// A lab for the caller alone, or `None` under the conditions of
+    /// [`get_or_skip`](Self::get_or_skip).
     ///
     /// # Panics
     /// As `get_or_skip` does.
@@ -202,7 +199,7 @@ impl Lab {
         shared::boot_or_skip(config)
     }
 
-    /// A command to be run in the guest: program and arguments.
+    /// A command to run in the guest: program and arguments.
     pub fn guest<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> GuestCommand {
         GuestCommand::new(
             Arc::clone(&self.agent),
@@ -210,7 +207,7 @@ impl Lab {
         )
     }
 
-    /// Starts a command in the guest, its output read as it comes.
+    /// Starts a command in the guest, whose output can be read while it runs.
     pub fn guest_spawn<S: Into<String>>(
         &self,
         argv: impl IntoIterator<Item = S>,
@@ -218,13 +215,13 @@ impl Lab {
         self.guest(argv).spawn()
     }
 
-    /// Starts a Python module of the lab's own in the guest: the agent forks for it.
+    /// Starts a Python module of the lab in the guest, in a fork of the agent.
     pub(crate) fn guest_module(&self, name: &str) -> Result<GuestChild, LabError> {
         GuestCommand::module(Arc::clone(&self.agent), name).spawn()
     }
 
-    /// Creates or replaces a file in the guest. What the guest writes stays in its
-    /// memory; files of this machine are never changed.
+    /// Creates or replaces a file in the guest. The guest's writes stay in its memory; files of
+    /// this machine never change.
     pub fn guest_write_file(&self, path: &str, content: &[u8]) -> Result<(), LabError> {
         let script = r#"mkdir -p "$(dirname "$0")" && cat > "$0""#;
         self.guest(["sh", "-c", script, path])
@@ -234,15 +231,14 @@ impl Lab {
             .map(drop)
     }
 
-    /// A file of the guest, whole.
+    /// The contents of a file of the guest.
     pub fn guest_read_file(&self, path: &str) -> Result<Vec<u8>, LabError> {
         let output = self.guest(["cat", path]).output(Duration::from_secs(60))?;
         Ok(output.success()?.stdout)
     }
 
-    /// Where the guest sees a file or folder of this machine, given by its full path:
-    /// nearly everything is where it is here, but the guest has a `/tmp` of its own.
-    /// Read only.
+    /// The path, in the guest, of a file or folder of this machine with full path `path`. Most
+    /// paths are the same, but the guest has its own `/tmp`. The file is read-only there.
     pub fn guest_path(&self, path: &Path) -> String {
         format!("/run/roce-lab/host{}", path.display())
     }
@@ -252,10 +248,9 @@ impl Lab {
         self.flavour
     }
 
-    /// A program to be run on this machine but in the lab's namespace, next to the
-    /// guest. It is killed when the thread that spawns it ends (so spawn it from
-    /// the test, not from a thread that is about to finish) and when the lab is
-    /// dropped. `/sys` there shows the devices of the namespace.
+    /// A command to run on this machine but in the lab's namespace. The program is killed when the
+    /// thread that spawns it ends (so spawn it from the test, not from a short-lived thread) and
+    /// when the lab is dropped. `/sys` there shows the devices of the namespace.
     pub fn host_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         self.namespace.command(program)
     }
@@ -265,7 +260,7 @@ impl Lab {
     /// threads that `work` starts are inside too.
     ///
     /// # Panics
-    /// With what `work` panicked with.
+    /// If `work` panics, with its payload.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         self.namespace.enter(work)
     }
@@ -293,16 +288,16 @@ impl Lab {
         Capture::start(self)
     }
 
-    /// From now on drops RoCE packets (UDP port 4791) going in `direction`, as
-    /// `drops` says, and counts from zero. The other direction is left as it is.
-    /// A capture outside sees what is dropped on its way to the host, but not what
-    /// is dropped on its way to the guest.
+    /// From now on drops RoCE packets (UDP port 4791) in `direction` according to `drops`, and
+    /// resets the counters of that direction. The other direction does not change. A capture
+    /// outside contains packets that are dropped on their way to the host, but not those that are
+    /// dropped on their way to the guest.
     pub fn set_loss(&self, direction: Direction, drops: Drops) -> Result<(), LabError> {
         faults::set_loss(&self.namespace, direction, drops)
     }
 
-    /// From now on marks RoCE packets going in `direction` as a congested switch does
-    /// ("congestion experienced", RFC 3168), or no longer.
+    /// Starts or stops marking RoCE packets in `direction` as a congested switch does ("congestion
+    /// experienced", RFC 3168).
     pub fn set_marks(&self, direction: Direction, marks: bool) -> Result<(), LabError> {
         faults::set_marks(&self.namespace, direction, marks)
     }
@@ -314,10 +309,9 @@ impl Lab {
     }
 
     /// From now on delays, reorders, duplicates or corrupts all traffic in
-    /// `direction`, in the guest, by its kernel's netem. `options` is what follows
-    /// `netem` on the command line of tc(8), for example
-    /// `"delay 2ms reorder 25% duplicate 1% corrupt 0.1%"`; none of it takes part
-    /// if it is empty.
+    /// `direction`, in the guest, by its kernel's netem. `options` are the arguments after `netem`
+    /// on the command line of tc(8), for example `"delay 2ms reorder 25% duplicate 1% corrupt
+    /// 0.1%"`. If they are empty, netem is removed.
     pub fn set_netem(&self, direction: Direction, options: &str) -> Result<(), LabError> {
         faults::set_netem(self, direction, options)
     }
@@ -331,20 +325,20 @@ impl Lab {
             .stdout_text())
     }
 
-    /// Fails if the guest's kernel has crashed, or has reported a bug or a warning
-    /// of its own, since it booted.
+    /// Fails if the guest's kernel has crashed, or has reported a bug or a warning, since it
+    /// booted.
     pub fn check_kernel(&self) -> Result<(), LabError> {
         oops::check(self)
     }
 
-    /// The end of the guest's console, which outlives the guest.
+    /// The end of the guest's console; available even after the guest has died.
     pub fn console(&self) -> String {
         fs::read(self.run.path().join(qemu::CONSOLE_LOG))
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// Where this lab keeps its logs and captures until it is dropped.
+    /// The folder of this lab's logs and captures, which is deleted when the lab is dropped.
     pub fn directory(&self) -> &Path {
         self.run.path()
     }
@@ -367,7 +361,7 @@ impl Lab {
         Ok(path)
     }
 
-    /// Ends what tests may have left: commands in the guest, loss, another MTU.
+    /// Reverts what tests may have left: commands in the guest, loss, another MTU.
     fn reset(&self) -> Result<(), LabError> {
         self.agent.kill_all();
         faults::clear(self)?;

@@ -1,7 +1,7 @@
-//! A network namespace without a name, kept by one thread of this process.
+//! An unnamed network namespace, kept by one thread of this process.
 //!
-//! The thread lives as long as the lab. It starts all children that must, because
-//! the kernel's "signal me when my parent dies" means the parent's *thread*.
+//! The thread lives as long as the lab. It starts all children that must live as long, because the
+//! kernel signals the death of the parent's *thread*.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -64,7 +64,7 @@ impl Namespace {
         &self.identity
     }
 
-    /// A name of the namespace in the file system, good as long as this lives.
+    /// A path of the namespace, valid as long as this value lives.
     pub(crate) fn path(&self) -> String {
         format!(
             "/proc/{}/fd/{}",
@@ -92,8 +92,8 @@ impl Namespace {
         command
     }
 
-    /// Starts `command`, one of [`Self::command`], so that it lives until it ends,
-    /// is killed, or this namespace is dropped.
+    /// Starts `command`, one of [`Self::command`]. It lives until it ends, is killed, or this
+    /// namespace is dropped.
     pub(crate) fn spawn(&self, mut command: Command) -> io::Result<Child> {
         let (reply, spawned) = mpsc::sync_channel(1);
         let job: Job = Box::new(move || {
@@ -119,7 +119,7 @@ impl Namespace {
             .spawn()
             .map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that does not read its input says why on stderr.
+            // A program that does not read its input reports the reason on stderr.
             let _ = io::Write::write_all(&mut stdin, input.as_bytes());
         }
         let Output {
@@ -172,7 +172,7 @@ fn join(handle: &File) -> io::Result<()> {
 }
 
 /// Gives the calling thread a `/sys` that shows the devices of its network
-/// namespace. `/sys` shows those of whoever mounted it.
+/// namespace. `/sys` shows the devices of the process that mounted it.
 fn own_sys() -> io::Result<()> {
     let mount = |source: &CStr, target: &CStr, kind: &CStr, flags| {
         // SAFETY: all pointers are to strings that outlive the call, or null where
@@ -191,14 +191,14 @@ fn own_sys() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
     mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_SLAVE)?;
     match mount(c"sysfs", c"/sys", c"sysfs", 0) {
-        // The parent has been here: it is the right one already.
+        // The parent has already mounted the right one.
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
         result => result,
     }
 }
 
-/// Between fork and exec: has the kernel kill this process when the thread that
-/// forked it ends, and fails if that has happened already.
+/// Runs between fork and exec. Makes the kernel kill this process when the thread that forked it
+/// ends, and fails if that thread has already ended.
 fn die_with_parent(parent: u32) -> io::Result<()> {
     // SAFETY: prctl with PR_SET_PDEATHSIG takes plain numbers; getppid has no
     // arguments and cannot fail.

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::LabError;
 use super::namespace::Namespace;
 
-/// The outside's network interface, in the lab's namespace.
+/// The network interface outside of the guest, in the lab's namespace.
 pub const HOST_INTERFACE: &str = "roce0";
 /// The guest's network interface.
 pub const GUEST_INTERFACE: &str = "eth0";
@@ -24,10 +24,9 @@ pub const HOST_LL6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x5054, 0xff, 0xfe
 /// Link-local address of the guest, made from its MAC address.
 pub const GUEST_LL6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x5054, 0xff, 0xfe4d, 2);
 
-/// The cable to the guest, in the lab's namespace: the other end of
-/// [`HOST_INTERFACE`], and the tap device that the guest is at, joined by a bridge.
-/// Without the bridge, whatever looks at departing packets would see whole batches
-/// of them, which the kernel cuts up last of all.
+/// The cable to the guest, in the lab's namespace: the other end of [`HOST_INTERFACE`], and the
+/// guest's tap device, connected by a bridge. Without the bridge, a capture of departing packets
+/// would contain whole batches, which the kernel segments last.
 pub(super) const HOST_SIDE: &str = "cable0";
 pub(super) const GUEST_SIDE: &str = "tap0";
 const SECOND_SIDE: &str = "tap1";
@@ -37,11 +36,11 @@ pub(super) const HOST_MAC: &str = "52:54:00:4d:00:01";
 pub(super) const GUEST_MAC: &str = "52:54:00:4d:00:02";
 const SECOND_MAC: &str = "52:54:00:4d:00:03";
 
-/// How many packets wait for a guest to fetch them. An emulated one is slow, and what is lost
-/// on the way to a UC QP stays lost: five messages of 8 MiB in packets of 1 KiB find room.
+/// Packets that can wait for a guest to fetch them. An emulated guest is slow, and packets lost on
+/// the way to a UC QP are not retransmitted: five messages of 8 MiB in packets of 1 KiB fit.
 const GUEST_QUEUE: u32 = 1 << 16;
 
-/// Where a guest is on the link.
+/// The position of a guest on the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// The tap device, in the lab's namespace.
@@ -52,14 +51,14 @@ pub(super) struct Place {
     pub(super) ip4: Ipv4Addr,
 }
 
-/// The place of every lab's guest.
+/// The position of the guest of each lab.
 pub(super) const FIRST: Place = Place {
     tap: GUEST_SIDE,
     mac: GUEST_MAC,
     ip4: GUEST_IP4,
 };
 
-/// The place of a second guest, where a lab has one.
+/// The position of a second guest, if a lab has one.
 pub(super) const SECOND: Place = Place {
     tap: SECOND_SIDE,
     mac: SECOND_MAC,
@@ -67,7 +66,7 @@ pub(super) const SECOND: Place = Place {
 };
 /// The largest MTU that the link can be given.
 pub(super) const MAX_MTU: u32 = 9000;
-/// The smallest: IPv6 demands it.
+/// The smallest MTU, which IPv6 requires.
 const MIN_MTU: u32 = 1280;
 
 pub(super) fn check_mtu(mtu: u32) -> Result<(), LabError> {
@@ -79,17 +78,17 @@ pub(super) fn check_mtu(mtu: u32) -> Result<(), LabError> {
     )))
 }
 
-/// Makes the outside's interface, up and with its addresses, and the cable to a guest
-/// with so many pairs of queues.
+/// Creates the interface outside of the guest, up and with its addresses, and the cable to a guest
+/// with this number of queue pairs.
 pub(super) fn create_link(
     namespace: &Namespace,
     mtu: u32,
     queue_pairs: u32,
 ) -> Result<(), LabError> {
     let multi_queue = if queue_pairs > 1 { " multi_queue" } else { "" };
-    // Before the devices exist, so that they inherit them. No duplicate address
-    // detection: addresses are usable at once. No router solicitations: captures
-    // hold what tests cause. And the cable speaks no IPv6 of its own.
+    // Set these before the devices exist, so that they inherit them. Without duplicate address
+    // detection, addresses are usable at once. Without router solicitations, captures contain only
+    // what tests cause. The cable itself has no IPv6.
     set_ipv6(
         namespace,
         "default",
@@ -99,11 +98,10 @@ pub(super) fn create_link(
             ("disable_ipv6", "1"),
         ],
     )?;
-    // Only the interface that has an address answers for it. Else the bridge, which is of the
-    // same namespace, would too, and what the guest sends would come in there: past AF_XDP.
+    // Only the interface that has an address answers for it. Otherwise the bridge, in the same
+    // namespace, would also answer, and packets of the guest would arrive there and bypass AF_XDP.
     set_option(namespace, "ipv4/conf/all/arp_ignore", "1")?;
-    // One segment is all that may pass at once: the kernel cuts batches up at the
-    // interface.
+    // At most one segment passes at a time: the kernel segments batches at the interface.
     let commands = format!(
         "link set lo up\n\
          link add {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
@@ -121,7 +119,7 @@ pub(super) fn create_link(
     let up: String = [BRIDGE, GUEST_SIDE, HOST_SIDE, HOST_INTERFACE]
         .map(|device| format!("link set {device} up\n"))
         .concat();
-    // Nothing waits for the first packet to find its way, or is lost in waiting.
+    // Static neighbours: no packet waits for address resolution, or is dropped while waiting.
     let neighbours: String = [GUEST_IP4.to_string(), GUEST_LL6.to_string()]
         .map(|address| format!("neighbour add {address} lladdr {GUEST_MAC} dev {HOST_INTERFACE}\n"))
         .concat();

@@ -1,8 +1,8 @@
-//! Whether the guest's kernel is still well.
+//! Detects failures of the guest's kernel.
 
 use super::{Lab, LabError};
 
-/// What a kernel writes when it has found itself in the wrong.
+/// Messages with which a kernel reports its own failures.
 const SIGNS: &[&str] = &[
     "BUG:",
     "kernel BUG at",

@@ -1,8 +1,8 @@
-//! Whose processes and files are whose, so that what a dead run left is found.
+//! The owners of processes and files, by which the remains of a dead run are found.
 //!
 //! Each lab has a name, `PID.STARTTIME.N`: the process that made it and its Nth
-//! lab. It names the lab's folder and stands in the environment of every process
-//! that the lab starts and of those that they start.
+//! lab. It is the name of the lab's folder, and is in the environment of each process that the lab
+//! starts and of their children.
 
 use std::fs;
 use std::io;
@@ -60,8 +60,8 @@ impl Drop for RunDir {
     }
 }
 
-/// Ends the processes of labs whose owners are dead, and removes their folders but
-/// for the newest few.
+/// Kills the processes of labs whose owners are dead, and removes their folders except for the
+/// newest few.
 pub(super) fn sweep(cache: &Path) {
     kill_marked(is_dead);
     let Ok(entries) = fs::read_dir(runs(cache)) else {
@@ -88,8 +88,7 @@ pub(super) fn sweep(cache: &Path) {
     }
 }
 
-/// Processes of this machine whose environment names a lab for which `select`
-/// answers true.
+/// Processes of this machine whose environment names a lab for which `select` returns true.
 pub(super) fn marked(select: impl Fn(&str) -> bool) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -106,8 +105,8 @@ fn kill_marked(select: impl Fn(&str) -> bool) {
         let pid = libc::pid_t::try_from(pid).unwrap_or_default();
         if pid > 1 {
             // SAFETY: kill takes plain numbers; the process is one that a lab
-            // started, as its environment says. It may have ended meanwhile: then
-            // the call fails, which is as good.
+            // started, as its environment says. If it has ended meanwhile, the call fails, which
+            // does no harm.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
@@ -122,8 +121,8 @@ fn lab_of(pid: u32) -> Option<String> {
     })
 }
 
-/// Whether the process that made the lab `owner` is gone. Its start time tells it
-/// from a later process of the same number.
+/// Whether the process that made the lab `owner` is gone. Its start time distinguishes it from a
+/// later process with the same ID.
 fn is_dead(owner: &str) -> bool {
     let mut parts = owner.split('.');
     let (Some(Ok(pid)), Some(Ok(start))) = (

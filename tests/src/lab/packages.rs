@@ -7,7 +7,7 @@ use std::process::Command;
 use super::LabError;
 use super::machine;
 
-/// Where Debian's package of that name puts the keys of its archive.
+/// The files in which Debian's package of keyrings has the keys of its archive.
 const KEYRINGS: &[&str] = &[
     "/usr/share/keyrings/debian-archive-keyring.pgp",
     "/usr/share/keyrings/debian-archive-keyring.gpg",
@@ -28,8 +28,8 @@ impl Suite {
         }
     }
 
-    /// The suite `name`, which this machine need not know. What apt remembers of it
-    /// is put into `folder`, and nothing elsewhere.
+    /// The suite `name`, which need not be among the sources of this machine. All of apt's state
+    /// about it is in `folder`.
     ///
     /// # Errors
     /// If no mirror of Debian is among the machine's sources, or it has no such suite.
@@ -55,9 +55,9 @@ impl Suite {
                 place("Dir::State::Lists", &folder.join("lists")),
                 place("Dir::Cache", &folder.join("cache")),
                 "Acquire::Languages=none".to_owned(),
-                // Nobody else can read a folder of root's own.
+                // Other users can't read root's folders.
                 "APT::Sandbox::User=root".to_owned(),
-                // Else a suite that is not there is a warning.
+                // By default a missing suite is only a warning.
                 "APT::Update::Error-Mode=any".to_owned(),
             ],
         };
@@ -99,7 +99,7 @@ impl Suite {
 
     fn apt(&self, program: &str) -> Result<Command, LabError> {
         let mut command = Command::new(tool(program)?);
-        // Its words are read here.
+        // Its output is parsed here.
         command.env("LC_ALL", "C");
         for option in &self.options {
             command.args(["-o", option]);

@@ -1,4 +1,4 @@
-//! The emulator: its command line and its life.
+//! The emulator: its command line and its process.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use super::network::{MAX_MTU, Place};
 
 /// The guest's console, in the lab's folder.
 pub(super) const CONSOLE_LOG: &str = "console.log";
-/// What the emulator itself says, in the lab's folder.
+/// The emulator's own output, in the lab's folder.
 pub(super) const QEMU_LOG: &str = "qemu.log";
 
 /// A running emulator, killed when dropped.
@@ -73,8 +73,8 @@ impl Qemu {
 
 impl Drop for Qemu {
     fn drop(&mut self) {
-        // Nothing in the guest is worth an orderly shutdown. Both fail only if it
-        // has ended already.
+        // The guest has no state that needs an orderly shutdown. Both calls fail only if it has
+        // already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -90,12 +90,12 @@ fn arguments(
 ) -> Vec<String> {
     let Place { tap, mac, ip4 } = place;
     let (queues, device) = queue_options(config.flavour.queue_pairs());
-    // KVM is not always what it says (some clouds' hangs a stock kernel), and
-    // emulation is fast enough: KVM is for who asks for it.
+    // Emulation is fast enough, and KVM is not reliable everywhere (that of some clouds hangs a
+    // stock kernel), so KVM is opt-in.
     let accelerator = std::env::var("ROCE_LAB_ACCEL").unwrap_or_else(|_| "tcg".to_owned());
     let accelerator = if accelerator == "tcg" {
-        // The newer kernel patches itself a lot while it boots, and with a thread for each
-        // processor the emulator now and then runs into what another one is patching.
+        // The newer kernel patches itself often while it boots. With a thread for each processor,
+        // the emulator occasionally executes code that another thread is patching.
         let threads = match config.flavour {
             Flavour::SoftRoce => "multi",
             Flavour::ZeroCopy => "single",
@@ -104,8 +104,8 @@ fn arguments(
     } else {
         accelerator
     };
-    // While it boots, the kernel looks whether the timer ticks, and panics if it does not for as
-    // long as the emulator is kept waiting for a processor: no_timer_check.
+    // no_timer_check: while it boots, the kernel checks that the timer ticks, and would panic if
+    // the emulator waits too long for a processor.
     let append = format!(
         "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0 no_timer_check \
          lab.ip4={ip4}/24 lab.mtu={} lab.flavour={}{}",
@@ -113,14 +113,14 @@ fn arguments(
         config.flavour.name(),
         config.flavour.kernel_options(),
     );
-    // A comma in a value is written twice.
+    // QEMU requires commas in values to be doubled.
     let path = |path: &Path| path.display().to_string().replace(',', ",,");
     let share = |path: &str, tag: &str| {
         format!("local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap")
     };
     let modules = path(&kernel.root.join("lib/modules"));
-    // With these features the kernel copies memory by "rep movsb", which is emulated byte by byte:
-    // at a path MTU of 4096 a large message takes twice as long.
+    // With these features the kernel copies memory with "rep movsb", which is emulated byte by
+    // byte: at a path MTU of 4096 a large message takes twice as long.
     let processor = match accelerator.as_str() {
         "tcg" => "max,-erms,-fsrm",
         _ => "max",
@@ -148,8 +148,7 @@ fn arguments(
         ),
         ("-virtfs", share("/", "hostroot")),
         ("-virtfs", share(&modules, "modules")),
-        // vnet_hdr=off: no offload of any kind, so that frames on the tap are what
-        // they would be on a wire.
+        // vnet_hdr=off disables all offloads, so that frames on the tap are the same as on a wire.
         (
             "-netdev",
             format!("tap,id=link,ifname={tap},script=no,downscript=no,vnet_hdr=off{queues}"),
@@ -170,13 +169,13 @@ fn arguments(
         .collect()
 }
 
-/// What several pairs of queues add to the options of the tap device and of the guest's.
+/// The options of the tap device and of the guest's interface for several queue pairs.
 fn queue_options(pairs: u32) -> (String, String) {
     if pairs == 1 {
         return Default::default();
     }
-    // Two vectors for each pair, one for the configuration, one to spare. The driver
-    // gives AF_XDP its own memory only if it maps memory itself: iommu_platform.
+    // Two vectors for each pair, one for the configuration, and a spare one. iommu_platform: the
+    // driver supports AF_XDP zero-copy only if it maps memory itself.
     let vectors = 2 * pairs + 2;
     let device = format!(",mq=on,vectors={vectors},disable-legacy=on,iommu_platform=on");
     (format!(",queues={pairs}"), device)

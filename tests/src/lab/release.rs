@@ -1,5 +1,5 @@
-//! Programs of another release of Debian, unpacked into a folder of their own, and run there
-//! with that release's C library: nothing is installed.
+//! Programs of another Debian release, unpacked into a folder and run with that release's C
+//! library. Nothing is installed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,20 +9,19 @@ use super::packages::Suite;
 use super::{LabError, cache, kernel};
 use crate::programs::say_skipped;
 
-/// A release of Debian, as far as its packages were asked for.
+/// A Debian release, with the requested packages.
 #[derive(Clone, Debug)]
 pub struct Release {
     root: PathBuf,
 }
 
 impl Release {
-    /// The packages of a suite, from this machine's mirror or, if they were downloaded before,
-    /// from the lab's cache. Nothing, with the reason on stderr, if there is no mirror to be
-    /// reached.
+    /// The packages of a suite, from this machine's mirror or, if they were downloaded before, from
+    /// the lab's cache. `None`, with the reason on stderr, if no mirror is reachable.
     ///
     /// # Panics
-    /// If there is none and the environment variable `ROCE_LAB` is `require`; if the packages
-    /// can't be unpacked.
+    /// If no mirror is reachable and the environment variable `ROCE_LAB` is `require`, or if the
+    /// packages can't be unpacked.
     pub fn get_or_skip(suite: &str, packages: &[&str]) -> Option<Self> {
         match Self::obtain(suite, packages) {
             Ok(root) => Some(Self { root }),
@@ -54,16 +53,16 @@ impl Release {
         Ok(root)
     }
 
-    /// A file of the release.
+    /// The path of a file of the release.
     pub fn path(&self, file: impl AsRef<Path>) -> PathBuf {
         self.root.join(file)
     }
 
-    /// The words that run a program by the release's loader, with libraries from `first`, and
-    /// what is not there from the release.
+    /// The command that runs a program with the release's loader, with libraries from `first`, or
+    /// else from the release.
     ///
     /// # Panics
-    /// If the release has no loader: libc6 is among the packages that it needs.
+    /// If the release has no loader: the packages must include libc6.
     pub fn command_line(&self, first: &Path, program: &Path) -> Vec<OsString> {
         let libraries = libraries(&self.root).expect("libc6 is among the packages");
         let loader = fs::read_dir(&libraries)
@@ -81,7 +80,7 @@ impl Release {
     }
 }
 
-/// Where the libraries of this architecture are.
+/// The folder of the libraries of this architecture.
 fn libraries(root: &Path) -> Option<PathBuf> {
     fs::read_dir(root.join("usr/lib"))
         .ok()?

@@ -1,4 +1,4 @@
-//! Another guest on the lab's link, so that Soft-RoCE can speak to itself.
+//! A second guest on the lab's link, so that both ends can be Soft-RoCE.
 
 use std::fs;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::{
     Flavour, GUEST_RDMA_DEVICE, Lab, LabConfig, LabError, cache, initramfs, kernel, network,
 };
 
-/// A second guest, at [`SECOND_IP4`](super::SECOND_IP4), always with Soft-RoCE, like the first in all else.
-/// It is powered off when dropped, and lives no longer than its lab.
+/// A second guest, at [`SECOND_IP4`](super::SECOND_IP4), always with Soft-RoCE, and otherwise like
+/// the first. It is powered off when dropped, and cannot outlive its lab.
 #[derive(Debug)]
 pub struct SecondGuest<'a> {
     agent: Arc<Agent>,

@@ -10,7 +10,7 @@ use std::thread;
 
 use super::{Lab, LabConfig, LabError};
 
-/// No more labs than this, however many processors there are: each takes a gigabyte.
+/// The most labs, however many processors there are: each takes a gigabyte of memory.
 const MOST_LABS: usize = 4;
 
 static LABS: Labs = Labs {
@@ -24,16 +24,16 @@ static LABS: Labs = Labs {
 
 struct Labs {
     state: Mutex<State>,
-    /// Told when `taken` falls.
+    /// Notified when `taken` decreases.
     returned: Condvar,
 }
 
 struct State {
-    /// Booted, and no test has it.
+    /// Labs that are booted and that no test uses.
     idle: Vec<Lab>,
-    /// How many a test has, or waits for while they boot.
+    /// The number of labs that tests use, or that are booting for them.
     taken: usize,
-    /// Why this machine is excused from booting any.
+    /// Why this machine can not boot a lab, which makes tests skip.
     unfit: Option<String>,
 }
 
@@ -42,8 +42,7 @@ impl Labs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until one more test may have a lab, and hands out an idle one if there is
-    /// one.
+    /// Waits until one more test may have a lab, and returns an idle lab if there is one.
     fn take(&'static self) -> (Turn, Option<Lab>) {
         let mut state = self.state();
         while state.taken >= most_at_once() {
@@ -62,8 +61,8 @@ fn most_at_once() -> usize {
     thread::available_parallelism().map_or(1, |cpus| cpus.get().min(MOST_LABS))
 }
 
-/// Processors of each guest. With as many guests as processors, of two in a guest one often waits
-/// for the other, which is not run: tests take half as long again.
+/// Processors of each guest. With as many guests as processors, two processors in a guest would
+/// often wait for each other while one is not scheduled: tests would take 1.5 times as long.
 fn processors_of_each() -> u32 {
     let all = thread::available_parallelism().map_or(1, NonZero::get);
     if all > MOST_LABS { 2 } else { 1 }
@@ -80,12 +79,13 @@ impl Drop for Turn {
     }
 }
 
-/// A lab of this process, a test's own until it drops it: dereferences to [`Lab`].
+/// A lab of this process, for one test until it drops this value. Dereferences to [`Lab`].
 ///
-/// When dropped, it checks that the guest's kernel is well, and panics if not.
+/// When dropped, it checks that the guest's kernel has not reported a failure, and panics
+/// otherwise.
 #[derive(Debug)]
 pub struct SharedLab {
-    /// Always there, until it is dropped.
+    /// `Some` until it is dropped.
     lab: Option<Lab>,
     // Dropped after the lab has been put back.
     _turn: Turn,
@@ -118,7 +118,7 @@ impl Drop for SharedLab {
 
 pub(super) fn get_or_skip() -> Option<SharedLab> {
     let (turn, idle) = LABS.take();
-    // A test that failed may have left the lab in any state: reset deals with it.
+    // A failed test may have left the lab in any state, so reset it.
     let ready = idle.filter(|lab| match lab.reset() {
         Ok(()) => true,
         Err(error) => {
@@ -138,7 +138,7 @@ pub(super) fn get_or_skip() -> Option<SharedLab> {
     })
 }
 
-/// Boots a lab; where that can't be, says so, and does not try again.
+/// Boots a lab. If this machine can't, reports that once, and does not try again.
 fn boot_unless_unfit() -> Option<Lab> {
     let known = LABS.state().unfit.clone();
     let booted = match known {
@@ -165,13 +165,13 @@ pub(super) fn boot_or_skip(config: &LabConfig) -> Option<Lab> {
     try_boot(config).map_err(|reason| say_skipped(&reason)).ok()
 }
 
-/// Boots a lab, or says why this machine is excused. Panics if it is not.
+/// Boots a lab, or returns why this machine is excused. Panics if it is not.
 fn try_boot(config: &LabConfig) -> Result<Lab, String> {
     excuse(|| Lab::boot(config))
 }
 
-/// Makes what tests need, or says why this machine is excused, as `ROCE_LAB` has it.
-/// Panics if it is not.
+/// Calls `make`, or returns why this machine is excused, according to `ROCE_LAB`. Panics if it is
+/// not excused.
 pub(crate) fn excuse<T>(make: impl FnOnce() -> Result<T, LabError>) -> Result<T, String> {
     let required = match env::var("ROCE_LAB").as_deref() {
         Ok("off") => return Err("ROCE_LAB=off".to_owned()),
@@ -190,7 +190,7 @@ fn say_skipped(reason: &str) {
     say_needs("the interop lab", reason);
 }
 
-/// Says loudly that a test does not run.
+/// Reports on stderr that a test is skipped.
 pub(crate) fn say_needs(what: &str, reason: &str) {
     let test = thread::current().name().unwrap_or("a test").to_owned();
     say(&format!("SKIPPED: {test} needs {what}: {reason}"));
@@ -198,11 +198,11 @@ pub(crate) fn say_needs(what: &str, reason: &str) {
 
 /// Writes a line to the real stderr, past the test harness, which would hide it.
 pub(super) fn say(line: &str) {
-    // Where stderr is closed, nobody wants to know.
+    // If stderr is closed, there is no way to report it.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Has the labs dropped when the process exits: Rust drops no statics.
+/// Drops the labs when the process exits, because Rust drops no statics.
 fn shut_down_at_exit() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -213,7 +213,7 @@ fn shut_down_at_exit() {
 }
 
 extern "C" fn shut_down() {
-    // A test that still runs keeps its lab: the kernel kills it with this process.
+    // A running test keeps its lab; the kernel kills the lab with this process.
     if let Ok(mut state) = LABS.state.try_lock() {
         drop(mem::take(&mut state.idle));
     }

@@ -1,9 +1,8 @@
-//! A Soft-RoCE peer in the guest whose every verb a test calls from here.
+//! A Soft-RoCE peer in the guest, whose verbs a test calls from here.
 //!
 //! [`RxePeer`] is a process in the guest (lab/peer.py, over libibverbs) that holds
-//! one device, one protection domain, and whatever regions, windows and queue
-//! pairs the test makes. It is initiator or target of every RC operation, so that
-//! a test can play either part against it:
+//! one device, one protection domain, and the regions, windows and queue pairs that the test
+//! creates. It can be initiator or target of each RC operation:
 //!
 //! ```no_run
 //! use roce_tests::lab::{HOST_IP4, Lab};
@@ -43,11 +42,11 @@ pub use types::{
     SendWork, Sge, Window,
 };
 
-/// How long the guest may take for anything but waiting for completions.
+/// Timeout of all commands to the guest, except for waiting for completions.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A process in the guest with an open Soft-RoCE device. Dropping it kills it,
-/// and with it all of its queue pairs.
+/// A process in the guest with an open Soft-RoCE device. Dropping this value kills the process,
+/// with all of its queue pairs.
 #[derive(Debug)]
 pub struct RxePeer {
     child: GuestChild,
@@ -56,7 +55,7 @@ pub struct RxePeer {
 }
 
 impl RxePeer {
-    /// Starts a peer that sends from, and is reached at, the given GID.
+    /// Starts a peer that uses the GID with this index.
     pub fn start(lab: &Lab, gid_index: GidIndex) -> Result<Self, LabError> {
         #[derive(Deserialize)]
         struct Opened {
@@ -130,19 +129,19 @@ impl RxePeer {
         from_hex(&memory.hex)
     }
 
-    /// Makes a memory window of type 2, not yet bound to memory.
+    /// Creates a memory window of type 2, not yet bound to memory.
     pub fn create_window(&mut self) -> Result<Window, LabError> {
         self.call(json!({ "cmd": "window", "type": 2 }))
     }
 
-    /// Makes a memory window of type 1, not yet bound to memory.
+    /// Creates a memory window of type 1, not yet bound to memory.
     pub fn create_window_of_type_1(&mut self) -> Result<Window, LabError> {
         self.call(json!({ "cmd": "window", "type": 1 }))
     }
 
     /// Posts the binding of a window to a part of a region registered with
-    /// [`Access::MW_BIND`]. Returns the window's key, good once the completion
-    /// (`BIND_MW`) has come.
+    /// [`Access::MW_BIND`]. Returns the window's key, which is valid after the completion
+    /// (`BIND_MW`).
     pub fn bind(
         &mut self,
         pair: &Pair,
@@ -191,8 +190,7 @@ impl RxePeer {
         self.close(window.mw)
     }
 
-    /// Makes an RC queue pair, with a completion queue of its own for both its
-    /// send and its receive queue.
+    /// Creates an RC queue pair, with its own completion queue for both sends and receives.
     pub fn create_pair(&mut self, options: &PairOptions) -> Result<Pair, LabError> {
         let PairOptions { depth, sges } = options;
         self.call(json!({ "cmd": "pair", "depth": depth, "sges": sges }))
@@ -228,8 +226,8 @@ impl RxePeer {
         self.command(with_command("send", pair, work)?)
     }
 
-    /// Polls for completions until there are `count` of them or `timeout` is over;
-    /// returns those that came.
+    /// Polls for completions until there are `count` of them or `timeout` has passed, and returns
+    /// them.
     pub fn poll(
         &mut self,
         pair: &Pair,
@@ -270,7 +268,7 @@ impl RxePeer {
         self.command(json!({ "cmd": "close", "id": id }))
     }
 
-    /// A command whose reply says nothing but that it was done.
+    /// Sends a command whose reply contains no data.
     fn command(&mut self, request: Value) -> Result<(), LabError> {
         self.call::<Value>(request).map(drop)
     }

@@ -1,4 +1,4 @@
-//! What a test says to a peer in the guest, and what it hears.
+//! The messages between a test and a peer in the guest.
 
 use std::net::Ipv6Addr;
 use std::ops::BitOr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::lab::LabError;
 
-/// Which of its GIDs a peer uses.
+/// Index of the GID that a peer uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidIndex {
     /// The link-local IPv6 address.
@@ -17,14 +17,14 @@ pub enum GidIndex {
     Ip4 = 1,
 }
 
-/// Rights to a region, a window or what is reached through a queue pair.
+/// Rights to a region or a window, or through a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access(u8);
 
 impl Access {
-    /// None but local reading.
+    /// Only local reading.
     pub const NONE: Self = Self(0);
-    /// Local writing: receives, and what READ and atomics bring.
+    /// Local writing: receives, and results of READ and atomics.
     pub const LOCAL_WRITE: Self = Self(1);
     /// Remote writing.
     pub const REMOTE_WRITE: Self = Self(2);
@@ -34,7 +34,7 @@ impl Access {
     pub const REMOTE_ATOMIC: Self = Self(8);
     /// Binding of memory windows.
     pub const MW_BIND: Self = Self(16);
-    /// Everything remote, and local writing.
+    /// All remote rights, and local writing.
     pub const ALL_REMOTE: Self = Self(1 | 2 | 4 | 8);
 }
 
@@ -81,8 +81,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// `length` bytes of it, from `offset` on. Not checked: a test may want to be
-    /// out of bounds.
+    /// `length` bytes of it, from `offset` on. Not checked, because a test may go out of bounds on
+    /// purpose.
     pub fn part(&self, offset: u32, length: u32) -> Sge {
         Sge {
             mr: self.mr,
@@ -96,7 +96,7 @@ impl Region {
         self.part(0, self.length)
     }
 
-    /// Whether the test's own reading or writing stays inside.
+    /// Checks that the test's own access is within bounds.
     pub(super) fn check(&self, offset: u32, length: usize) -> Result<(), LabError> {
         let end = u64::from(offset).saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
         if end <= u64::from(self.length) {
@@ -138,7 +138,7 @@ pub struct Pair {
 /// Sizes of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairOptions {
-    /// Work requests that fit the send queue, and as many the receive queue.
+    /// Depth of the send queue and of the receive queue, in work requests.
     pub depth: u32,
     /// Elements of a scatter/gather list.
     pub sges: u32,
@@ -163,28 +163,28 @@ pub struct Connect {
     pub local_psn: u32,
     /// 256, 512, 1024, 2048 or 4096 bytes.
     pub path_mtu: u32,
-    /// What the other side may do to this one's memory, if the region allows it.
+    /// The other side's rights to this side's memory, if the region also allows them.
     pub access: Access,
-    /// Local ACK timeout: 4.096 us times two to its power; 0 is for ever.
+    /// Local ACK timeout: 4.096 us × 2^timeout; 0 disables it.
     pub timeout: u8,
-    /// How often to send again without an answer, at most 7.
+    /// Retries without an answer, at most 7.
     pub retry_count: u8,
-    /// How often to send again after an RNR NAK; 7 is for ever.
+    /// Retries after an RNR NAK; 7 means unlimited.
     pub rnr_retry: u8,
-    /// Code of the delay that this side asks for in its RNR NAKs, 0 to 31.
+    /// Code of the delay in this side's RNR NAKs, 0 to 31.
     pub min_rnr_timer: u8,
     /// READs and atomics outstanding from this side.
     pub max_rd_atomic: u8,
     /// READs and atomics outstanding from the other side.
     pub max_dest_rd_atomic: u8,
-    /// Traffic class, or IPv4 type of service, of what this side sends.
+    /// Traffic class, or IPv4 type of service, of this side's packets.
     pub traffic_class: u8,
 }
 
 impl Connect {
     /// A connection to that queue pair, with all remote rights, this side's PSNs
     /// starting at `0x00abcd`, a timeout of 67 ms, seven retries of either kind
-    /// (those after an RNR NAK therefore without end) after 0.64 ms (code 12).
+    /// (unlimited after an RNR NAK) after 0.64 ms (code 12).
     pub fn new(remote_qpn: u32, remote_psn: u32, remote_gid: Ipv6Addr, path_mtu: u32) -> Self {
         Self {
             remote_qpn,
@@ -204,7 +204,7 @@ impl Connect {
     }
 }
 
-/// What a work request of the send queue does. Addresses and keys are the other
+/// The operation of a send request. Addresses and keys are the other
 /// side's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "opcode", rename_all = "snake_case")]
@@ -274,18 +274,18 @@ pub enum Operation {
 /// A work request for a send queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SendWork {
-    /// Comes back in the completion.
+    /// The identifier that the completion returns.
     pub wr_id: u64,
-    /// What is done.
+    /// The operation.
     #[serde(flatten)]
     pub operation: Operation,
     /// The local memory.
     pub sges: Vec<Sge>,
-    /// Whether success is reported by a completion. Failure always is.
+    /// Whether success generates a completion. Failure always does.
     pub signaled: bool,
     /// Whether it waits for all READs and atomics before it.
     pub fence: bool,
-    /// Whether it makes a solicited event on the other side.
+    /// Whether it raises a solicited event on the other side.
     pub solicited: bool,
 }
 
@@ -311,11 +311,11 @@ pub struct Completion {
     pub wr_id: u64,
     /// `IBV_WC_...` without its prefix, as in `SUCCESS` or `REM_ACCESS_ERR`.
     pub status: String,
-    /// What kind of work it was, in the same way: `SEND`, `RDMA_WRITE`, `RECV` ...
-    /// Known only of successful work.
+    /// The opcode, without its prefix: `SEND`, `RDMA_WRITE`, `RECV` ...
+    /// Valid only for successful work.
     #[serde(default)]
     pub opcode: Option<String>,
-    /// How many bytes arrived, where that says anything.
+    /// The number of bytes that arrived, if the operation defines it.
     #[serde(default)]
     pub byte_len: u32,
     /// Immediate data, in host order.

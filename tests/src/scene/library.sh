@@ -1,14 +1,14 @@
-# What scripts have in common. Servers run in the background, and their number is in `server`.
+# Functions for all scripts. Servers run in the background; `server` has the process ID.
 
-# Waits until somebody listens at a TCP port. Fails once the server is gone.
+# Waits until a process listens on a TCP port. Fails once the server is gone.
 listening() {
     until ss -Hltn "sport = :$1" | grep -q .; do
         kill -0 "$server"
     done
 }
 
-# Repeats a client until it succeeds, for servers of which nobody outside sees whether they
-# listen. Fails once the server is gone.
+# Repeats a client until it succeeds, for servers that do not show from outside whether they listen.
+# Fails once the server is gone.
 until_served() {
     until "$@"; do
         kill -0 "$server"

@@ -1,9 +1,9 @@
-//! A script of other people's programs, played on this stack in a network of its own.
+//! Scripts of third-party programs that run on this stack, in a network of their own.
 //!
-//! The script runs by `roce run`, in a new network and process namespace: as root, or as an
-//! ordinary user in a user namespace in which it has no rights. A counter of the kernel's packet
-//! filter sees every RoCE packet there, and `roce run --require-traffic` sees what this stack
-//! moved, so a program that falls back to shared memory or TCP is found out whatever it prints.
+//! A script runs under `roce run`, in a new network and process namespace: as root, or as an
+//! ordinary user in a user namespace in which it has no rights. The kernel's packet filter counts
+//! each RoCE packet there, and `roce run --require-traffic` checks what this stack moved, so a
+//! program that falls back to shared memory or TCP is detected, whatever it prints.
 
 use crate::programs;
 use std::env;
@@ -16,19 +16,19 @@ use std::process::{Command, Stdio};
 /// Runs in the new namespaces with all rights there: network, counter, `roce run`.
 const STAGE: &str = include_str!("stage.sh");
 
-/// The environment variable that says how scripts see their devices: `container`, or unset.
+/// The environment variable that selects how scripts see their devices: `container`, or unset.
 pub const WAY: &str = "ROCE_PROGRAMS_WAY";
 
 /// Functions for scripts.
 const LIBRARY: &str = include_str!("library.sh");
 
-/// The loopback's address that servers are reached at, of the device `roce_lo`.
+/// The loopback address of servers, on the device `roce_lo`.
 pub const SERVER: &str = "10.9.9.1";
 
 /// The exit code of `roce run --require-traffic` when a program succeeds and moves no data.
 const NO_TRAFFIC: i32 = 120;
 
-/// A script, and what it is given. Both ends of it run on one host, on which `roce_lo` has
+/// A script and its settings. Both of its ends run on one host, on which `roce_lo` has
 /// [`SERVER`] and 10.9.9.2, and `roce_near`, one end of a cable, 10.9.8.1.
 #[derive(Debug)]
 pub struct Scene {
@@ -38,12 +38,12 @@ pub struct Scene {
     moves_data: bool,
 }
 
-/// What a script did.
+/// The result of a script.
 #[derive(Debug)]
 pub struct Played {
-    /// All that its programs printed, on stdout and stderr.
+    /// The output of its programs, on stdout and stderr.
     pub output: String,
-    /// Bytes of IP packets to RoCE's port, as the kernel counted them.
+    /// Bytes of IP packets to RoCE's port, counted by the kernel.
     pub roce_bytes: u64,
 }
 
@@ -59,36 +59,37 @@ impl Scene {
         }
     }
 
-    /// Gives the script an environment variable.
+    /// Sets an environment variable of the script.
     pub fn with(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name, value.as_ref().to_owned()));
         self
     }
 
-    /// Gives it more or less time than 100 seconds.
+    /// Sets its timeout instead of 100 seconds.
     pub fn within(mut self, seconds: u32) -> Self {
         self.seconds = seconds;
         self
     }
 
-    /// No byte moves by this stack in it, and `roce run --require-traffic` must notice.
+    /// Expects that this stack moves no data, and that `roce run --require-traffic` reports it.
     pub fn without_traffic(mut self) -> Self {
         self.moves_data = false;
         self
     }
 
-    /// Plays it in an empty folder. `None`, after a line on stderr that says why, if the machine
-    /// lacks one of `programs` or namespaces.
+    /// Runs it in an empty folder. Returns `None`, after a line on stderr with the reason, if the
+    /// machine lacks one of `programs` or namespaces.
     ///
     /// # Panics
-    /// If the script fails, or moves no data unless that was announced; if something is lacking and the environment variable `ROCE_LAB` is
+    /// If the script fails, or moves no data although [`without_traffic`](Self::without_traffic)
+    /// was not called; if the machine lacks something and the environment variable `ROCE_LAB` is
     /// `require`.
     pub fn play_or_skip(self, programs: &[&str]) -> Option<Played> {
         let own = [
             "bash", "cc", "ip", "nft", "setpriv", "ss", "timeout", "unshare",
         ];
         for program in own.iter().chain(programs) {
-            // nft and ip live where an ordinary user's PATH does not lead.
+            // nft and ip are in folders that an ordinary user's PATH lacks.
             if !programs::is_installed_or_skip(program) {
                 return None;
             }
@@ -141,7 +142,7 @@ impl Scene {
     }
 }
 
-/// By which means the programs of a script see their devices.
+/// How the programs of a script see their devices.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// Files of a mount namespace: root's, or one in a user namespace.
@@ -160,8 +161,7 @@ impl Way {
         }
     }
 
-    /// The command, with its arguments, that `roce run` is an argument of. It is compiled into
-    /// `folder`.
+    /// The command, with its arguments, that runs `roce run`. It is compiled into `folder`.
     fn confine(self, folder: &Path) -> OsString {
         match self {
             Self::Namespace => OsString::new(),
@@ -178,7 +178,7 @@ impl Way {
         }
     }
 
-    /// What `roce run -v` says of it.
+    /// The report of `roce run -v` about it.
     fn said(self) -> &'static str {
         match self {
             Self::Namespace if is_root() => "way 1 of 3",
@@ -188,7 +188,7 @@ impl Way {
     }
 }
 
-/// Compiles the program that runs another under Docker's default profile.
+/// Compiles the program that runs a command under Docker's default profile.
 fn default_profile(folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = source.join("../cli/tests/run/c/default_profile.c");
@@ -229,7 +229,8 @@ impl Played {
     }
 }
 
-/// The command that makes namespaces and runs what follows in them; gone with this thread.
+/// The command that creates namespaces and runs its arguments in them. It is killed when this
+/// thread ends.
 fn stage() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare"]);
@@ -248,7 +249,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Whether namespaces and a packet counter can be had.
+/// Checks that namespaces and a packet counter are available.
 fn namespaces() -> Result<(), String> {
     let tried = stage()
         .args(["sh", "-c", "nft list tables && ip link add near type veth"])
@@ -261,7 +262,7 @@ fn namespaces() -> Result<(), String> {
     Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned())
 }
 
-/// The library that programs load: cargo builds it beside the test that asks.
+/// The library that programs load. Cargo builds it next to the calling test.
 fn library() -> PathBuf {
     if let Some(path) = env::var_os("ROCE_LIBRARY_UNDER_TEST") {
         return path.into();

@@ -4,7 +4,7 @@ set -e
 ip link set lo up
 ip address add 10.9.9.1/32 dev lo
 ip address add 10.9.9.2/32 dev lo
-# A cable whose both ends are here: libfabric does not take the loopback.
+# A cable with both ends in this namespace, because libfabric does not use loopback.
 ip link add near type veth peer name far
 ip link set near addrgenmode none
 ip link set far addrgenmode none

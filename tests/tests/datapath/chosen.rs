@@ -1,4 +1,4 @@
-//! Which datapath is taken, and what is said of it.
+//! The choice of the datapath, and its reports.
 
 use std::process::Command;
 
@@ -43,7 +43,7 @@ fn output(mut command: Command) -> (bool, String) {
     )
 }
 
-/// veth copies, so sockets carry more.
+/// veth copies, so sockets are faster.
 #[test]
 fn auto_takes_sockets_where_the_driver_copies() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
@@ -62,7 +62,7 @@ fn auto_takes_sockets_where_the_driver_copies() {
     assert_eq!(expected.expect("sockets"), datapath);
 }
 
-/// What is said beforehand is what is taken then.
+/// The predicted datapath is the one in use later.
 #[test]
 fn what_is_expected_is_what_is_taken() {
     let Some(pair) = Pair::new_or_skip(9000, 2) else {
@@ -97,7 +97,7 @@ fn an_interface_that_is_held_is_told_with_its_holder() {
         .enter(|| device(&pair.near).datapath(&options(DatapathChoice::Xdp)));
     let said = expected.expect_err("it is held").to_string();
     assert!(said.contains("roce_redirect"), "{said}");
-    // Whoever does not insist gets sockets, and hears why.
+    // A program that does not insist gets sockets, and the reason.
     let (_other, datapath) = start(&pair.near, options(DatapathChoice::Auto)).expect("sockets");
     let reason = &datapath.not_taken[0].reason;
     assert!(reason.contains("roce_redirect"), "{reason}");
@@ -105,19 +105,20 @@ fn an_interface_that_is_held_is_told_with_its_holder() {
     start(&pair.near, options(DatapathChoice::Xdp)).expect("it is free again");
 }
 
-/// Programs open every device, and make QPs to see what they may have. Nothing of the network
-/// changes before a QP needs it, and then the call that needs it says what went wrong.
+/// Programs open each device, and create QPs to probe its limits. The network does not change
+/// before a QP needs it; then the call that needs it reports errors.
 #[test]
 fn the_datapath_starts_with_the_first_path_and_not_before() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let xdp = options(DatapathChoice::Xdp);
-    // Opened first, and unused: it keeps nobody from using the interface.
+    // Opened first, and unused: it does not prevent others from using the interface.
     let idle = open(&pair.near, xdp);
     let domain = idle.alloc_pd();
     let cq = idle.create_cq(1);
-    // By a thread of another namespace, too: its number is claimed in the device's.
+    // A thread of another namespace can also create one: its number is claimed in the device's
+    // namespace.
     let qp = domain.create_qp(&cq, &cq, &QpOptions::default());
     let qp = qp.expect("a QP in RESET");
     qp.to_init(Access::LOCAL_WRITE).expect("INIT");
@@ -128,7 +129,7 @@ fn the_datapath_starts_with_the_first_path_and_not_before() {
     let other = used.alloc_pd().create_qp(&cq, &cq, &QpOptions::default());
     let parts = [&qp, &other.expect("a QP")].map(|qp| QpnPart::of(qp.qpn()));
     assert_ne!(parts[0], parts[1]);
-    // A QP of the device that was opened first comes to RTR.
+    // A QP of the device that was opened first goes to RTR.
     let peer = pair.near.enter(|| qp.endpoint(0)).expect("a GID");
     let to_rtr = || {
         pair.near
@@ -186,7 +187,7 @@ fn the_command_says_what_is_taken_and_why() {
     assert_eq!(near["datapaths_not_taken"][0]["datapath"], "udp");
     let (well, said) = devices(&[("ROCE_DATAPATH", "xdp"), ("ROCE_XDP_QUEUES", "3")], "-v");
     assert!(
-        well && said.contains("asks for 3 queues, the interface has 2"),
+        well && said.contains("asks for 3 queues, but the interface has 2"),
         "{said}"
     );
 }
@@ -210,9 +211,9 @@ fn without_privilege_the_rights_that_are_missing_are_named() {
         "{said}"
     );
     let (well, said) = run("auto");
-    // What the interface lacks is asked first.
+    // The requirements of the interface are checked first.
     assert!(
-        well && said.contains("not xdp         the driver does no zero-copy"),
+        well && said.contains("not xdp         the driver does not support zero-copy"),
         "{said}"
     );
 }

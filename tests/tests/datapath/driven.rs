@@ -1,4 +1,4 @@
-//! What a device does over AF_XDP when nobody but its background thread drives it.
+//! A device over AF_XDP that only its background thread drives.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub(super) fn open(end: &End) -> Context {
     open_with(end, false)
 }
 
-/// With RoCE v1 beside RoCEv2, or without.
+/// Opens the device with RoCEv2, and optionally RoCE v1.
 pub(super) fn open_with(end: &End, roce_v1: bool) -> Context {
     let options = DatapathOptions {
         datapath: DatapathChoice::Xdp,
@@ -47,7 +47,7 @@ fn side(end: &End, context: &Context) -> Side {
     try_side(end, context).expect("the address has a GID")
 }
 
-/// None if the interface does not have its address at the moment.
+/// `None` while the interface does not have its address.
 pub(super) fn try_side(end: &End, context: &Context) -> Option<Side> {
     side_of(end, context, RoceVersion::V2)
 }
@@ -133,8 +133,8 @@ fn wait_for(what: &str, mut look: impl FnMut() -> bool) {
     }
 }
 
-/// The rings moved the frames: the port's own counters, those of its queues and those of
-/// the sockets say so, and there is no UDP socket that could have.
+/// The rings moved the frames: the counters of the port, of its queues and of the sockets show
+/// that, and there is no UDP socket.
 #[test]
 fn the_rings_carry_the_traffic_and_no_socket_does() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
@@ -147,7 +147,7 @@ fn the_rings_carry_the_traffic_and_no_socket_does() {
     assert_eq!(done.expect("completed").status, WcStatus::Success);
     assert_eq!(far.bytes(), pattern());
 
-    // What the largest packets of path MTU 1024 need.
+    // The number of packets of path MTU 1024.
     let packets = LEN.div_ceil(1024) as u64;
     assert!(near.counter("tx_packets") >= packets);
     assert!(near.counter("tx_frames") >= packets);
@@ -178,7 +178,7 @@ fn a_passive_target_is_driven_by_the_background_thread() {
     let [near, far] = connected(&pair);
     far.region.write(0, &pattern()).expect("in range");
     for _ in 0..5 {
-        // Longer than the thread lingers: it has gone to sleep.
+        // Longer than the thread polls before it sleeps.
         std::thread::park_timeout(Duration::from_millis(5));
         near.region.write(0, &[0; LEN]).expect("in range");
         near.post(SendOp::Read(far.region.remote(0)));
@@ -188,7 +188,7 @@ fn a_passive_target_is_driven_by_the_background_thread() {
     }
 }
 
-/// An answer and the acknowledgement of what it answers leave by one system call.
+/// An answer, and the acknowledgement of the message that it answers, leave by one system call.
 #[test]
 fn an_answer_takes_its_acknowledgement_along() {
     const ROUNDS: u64 = 500;
@@ -205,7 +205,7 @@ fn an_answer_takes_its_acknowledgement_along() {
             from.qp
                 .post_send(&SendRequest::new(round, op, sge))
                 .expect("posted");
-            // It polls once before each look, as programs do.
+            // It polls once before each check, as programs do.
             wait_for("the other's byte", || {
                 let polled = to.cq.poll().expect("no overrun");
                 assert!(polled.is_none_or(|done| done.status == WcStatus::Success));
@@ -216,7 +216,7 @@ fn an_answer_takes_its_acknowledgement_along() {
     for side in &sides {
         let (frames, calls) = (side.counter("tx_frames"), side.counter("tx_wakeups"));
         assert!(frames >= 2 * ROUNDS - 1, "{frames} frames");
-        // One for two, unless the background thread was faster now and then.
+        // One call for two frames, except when the background thread was faster.
         assert!(4 * calls < 3 * frames, "{calls} calls for {frames} frames");
     }
 }
@@ -230,7 +230,7 @@ fn what_a_device_sends_to_itself_arrives() {
     let context = open(&pair.near);
     let [one, other] = [(), ()].map(|()| side(&pair.near, &context));
     let options = ConnectOptions {
-        // No timer helps.
+        // No timer wakes up the thread.
         timeout: 0,
         ..ConnectOptions::default()
     };
@@ -240,7 +240,7 @@ fn what_a_device_sends_to_itself_arrives() {
     for _ in 0..20 {
         other.region.write(0, &[0; LEN]).expect("in range");
         one.post(SendOp::Write(other.region.remote(0)));
-        // Nobody polls: what is left to do is the background thread's.
+        // The application does not poll, so the background thread does the rest.
         wait_for("the bytes", || other.bytes() == pattern());
         let done = one.cq.poll_for(PATIENCE).expect("no overrun");
         assert_eq!(done.expect("completed").status, WcStatus::Success);
@@ -249,14 +249,14 @@ fn what_a_device_sends_to_itself_arrives() {
     assert_eq!(one.counter("tx_frames"), 0);
 }
 
-/// A neighbour that does not answer: what waits for it is dropped in time, though no timer
-/// of a QP, no word of the kernel and no call of the application wakes the background thread.
+/// Packets that wait for a neighbour that does not answer are dropped in time, although no QP
+/// timer, no kernel message and no call of the application wakes up the background thread.
 #[test]
 fn the_ports_deadlines_wake_the_background_thread() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
-    // It would give up after three questions, in three seconds, and say so.
+    // The kernel would give up after three requests, in three seconds, and report it.
     let questions = "/proc/sys/net/ipv4/neigh/near/mcast_solicit";
     pair.near
         .enter(|| std::fs::write(questions, "1000"))

@@ -1,5 +1,5 @@
-//! Devices over AF_XDP, between two namespaces that a veth pair joins, and two interfaces of
-//! one. Needs root.
+//! Devices over AF_XDP, between two namespaces connected by a veth pair, and between two interfaces
+//! of one namespace. Needs root.
 
 mod chosen;
 mod driven;

@@ -1,5 +1,5 @@
-//! A switch that marks packets, over UDP sockets and over AF_XDP: who receives the marks
-//! tells the senders so, as others can read, and these go on.
+//! A switch marks packets, over UDP sockets and over AF_XDP. The receiver sends CNPs that other
+//! programs can decode, and the senders continue.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use roce_tests::bottleneck::{Bottleneck, Host, Red, SlowPort};
 use roce_tests::programs::{self, is_installed_or_skip};
 use serde_json::Value;
 
-/// Marks early, and drops what a burst of 64 KiB brings.
+/// Marks short queues, and drops the excess of a burst of 64 KiB.
 const PORT: SlowPort = SlowPort {
     rate: 400_000_000,
     queue: 40_000,
@@ -17,7 +17,7 @@ const PORT: SlowPort = SlowPort {
     marks: Some(Red::above(8_000)),
 };
 
-/// A process, killed with this value.
+/// A process, killed when this value is dropped.
 struct Process(Child);
 
 impl Process {
@@ -44,14 +44,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL. Both do nothing if it has ended.
+        // SIGKILL. Both calls do nothing if it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Two senders at once to two receivers at one address; over AF_XDP, one of these has the
-/// interface, and the other the sockets.
+/// Two concurrent senders to two receivers at one address; over AF_XDP, one receiver has the
+/// interface and the other has sockets.
 fn two_flows(datapath: &str) {
     if !is_installed_or_skip("tshark") {
         return;
@@ -133,7 +133,7 @@ fn two_flows(datapath: &str) {
         }
     }
     for server in servers {
-        // What was written to it has been marked on the way.
+        // Packets to it were marked on the path.
         let served = server.json();
         for counted in ["ecn_marked", "cnps_sent"] {
             assert!(served[counted].as_u64() > Some(0), "{counted}: {served}");
@@ -142,6 +142,7 @@ fn two_flows(datapath: &str) {
     assert!(fabric.marked() > 0);
 }
 
+// shows: A17.9.1-ecn-capable
 #[test]
 fn senders_over_sockets_hear_of_marks() {
     two_flows("udp");

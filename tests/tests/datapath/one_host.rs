@@ -1,4 +1,4 @@
-//! Two processes on one host, and AF_XDP: what goes, and what is said where it does not.
+//! Two processes on one host with AF_XDP: what works, and the errors otherwise.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::perf::Server;
 
-/// `roce perf` at an end, of a few messages.
+/// `roce perf` at an end, with a few messages.
 fn perf(end: &End, datapath: &str) -> Command {
     let mut command = end.command(programs::roce());
     command.args(["perf", "--json"]);
@@ -21,7 +21,7 @@ fn perf(end: &End, datapath: &str) -> Command {
     command
 }
 
-/// Serves one client at an address; comes with the port to find it at, and its report.
+/// Serves one client at an address. Returns the server, its port, and its report.
 fn serve(end: &End, datapath: &str, address: &str) -> (Server, String, impl FnOnce() -> Value) {
     let mut command = perf(end, datapath);
     command.args(["--once", "--port", "0", "--server", address]);
@@ -47,14 +47,14 @@ fn client(end: &End, datapath: &str, port: &str, options: &[&str]) -> Output {
     command.args(options).output().expect("roce starts")
 }
 
-/// What a client says that must succeed.
+/// The report of a client that must succeed.
 fn report_of(output: &Output) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// What a client says that must fail.
+/// The error of a client that must fail.
 fn refusal_of(output: &Output) -> String {
     assert!(!output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -64,7 +64,7 @@ fn counted(report: &Value, name: &str) -> u64 {
     report["port_counters"][name].as_u64().expect("a count")
 }
 
-/// Each has an interface, and a cable joins the two: every packet goes through their queues.
+/// Each has an interface, connected by a cable: each packet goes through their queues.
 #[test]
 fn two_processes_with_an_interface_each() {
     let Some(pair) = Pair::on_one_host_or_skip(1500, 1) else {
@@ -82,7 +82,7 @@ fn two_processes_with_an_interface_each() {
             }
             assert_eq!(counted(report, "tx_looped"), 0);
         }
-        // What the one sends arrives at the other.
+        // The packets that one sends arrive at the other.
         let [ours, theirs] = &reports;
         let (sent, arrived) = (counted(ours, "tx_frames"), counted(theirs, "rx_frames"));
         assert!(2 * arrived > sent, "{sent} sent, {arrived} arrived");
@@ -90,7 +90,7 @@ fn two_processes_with_an_interface_each() {
     }
 }
 
-/// Who names no address of its own gets the peer's interface, which is taken. It is told so.
+/// A client without `--bind` gets the peer's interface, which is in use. The error says so.
 #[test]
 fn an_address_that_another_process_has_is_refused_and_sockets_go() {
     let Some(pair) = Pair::on_one_host_or_skip(1500, 1) else {
@@ -145,11 +145,11 @@ fn the_loopback_is_refused_and_sockets_go() {
     let mut command = pair.near.command(programs::roce());
     let output = command.args(["devices", "-v"]).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
-    let why = "not xdp         what stays on this machine passes one queue";
+    let why = "not xdp         traffic that stays on this machine uses one queue";
     assert!(said.contains(why), "{said}");
 }
 
-/// An address of this host that no link leads to: an error, not silence.
+/// An address of this host that no link reaches is an error, not a hang.
 #[test]
 fn what_no_link_leads_to_is_an_error_when_a_queue_pair_is_connected() {
     let Some(pair) = Pair::on_one_host_or_skip(1500, 1) else {

@@ -1,5 +1,5 @@
-//! Whoever else uses the interface is not disturbed: not while RoCE runs over it at full
-//! speed, and not after both processes were killed, which leave nothing behind.
+//! Other traffic on the interface is not disturbed while RoCE runs over it at full speed, nor after
+//! both processes were killed, which leave nothing behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,10 +16,10 @@ use roce_tests::veth::{End, Pair};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of RoCE that show that it runs.
+/// Bytes that show that RoCE traffic flows.
 const FLOW: u64 = 32 << 20;
 
-/// A process, killed with this value.
+/// A process, killed when this value is dropped.
 struct Process(Child);
 
 impl Process {
@@ -41,7 +41,7 @@ impl Process {
             .unwrap_or_else(|| panic!("it never said {ready:?}"))
     }
 
-    /// The BPF objects that it holds: what `bpftool` calls them, and their ids.
+    /// The BPF objects that it holds: `bpftool`'s name of their kind, and their IDs.
     fn bpf_objects(&self) -> BTreeSet<(&'static str, u32)> {
         let folder = format!("/proc/{}/fdinfo", self.0.id());
         let files = fs::read_dir(&folder).expect("it lives");
@@ -67,13 +67,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL. Both do nothing if it has ended.
+        // SIGKILL. Both calls do nothing if it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// RoCE in both directions, for as long as these live.
+/// RoCE traffic in both directions, while these processes live.
 fn roce_at_full_speed(pair: &Pair) -> [Process; 2] {
     let perf = |end: &End, role: &[&str]| {
         let mut command = end.command(programs::roce());
@@ -101,7 +101,7 @@ fn bytes_sent(end: &End) -> u64 {
         .expect("a count")
 }
 
-/// Waits until the interface has carried some more.
+/// Waits until the interface has carried [`FLOW`] more bytes.
 fn wait_for_flow(end: &End) {
     let before = bytes_sent(end);
     let deadline = Instant::now() + PATIENCE;
@@ -120,7 +120,7 @@ fn output(mut command: Command) -> Vec<u8> {
     done.stdout
 }
 
-/// Everything that others do, each of it to its end.
+/// Runs all other kinds of traffic, each to its end.
 fn use_the_interface(pair: &Pair) {
     ping(pair);
     iperf3(pair, &[]);
@@ -133,7 +133,7 @@ fn use_the_interface(pair: &Pair) {
 fn ping(pair: &Pair) {
     for address in [pair.far.address(false), pair.far.address(true)] {
         let family = if address.is_ipv4() { "ping" } else { "ping6" };
-        // The second is larger than a packet: fragments.
+        // The second is larger than a packet, and is fragmented.
         for size in ["56", "20000"] {
             let mut command = pair.near.command("busybox");
             command.args([family, "-c", "5", "-i", "0.05", "-W", "20", "-s", size]);
@@ -157,11 +157,11 @@ fn iperf3(pair: &Pair, direction: &[&str]) {
     let report: Value = serde_json::from_slice(&output(client)).expect("JSON");
     assert_eq!(report["error"], Value::Null);
     let received = report["end"]["sum_received"]["bytes"].as_u64();
-    // It does not count what is still on its way when the sender is done.
+    // It does not count bytes that are still in flight when the sender is done.
     assert!(received >= Some(32 << 20), "{received:?} bytes arrived");
 }
 
-/// Datagrams of all sizes, each answered: over UDP port 4790, the neighbour of ours.
+/// Datagrams of all sizes, each answered: over UDP port 4790, next to that of RoCE.
 fn datagrams(pair: &Pair) {
     const COUNT: u32 = 300;
     const LOST: u32 = 3;
@@ -193,7 +193,7 @@ fn datagrams(pair: &Pair) {
     assert!(lost <= LOST, "{lost} datagrams of {COUNT} were lost");
 }
 
-/// A TCP connection on which both sides say something in turn, as SSH does.
+/// A TCP connection on which both sides send in turn, as with SSH.
 fn conversation(pair: &Pair) {
     const TURNS: u64 = 500;
     let listener = pair
@@ -234,7 +234,7 @@ fn exists((kind, id): (&str, u32)) -> bool {
     command.output().expect("bpftool").status.success()
 }
 
-/// What `bpftool` says is attached to the interfaces of a namespace.
+/// The programs that `bpftool` shows as attached to the interfaces of a namespace.
 fn attached(end: &End) -> Vec<Value> {
     let mut command = end.command("bpftool");
     command.args(["--json", "net", "show"]);

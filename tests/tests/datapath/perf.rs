@@ -1,5 +1,5 @@
-//! `roce perf` over AF_XDP, every operation and every byte compared: each path MTU, IPv4
-//! and IPv6, the program in the driver and in the kernel, one queue and two.
+//! `roce perf` over AF_XDP, with each operation and byte compared: each path MTU, IPv4 and IPv6,
+//! the program in the driver and in the kernel, one queue and two.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -20,12 +20,12 @@ pub(super) struct Setting<'a> {
     pub(super) options: &'a [&'a str],
 }
 
-/// The server's process, which ends with this value.
+/// The server's process, killed when this value is dropped.
 pub(super) struct Server(pub(super) Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both do nothing if it has ended.
+        // Both calls do nothing if it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -63,7 +63,7 @@ impl Setting<'_> {
         let (mut server, port) = self.serve();
         let near = &self.pair.near;
         let mut command = self.command(near.command(programs::roce()), self.client);
-        // One packet, several, and one that is no multiple of anything.
+        // One packet, several, and a size that is not a multiple of the MTU.
         command.args(["--json", "--seed", "1", "--size", "8,5000,65536"]);
         command.args(["--duration", "5", "--iterations", "20", "--depth", "16"]);
         command.args(["--port", &port]);
@@ -83,9 +83,9 @@ impl Setting<'_> {
 
 pub(super) const XDP: (&str, &str) = ("ROCE_DATAPATH", "xdp");
 
-/// Every path MTU over both families, in one mode and with so many queues.
+/// Each path MTU over both families, in one mode and with `queues` queues.
 fn every_path(queues: u32, mode: &str) {
-    // Room for path MTU 4096, which takes frames of several pieces.
+    // Large enough for path MTU 4096, with frames of several buffers.
     let Some(pair) = Pair::new_or_skip(9000, queues) else {
         return;
     };
@@ -125,7 +125,7 @@ fn every_path_in_the_kernel_with_two_queues() {
     every_path(2, "generic");
 }
 
-/// At the usual link MTU a frame is one piece, and sockets at the other end do as well.
+/// At the usual link MTU a frame fits one buffer, and the other end can use sockets.
 #[test]
 fn at_link_mtu_1500_also_with_sockets_at_the_other_end() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {

@@ -1,5 +1,4 @@
-//! Which DSCP and which priority packets leave with, as the kernel's packet filter and tshark
-//! see it.
+//! The DSCP and priority of sent packets, checked by the kernel's packet filter and tshark.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -9,7 +8,8 @@ use roce_tests::veth::{End, Pair};
 
 use super::perf::{Server, Setting, XDP};
 
-/// What the kernel sends of RoCE has to be so; it counts what is, and what is not.
+/// Installs rules that RoCE packets sent by the kernel must match. The kernel counts those that
+/// match and those that don't.
 fn expect(end: &End, rules: &str) {
     let script = format!(
         "table inet roce {{\n\
@@ -37,7 +37,7 @@ fn expect(end: &End, rules: &str) {
     assert!(nft.wait().expect("nft ends").success(), "{script}");
 }
 
-/// How many packets were right, and how many not.
+/// The number of packets that matched, and of those that did not.
 fn counted(end: &End) -> [u64; 2] {
     let mut command = end.command("nft");
     let output = command.args(["-j", "list", "counters"]).output();
@@ -61,8 +61,9 @@ fn assert_all_right(end: &End) {
     );
 }
 
-/// Who asks for no class gets the default one, and its packets the priority of the DSCP, not
-/// the one that the kernel makes of a class; over IPv6, too, of which it makes none.
+/// A QP without a traffic class gets the default one, and its packets the priority of the DSCP
+/// instead of the one that the kernel derives from the class. The same over IPv6, where the kernel
+/// derives none.
 #[test]
 fn sockets_send_with_class_and_priority() {
     if !is_installed_or_skip("nft") {
@@ -91,7 +92,7 @@ fn sockets_send_with_class_and_priority() {
     assert_all_right(&pair.near);
 }
 
-/// A service level has the DSCP that was said, of RC and of UD.
+/// A service level has the configured DSCP, for RC and for UD.
 #[test]
 fn service_levels_have_dscps() {
     if !is_installed_or_skip("nft") {
@@ -122,8 +123,8 @@ fn service_levels_have_dscps() {
     assert_all_right(&pair.near);
 }
 
-/// With AF_XDP, frames can carry a tag of no VLAN with the priority. The other end's kernel
-/// takes them, and answers without tags.
+/// With AF_XDP, frames can carry a tag of no VLAN with the priority. The other end's kernel accepts
+/// them, and answers without tags.
 #[test]
 fn af_xdp_tags_frames_with_their_priority() {
     if !is_installed_or_skip("tshark") {

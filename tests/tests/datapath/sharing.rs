@@ -7,18 +7,18 @@ use roce_tests::programs;
 use roce_tests::veth::{End, Pair};
 use serde_json::Value;
 
-/// A process, killed with this value.
+/// A process, killed when this value is dropped.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both do nothing if it has ended.
+        // Both calls do nothing if it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Serves one client; comes with the port to find it at.
+/// Serves one client. Returns the server and its port.
 fn serve(end: &End, datapath: &str) -> (Process, String) {
     let mut command = end.command(programs::roce());
     command.args(["perf", "--once", "--port", "0", "--server"]);
@@ -49,13 +49,13 @@ fn client(pair: &Pair, datapath: &str, port: &str) -> Process {
     Process(command.spawn().expect("roce starts"))
 }
 
-/// Frames for the others pass the first one's program, and come to their sockets.
+/// Frames for other processes pass the XDP program of the first, and reach their sockets.
 #[test]
 fn one_with_xdp_and_others_with_sockets_share_an_address() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
-    // Who takes AF_XDP is the second at the one end and the first at the other.
+    // The process with AF_XDP is the second at one end and the first at the other.
     let servers = ["udp", "xdp", "udp"].map(|datapath| serve(&pair.far, datapath));
     let ways = [("xdp", 0), ("udp", 1), ("udp", 2)];
     let clients = ways.map(|(datapath, server)| client(&pair, datapath, &servers[server].1));

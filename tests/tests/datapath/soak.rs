@@ -1,9 +1,9 @@
-//! A long run over a link that is pulled, whose MTU, neighbours and addresses change all the
-//! time: QPs survive or end with the right error, no chunk is lost, and when all is well
-//! again, all works again.
+//! A long run over a link that goes down and up, and whose MTU, neighbours and addresses keep
+//! changing. QPs survive or fail with the right error, no chunk is lost, and everything works again
+//! once the link is restored.
 //!
-//! Ten seconds, or as many as `ROCE_SOAK_SECONDS` says; what happens follows from a seed,
-//! which is printed, and which `ROCE_SOAK_SEED` sets.
+//! It takes ten seconds, or `ROCE_SOAK_SECONDS`. The events follow from a seed, which is printed,
+//! and which `ROCE_SOAK_SEED` sets.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ use roce_verbs::{ConnectOptions, Context, SendOp, WcStatus};
 use super::driven::{Side, open, pattern, try_side};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Who of our side may hold chunks when nothing is under way.
+/// The owners of chunks on our side while nothing is in flight.
 const HOLDERS: [&str; 5] = [
     "chunks_free",
     "chunks_fill",
@@ -39,8 +39,7 @@ fn variable<T: FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// What happens to the link, one thing after the other, until it is told to stop; then
-/// all is put right.
+/// Disturbs the link, one event after the other, until it is stopped. Then it restores the link.
 struct Chaos<'a> {
     pair: &'a Pair,
     rng: ChaCha8Rng,
@@ -102,7 +101,7 @@ impl Chaos<'_> {
     }
 }
 
-/// What became of the transfers.
+/// The results of the transfers.
 #[derive(Debug, Default)]
 struct Score {
     connections: u32,
@@ -112,11 +111,11 @@ struct Score {
     errors: BTreeMap<String, u32>,
 }
 
-/// Two QPs, connected to each other; none if that can't be at the moment.
+/// Two QPs, connected to each other; `None` if that is not possible at the moment.
 fn connect(pair: &Pair, contexts: &[Context; 2], mtu: PathMtu) -> Option<[Side; 2]> {
     let options = ConnectOptions {
         path_mtu: Some(mtu),
-        // A quarter of a second in all.
+        // A quarter of a second in total.
         timeout: 12,
         retry_cnt: 3,
         ..ConnectOptions::default()
@@ -224,7 +223,7 @@ fn a_link_that_changes_all_the_time() {
         );
     }
 
-    // All is well again.
+    // The link is restored.
     let deadline = Instant::now() + PATIENCE;
     loop {
         let sides = connect(&pair, &contexts, PathMtu::Mtu4096);

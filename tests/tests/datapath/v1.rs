@@ -1,4 +1,4 @@
-//! RoCE v1 over AF_XDP: every operation, all kinds of GIDs, and what captures say of it.
+//! RoCE v1 over AF_XDP: each operation, all kinds of GIDs, and captures.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use super::perf::{Server, Setting, XDP};
 
 const V1: [(&str, &str); 2] = [XDP, ("ROCE_V1", "1")];
 
-/// The table of either end: each address by both versions.
+/// The GID table of either end: each address with both versions.
 const TABLE: [&str; 6] = [
     "IPv6 link-local IB/RoCE v1",
     "IPv6 link-local RoCE v2",
@@ -32,7 +32,7 @@ const LINK_LOCAL: &str = "0";
 const IPV4: &str = "2";
 const IPV6: &str = "4";
 
-/// What the command says of the device, with RoCE v1 asked for or not.
+/// The command's output about the device, with and without RoCE v1.
 fn devices(end: &End, environment: &[(&str, &str)], option: &str) -> String {
     let mut command = end.command(programs::roce());
     command.args(["devices", option]);
@@ -60,7 +60,7 @@ fn the_command_shows_both_kinds_and_says_what_it_takes() {
     let without = devices(&pair.near, &[], "-v");
     assert!(without.contains("RoCE v1         no: ROCE_V1=1 asks for it"));
     assert!(!without.contains("IB/RoCE v1"), "{without}");
-    // Unlike without, `auto` takes AF_XDP though the driver copies.
+    // With RoCE v1, `auto` selects AF_XDP although the driver copies.
     let auto = devices(&pair.near, &[("ROCE_V1", "1")], "-v");
     assert!(
         auto.contains("datapath        would try xdp (AF_XDP)"),
@@ -84,7 +84,7 @@ fn the_command_shows_both_kinds_and_says_what_it_takes() {
 /// SEND, WRITE, READ and both atomics, every byte compared.
 #[test]
 fn every_operation_at_a_small_and_a_large_path_mtu() {
-    // Room for path MTU 4096, which takes frames of several pieces.
+    // Large enough for path MTU 4096, with frames of several buffers.
     let Some(pair) = Pair::new_or_skip(9000, 1) else {
         return;
     };
@@ -130,7 +130,7 @@ fn pingpong(pair: &Pair, service: &str, index: &str, captures: [&Path; 2]) {
     assert!(status.success(), "{service}, the server: {status}");
 }
 
-/// A folder of this test's own, which goes with it.
+/// A folder for this test, deleted at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -143,12 +143,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A test that fails for another reason must say that one.
+        // An error here must not hide the reason of a failed test.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// What either end has captured is a frame of RoCE v1, says tshark, too.
+/// The captured frames of both ends are RoCE v1; tshark agrees.
 #[test]
 fn every_service_is_captured_as_tshark_reads_it() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
@@ -160,7 +160,7 @@ fn every_service_is_captured_as_tshark_reads_it() {
             ["server", "client"].map(|end| dir.0.join(format!("{service}-{index}-{end}.pcapng")));
         pingpong(&pair, service, index, [&captures[0], &captures[1]]);
         for capture in captures {
-            // Twenty each way at least.
+            // At least twenty in each direction.
             assert!(assert_decode_agrees(&capture) >= 40);
             for packet in decode(&capture) {
                 let src: IpAddr = packet["src"]
@@ -175,7 +175,7 @@ fn every_service_is_captured_as_tshark_reads_it() {
     }
 }
 
-/// A side at either end, by these versions, connected to each other.
+/// A side at either end, with these versions, connected to each other.
 fn connected(pair: &Pair, versions: [RoceVersion; 2], options: &ConnectOptions) -> [Side; 2] {
     let ends = [&pair.near, &pair.far];
     let [near, far] = [0, 1].map(|i| {
@@ -213,7 +213,7 @@ fn two_that_have_chosen_different_versions_do_not_speak() {
     }
 }
 
-/// To connect to what lies behind a router is an error, unless by RoCEv2.
+/// Connecting to an address behind a router is an error, except with RoCEv2.
 #[test]
 fn what_is_not_on_the_link_is_refused_when_connecting() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {

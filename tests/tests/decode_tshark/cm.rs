@@ -1,5 +1,5 @@
-//! tshark takes our messages of communication management apart as we mean them. SIDR it
-//! (4.0) does not know.
+//! tshark decodes our messages of communication management correctly. tshark 4.0 does not know
+//! SIDR.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,8 +18,7 @@ use crate::{Capture, ENVELOPES, packet};
 const LOCAL: u32 = 0x0102_0304;
 const REMOTE: u32 = 0x1112_1314;
 
-/// What tshark says of each message, by the names of its fields without `infiniband.`; numbers
-/// are decimal.
+/// tshark's fields of a message, by their names without `infiniband.`; numbers are decimal.
 type Fields = BTreeMap<&'static str, String>;
 
 fn tshark(capture: &Capture, names: &[&'static str]) -> Vec<Fields> {
@@ -44,7 +43,7 @@ fn tshark(capture: &Capture, names: &[&'static str]) -> Vec<Fields> {
     lines.lines().map(fields).collect()
 }
 
-/// A message, and what tshark should say of it.
+/// A message, and the fields expected from tshark.
 type Expected<'a> = (CmMessage<'a>, Vec<(&'static str, String)>);
 
 fn number(name: &'static str, value: impl Into<u64>) -> (&'static str, String) {
@@ -111,8 +110,8 @@ fn req(private: &[u8]) -> Expected<'_> {
         number("cm.req.prim_remotelid", 0x0203_u64),
         ("cm.req.prim_localgid_ipv4", local.to_owned()),
         ("cm.req.prim_remotegid_ipv4", remote.to_owned()),
-        // Of the word with flow label and packet rate, tshark (4.0) reads three bytes for the one
-        // and the first for the other.
+        // In the word with flow label and packet rate, tshark 4.0 reads three bytes as the flow
+        // label and the first as the packet rate.
         number("cm.req.prim_tfcclass", 0x68_u64),
         number("cm.req.prim_hoplim", 64_u64),
         number("cm.req.prim_sl", 5_u64),
@@ -211,8 +210,8 @@ fn others() -> Vec<Expected<'static>> {
     ]
 }
 
-/// What `roce decode` calls each field, by tshark's names; those of the same name in several
-/// messages end alike.
+/// The name of each field in `roce decode`, by tshark's name. Fields of the same name in several
+/// messages have the same ending.
 const OURS: &[(&str, &str)] = &[
     ("cm.req", "local_comm_id"),
     ("cm.rep", "local_comm_id"),
@@ -248,7 +247,7 @@ const OURS: &[(&str, &str)] = &[
     ("srq", "srq"),
 ];
 
-/// Whether `roce decode` says of a message what tshark should say of it.
+/// Checks that `roce decode` prints the fields expected from tshark.
 fn assert_said(
     said: &serde_json::Value,
     message: &CmMessage<'_>,

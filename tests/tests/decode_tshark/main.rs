@@ -1,5 +1,5 @@
 //! `roce decode` and tshark agree, field by field, on a packet of each opcode in each
-//! kind of frame. The lab's captures are compared where they are made.
+//! kind of frame. The tests that make captures in the lab compare those.
 
 mod cm;
 
@@ -48,7 +48,7 @@ impl Capture {
     }
 }
 
-/// How a frame gets to its host.
+/// The encapsulation of a frame.
 #[derive(Clone, Copy)]
 struct Envelope {
     is_v6: bool,
@@ -101,7 +101,7 @@ impl Envelope {
             tpid: 0x8100,
             tci: 0x6123,
         };
-        // A source port that tshark knows another protocol by.
+        // A source port that tshark associates with another protocol.
         let ports = (69, UDP_PORT);
         let repr = FrameRepr {
             link: Some(Link {
@@ -134,8 +134,7 @@ impl Envelope {
     }
 }
 
-/// Headers of which every field has a value of its own, with the bits of `salt` as
-/// flags.
+/// Headers whose fields all have different values, with the bits of `salt` as flags.
 fn packet(opcode: Opcode, salt: u8) -> PacketRepr {
     let bit = |n: u8| salt >> n & 1 != 0;
     let syndrome = match salt % 4 {
@@ -195,8 +194,8 @@ fn packet(opcode: Opcode, salt: u8) -> PacketRepr {
     }
 }
 
-/// Payloads that the opcode allows: of each pad count, and long ones. Nothing in them
-/// looks like another protocol's header.
+/// Payloads that the opcode allows: with each pad count, and long ones. They do not resemble
+/// headers of other protocols.
 fn payloads(opcode: Opcode) -> Vec<Vec<u8>> {
     let lengths: &[usize] = match opcode.info().payload {
         PayloadRule::None => &[0],
@@ -244,7 +243,7 @@ fn on_every_syndrome() {
     assert_eq!(assert_decode_agrees(capture.path()), 256);
 }
 
-/// tshark sees a super-packet as its first packet with all else as payload.
+/// tshark decodes a super-packet as its first packet, with the rest as payload.
 #[test]
 fn on_super_packets() {
     let segments: Vec<_> = (0..20)
@@ -257,7 +256,7 @@ fn on_super_packets() {
     assert!(packets.iter().all(|packet| packet["gso"]["count"] == 20));
 }
 
-/// The comparison itself would notice.
+/// The comparison itself detects differences.
 #[test]
 #[should_panic(expected = "ICRC \"bad\"")]
 fn a_wrong_icrc_is_no_agreement() {

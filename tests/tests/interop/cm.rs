@@ -1,6 +1,6 @@
 //! rdmacm-utils' rping, unmodified: on our librdmacm.so.1 outside, and on the kernel's rdma_cm with
 //! rxe in the guest, each as the other's server and as its client. So both connection managers
-//! make and end connections with each other.
+//! establish and end connections with each other.
 
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
@@ -10,13 +10,13 @@ use roce_tests::lab::{GUEST_IP4, HOST_IP4, Lab};
 use roce_tests::programs::{self, is_installed_or_skip};
 use tempfile::TempDir;
 
-/// Longest time for a run.
+/// Timeout of a run.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// Messages each way.
 const ROUNDS: &str = "3";
 
-/// A folder for `LD_LIBRARY_PATH`, with the library that was built together with this test.
+/// A folder for `LD_LIBRARY_PATH`, with the library that was built with this test.
 pub(super) fn library() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["libibverbs.so.1", "librdmacm.so.1"] {
@@ -26,7 +26,7 @@ pub(super) fn library() -> TempDir {
     folder
 }
 
-/// The client's arguments towards a server; the server's without its last.
+/// The arguments of a client; without the last one, those of a server.
 fn arguments(host: std::net::Ipv4Addr, role: &str) -> Vec<String> {
     let host = host.to_string();
     let words = [
@@ -70,7 +70,7 @@ fn the_kernels_client_connects_with_our_server() {
     let library = library();
     let (ours, theirs) = std::thread::scope(|scope| {
         let ours = scope.spawn(|| ours(&lab, &library, HOST_IP4, "-s"));
-        // Who is not there yet is asked again.
+        // The client retries while the server does not listen yet.
         let client = lab
             .guest([
                 "sh",

@@ -1,5 +1,5 @@
-//! A congested switch between this stack and the kernel's Soft-RoCE, which knows nothing
-//! of congestion.
+//! A congested switch between this stack and the kernel's Soft-RoCE, which has no congestion
+//! control.
 
 use roce_tests::decode::assert_decode_agrees;
 use roce_tests::ends::{End, Options, connect, pattern};
@@ -8,8 +8,8 @@ use roce_tests::peer::{GidIndex, Operation};
 use roce_tests::wire::{Frames, Sender, assert_tshark_content};
 use roce_wire::Opcode;
 
-/// Marked packets of Soft-RoCE make this stack send CNPs that others can read; Soft-RoCE
-/// survives them, and goes on.
+/// Marked packets of Soft-RoCE make this stack send CNPs that other programs can decode. Soft-RoCE
+/// ignores them and continues.
 #[test]
 fn marked_packets_of_theirs_are_answered_with_cnps() {
     let Some(lab) = Lab::get_or_skip() else {
@@ -43,15 +43,15 @@ fn answers_marks(lab: &Lab, gid: GidIndex) {
         .map(|(sender, packet)| (sender, packet.bth.dest_qpn))
         .collect();
     assert!(!cnps.is_empty());
-    // Theirs know nothing of CNPs.
+    // Soft-RoCE sends no CNPs.
     let expected = (Sender::Ours, theirs.endpoint().qpn);
     assert!(cnps.iter().all(|cnp| *cnp == expected), "{cnps:?}");
-    // It works on without marks.
+    // It continues without marks.
     moves(&mut ours, &mut theirs).unwrap();
 }
 
-/// WRITEs of several packets by theirs, READs of theirs by ours: packets with data come to
-/// us either way.
+/// WRITEs of several packets by theirs, and READs from theirs by ours: both send packets with data
+/// to us.
 fn moves(ours: &mut dyn End, theirs: &mut dyn End) -> Result<(), String> {
     const SIZE: u32 = 64 << 10;
     for round in 0..2 {

@@ -14,13 +14,12 @@ const DIRECTIONS: [Direction; 2] = [Direction::ToGuest, Direction::ToHost];
 /// Requests of either end in a run.
 const REQUESTS: u32 = 100;
 
-/// Runs the mix and says how long it took.
+/// Runs the mix and prints its duration.
 fn run(lab: &Lab, gid: GidIndex, seed: u64) -> Ours {
     let options = Options {
         gid,
         length: mix::REGION,
-        // 33 ms: a guest in software, on a busy machine, is no quick one, and rxe
-        // waits no longer the second time.
+        // 33 ms: an emulated guest on a busy machine is slow, and rxe has no back-off.
         timeout: 13,
         ..Options::default()
     };
@@ -50,8 +49,8 @@ fn nothing_is_sent_twice_when_nothing_is_lost() {
     let ours = run(&lab, GidIndex::Ip4, 1);
     let counters = ours.context.counters();
     assert_eq!(counters.stat(Stat::SequenceNaksReceived), 0);
-    // But to ask after an answer that is late, as one of an emulated guest can be: with
-    // two packets at most.
+    // Exceptions are probes for late answers, which an emulated guest can cause, with at most two
+    // packets each.
     let questions = 2 * counters.stat(Stat::LateAnswers);
     let again = counters.stat(Stat::Retransmitted);
     assert!(
@@ -95,14 +94,14 @@ fn all_arrives_when_packets_are_reordered_duplicated_and_corrupted() {
         return;
     };
     for direction in DIRECTIONS {
-        // Every tenth leaves at once, before those that wait for a millisecond.
+        // Every tenth packet leaves at once, before those that wait for a millisecond.
         let faults = "delay 1ms reorder 10% duplicate 2% corrupt 2%";
         lab.set_netem(direction, faults).unwrap();
     }
     let ours = run(&lab, GidIndex::Ip4, 3);
     let counters = ours.context.counters();
-    // The network checks IP headers and UDP checksums; who leaves out the latter
-    // leaves what is corrupted to the ICRC.
+    // The network checks IP headers and UDP checksums; for packets without the latter, only the
+    // ICRC detects corruption.
     println!(
         "{:?}",
         counters.iter().filter(|c| c.1 > 0).collect::<Vec<_>>()

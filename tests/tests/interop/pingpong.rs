@@ -1,6 +1,5 @@
 //! `roce pingpong` and Debian's unmodified ibv_rc_pingpong, on rxe in the guest,
-//! play 1,000 rounds in both roles, and check what they get. So do the ones of UC and
-//! UD, more briefly.
+//! play 1,000 rounds in both roles, and check the data. UC and UD run fewer rounds.
 
 pub(crate) mod stall;
 
@@ -14,20 +13,20 @@ use roce_tests::lab::{GUEST_IP4, GuestOutput, HOST_INTERFACE, HOST_IP4, Lab, Lab
 use roce_tests::peer::GidIndex;
 use roce_tests::programs;
 
-/// Longest time for a run.
+/// Timeout of a run.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Longest time in which our side sees no sign of life.
+/// Timeout of our side without a sign of life.
 const PATIENCE_SECONDS: &str = "30";
 
 const SIZES: [usize; 3] = [1, 4096, 1 << 20];
 
 const ROUNDS: usize = 1000;
 
-/// How often a game is played again that Soft-RoCE has not finished.
+/// The most repetitions of a run in which Soft-RoCE has stalled.
 const REPETITIONS: usize = 2;
 
-/// Rounds of a run whose packets are looked at one by one.
+/// Rounds of a run whose packets are captured.
 const CAPTURED_ROUNDS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +86,13 @@ impl Game {
             options += &format!(" -m {path_mtu}");
         }
         if size > 1 << 16 {
-            // The guest's processors are emulated by those that polling would take.
+            // Polling would occupy the processors that emulate the guest.
             options += " -e";
         }
         options.split(' ').map(str::to_owned).collect()
     }
 
-    /// Plays it, and compares what ours and theirs printed.
+    /// Runs it, and compares the output of ours and theirs.
     #[track_caller]
     fn play(&self, lab: &Lab) {
         let start = Instant::now();
@@ -111,7 +110,7 @@ impl Game {
         self.assert_agree(&ours, &theirs);
     }
 
-    /// What ours and theirs printed, or what became of each.
+    /// The output of ours and theirs, or the failure of each.
     fn play_once(&self, lab: &Lab) -> Result<(String, String), String> {
         match self.our_role {
             Role::Client => self.against_their_server(lab),
@@ -160,10 +159,10 @@ impl Game {
         both(ours, theirs, guest)
     }
 
-    /// Both programs say the same: each other's address, and how much they moved.
+    /// The output of both agrees: each other's address, and the amount of data.
     fn assert_agree(&self, ours: &str, theirs: &str) {
         for (one, other) in [(ours, theirs), (theirs, ours)] {
-            // ibv_ud_pingpong has a colon in the one and a comma in the other.
+            // ibv_ud_pingpong prints a colon in one and a comma in the other.
             let local = after(one, "local address:").replace(": GID", ", GID");
             assert_eq!(local, after(other, "remote address:"));
         }
@@ -172,7 +171,7 @@ impl Game {
         for said in [ours, theirs] {
             after(said, &bytes);
             after(said, &rounds);
-            // The original ends well even if data were wrong.
+            // The original succeeds even if data were wrong.
             assert!(!said.contains("invalid data"), "{said}");
         }
     }
@@ -212,8 +211,7 @@ impl Ours {
         assert!(self.said.contains("local address"), "{}", self.said);
     }
 
-    /// All that it printed, as an error if it failed. It ends by itself, whatever the peer
-    /// does.
+    /// Its output, as an error if it failed. It ends by itself, whatever the peer does.
     fn finish(mut self) -> Result<String, String> {
         self.output.read_to_string(&mut self.said).expect("text");
         let mut complaint = String::new();
@@ -229,23 +227,23 @@ impl Ours {
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        // Both do nothing if it has ended.
+        // Both calls do nothing if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How long the peer may take once ours has ended.
+/// Timeout of the peer after ours has ended.
 fn patience(ours: &Result<String, String>) -> Duration {
     match ours {
         Ok(_) => TIMEOUT,
-        // What it has said so far is enough.
+        // Its output so far is enough.
         Err(_) => Duration::from_secs(1),
     }
 }
 
-/// What both said, if both ended well; if not, what became of each, and how the guest was
-/// when ours had failed.
+/// The output of both, if both succeeded; otherwise the failure of each, and the state of the guest
+/// when ours failed.
 fn both(
     ours: Result<String, String>,
     theirs: Result<GuestOutput, LabError>,
@@ -261,7 +259,7 @@ fn both(
     }
 }
 
-/// What a line says after `label`.
+/// The text after `label` in its line.
 #[track_caller]
 fn after<'a>(said: &'a str, label: &str) -> &'a str {
     said.lines()
@@ -270,8 +268,8 @@ fn after<'a>(said: &'a str, label: &str) -> &'a str {
         .trim_start()
 }
 
-/// Every size in both roles: all rounds, then a few that are captured, and decoded as
-/// tshark decodes them.
+/// Each size in both roles: all rounds, then a few that are captured, whose decoding is compared
+/// with tshark.
 fn play_all(link_mtu: u32, path_mtu: u32, gid: GidIndex) {
     let Some(lab) = Lab::get_or_skip() else {
         return;
@@ -297,7 +295,7 @@ fn play_all(link_mtu: u32, path_mtu: u32, gid: GidIndex) {
         play(size, our_role, CAPTURED_ROUNDS);
     }
     let files = capture.stop().expect("captured");
-    // What is sent at least: the packets of each message, and an acknowledgement.
+    // The minimum: the packets of each message, and an acknowledgement.
     let least: usize = SIZES
         .map(|size| size.div_ceil(path_mtu as usize) + 1)
         .iter()
@@ -333,12 +331,12 @@ fn link_local_at_link_mtu_9000() {
     play_all(9000, 4096, GidIndex::LinkLocal6);
 }
 
-/// Rounds of the services that lose what the network loses: a run ends with the first
-/// packet that is lost, so that long ones show no more than short ones.
+/// Rounds of the unreliable services: a run ends with the first lost packet, so long runs show no
+/// more than short ones.
 const UNRELIABLE_ROUNDS: usize = 100;
 
 /// UC and UD in both roles: a message of one byte and the longest of one packet, and
-/// with UC one of several packets. The packets are decoded as tshark decodes them.
+/// with UC one of several packets. The decoding of the packets is compared with tshark.
 #[test]
 fn unreliable_services_at_link_mtu_1500() {
     let Some(lab) = Lab::get_or_skip() else {

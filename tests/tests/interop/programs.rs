@@ -1,11 +1,11 @@
 //! Programs as Debian builds them, rdma-core's pingpongs and perftest: on our library outside and
 //! on rxe in the guest, each as the other's server and as its client.
 //!
-//! What is required is what Soft-RoCE supports itself, from rxe to rxe. That is tried, not
-//! assumed: `ROCE_COMBINATIONS=all` tries every combination of program and arguments in the guest
-//! first, and requires those that work there to work between us and rxe in both roles. What was
-//! found is kept in a list, combinations.txt, which must stay true. Without that variable, few are
-//! run, and those that the list knows are not tried from rxe to rxe again.
+//! Combinations that Soft-RoCE itself supports, from rxe to rxe, are required to work.
+//! `ROCE_COMBINATIONS=all` tries each combination of program and arguments in the guest first, and
+//! requires those that work there to work between us and rxe in both roles. The results are kept in
+//! a list, combinations.txt, which must stay true. Without that variable, few combinations run, and
+//! those in the list are not tried from rxe to rxe again.
 
 mod combinations;
 mod ours;
@@ -21,7 +21,7 @@ use roce_tests::programs::is_installed_or_skip;
 use combinations::{Chosen, line, listed};
 use run::{Run, Server};
 
-/// Longest time for a run.
+/// Timeout of a run.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// The TCP port at which all of the programs exchange their addresses.
@@ -37,7 +37,7 @@ fn perftest_in_both_roles() {
     in_both_roles("ib_", "ib_write_bw");
 }
 
-/// Runs what is chosen of a family of programs, of which `program` is one.
+/// Runs the selected combinations of a family of programs, of which `program` is one.
 fn in_both_roles(family: &str, program: &str) {
     if !is_installed_or_skip(program) {
         return;
@@ -82,13 +82,13 @@ fn in_both_roles(family: &str, program: &str) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Keeps what was found, for the list.
+/// Keeps the results, for the list.
 fn keep(lab: &Lab, family: &str, found: &str) {
     let folder = lab.keep_directory("programs").expect("a folder");
     fs::write(folder.join(format!("{family}.txt")), found).expect("written");
 }
 
-/// Says what came of a run and how long it took, for those who wait for it.
+/// Prints the result and duration of a run.
 fn timed<T>(
     who: &str,
     combination: &str,

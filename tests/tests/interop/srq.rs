@@ -1,8 +1,7 @@
 //! Debian's unmodified ibv_srq_pingpong, on rxe in the guest, against several QPs and a
 //! shared receive queue of this stack, in both roles.
 //!
-//! Each side has an SRQ under all of its QPs, so that one run tries ours as well as
-//! theirs.
+//! On each side all QPs use an SRQ, so one run tests both ours and theirs.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -17,18 +16,18 @@ use roce_verbs::{
 };
 
 const QPS: usize = 4;
-/// How many messages each side sends at least, all QPs together.
+/// The fewest messages that each side sends, over all QPs.
 const MESSAGES: usize = 300;
 const SIZE: usize = 3000;
 const RX_DEPTH: usize = 64;
 const PORT: u16 = 18515;
 
-/// The program exchanges so many addresses, whatever the number of QPs.
+/// The number of addresses that the program exchanges, whatever the number of QPs.
 const ADDRESSES: usize = 256;
 /// "LID:QPN:PSN:GID", all hexadecimal, and a zero.
 const ADDRESS_BYTES: usize = 52;
 
-/// Longest time for a run.
+/// Timeout of a run.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 const RECV: u64 = 1;
@@ -110,7 +109,7 @@ impl Ours {
         }
     }
 
-    /// Tells all addresses: those beyond our QPs mean nothing.
+    /// Sends all addresses; those beyond our QPs are unused.
     fn tell(&self, peer: &mut TcpStream) {
         for index in 0..ADDRESSES {
             let endpoint = self.qps.get(index).map(|qp| qp.endpoint(self.gid_index));
@@ -123,8 +122,8 @@ impl Ours {
         }
     }
 
-    /// Plays until both counts are reached: each QP answers a message with one, until
-    /// enough have been sent.
+    /// Runs until both counts are reached: each QP answers a message with one, until enough have
+    /// been sent.
     fn play(&self, begin: bool) {
         let end = Instant::now() + TIMEOUT;
         let mut pending = [RECV; QPS];
@@ -172,7 +171,7 @@ fn address(endpoint: &Endpoint) -> String {
     format!("0000:{qpn:06x}:{psn:06x}:{gid:032x}")
 }
 
-/// Hears all of their addresses; those of the first QPs mean something.
+/// Receives all of their addresses; those of the first QPs are used.
 fn hear(peer: &mut TcpStream) -> Vec<Endpoint> {
     let mut heard = Vec::new();
     for _ in 0..ADDRESSES {
@@ -254,14 +253,14 @@ fn our_server_and_their_client() {
     assert_served(&theirs.wait(TIMEOUT).and_then(|output| output.success()));
 }
 
-/// They say how much they moved.
+/// Checks that their output has the amount of data.
 fn assert_served(output: &Result<roce_tests::lab::GuestOutput, roce_tests::lab::LabError>) {
     let text = output.as_ref().expect("success").stdout_text();
     assert!(text.contains("bytes in"), "{text}");
 }
 
-/// XRC can't be tried against Soft-RoCE, as it has none. If it says one day that it
-/// does, there is a test to be written.
+/// XRC can't be tested against Soft-RoCE, which does not support it. This fails once Soft-RoCE
+/// reports support, as a reminder to write a test.
 #[test]
 fn soft_roce_has_no_xrc() {
     let Some(lab) = Lab::get_or_skip() else {

@@ -18,7 +18,7 @@ struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // If it stays, it is overwritten some day.
+        // A leftover file does no harm: a later run overwrites it.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -83,7 +83,7 @@ fn our_server_in_rust_and_their_client_in_c() {
         .output(TIMEOUT)
         .and_then(|output| output.success());
     if theirs.is_err() {
-        // It would wait for ever for a client that never came.
+        // It would wait for ever for a client that does not connect.
         let _ = server.kill();
     }
     output.read_to_string(&mut said).expect("text");

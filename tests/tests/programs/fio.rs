@@ -1,4 +1,4 @@
-//! fio's RDMA engine, by each of its verbs.
+//! fio's RDMA engine, with each of its verbs.
 
 use roce_tests::scene::Scene;
 
@@ -19,7 +19,7 @@ fn fio_reads() {
     moves_by("read");
 }
 
-/// The server checks the sum in each block.
+/// The server verifies the checksum of each block.
 #[test]
 fn fio_sends() {
     moves_by("send");

@@ -3,7 +3,7 @@
 use crate::wheels::built_or_skip;
 use roce_tests::scene::Scene;
 
-/// The program compares the first result of each collective with what it must be.
+/// The program checks the first result of each collective.
 #[test]
 fn gloo_runs_collectives() {
     let Some(benchmark) = built_or_skip("gloo/benchmark") else {

@@ -35,7 +35,8 @@ fn libfabric_moves_messages_by_connections() {
     pingpong("roce_near", "-p verbs -e msg", 20 << 20);
 }
 
-/// The server ends as soon as it has the last message, which the client's NIC must not flush.
+/// The server exits as soon as it has the last message; the client's NIC must not flush the
+/// request.
 #[test]
 fn libfabric_moves_messages_by_rxm() {
     let script = include_str!("scripts/fi_pingpong_rxm.sh");

@@ -1,9 +1,9 @@
-//! Programs that people have, unchanged, on this stack: each moves data that is compared, and
-//! the kernel's counter of RoCE packets shows which way the data took.
+//! Third-party programs, unmodified, on this stack. Each moves and compares data, and the kernel's
+//! counter of RoCE packets shows that the data went over RoCE.
 //!
-//! `ROCE_PROGRAMS=all` runs everything; without it, what takes longest or comes from elsewhere
-//! than Debian's packages is left out. docs/programs.md says what to type for each program;
-//! `page` keeps it and these tests in step.
+//! `ROCE_PROGRAMS=all` runs everything; without it, the slowest programs and those that are not
+//! Debian packages are left out. docs/programs.md has the command for each program; `page` checks
+//! that it matches these tests.
 
 mod dapl;
 mod fio;
@@ -22,7 +22,7 @@ mod valkey;
 mod ways;
 mod wheels;
 
-/// Whether tests run that are left out by default. If not, it is said on stderr.
+/// Whether tests run that are left out by default. If not, prints a line on stderr.
 fn all_or_left_out() -> bool {
     use std::io::Write as _;
     if std::env::var_os("ROCE_PROGRAMS").is_some_and(|value| value == "all") {

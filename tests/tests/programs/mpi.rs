@@ -52,7 +52,7 @@ fn open_mpi_with_four_ranks() {
     }
 }
 
-/// Nothing that Open MPI prints tells it from one that uses the network.
+/// Open MPI's output is the same as when it uses the network.
 #[test]
 fn open_mpi_that_falls_back_to_shared_memory_is_found_out() {
     let scene = Scene::of(include_str!("scripts/openmpi.sh"))

@@ -1,4 +1,4 @@
-//! NCCL's InfiniBand transport, as far as it goes without a GPU: between two processes.
+//! NCCL's InfiniBand transport between two processes, as far as it works without a GPU.
 
 use crate::wheels::wheel_or_skip;
 use roce_tests::programs::compiled_by_or_skip;

@@ -1,4 +1,4 @@
-//! NIXL, from PyPI, with the UCX that its wheel brings.
+//! NIXL, from PyPI, with the UCX that its wheel bundles.
 
 use crate::wheels::wheel_or_skip;
 use roce_tests::scene::Scene;

@@ -29,7 +29,7 @@ fn tests() -> BTreeSet<String> {
     names
 }
 
-/// The names of tests that the page's tables have, in backticks.
+/// The names of tests in the page's tables, in backticks.
 fn named() -> BTreeSet<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/programs.md");
     let page = fs::read_to_string(page).expect("the page");

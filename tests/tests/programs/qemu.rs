@@ -1,4 +1,4 @@
-//! QEMU: a guest that migrates by RDMA.
+//! QEMU: live migration of a guest over RDMA.
 
 use roce_tests::scene::Scene;
 

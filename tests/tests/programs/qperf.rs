@@ -13,7 +13,7 @@ fn runs(tests: &str) {
     }
 }
 
-/// Both compare the values that the atomics bring.
+/// Both check the values that the atomics return.
 #[test]
 fn qperf_verifies_atomics() {
     runs("ver_rc_compare_swap ver_rc_fetch_add");

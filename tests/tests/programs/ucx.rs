@@ -1,4 +1,4 @@
-//! UCX: what it finds, its own benchmark, and a program that compares what it moves.
+//! UCX: the devices that it finds, its own benchmark, and a program that moves and compares data.
 
 use crate::all_or_left_out;
 use roce_tests::programs::compiled_by_or_skip;

@@ -33,6 +33,6 @@ fn programs_run_in_a_default_container() {
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(!told.contains("running 0 tests"), "{told}");
-    // What it says of tests that it skips is for the reader, as it is elsewhere.
+    // Pass on its messages about skipped tests.
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
 }

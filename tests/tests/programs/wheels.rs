@@ -1,4 +1,4 @@
-//! Where the wheels of PyPI are that tests/lab/install-programs.sh installs.
+//! The folder of the PyPI wheels that tests/lab/install-programs.sh installs.
 
 use crate::all_or_left_out;
 use roce_tests::programs::say_skipped;
@@ -14,11 +14,11 @@ pub(crate) fn folder() -> PathBuf {
     )
 }
 
-/// A file among those of the installed wheels. `None` if wheels are left out, or after a line
-/// on stderr that says what is lacking.
+/// A file among those of the installed wheels. `None` if wheels are left out, or, after a line on
+/// stderr, if the file is missing.
 ///
 /// # Panics
-/// If it is lacking and the environment variable `ROCE_LAB` is `require`.
+/// If the file is missing and the environment variable `ROCE_LAB` is `require`.
 pub(crate) fn wheel_or_skip(file: &str) -> Option<PathBuf> {
     built_or_skip(&format!("wheels/{file}"))
 }

@@ -1,4 +1,4 @@
-//! AF_XDP with zero-copy: a guest whose driver has it (virtio_net of a newer kernel), and
+//! AF_XDP with zero-copy: a guest whose driver supports it (virtio_net of a newer kernel), and
 //! sockets outside.
 
 use std::io::{BufRead, BufReader};
@@ -9,10 +9,10 @@ use roce_tests::lab::{Flavour, GUEST_IP4, GuestCommand, HOST_IP4, Lab, LabConfig
 use roce_tests::programs;
 use serde_json::Value;
 
-/// Nothing takes so long, also on a busy machine.
+/// Longer than any step takes, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Small messages, one of several packets, and one that is no multiple of anything.
+/// Small messages, one of several packets, and one whose size is not a multiple of the MTU.
 const SHORT: &[&str] = &[
     "--json",
     "--seed",
@@ -27,7 +27,7 @@ const SHORT: &[&str] = &[
     "16",
 ];
 
-/// What counts frames, or descriptors, that were lost or that made no sense.
+/// Counters of lost frames and of lost or invalid descriptors.
 const LOSSES: &[&str] = &[
     "kernel_rx_dropped",
     "kernel_rx_invalid_descs",
@@ -62,24 +62,24 @@ fn roce(lab: &Lab, arguments: &[&str]) -> GuestCommand {
     )
 }
 
-/// What a shell command in the guest prints.
+/// The output of a shell command in the guest.
 fn shell(lab: &Lab, script: &str) -> String {
     let output = lab.guest(["sh", "-c", script]).output(TIMEOUT).unwrap();
     output.success().unwrap().stdout_text()
 }
 
-/// A server outside, which ends with this value.
+/// A server outside, killed when this value is dropped.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both do nothing if it has ended.
+        // Both calls do nothing if it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The guest serves one client outside. Returns the client's report and the server's.
+/// Makes the guest serve one client outside. Returns the client's report and the server's.
 fn serve_in_guest(lab: &Lab, environment: &[(&str, &str)]) -> (Value, Value) {
     let address = GUEST_IP4.to_string();
     let arguments = ["perf", "--once", "--json", "--server", &address];
@@ -108,7 +108,7 @@ fn serve_in_guest(lab: &Lab, environment: &[(&str, &str)]) -> (Value, Value) {
     (client, serde_json::from_str(line).expect("JSON"))
 }
 
-/// The guest is the client of a server outside. Returns the client's report.
+/// Makes the guest the client of a server outside. Returns the client's report.
 fn serve_outside(lab: &Lab, environment: &[(&str, &str)]) -> Value {
     let address = HOST_IP4.to_string();
     let mut server = lab
@@ -132,7 +132,7 @@ fn serve_outside(lab: &Lab, environment: &[(&str, &str)]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// How many packets at least carried the bytes that a client's report says were compared.
+/// The least number of packets for the bytes that were compared according to a client's report.
 fn packets(client: &Value, operations: &[&str]) -> u64 {
     let path_mtu = client["path_mtu"].as_u64().expect("a number");
     let rows = client["rows"].as_array().expect("rows");
@@ -147,8 +147,8 @@ fn packets(client: &Value, operations: &[&str]) -> u64 {
     bytes / path_mtu
 }
 
-/// The end with this report sent and received by its rings, which shared its memory with
-/// the driver, at least so many packets, and lost none.
+/// Checks that the end with this report sent and received at least `packets` packets by its rings,
+/// which share memory with the driver, and lost none.
 #[track_caller]
 fn assert_went_by_the_rings(report: &Value, sent: u64, received: u64) {
     assert_eq!(report["datapath"], "xdp", "{report}");
@@ -185,7 +185,7 @@ fn the_guest_has_a_newer_kernel_and_two_pairs_of_queues() {
     );
     let channels: Vec<_> = channels.split_whitespace().collect();
     assert_eq!(channels, ["2", "1"], "at most, and in use");
-    // Also what the guest's own /tmp hides.
+    // Including files that the guest's own /tmp hides.
     let program = std::env::current_exe().unwrap();
     let len = shell(&lab, &format!("stat -c %s {}", lab.guest_path(&program)));
     let here = program.metadata().unwrap().len();
@@ -198,7 +198,7 @@ fn the_guest_has_a_newer_kernel_and_two_pairs_of_queues() {
     lab.check_kernel().unwrap();
 }
 
-/// How many frames the guest's driver itself took from AF_XDP and gave to it.
+/// The number of frames that the guest's driver itself took from AF_XDP and passed to it.
 fn moved_by_driver(lab: &Lab) -> (u64, u64) {
     let count = |name: &str| {
         let script = format!("ethtool -S eth0 | sed -n 's/^ *{name}: //p'");
@@ -219,7 +219,7 @@ fn every_operation_goes_by_the_rings_with_zero_copy() {
     assert_eq!(device["datapath"], "xdp", "{listed}");
     assert_eq!(device["xdp"]["zero_copy"], true, "{listed}");
 
-    // Nobody has to ask for it.
+    // No setting is needed.
     let (client, server) = serve_in_guest(&lab, &[]);
     assert_eq!(client["datapath"], "udp");
     let (sent, received) = (
@@ -257,7 +257,7 @@ fn path_mtu_2048_goes_by_the_rings_with_zero_copy() {
     lab.check_kernel().unwrap();
 }
 
-/// The same driver, with the program in the kernel: that is given copies.
+/// The same driver, with the program in the kernel, which gets copies.
 #[test]
 fn a_program_in_the_kernel_means_copies() {
     let Some(lab) = boot() else { return };

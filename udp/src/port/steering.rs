@@ -22,7 +22,7 @@ impl Steering for UdpPort {
 
     fn close_general_services(&mut self) {
         self.services = Services::default();
-        // A failure leaves a name behind until the process ends, but no requests arrive for it.
+        // If this fails, a socket name stays until the process ends, but no requests arrive for it.
         let _ = self.announce();
     }
 
@@ -37,7 +37,8 @@ impl Steering for UdpPort {
 
     fn stop_serving(&mut self, local: Addresses, service: u32) {
         self.services.remove(local, service);
-        // A failure leaves a name behind until the process ends, and requests still arrive here.
+        // If this fails, a socket name stays until the process ends, and requests still arrive
+        // here.
         let _ = self.announce();
     }
 }

@@ -136,7 +136,7 @@ fn a_reservation_that_is_not_committed_leaves_nothing() {
     queue.forget();
     queue.commit();
     assert_eq!(segments(&queue), [(2, 1000)]);
-    // A failed reservation forgets the one before.
+    // A failed reservation drops the previous one.
     queue.reserve(&to(2), PART, 500, MAX).expect("room");
     assert!(queue.reserve(&to(2), PART, 1 << 20, MAX).is_none());
     queue.commit();

@@ -1,4 +1,4 @@
-//! Which process a packet is for. It reads the same bytes as the program in the kernel.
+//! Decides which process a packet is for. The decision reads the same bytes as the BPF program.
 
 use roce_stack::QpnPart;
 use roce_wire::Qpn;
@@ -9,11 +9,11 @@ pub(super) const QPN: usize = 5;
 pub(super) const CLASS: usize = MAD + 1;
 /// Offset of the attribute ID, which identifies the message.
 pub(super) const ATTRIBUTE: usize = MAD + 16;
-/// Offset of the ID that answers to a datagram lookup carry.
+/// Offset of the request ID in a SIDR_REP.
 pub(super) const REQUEST_ID: usize = MESSAGE;
-/// Offset of the recipient's ID, which all other answers carry.
+/// Offset of the remote communication ID, which all other replies carry.
 pub(super) const REMOTE_ID: usize = MESSAGE + 4;
-/// Offset of the lower half of the service ID that requests carry.
+/// Offset of the lower half of the service ID in a REQ or SIDR_REQ.
 pub(super) const SERVICE: usize = MESSAGE + 12;
 /// The high bits of an ID are the part of the process that chose it.
 pub(super) const ID_SHIFT: u32 = 25;
@@ -38,7 +38,8 @@ pub(super) mod attribute {
 pub(super) enum Addressee {
     /// The process that has this part.
     Part(QpnPart),
-    /// The process that takes management datagrams of this kind.
+    /// The process that serves the requested service, or else the process that receives all other
+    /// management datagrams.
     Server,
     /// The packet is too short to tell.
     Unknown,
@@ -65,7 +66,7 @@ impl Addressee {
             None => return Self::Unknown,
         };
         let id = field(transport, id_at).map(u32::from_be_bytes);
-        // Seven bits, as many values as there are parts.
+        // The seven high bits of an ID have as many values as there are parts.
         let part = id.and_then(|id| QpnPart::new((id >> ID_SHIFT) as u8));
         part.map_or(Self::Unknown, Self::Part)
     }

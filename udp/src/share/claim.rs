@@ -7,11 +7,13 @@ use socket2::Socket;
 
 use super::names;
 
-/// The last part has the number that all multicast packets carry. No process may claim it.
+/// The number of parts that can be claimed. The last part contains QPN 0xFFFFFF, which all
+/// multicast packets carry, so no process may claim it.
 const PARTS: u8 = QpnPart::COUNT - 1;
 
-/// A claim of a part of the QPNs. No other process has the part on this interface in this network
-/// namespace while this value lives. The claim ends with the process, however that ends.
+/// A claim of one part of the QPN space. While this value lives, no other process has the part on
+/// this interface in this network namespace. The claim also ends when the process ends or is
+/// killed.
 #[derive(Debug)]
 pub struct PartClaim {
     part: QpnPart,
@@ -42,7 +44,7 @@ impl PartClaim {
 #[derive(Debug)]
 pub struct PartClaimer {
     interface_index: u32,
-    /// Has no name until the claim.
+    /// The socket whose name is the claim. It has no name before [`PartClaimer::claim`].
     socket: Socket,
 }
 

@@ -13,8 +13,8 @@ use super::{sockets, steer};
 use crate::bind::new_socket;
 use crate::sys::options;
 
-/// The first socket of a group, bound by `bind`. It is an error if any other socket is bound to the
-/// address.
+/// Creates the first socket of a group and binds it with `bind`. Fails if any other socket is bound
+/// to the address.
 pub(super) fn first<E: From<io::Error>>(
     address: IpAddr,
     bind: impl Fn(&Socket) -> Result<(), E>,
@@ -33,8 +33,8 @@ pub(super) fn first<E: From<io::Error>>(
     Ok(socket.into())
 }
 
-/// Gives a process that is alone at its address an ordinary socket, so that sharing costs it
-/// nothing: the kernel looks up no group, and no filter sees packets.
+/// Makes the socket of a process that does not share its address an ordinary one, so that it pays
+/// nothing for sharing: the kernel looks up no group, and no filter sees packets.
 pub(super) fn be_alone(first: &OwnedFd) -> io::Result<()> {
     SockRef::from(first).set_reuse_port(false)
 }
@@ -47,7 +47,7 @@ pub(super) fn stop_being_alone(first: &OwnedFd, is_used: bool) -> io::Result<()>
     SockRef::from(first).set_reuse_port(true)
 }
 
-/// Another socket, now the last of the group. It accepts no packets yet.
+/// Creates another socket, which becomes the last of the group. It accepts no packets yet.
 pub(super) fn next<E: From<io::Error>>(
     address: IpAddr,
     bind: impl Fn(&Socket) -> Result<(), E>,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A process, as it was when it was looked up.
+/// A snapshot of the process that holds a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its process ID.

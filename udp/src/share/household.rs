@@ -1,8 +1,8 @@
 //! The sockets of a group that this process holds, once for all of its members.
 //!
-//! A process that opens a device several times has several places in a group. Each place needs
-//! descriptors of all sockets up to its own. If each had its own set, a few dozen places would
-//! exhaust the process's limit of open files.
+//! A process that opens a device several times has several members in a group. Each member needs
+//! descriptors of all sockets up to its own. If each member had its own set, a few dozen members
+//! would exhaust the process's limit of open files.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -51,8 +51,8 @@ pub(super) fn held(place: Place) -> Option<Held> {
     held.upgrade()
 }
 
-/// Holds these sockets, which start at the first of the group, together with those that the
-/// process's other members hold.
+/// Adds `sockets`, which start with the first of the group, to the ones that the process's other
+/// members hold. Returns the shared list.
 pub(super) fn hold(place: Place, sockets: Vec<OwnedFd>) -> Held {
     let Some(wanted) = Group::of(place) else {
         return Held::new(Mutex::new(sockets));

@@ -1,8 +1,8 @@
 //! Joining a group.
 //!
-//! One process at a time changes the group of an address: the one that holds the lock's name. It
-//! asks the members for their sockets, and adds the missing ones up to its own. It may add sockets
-//! only if it holds all that exist. Otherwise a process that is about to end still has one open,
+//! Only the process that holds the lock's name may change the group of an address. It asks the
+//! members for their sockets, and adds the missing ones up to its own. It may add a socket only if
+//! it holds all sockets of the group. Otherwise, a process that is about to end still has one open,
 //! and the new socket would not get its place.
 
 use std::io::{self, ErrorKind};
@@ -27,11 +27,11 @@ use crate::config::UdpPortConfig;
 const ANSWER: Duration = Duration::from_millis(200);
 /// How long to wait for members that are about to leave, or to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same if there is no member that could answer.
+/// How long to wait for the address if no member of a group could answer.
 const PATIENCE_ALONE: Duration = Duration::from_millis(500);
-/// The least number of rounds, however long each takes.
+/// The minimum number of attempts, however long each takes.
 const ROUNDS: u32 = 5;
-/// Time between rounds: the kernel does not report when another process closes a socket.
+/// The time between attempts: the kernel does not report when another process closes a socket.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Takes the place of `part` in the group of `address`. Returns the place and the socket to use.
@@ -63,7 +63,7 @@ struct Joining<'a> {
     config: &'a UdpPortConfig,
     place: Place,
     part: QpnPart,
-    /// The sockets that this process already holds, if it is a member by another part.
+    /// The sockets that this process already holds, if it is already a member with another part.
     held: Option<Held>,
 }
 
@@ -82,7 +82,7 @@ struct Others {
 
 /// Why the group's sockets are not available now.
 enum Obstacle {
-    /// No member shares the port, and yet it is taken.
+    /// A socket outside any group is bound to the port.
     Taken(PortError),
     /// A process does not answer.
     Silent(i32),
@@ -125,12 +125,13 @@ impl Joining<'_> {
             }
             let holder = match names::connect(&name) {
                 Ok(stream) => {
-                    // Nothing is ever sent: the connection ends when the other process is done.
+                    // The other process sends nothing. The connection closes when it releases the
+                    // lock.
                     stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
                     let _ = message::receive(&stream);
                     message::who(&stream).map_or(0, |(pid, _)| pid)
                 }
-                // The other process is just done, or does not listen yet.
+                // The other process has just finished, or does not listen yet.
                 Err(_) => {
                     std::thread::sleep(PAUSE);
                     0
@@ -156,8 +157,8 @@ impl Joining<'_> {
         loop {
             match names::listen(&name) {
                 Ok(listener) => return Ok(listener),
-                // The process that had the place is about to end, or another one cleans up after
-                // it.
+                // The process that had the place is ending, or another process closes the socket
+                // that it left.
                 Err(error)
                     if error.kind() == ErrorKind::AddrInUse
                         && (rounds < ROUNDS || start.elapsed() < PATIENCE) =>
@@ -241,7 +242,7 @@ impl Joining<'_> {
         let bind = |socket: &Socket| bind(socket, self.config, address);
         let mut silent = None;
         let mut held = self.held_here()?;
-        // The last member most likely holds all sockets.
+        // Ask the last member first, because it most likely holds all sockets.
         for other in others.elsewhere.iter().rev() {
             if held.len() >= needed || !held.is_empty() && group::is_whole(&held, address)? {
                 break;
@@ -398,7 +399,8 @@ fn ask(other: &Other, part: QpnPart) -> io::Result<Vec<OwnedFd>> {
 /// Tells every member which part is new, and sends the sockets if the group has grown.
 fn introduce(others: &[Other], part: QpnPart, sockets: &[OwnedFd]) {
     for other in others {
-        // A member that misses this can't help later ones; another member can.
+        // A member that lacks these sockets can't pass them on to later members; another member
+        // can.
         if message::send(&other.stream, Kind::Here, part, sockets).is_err() {
             let _ = message::send(&other.stream, Kind::Here, part, &[]);
         }

@@ -22,11 +22,12 @@ use super::names::{self, Place};
 use super::steer;
 use super::table::Table;
 
-/// How often to try the name of a member that is gone: it loses its descriptors one by one.
+/// How many times to try to take the name of a member that is gone. A process that ends closes its
+/// descriptors one by one.
 const CLEANING_TRIES: u32 = 500;
 const CLEANING_EVERY_MS: u8 = 10;
 
-/// Pause while no file descriptor is left to accept a new member.
+/// The pause before another attempt to accept a new member while no file descriptor is left.
 const FULL: Duration = Duration::from_millis(20);
 
 /// A group's sockets, starting with the first.
@@ -45,7 +46,7 @@ pub(super) struct Peer {
     pub(super) part: Option<QpnPart>,
 }
 
-/// The thread. It ends when this value is dropped.
+/// A handle to the thread that answers for a member. The thread ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Keeper {
     stop: Arc<EventFd>,
@@ -231,7 +232,8 @@ fn close_after(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
     let Ok(_name) = names::hold(&place.member(part)) else {
         return false;
     };
-    // This fails only without memory. Then the socket fills up and stays full.
+    // This fails only if the kernel is out of memory. In that case, the socket fills up and stays
+    // full.
     let _ = group::close_down(socket.as_fd());
     true
 }

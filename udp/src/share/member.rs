@@ -13,7 +13,8 @@ use super::services::{Announced, Services};
 use super::{group, steer};
 use crate::sys::options;
 
-/// The place. Other processes can take it once this value is dropped.
+/// This process's place in the group. Other processes can take the place once this value is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Member {
     place: Place,
@@ -62,7 +63,8 @@ impl Member {
         usize::from(part.number()) < keeper::lock(&self.held).len()
     }
 
-    /// Steers these management datagrams, and no others, to this process from now on.
+    /// Makes the kernel steer to this process the management datagrams of `services`, and no
+    /// others.
     ///
     /// # Errors
     /// If the kernel refuses. It may steer some of them all the same.
@@ -73,7 +75,7 @@ impl Member {
         steer::follow(&self.place, self.own.as_fd())
     }
 
-    /// Stops the kernel from joining packets of this address. It has joined packets for different
+    /// Turns off GRO at all sockets of this address. The kernel has joined packets for different
     /// members, and steers a bundle by its first packet. Members that lose packets in every bundle
     /// might never make progress.
     pub(crate) fn stop_coalescing(&self) {
@@ -88,8 +90,8 @@ impl Drop for Member {
     fn drop(&mut self) {
         // If this fails, requests for the announced services are lost for a while.
         let _ = self.announce(&Services::default());
-        // Other members hold the socket, too. This fails only without memory. Then the socket fills
-        // up and stays full until another process takes this place.
+        // Other members hold the socket, too. This fails only if the kernel is out of memory. In
+        // that case, the socket fills up and stays full until another process takes this place.
         let _ = group::close_down(self.own.as_fd());
     }
 }
@@ -99,7 +101,7 @@ impl Drop for Member {
 pub(crate) enum Gets {
     /// This process.
     Yes,
-    /// Most likely another member, which has not received it.
+    /// Another member, most likely. That member has not received the packet.
     AnotherMember,
     /// No process.
     Nobody,

@@ -9,22 +9,22 @@
 //!
 //! When a socket of a group is closed, the kernel moves the last one into its place, and packets
 //! would go to the wrong socket from then on. So no socket may be closed while one with a greater
-//! number is open. Each process holds descriptors of at least all sockets from the first to its
-//! own: those it received from an earlier member, and those it added at the end. When a process
-//! ends, however that happens, the kernel closes only the sockets that no other process holds.
-//! These are the last ones, so no socket in use moves.
+//! number is open. Each process holds descriptors of all sockets from the first to its own, and
+//! possibly more: those it received from an earlier member, and those it added at the end. When a
+//! process ends, for whatever reason, the kernel closes only the sockets that no other process
+//! holds. These are the last ones, so no socket in use moves.
 //!
 //! # How processes find each other
 //!
-//! Names of abstract Unix sockets show which processes are there. The names belong to the network
-//! namespace, as the port does, and vanish with the process:
+//! The names of abstract Unix sockets show which processes share an address. The names belong to
+//! the network namespace, as the port does, and vanish with the process:
 //!
 //! - a part of an interface belongs to the process that has bound its name ([`PartClaim`]);
 //! - a place in the group of an address belongs to the process that listens at its name and hands
 //!   the group's sockets to later members (`keeper`);
 //! - a process that changes a group has bound the name that is its lock (`join`);
-//! - a process that takes management datagrams, and requests for certain services, has bound names
-//!   that say so. The program in the kernel is made from these names (`table`).
+//! - a process that receives management datagrams has bound a name for that, and one more for each
+//!   service whose requests it receives. The BPF program is made from these names (`table`).
 //!
 //! `docs/adr/0013-one-port-many-processes.md` has the reasons and the measurements;
 //! `docs/adr/0015-management-datagrams.md` has those for QP1.

@@ -9,7 +9,8 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use roce_stack::{Addresses, QpnPart};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// The prefix of all names. Change it with every change of the names' meaning or of the messages.
+/// The prefix of all names. Change it whenever the meaning of a name or the format of a message
+/// changes.
 pub(super) const PREFIX: &str = "roce-share-2";
 
 /// A part of an interface's QPNs.
@@ -69,7 +70,7 @@ impl Place {
     }
 }
 
-/// What the names of claims at several addresses have in place of the address.
+/// The words that replace the address in the names of claims that cover several addresses.
 const EVERYWHERE: [(Addresses, &str); 3] = [
     (Addresses::All, "everywhere"),
     (Addresses::V4, "everywhere-4"),
@@ -106,7 +107,7 @@ pub(super) fn listen(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Takes the name and does nothing more.
+/// Takes the name without listening at it.
 pub(super) fn hold(name: &str) -> io::Result<OwnedFd> {
     let socket = nameless()?;
     give(&socket, name)?;
@@ -118,13 +119,14 @@ pub(super) fn nameless() -> io::Result<Socket> {
     Socket::new(Domain::UNIX, Type::STREAM, None)
 }
 
-/// Takes the name for as long as the socket is open. If the name is taken, the socket can try
-/// another.
+/// Takes the name for as long as the socket is open. If the name is taken, the call can be repeated
+/// with another name.
 pub(super) fn give(socket: &Socket, name: &str) -> io::Result<()> {
     socket.bind(&SockAddr::unix(format!("\0{name}"))?)
 }
 
-/// Takes the name, so that [`is_in_sight`] finds it. Nothing ever answers there.
+/// Takes the name and listens at it, so that [`is_in_sight`] finds it. No connection is ever
+/// accepted.
 pub(super) fn hold_in_sight(name: &str) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(format!("\0{name}"))?)?;

@@ -44,8 +44,8 @@ impl ServiceClaim {
     ) -> Result<Self, ClaimError> {
         let addresses = addresses.into();
         let name = names::claim(addresses, interface_index, service);
-        // Take the name first: of two processes that claim at once, at least one then sees the
-        // other.
+        // Take the name before looking for others: if two processes claim at the same time, at
+        // least one of them then sees the other.
         let held = match addresses {
             Addresses::One(_) => names::hold(&name),
             _ => names::hold_in_sight(&name),
@@ -118,8 +118,8 @@ impl fmt::Display for ClaimError {
             } => write!(f, "{holder} has it at {at}"),
             Self::Taken { at, holder: None } => write!(
                 f,
-                "a process that this one may not look into has it at {at}: as root, \
-                 `ss -xap | grep {}` says which",
+                "a process that this one may not inspect has it at {at}; to find it, run \
+                 `ss -xap | grep {}` as root",
                 names::PREFIX
             ),
             Self::System(error) => error.fmt(f),

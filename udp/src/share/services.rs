@@ -1,5 +1,5 @@
-//! What a process has at an address besides a part of the QPNs: services, which are the ports of
-//! connection management.
+//! The services whose requests a process receives at an address. A service of connection management
+//! corresponds to a port of TCP or UDP.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +20,8 @@ pub fn is_served(address: IpAddr, interface_index: u32, service: u32) -> bool {
     table.is_ok_and(|table| table.services.iter().any(|(served, _)| *served == service))
 }
 
-/// What this process announces, by names, that it takes at an address.
+/// The socket names by which this process announces which management datagrams it receives at an
+/// address.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     agent: Option<OwnedFd>,
@@ -28,7 +29,8 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Announces this and nothing else from now on. Returns whether that is a change.
+    /// Announces the services in `wanted`, and nothing else, from now on. With `None`, announces
+    /// nothing. Returns whether the announcements changed.
     pub(super) fn say(
         &mut self,
         place: &Place,
@@ -56,8 +58,8 @@ impl Announced {
     }
 }
 
-/// What a port takes for its process. Either nothing of QP1's, or the datagrams that no other
-/// process takes and the requests for these services, each at some addresses.
+/// The management datagrams that a port receives: either none, or those that no other process
+/// receives and the requests for the services in `served`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Services {
     pub(crate) open: bool,

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use crate::ROCE_UDP_PORT;
 
-/// The most times to read a table that keeps changing.
+/// The maximum number of times to read a table that keeps changing.
 const READS: u32 = 20;
 
 /// A socket that is bound to port 4791 of an address.

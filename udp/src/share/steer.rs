@@ -20,7 +20,7 @@ use crate::sys::options::attach_program;
 const UDP_HEADER: u32 = 8;
 /// `ret a`, which the libc crate lacks.
 const BPF_RET_A: u32 = BPF_RET | 0x10;
-/// The QPN within the four bytes that end with it.
+/// The mask of the QPN in the 32-bit word whose last three bytes are the QPN.
 const QPN_BITS: u32 = 0x00ff_ffff;
 /// The first bits of a QPN are the number of its part.
 const QPN_SHIFT: u32 = 16 + QpnPart::SHIFT;
@@ -56,9 +56,9 @@ pub(super) fn by_table(socket: BorrowedFd<'_>, table: &Table) -> io::Result<()> 
     attach_program(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &steering(table))
 }
 
-/// Accepts at the socket only packets for `part`, and management datagrams that do not say which
-/// process they are for. The filter is needed because the kernel may deliver to any socket what the
-/// group has no socket for. It sees only the first packet of a bundle.
+/// Makes the socket accept only packets for `part`, and management datagrams that identify no
+/// process. The filter is needed because the kernel may deliver a packet for a part without a
+/// socket to any socket of the group. It sees only the first packet of a bundle.
 pub(super) fn only_part(socket: BorrowedFd<'_>, part: QpnPart) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_FILTER, &filter(part))
 }
@@ -68,7 +68,7 @@ pub(super) fn nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_FILTER, &[give(Give::Number(0))])
 }
 
-/// The program sees the UDP payload.
+/// The program that picks a group's socket. Its input starts at the UDP payload.
 fn steering(table: &Table) -> Vec<sock_filter> {
     let others = [give(Give::Number(table.others().number().into()))];
     let mut requests = Vec::with_capacity(2 * table.services.len() + 2);
@@ -81,7 +81,7 @@ fn steering(table: &Table) -> Vec<sock_filter> {
     by_addressee(0, &[give(Give::Accumulated)], &others, &requests)
 }
 
-/// The program sees the UDP header, too.
+/// The program that filters a socket's packets. Its input starts at the UDP header.
 fn filter(part: QpnPart) -> Vec<sock_filter> {
     let everything = [give(Give::Number(u32::MAX))];
     let own = [
@@ -92,10 +92,10 @@ fn filter(part: QpnPart) -> Vec<sock_filter> {
     by_addressee(UDP_HEADER, &own, &everything, &everything)
 }
 
-/// A program that ends with `own` with a part's number in the accumulator, with `requests` if the
-/// packet is a request for a service, and with `others` if it is another management datagram that
-/// does not say which process it is for. It decides as
-/// [`Addressee::of`](super::addressee::Addressee::of) does.
+/// A program that continues in one of three ways: in `own`, with a part's number in the
+/// accumulator; in `requests`, if the packet is a request for a service; or in `others`, if it is
+/// another management datagram that identifies no process. It decides as
+/// [`Addressee::of`](super::addressee::Addressee::of) does. `from` is the offset of the BTH.
 fn by_addressee(
     from: u32,
     own: &[sock_filter],
@@ -118,7 +118,7 @@ fn by_addressee(
     program.push(jump_if_equal(COMMUNICATION.into(), others.len()));
     program.extend(others);
     program.push(load(BPF_H, ATTRIBUTE, from));
-    // Requests may take many instructions, and a jump reaches 255 at most, so they are last.
+    // Requests may take many instructions, and a jump skips 255 at most, so they come last.
     let answers = 1 + by_request_id.len() + by_remote_id.len();
     program.push(jump_if_equal(attribute::REQ.into(), answers + 1));
     program.push(jump_if_equal(attribute::SIDR_REQ.into(), answers));
@@ -133,7 +133,7 @@ fn by_addressee(
 }
 
 fn load(size: u32, at: usize, from: u32) -> sock_filter {
-    // Offsets in headers fit.
+    // An offset in a header fits in 32 bits.
     step(BPF_LD | size | BPF_ABS, from + at as u32)
 }
 
@@ -161,7 +161,7 @@ fn jump_unless_equal(k: u32, over: u8) -> sock_filter {
     }
 }
 
-/// `over` is small.
+/// Skips `over` instructions, at most 255, if the accumulator equals `k`.
 fn jump_if_equal(k: u32, over: usize) -> sock_filter {
     sock_filter {
         jt: over as u8,

@@ -11,7 +11,7 @@ use roce_stack::QpnPart;
 
 use super::names::Place;
 
-/// The most times to read a table that keeps changing.
+/// The maximum number of times to read a table that keeps changing.
 pub(super) const READS: u32 = 20;
 
 /// The table of one address.
@@ -46,7 +46,7 @@ impl Table {
         }
         table.agents.sort_unstable();
         table.services.sort_unstable();
-        // One service has one listener; if two names claim it, the first counts.
+        // A service has one listener. If two names announce it, the lowest part counts.
         table.services.dedup_by_key(|(service, _)| *service);
         table
     }
@@ -84,8 +84,8 @@ fn read_names() -> io::Result<Vec<String>> {
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
-/// The eighth field is the name. It begins with `@` if it is an abstract one. Names of this crate
-/// have no spaces.
+/// Returns this crate's names in the kernel's table, sorted. The eighth field of a line is the
+/// name, and begins with `@` if it is an abstract one. Names of this crate have no spaces.
 fn parse(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let name = line.split_ascii_whitespace().nth(7)?;

@@ -11,17 +11,17 @@ use roce_stack::QpnPart;
 use super::message;
 use super::names::{self, Place};
 
-/// The most messages to read at a time.
+/// The maximum number of messages to read in one call.
 const MOST_SAID: u32 = 16;
 
-/// How often to reconnect to a process that hangs up but keeps its name.
+/// How many times to reconnect to a process that hangs up but keeps its name.
 const TRIES: u32 = 5;
 
 /// A process of this user, in this network namespace, that has a part of the QPNs at an address.
 /// Its descriptor becomes readable when [`PeerWatch::is_gone`] should be called.
 ///
-/// The process listens at a name that vanishes when it ends, however it ends. A connection to that
-/// name ends then, too.
+/// The process listens at a name that vanishes when the process ends or is killed. A connection to
+/// that name closes at the same time.
 #[derive(Debug)]
 pub struct PeerWatch {
     name: String,
@@ -53,7 +53,7 @@ impl PeerWatch {
     /// Whether the process has ended or has closed the device.
     ///
     /// # Errors
-    /// If the state can't be determined, or not any more.
+    /// If the state can't be determined, or the process keeps hanging up.
     pub fn is_gone(&mut self) -> io::Result<bool> {
         while has_hung_up(&self.stream)? {
             // Only the name counts: a process may refuse this connection, or may close its
@@ -93,7 +93,7 @@ fn connect(name: &str) -> io::Result<Option<(UnixStream, i32)>> {
     Ok((uid == message::own_uid()).then_some((stream, pid)))
 }
 
-/// Members send nothing unasked: read and drop all messages.
+/// Whether the other end has closed the connection. Discards all messages that wait.
 fn has_hung_up(stream: &UnixStream) -> io::Result<bool> {
     for _ in 0..MOST_SAID {
         let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];

@@ -28,13 +28,13 @@ pub(crate) struct PortSocket {
     member: Option<Member>,
     /// The interface's index: the scope of link-local addresses.
     scope: u32,
-    /// The socket's own traffic class, for packets sent without a control message.
+    /// The traffic class that is set at the socket. Packets sent without a control message have it.
     own_class: u8,
     /// The traffic class of the last datagram that left alone.
     lone_class: u8,
     /// The priorities that the kernel is to give packets, if configured.
     priorities: Option<PriorityMap>,
-    /// Whether the socket's own priority is that of its class.
+    /// Whether the socket's priority was set to the one that `priorities` gives its class.
     has_priority: bool,
     /// Number of bundles to ask for in the next receive.
     burst: usize,

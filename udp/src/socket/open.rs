@@ -15,7 +15,7 @@ use crate::queue::TxQueue;
 use crate::share;
 use crate::sys::{options, receive::BUNDLE_BYTES};
 
-/// The most datagrams in one socket's queue.
+/// The maximum number of datagrams in one socket's queue.
 const MAX_DATAGRAMS: usize = 512;
 
 /// The socket for `address`, which may be a multicast group.
@@ -53,7 +53,7 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
     }
     if let Some(map) = &config.priorities {
         priority::require(&socket, map).map_err(fail(
-            "SO_PRIORITY 7, which a DSCP was given, takes CAP_NET_ADMIN (0 to 6 take none),",
+            "setting SO_PRIORITY 7, which needs CAP_NET_ADMIN (0 to 6 do not), as a DSCP asks,",
         ))?;
     }
     require_options(&socket, address).map_err(fail(
@@ -94,8 +94,8 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
         set_buffers(&socket, config);
         let (can_segment, coalescing) = use_offloads(&socket, address);
         Ok(SocketOffer {
-            // The kernel doubles the size it is asked for, because it charges each packet with all
-            // the memory it takes, and reports the double.
+            // The kernel doubles the requested size, because it charges each packet with all the
+            // memory it takes, and reports the doubled size.
             receive_buffer_bytes: socket.recv_buffer_size()? / 2,
             segmentation: config.segmentation && can_segment,
             coalescing,
@@ -137,7 +137,8 @@ fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Sets the options that a kernel may lack. Returns whether it can segment and whether it can join.
+/// Sets the options that a kernel may lack. Returns whether the kernel supports segmentation
+/// (`UDP_SEGMENT`) and coalescing (`UDP_GRO`).
 fn use_offloads(socket: &Socket, address: IpAddr) -> (bool, bool) {
     if address.is_ipv6() {
         // RoCE hardware sends UDP checksum 0. Without this option, the socket misses those packets

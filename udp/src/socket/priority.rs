@@ -51,7 +51,8 @@ impl PortSocket {
         if class != self.own_class || !self.has_priority {
             set_class(&self.socket, self.address, class).ok()?;
             self.own_class = class;
-            // Without the right to the highest priority, the kernel's default for the class stays.
+            // If the process may not set this priority, the kernel's default for the class stays in
+            // force.
             let _ = set(&self.socket, map.of(class));
             self.has_priority = true;
         }

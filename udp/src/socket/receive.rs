@@ -10,11 +10,11 @@ use crate::counters::UdpCounters;
 use crate::share::{Gets, Member};
 use crate::sys::receive::{Bundle, RECEIVE_BATCH, ReceiveRing};
 
-/// If bundles are larger than this on average, a receive does not ask for more of them at once: the
-/// cost of the system call is already spread out, and the cache is small.
+/// The average size of a bundle, in bytes, above which a receive asks for only one: the cost of the
+/// system call is already spread over many packets, and several such bundles overflow the cache.
 const LARGE_BUNDLE: usize = 8 << 10;
 
-/// The most consecutive errors that one call ignores.
+/// The maximum number of consecutive errors that one call ignores.
 const PATIENCE: usize = 8;
 
 /// Consecutive empty polls before a socket counts as quiet: some 20 us.
@@ -26,10 +26,10 @@ impl PortSocket {
         self.empty_polls >= QUIET_AFTER
     }
 
-    /// Receives the packets of one system call, or of several while bundles arrive: bundles are
-    /// pieces of a stream, and one acknowledgement for all of them saves as much as receiving a
-    /// bundle costs. Receives about `budget` packets at most. Returns the number of packets handed
-    /// to `sink`.
+    /// Receives with one system call, or with several while bundles of more than one packet arrive.
+    /// Such bundles are pieces of a stream, and one acknowledgement for several of them saves as
+    /// much as receiving a bundle costs. Stops once `budget` packets are received; the last bundle
+    /// may exceed it. Returns the number of packets passed to `sink`.
     ///
     /// # Errors
     /// Errors that a working socket does not report.

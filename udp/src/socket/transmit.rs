@@ -15,8 +15,8 @@ pub(crate) enum Flushed {
     Empty,
     /// The kernel accepts no more for now.
     Blocked,
-    /// The queue is empty, and some packets were dropped with an error that an interface which is
-    /// gone would give.
+    /// The queue is empty, and some packets were dropped with an error that a missing interface
+    /// would cause.
     Suspicious,
 }
 
@@ -89,8 +89,8 @@ impl PortSocket {
         headers.send(self.fd(), outgoing.take(SEND_BATCH))
     }
 
-    /// The only datagram in the queue, if it is a single packet with the default hop limit. This is
-    /// the path that latency depends on.
+    /// The only datagram in the queue, if it is a single packet with the default hop limit. Such a
+    /// packet takes the path that determines latency.
     fn lone(&self) -> Option<Datagram> {
         let mut queued = self.queue.iter();
         let (datagram, _) = queued.next()?;
@@ -98,8 +98,8 @@ impl PortSocket {
         (plain && queued.len() == 0).then_some(*datagram)
     }
 
-    /// Makes `class` the socket's own when it comes twice in a row: packets of the socket's own
-    /// class need no control message.
+    /// Makes `class` the socket's own when two packets in a row have it. Packets of the socket's
+    /// own class need no control message.
     fn settle_class(&mut self, class: u8) {
         if class != self.own_class
             && class == self.lone_class
@@ -123,9 +123,9 @@ impl PortSocket {
         }
     }
 
-    /// Handles the kernel's refusal of the oldest datagram. If the kernel can't segment, behind an
-    /// interface without checksum offload or through IPsec, it answers EIO or EINVAL; but it also
-    /// answers EINVAL to an impossible destination. Sending the first packet alone tells the two
+    /// Handles the kernel's refusal of the oldest datagram. The kernel answers EIO or EINVAL if it
+    /// can't segment, as with an interface without checksum offload or with IPsec. It also answers
+    /// EINVAL to an impossible destination. Sending the first packet alone tells the two cases
     /// apart.
     fn refused(&mut self, error: &io::Error, counters: &mut UdpCounters) {
         let may_be_segmentation = matches!(

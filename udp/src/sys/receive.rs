@@ -18,8 +18,8 @@ pub(crate) const RECEIVE_BATCH: usize = 16;
 /// Size of the buffer for one bundle, in bytes: no UDP datagram, and no bundle of them, is longer.
 pub(crate) const BUNDLE_BYTES: usize = 1 << 16;
 
-/// Size of the buffer for control messages, in bytes. Those that the options ask for (class,
-/// segment size) take 48; the rest is for what an administrator's policy may add.
+/// Size of the buffer for control messages, in bytes. The messages for traffic class and segment
+/// size take 48. The rest leaves room for messages that a system policy may add.
 const CONTROL_BYTES: usize = 192;
 
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ impl ReceiveRing {
         self.filled = 0;
         self.offer(count);
         let fd = fd.as_raw_fd();
-        // A single receive costs the kernel less than a batch of one. A batch of more looks for a
+        // `recvmsg` costs the kernel less than a `recvmmsg` of one. A larger batch looks for a
         // second datagram in vain before it returns the first.
         //
         // SAFETY (both calls): `offer` filled the first `count` headers just now

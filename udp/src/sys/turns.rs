@@ -1,4 +1,4 @@
-//! The scheduling of the calling thread.
+//! The time slices that the kernel gives the calling thread.
 
 use std::io;
 use std::mem::size_of;
@@ -7,10 +7,10 @@ use std::mem::size_of;
 const TURN_NANOSECONDS: u64 = 100_000;
 
 /// Asks the kernel for short time slices for the calling thread, which wakes up often and does
-/// little. The slice is 0.1 ms, the shortest there is. The thread gets no larger share of the
-/// processor, but when it wakes up, it may preempt a thread in the middle of a longer slice. This
-/// needs no privilege. A thread in another scheduling class (SCHED_FIFO, say) keeps it, and every
-/// thread keeps its nice value.
+/// little. The slice is 0.1 ms, the shortest that Linux grants. The thread gets no larger share of
+/// the processor, but when it wakes up, it may preempt a thread in the middle of a longer slice.
+/// This needs no privilege. A thread in another scheduling class (SCHED_FIFO, say) is left
+/// unchanged, and every thread keeps its nice value.
 ///
 /// # Errors
 /// If the kernel refuses. Linux before 6.12 ignores the request.
@@ -24,7 +24,8 @@ pub fn prefer_short_turns() -> io::Result<()> {
         return Ok(());
     }
     wish.sched_runtime = TURN_NANOSECONDS;
-    // SAFETY: the kernel reads as many bytes as `size` in there says, which it wrote itself.
+    // SAFETY: the kernel reads as many bytes as the field `size` of `wish` says, which it wrote
+    // itself.
     done(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) })
 }
 

@@ -27,8 +27,8 @@ fn a_mixed_bundle_ends_the_joining() {
     let (mut first, mut second) = (open(address, 0), open(address, 1));
     let from = sender(address);
     let mixed = [packet(0, 1), packet(1, 2), packet(0, 3), packet(1, 4)];
-    // The first mixed bundle that the first member gets, once it has heard of the second,
-    // is the last one. Then the kernel takes bundles apart, and the filter sees each packet.
+    // After the first member has learned of the second, the first mixed bundle that it gets is the
+    // last one. From then on, the kernel takes bundles apart, and the filter sees each packet.
     let mut foreign = 0;
     until("bundles are taken apart", || {
         let before = *first.counters();

@@ -130,15 +130,15 @@ fn names(address: IpAddr) -> Vec<String> {
     lines.map(ToOwned::to_owned).collect()
 }
 
-/// No trace of the sharing is left. Another test may be starting a process, which briefly has a
-/// copy of all descriptors.
+/// Waits until no socket and no name of the address is left. Another test may be starting a
+/// process, which briefly has a copy of all descriptors.
 fn assert_nothing_left(address: IpAddr) {
     until("all is gone", || {
         bound(address).is_empty() && names(address).is_empty()
     });
 }
 
-/// Waits until it is so.
+/// Waits until `is_so` returns true. Fails after [`PATIENCE`].
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {

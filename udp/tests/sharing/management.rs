@@ -47,7 +47,7 @@ fn open_agent(address: IpAddr, part: u8) -> UdpPort {
     port
 }
 
-/// The numbers of what waits.
+/// The numbers of the packets that wait at the port.
 fn numbers(port: &mut UdpPort) -> Vec<u8> {
     waiting(port).iter().map(|(_, number)| *number).collect()
 }
@@ -91,7 +91,7 @@ fn requests_reach_the_listener_and_answers_who_asked() {
         }
         // A part that no process has.
         send(&answer(REP, 99, 7));
-        // Packets to QPs go their way.
+        // Packets to QPs are steered by their part.
         for part in parts {
             send(&packet(part, 60 + part));
         }
@@ -108,7 +108,8 @@ fn requests_reach_the_listener_and_answers_who_asked() {
     }
 }
 
-/// Also if the address was not shared before, and the new process takes no datagrams.
+/// A listener keeps its requests when a process joins that takes no management datagrams, even if
+/// the address was not shared before.
 #[test]
 fn a_lone_listener_stays_one_when_another_joins() {
     let address = fresh_address();
@@ -208,7 +209,7 @@ fn a_service_is_one_processes() {
     drop(claim(Some(here), service));
 }
 
-/// The same port of IPv4 and of IPv6 are two.
+/// The same service can be claimed once for IPv4 and once for IPv6.
 #[test]
 fn a_service_can_be_one_families() {
     let service = own_service(5);
@@ -288,8 +289,8 @@ fn management_datagrams_leave_apart() {
     assert_eq!(numbers(&mut ports[1]), [0, 2, 4]);
 }
 
-/// This process splits the packets that others join. A request after the first packet may be for
-/// any process, and must not be refused in the name of another.
+/// This process splits bundles that the kernel has joined. A request after the first packet may be
+/// for any process, so this process must not reject it.
 #[test]
 fn requests_inside_of_bundles_come_to_nobody_and_end_the_joining() {
     let address = fresh_address();

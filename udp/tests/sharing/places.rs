@@ -24,7 +24,8 @@ fn a_lone_port_has_a_socket_like_any_other_until_another_joins() {
     assert_eq!(bound(address).len(), 2);
     let mut ports = vec![(0, first), (1, second)];
     assert_steering(address, &mut ports, &[2, 77]);
-    // It stays so when that one has gone: others may hold the sockets.
+    // The group remains after the other member has left, because other processes may hold the
+    // sockets.
     ports.pop();
     assert_steering(address, &mut ports, &[1, 2, 77]);
 }
@@ -130,7 +131,7 @@ fn the_places_of_one_process_hold_each_socket_once() {
     let held = links
         .filter(|link| sockets.iter().any(|socket| link.as_os_str() == &**socket))
         .count();
-    // The process's, and two that the place itself uses.
+    // The process holds each socket once, and each member has two more descriptors of its own.
     assert!(held <= 3 * sockets.len(), "{held} descriptors");
     assert_steering(address, &mut ports, &[PLACES, PLACES + 1]);
     drop(ports);

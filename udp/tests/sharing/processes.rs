@@ -14,7 +14,7 @@ use roce_udp::ServiceClaim;
 
 const ROLE: &str = "ROCE_TEST_SHARING";
 
-/// A process that has a port of an address; it is killed with this value.
+/// A process that has a port at an address. It is killed when this value is dropped.
 pub(super) struct Other {
     child: Child,
     said: String,
@@ -75,7 +75,8 @@ impl Drop for Other {
     }
 }
 
-/// Holds a port until it is killed, if the environment says so. As a test it does nothing.
+/// The other process: holds a port until it is killed, if [`ROLE`] is set. As a test, it does
+/// nothing.
 #[test]
 fn is_the_other_process() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -124,14 +125,14 @@ fn who_is_killed_disturbs_nobody() {
             .iter()
             .all(|(_, queued)| queued == "00000000")
     });
-    // Packets for the ended process stay nowhere.
+    // Packets for the ended process are not kept by any socket.
     assert_steering(address, &mut ports, &[0, 3, 4]);
     assert!(
         bound(address)
             .iter()
             .all(|(_, queued)| queued == "00000000")
     );
-    // Their places can be had again, by the very sockets.
+    // New members take the places again, with the same sockets.
     let before = bound(address);
     ports.push((3, open(address, 3)));
     assert_eq!(bound(address), before);
@@ -176,7 +177,7 @@ fn a_stopped_process_is_named_and_harms_nobody_else() {
     }
     stopped.signal(Signal::SIGCONT);
     let mut ports = vec![(1, open(address, 1))];
-    // As long as one answers, others may stop.
+    // As long as one member answers, the others may be stopped.
     stopped.signal(Signal::SIGSTOP);
     ports.push((2, open(address, 2)));
     assert_steering(address, &mut ports, &[3]);

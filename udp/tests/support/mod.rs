@@ -85,7 +85,7 @@ pub(crate) fn receive(port: &mut UdpPort, count: usize) -> Vec<Received> {
     received
 }
 
-/// Takes what waits at the moment.
+/// Receives the packets that have arrived so far into `into`. Returns their number.
 pub(crate) fn receive_now(port: &mut UdpPort, into: &mut Vec<Received>) -> usize {
     let mut sink = |meta: &RxMeta, bytes: &[u8]| {
         let bytes = bytes.to_vec();
@@ -104,7 +104,7 @@ pub(crate) fn packet(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// Whether tests that need more than this machine gives must fail.
+/// Whether a test fails, instead of being skipped, if this machine can't run it.
 pub(crate) fn required() -> bool {
     std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require")
 }
@@ -115,7 +115,7 @@ pub(crate) fn skip(test: &str, why: &str) {
         !required(),
         "{test}: {why}, and ROCE_LAB=require does not allow skipping it"
     );
-    // Written directly, because the test harness captures what macros print.
+    // Write to stderr directly, because the test harness captures what the print macros write.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
 }
 

@@ -37,7 +37,7 @@ impl Namespace {
             .expect("root may make namespaces")
     }
 
-    /// Does `work` inside.
+    /// Runs `work` in a thread in this namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let fd = self.handle.as_raw_fd();
         let enter = move || {
@@ -68,8 +68,8 @@ impl Namespace {
         index.parse().expect("a number")
     }
 
-    /// Waits until an interface sends: once it is up, the kernel takes a while to
-    /// notice, and drops packets as long.
+    /// Waits until an interface can send. After it comes up, the kernel takes a while to notice,
+    /// and drops packets meanwhile.
     fn wait_for(&self, interface: &str) {
         let start = Instant::now();
         loop {
@@ -106,7 +106,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// `None`, and a loud word, if the machine doesn't let us.
+    /// A pair; `None`, after a message on stderr, if this process may not create namespaces.
     pub(crate) fn new(test: &str) -> Option<Self> {
         // SAFETY: the call takes nothing and can't fail.
         if unsafe { libc::geteuid() } != 0 {

@@ -1,5 +1,5 @@
-//! The structures of `verbs.h` and `rdma_cma.h`, as of rdma-core 56: their layout is the ABI. Pointers in
-//! them have the types of `pointer`. A test compares each of them with what a C
+//! The structures of `verbs.h` and `rdma_cma.h`, as of rdma-core 65: their layout is the ABI.
+//! Pointers in them have the types of `pointer`. A test compares each of them with what a C
 //! compiler makes of the installed header.
 //!
 //! This file has devices and contexts, to which all other structures refer, with the function

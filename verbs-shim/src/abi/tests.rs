@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// What ends a structure since rdma-core 56, and is not in an older header.
+/// Fields that rdma-core 56 added at the end of a structure.
 const NEW_FIELDS: [(&str, &str); 2] = [
     ("ibv_port_attr", "active_speed_ex"),
     ("ibv_qp_ex", "wr_flush"),
@@ -17,7 +17,7 @@ const NEW_FIELDS: [(&str, &str); 2] = [
 /// Items that headers older than rdma-core 65 lack.
 const NEW_STRUCTURES: [&str; 1] = ["ibv_mr_init_attr"];
 
-/// It grows at its front, and programs find its fields from its end.
+/// The structure that grows at its front: programs find its fields by their distance from its end.
 const FROM_THE_END: &str = "verbs_context";
 
 /// The headers that differ, newest first, and the items of each.
@@ -67,7 +67,7 @@ fn program(has: &[Since]) -> String {
     printing("infiniband/verbs.h", &lines)
 }
 
-/// A program with these lines, which takes a header.
+/// A C program that includes `header` and runs `lines`.
 fn printing(header: &str, lines: &str) -> String {
     format!(
         "#include <{header}>\n#include <stddef.h>\n#include <stdio.h>\n\

@@ -165,7 +165,7 @@ impl Wanted {
             recv_depth: cap.max_recv_wr as usize,
             max_send_sge: cap.max_send_sge as usize,
             max_recv_sge: cap.max_recv_sge as usize,
-            // The 8 bytes of an ATOMIC WRITE are always inline there.
+            // With the extended API, the 8 bytes of an ATOMIC WRITE are always inline.
             max_inline: (cap.max_inline_data as usize).max(if self.extended { 8 } else { 0 }),
             signal_all: self.signal_all,
         };

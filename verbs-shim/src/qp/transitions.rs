@@ -1,6 +1,6 @@
 //! The attributes that a transition of a QP requires and allows and that only C has: the port, the
-//! partition, and the program's idea of the state (IBTA 1.7, table 91). The stack checks the
-//! others.
+//! partition, and the current state as the program states it (IBTA 1.7, table 91). The stack checks
+//! the others.
 
 use crate::abi::*;
 use crate::log;

@@ -71,7 +71,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Acknowledges it, if that is still to be done.
+    /// Acknowledges it, unless it already was.
     fn settle(&self) {
         if let Some(waits) = self.waits.lock().take() {
             waits.acknowledge(1);
@@ -80,7 +80,7 @@ impl Told {
 }
 
 impl Pending {
-    /// An event without data, except for an error.
+    /// An event whose only data is a status.
     pub(super) fn plain(about: &Arc<Id>, event: u32, status: c_int) -> Self {
         Self {
             about: Arc::clone(about),
@@ -172,8 +172,8 @@ impl Says {
     }
 }
 
-/// The next event of a channel's queue, as a C event. This also carries out its consequences: it
-/// changes the state of QPs and sends messages to the peer.
+/// Removes the next event from a channel's queue and returns it as a C event. Carries out its
+/// effects: changes the state of QPs, and sends messages to the peer.
 ///
 /// # Errors
 /// `EAGAIN` if there is none and the descriptor is non-blocking, `EINTR` after a signal.
@@ -212,7 +212,7 @@ fn acknowledge(event: *mut RdmaCmEvent) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Acknowledges the event that the last call of an ID without a channel waited for.
+/// Acknowledges the event of the last call, if the ID has no channel.
 pub(super) fn acknowledge_own(id: &Id) -> Result<(), Errno> {
     let mut event = std::ptr::null_mut();
     id.c.set(|c| event = std::mem::replace(&mut c.event, event));

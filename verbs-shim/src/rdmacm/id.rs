@@ -42,7 +42,7 @@ pub(super) struct Id {
 pub(super) enum State {
     /// New.
     Idle,
-    /// It has a local address, or all of them.
+    /// It is bound to a local address, or to all of them.
     Bound,
     /// The addresses of its peer and the device are known.
     Resolved,
@@ -53,7 +53,7 @@ pub(super) enum State {
     Connecting,
     /// The peer has accepted; this end must report that it is ready.
     Replied,
-    /// A peer has requested a connection with it.
+    /// It represents a connection that a peer has requested.
     Requested,
     /// It has accepted, or is connected.
     Connected,
@@ -64,20 +64,20 @@ pub(super) enum State {
 /// The mutable part of an ID.
 pub(super) struct Inner {
     pub(super) state: State,
-    /// Whether each call waits for its event.
+    /// Whether each call waits for its event, because the program gave no channel.
     pub(super) sync: bool,
     pub(super) device: Option<Arc<CmDevice>>,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
     /// The claim of its port.
     pub(super) claim: Option<PortClaim>,
-    /// Its listeners.
+    /// Its listeners, one for each device.
     pub(super) listeners: Vec<(Arc<CmDevice>, ListenerId)>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) peer: Peer,
-    /// The peer's RNR retry count, once this end has sent it.
+    /// The RNR retry count for the peer's QP, once this end has sent it to the peer.
     pub(super) rnr_retries_of_peer: Option<u8>,
-    /// The first PSN that it sends.
+    /// The first PSN that the peer sends; for datagrams, the first that this QP sends.
     pub(super) psn: u32,
     pub(super) options: Options,
     /// The path record that C's pointer refers to.
@@ -99,7 +99,7 @@ pub(super) struct Options {
     pub(super) ack_timeout: Option<u8>,
 }
 
-/// The parameters for the QPs of a listener's connections.
+/// The QP attributes for a listener's connections.
 #[derive(Clone, Copy)]
 pub(super) struct Endpoint(pub(super) IbvQpInitAttr);
 
@@ -198,12 +198,12 @@ impl Id {
 
     /// Delivers an event of this ID, or of a connection that arrived at it.
     pub(super) fn push_event(&self, event: Pending) {
-        // Held, so that no event is left behind when the channel changes.
+        // The lock is held, so that no event goes to the old channel after a change.
         let channel = self.channel.lock();
         channel.push(event);
     }
 
-    /// Moves its events to another channel, including those not yet taken.
+    /// Moves the ID to another channel, with its events that the program has not got yet.
     pub(super) fn move_to(&self, new: Arc<Channel>) {
         let mut channel = self.channel.lock();
         for event in channel.withdraw(self) {

@@ -17,8 +17,8 @@ use std::ffi::{c_int, c_void};
 /// A completion queue with its completion channel.
 pub(super) type Queue = (Handle<IbvCompChannel>, Handle<IbvCq>);
 
-/// The least inline capacity of a QP, in bytes. Programs rely on the capacity of every NIC that has
-/// room for one scatter/gather element, without asking for it.
+/// The least inline capacity of a QP, in bytes. A NIC has room for that many bytes wherever a
+/// scatter/gather element fits, and programs rely on it without asking.
 const LEAST_INLINE: u32 = 16;
 
 /// The queues made for a QP: for sending, for receiving.
@@ -147,8 +147,8 @@ impl New {
             if given.as_ptr().is_null()
                 && let Some(depth) = depth
             {
-                // If the second queue can't be made, the first one is small and is freed with the
-                // context.
+                // If the second queue can't be made, the first one stays until the context is
+                // closed. It is small.
                 let queue = queue(context, depth, owner)?;
                 *given = queue.1;
                 *new = Some(queue);

@@ -28,8 +28,8 @@ pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int 
 }
 
 /// Gives an ID its own address and port. An ID at "any" or at a loopback address has no device yet:
-/// as with the kernel's connection manager, the peer's address determines it. Programs check that:
-/// an ID with a device is bound to that device.
+/// as with the kernel's connection manager, the peer's address determines it. Programs check this:
+/// they treat an ID with a device as bound to that device.
 ///
 /// # Errors
 /// `ENODEV` if no device has the address; `EADDRINUSE` or `EADDRNOTAVAIL` if the port is taken.

@@ -35,7 +35,7 @@ static void *copied(const void *from, size_t size)
 	return memcpy(copy, from, size);
 }
 
-/* What libfabric does: another source address, and further entries for the same name. */
+/* As libfabric does: replaces the source address, and adds entries for the same name. */
 static void changed(void)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET };
@@ -57,7 +57,7 @@ static void changed(void)
 	rdma_freeaddrinfo(info);
 }
 
-/* A program takes a field for itself, and frees it, or replaces it. */
+/* A program takes a field out of the list and frees it, or replaces it. */
 static void taken(void)
 {
 	struct rdma_addrinfo *info = resolved(RAI_PASSIVE);
@@ -83,7 +83,7 @@ static size_t used_after_many(void)
 
 int main(void)
 {
-	/* The C library keeps some of what is freed, once. */
+	/* The C library caches some of the freed memory, once. */
 	size_t before = used_after_many();
 
 	CHECK(used_after_many() == before);

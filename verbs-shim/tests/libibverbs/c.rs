@@ -21,8 +21,8 @@ fn memory_and_objects_are_shared() {
     succeeds("shared.c");
 }
 
-/// With `ROCE_LOG`, a refused call logs the function, the error, and the reason. A program that
-/// fails all the time does not flood the log.
+/// With `ROCE_LOG`, a refused call logs the function, the error, and the reason. A program whose
+/// calls keep failing does not flood the log.
 #[test]
 fn a_refused_call_says_why() {
     let Some(told) = run("refused.c", &[("ROCE_LOG", "1")]) else {
@@ -79,7 +79,7 @@ fn run(source: &str, variables: &[(&str, &str)]) -> Option<String> {
     command.env("LD_LIBRARY_PATH", library.path());
     command.envs(variables.iter().copied());
     let run = command.output().expect("it was just built");
-    // If it stays, it is overwritten some day.
+    // A leftover file does no harm: a later run overwrites it.
     let _ = std::fs::remove_file(&program);
     let told = String::from_utf8_lossy(&run.stdout);
     let errors = String::from_utf8_lossy(&run.stderr);

@@ -1,4 +1,4 @@
-/* Connections as the man pages of librdmacm promise them, both ends in one process. */
+/* Connections behave as the man pages of librdmacm say; both ends are in one process. */
 
 #include "ends.h"
 
@@ -48,7 +48,7 @@ static struct rdma_cm_id *listener(enum rdma_port_space space)
 
 	CHECK(!rdma_create_id(channel, &id, &context_of_listener, space));
 	CHECK(!rdma_bind_addr(id, loopback(0)) && !rdma_listen(id, 4));
-	/* As at "any": an ID with a device would stand for that one alone. */
+	/* As for an ID bound to "any": with a device, the ID would be limited to that device. */
 	CHECK(rdma_get_src_port(id) && !id->verbs && !id->pd && !id->port_num);
 	return id;
 }
@@ -83,7 +83,7 @@ static void begins(const void *private, unsigned int len, const char *with)
 	CHECK(len >= strlen(with) && !memcmp(private, with, strlen(with)));
 }
 
-/* The other end of a connection that was asked for. */
+/* The other end of a requested connection. */
 static struct rdma_cm_id *asked(struct rdma_cm_id *of, struct rdma_cm_id *by)
 {
 	struct rdma_cm_event *event = next(RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -104,7 +104,7 @@ static struct rdma_cm_id *asked(struct rdma_cm_id *of, struct rdma_cm_id *by)
 	return id;
 }
 
-/* As many bytes from one end of a connection to the other. */
+/* Sends SIZE bytes from one end of a connection to the other, and compares them. */
 static void exchange_over(struct rdma_cm_id *from, struct rdma_cm_id *to)
 {
 	struct ibv_mr *mr[] = { rdma_reg_msgs(from, memory[0], SIZE),
@@ -189,7 +189,7 @@ static void refusals(void)
 	begins(event->param.conn.private_data, 148, "never");
 	CHECK(!rdma_ack_cm_event(event));
 	end(here);
-	/* Who destroys it, refuses, too: a request that nobody has seen, one that was seen. */
+	/* Destroying an ID also rejects its request, whether or not the program has seen the request. */
 	here = routed(port, RDMA_PS_TCP);
 	CHECK(!rdma_connect(here, &param));
 	there = asked(of, here);
@@ -253,7 +253,7 @@ static void groups(void)
 
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_UDP) && !rdma_bind_addr(id, loopback(0)) && !id->verbs);
 	CHECK(rdma_join_multicast(id, address, NULL) && errno == EINVAL);
-	/* From the address that it is bound to, whatever the routes say of groups. */
+	/* The source is the address that the ID is bound to, whatever the route of the group. */
 	CHECK(!rdma_resolve_addr(id, NULL, address, 1000));
 	passes(RDMA_CM_EVENT_ADDR_RESOLVED, id);
 	CHECK(id->verbs);
@@ -281,7 +281,7 @@ static void *destroy(void *id)
 	return NULL;
 }
 
-/* What was told is waited for; what moves to another channel takes its events along. */
+/* Calls wait for the acknowledgement of events; an ID takes its events to its new channel. */
 static void acknowledgements(void)
 {
 	struct rdma_event_channel *other = rdma_create_event_channel(), *first = channel;
@@ -313,10 +313,10 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* Without a channel, calls wait. */
+/* On an ID without a channel, calls wait for their events. */
 static void endpoints(void)
 {
-	/* The queues of a QP are told by what it is made with. */
+	/* rdma_create_ep writes the QP's queues into its attributes. */
 	const struct ibv_qp_init_attr fresh = { .cap = { 4, 4, 1, 1, 0 } };
 	struct ibv_qp_init_attr init = fresh;
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
@@ -334,7 +334,7 @@ static void endpoints(void)
 	hints.ai_flags = 0;
 	CHECK(!rdma_getaddrinfo("127.0.0.1", port, &hints, &info) && info->ai_dst_len == 16);
 	CHECK(!rdma_create_ep(&id, info, NULL, &init) && id->qp && id->event);
-	/* The one that listens has to. */
+	/* The passive end does not listen yet. */
 	CHECK(rdma_connect(id, NULL) && errno == ECONNREFUSED);
 	rdma_destroy_ep(id);
 	CHECK(!pthread_create(&thread, NULL, serve, of));
@@ -346,7 +346,7 @@ static void endpoints(void)
 		CHECK(errno == ECONNREFUSED);
 		rdma_destroy_ep(id);
 	} while (1);
-	/* Without parameters, the peer repeats for ever, and soon. */
+	/* Without parameters, the peer retries for ever, at short intervals. */
 	CHECK(!ibv_query_qp(id->qp, &attr, IBV_QP_MIN_RNR_TIMER, &init));
 	CHECK(attr.min_rnr_timer == 12);
 	CHECK(!rdma_disconnect(id) && !pthread_join(thread, NULL));

@@ -1,4 +1,4 @@
-/* What programs do wrong with the connection manager: each call says so. */
+/* Wrong uses of the connection manager: each call returns an error. */
 
 #include "ends.h"
 
@@ -46,7 +46,7 @@ static struct sockaddr *any6(__be16 port)
 	return (struct sockaddr *)&address;
 }
 
-/* A port of IPv4 and the same one of IPv6 are two to programs that ask for one family. */
+/* A port of IPv4 and the same port of IPv6 are separate for programs that request one family. */
 static void families(void)
 {
 	struct rdma_cm_id *four = new_id(RDMA_PS_TCP), *six = new_id(RDMA_PS_TCP);
@@ -58,7 +58,7 @@ static void families(void)
 	port = rdma_get_src_port(four);
 	CHECK(SAYS(EADDRNOTAVAIL, rdma_bind_addr(both, any(port))));
 	CHECK(SAYS(EADDRNOTAVAIL, rdma_bind_addr(both, loopback(ntohs(port)))));
-	/* Without the option, it is IPv4's, too. */
+	/* Without the option, the port is also that of IPv4. */
 	CHECK(SAYS(EADDRNOTAVAIL, rdma_bind_addr(both, any6(port))));
 	CHECK(!rdma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes));
 	CHECK(!rdma_bind_addr(six, any6(port)) && rdma_get_src_port(six) == port);
@@ -69,7 +69,7 @@ static void families(void)
 	CHECK(!rdma_bind_addr(both, any6(port)) && !rdma_destroy_id(both));
 }
 
-/* Whether every function that takes an ID refuses one. */
+/* Checks that each function that takes an ID refuses this one. */
 static void no_id(struct rdma_cm_id *id)
 {
 	struct rdma_cm_join_mc_attr_ex group = { 3, 0, loopback(1) };
@@ -248,7 +248,7 @@ static void channels(void)
 	CHECK(!rdma_resolve_addr(id, NULL, loopback(1), 1) && poll(&ready, 1, 0) == 1);
 	CHECK(!rdma_get_cm_event(channel, &event) && !poll(&ready, 1, 0));
 	CHECK(!rdma_ack_cm_event(event));
-	/* One that nobody takes goes with its ID. */
+	/* An event that the program does not get is dropped with its ID. */
 	CHECK(!rdma_resolve_route(id, 1) && poll(&ready, 1, 0) == 1);
 	CHECK(!rdma_destroy_id(id) && !poll(&ready, 1, 0));
 	CHECK(!fcntl(channel->fd, F_SETFL, flags));

@@ -1,4 +1,4 @@
-/* Objects of two open devices: what one has means nothing to the other. */
+/* Objects of two open devices: neither accepts objects of the other. */
 
 #include "ends.h"
 
@@ -44,7 +44,7 @@ static void queue_pairs(void)
 	attr.recv_cq = others;
 	CHECK(REFUSED(ibv_create_qp_ex(one, &attr)));
 	attr.send_cq = others;
-	/* All but the domain is the other's. */
+	/* All objects except the domain belong to the other device. */
 	CHECK(REFUSED(ibv_create_qp_ex(other, &attr)));
 	attr.send_cq = attr.recv_cq = cq;
 	attr.srq = ibv_create_srq(others_pd, &small);

@@ -1,5 +1,5 @@
-/* What the man pages promise, tried on the first device, with two QPs that are connected
- * to each other. Prints a line for each promise that is not kept; 0 if all are. */
+/* Tests what the man pages promise, on the first device, with two QPs that are connected to each
+ * other. Prints a line for each broken promise; exits with 0 if there is none. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,12 +22,12 @@ static int broken;
 		}                                                              \
 	} while (0)
 
-/* A NULL, and why. */
+/* The call returns NULL, with this errno. */
 #define FAILS(call, number) (errno = 0, !(call) && errno == (number))
 
 enum { GID = 1, SIZE = 4096, PATIENCE_MS = 10000 };
 
-/* IBV_ACCESS_FLUSH_PERSISTENT, which older headers don't have. QPs take it, though no region
+/* IBV_ACCESS_FLUSH_PERSISTENT, which older headers don't have. QPs accept it, although no region
  * here is persistent. */
 enum { FLUSH_TO_PERSISTENCE = 0x200 };
 
@@ -144,7 +144,7 @@ static struct ibv_wc wait_for_receive(void)
 	return wc;
 }
 
-/* When the last send completed, by the device's clock and by the wall's. */
+/* When the last send completed, by the device's clock and by the wall clock. */
 static uint64_t completed_at, completed_at_wallclock;
 
 /* The next completion of a send, whose id it returns. */
@@ -162,7 +162,7 @@ static uint64_t sent(enum ibv_wc_opcode opcode)
 	wr_id = cq_ex->wr_id;
 	completed_at = ibv_wc_read_completion_ts(cq_ex);
 	completed_at_wallclock = ibv_wc_read_completion_wallclock_ns(cq_ex);
-	/* It completed once, however often the program looks. */
+	/* It completes only once, even if the program keeps polling. */
 	for (int i = 0; i < 1000; i++)
 		CHECK(ibv_wc_read_completion_wallclock_ns(cq_ex) == completed_at_wallclock);
 	CHECK(ibv_next_poll(cq_ex) == ENOENT);
@@ -213,7 +213,7 @@ static uint64_t wall_clock(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-/* Completions are told with their time: after what came before them, by either clock. */
+/* Completions have timestamps, later than those before them, by either clock. */
 static void completions_have_times(void)
 {
 	const uint64_t second = 1000000000;
@@ -231,7 +231,7 @@ static void completions_have_times(void)
 	CHECK(!ibv_post_send(from, &write, &bad) && sent(IBV_WC_RDMA_WRITE) == 3);
 	wall = wall_clock();
 	CHECK(before <= completed_at && completed_at <= device_clock());
-	/* Who sets the clock meanwhile sets it by less than that. */
+	/* This tolerates adjustments of the wall clock below a second. */
 	CHECK(wall_before < completed_at_wallclock + second);
 	CHECK(completed_at_wallclock < wall + second);
 }
@@ -289,7 +289,7 @@ static void requests_are_put_together(void)
 	CHECK(!strcmp(memory + 512, "written") && *counter == 42);
 	CHECK(*(uint64_t *)(memory + 2048) == 40);
 
-	/* What is given up is not posted, nor is what has a mistake in it. */
+	/* Neither an aborted batch nor one with an error is posted. */
 	ibv_wr_start(qp);
 	ibv_wr_send(qp);
 	ibv_wr_abort(qp);
@@ -313,7 +313,7 @@ static void events_are_told_and_acknowledged(void)
 	struct ibv_async_event event;
 
 	CHECK(srq);
-	/* Two QPs that are connected to each other tell of that first. */
+	/* First, the two QPs that are connected to each other raise their events of that. */
 	set_nonblocking(context->async_fd);
 	while (!ibv_get_async_event(context, &event)) {
 		struct ibv_qp *qp = event.element.qp;
@@ -394,7 +394,7 @@ static void memory_of_every_kind(void)
 	CHECK(region && !ibv_dereg_mr(region));
 }
 
-/* An event that waits for more completions comes without them, if later. */
+/* An event that waits for more completions is raised without them after its period. */
 static void events_are_moderated(void)
 {
 	struct ibv_modify_cq_attr attr = {
@@ -427,7 +427,7 @@ static uint32_t rate_limit(struct ibv_qp *qp)
 	return attr.rate_limit;
 }
 
-/* A QP in RTS can be limited, and is told to be, until it is not any more. */
+/* The rate of a QP in RTS can be limited, is reported, and can be unlimited again. */
 static void rates_are_limited(void)
 {
 	struct ibv_qp_rate_limit_attr limit = { .rate_limit = 1000000, .max_burst_sz = 4096 };
@@ -445,7 +445,7 @@ static void rates_are_limited(void)
 	CHECK(rate_limit(from) == 0);
 	CHECK(!ibv_modify_qp_rate_limit(from, &limit) && rate_limit(from) == 1000000);
 	CHECK(!ibv_modify_qp(from, &attr, IBV_QP_RATE_LIMIT) && rate_limit(from) == 2000000);
-	/* A burst with no room for a packet, of the path MTU and of what is said. */
+	/* A burst smaller than a packet: than the path MTU, and than the stated packet size. */
 	limit.max_burst_sz = 1023;
 	CHECK(ibv_modify_qp_rate_limit(from, &limit) == EINVAL);
 	limit.typical_pkt_sz = 1024;
@@ -460,7 +460,7 @@ static void rates_are_limited(void)
 	CHECK(rate_limit(from) == 1000000);
 	limit.typical_pkt_sz = 0;
 	CHECK(!ibv_modify_qp_rate_limit(from, &limit) && rate_limit(from) == 0);
-	/* A path with a rate that nothing is called for. */
+	/* A path with a rate code that is not defined. */
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_SQD };
 	CHECK(!ibv_modify_qp(from, &attr, IBV_QP_STATE));
 	CHECK(!ibv_query_qp(from, &attr, IBV_QP_AV, &init) && !attr.ah_attr.static_rate);

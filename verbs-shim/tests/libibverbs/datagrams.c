@@ -1,6 +1,6 @@
-/* What a completion says of a datagram, and how its sender is answered: by an address handle
- * made of the completion by the library, and by one that the program puts together itself, with
- * the service level that the completion seems to name. ROCE_QOS gives level 2 DSCP 46. */
+/* The completion of a datagram, and two ways to answer its sender: by an address handle that the
+ * library makes from the completion, and by one that the program makes itself, with the service
+ * level that the completion seems to have. ROCE_QOS gives level 2 DSCP 46. */
 
 #include "ends.h"
 
@@ -47,7 +47,7 @@ static void make(void)
 	CHECK(!ibv_modify_qp(side.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
 }
 
-/* The traffic class of what was received. */
+/* The traffic class of the received datagram. */
 static unsigned traffic_class(int over)
 {
 	const unsigned char *header = side.memory;
@@ -55,7 +55,7 @@ static unsigned traffic_class(int over)
 	return over == OVER_IPV4 ? header[21] : (header[0] << 4 | header[1] >> 4) & 0xff;
 }
 
-/* Sends this QP a datagram, and gives the completion of its receive. */
+/* Sends a datagram to this same QP, and returns the completion of its receive. */
 static struct ibv_wc to_myself(struct ibv_ah *ah, int over, unsigned dscp)
 {
 	struct ibv_sge in = { (uintptr_t)side.memory, GRH + TEXT, side.mr->lkey };
@@ -89,7 +89,7 @@ static struct ibv_wc to_myself(struct ibv_ah *ah, int over, unsigned dscp)
 	return received;
 }
 
-/* The same by the calls of an extended CQ. */
+/* The same, through the calls of an extended CQ. */
 static void read_by_calls(int over)
 {
 	struct ibv_sge in = { (uintptr_t)side.memory, GRH + TEXT, side.mr->lkey };
@@ -127,14 +127,14 @@ static void try(const union ibv_gid *gid, int index, int over)
 	struct ibv_wc wc;
 
 	wc = to_myself(ibv_create_ah(side.pd, &attr), over, 0);
-	/* A service level that is one has its DSCP. */
+	/* A valid service level selects its DSCP. */
 	attr.sl = 2;
 	to_myself(ibv_create_ah(side.pd, &attr), over, DSCP_OF_LEVEL_2);
-	/* What a completion says is none. */
+	/* The value in a completion is not a valid service level. */
 	attr.sl = wc.sl;
 	CHECK(attr.sl == over);
 	to_myself(ibv_create_ah(side.pd, &attr), over, 0);
-	/* The library's answers have the DSCP of what they answer, and no level. */
+	/* The library's handle has the DSCP of the datagram that it answers, and no service level. */
 	CHECK(!ibv_init_ah_from_wc(side.context, 1, &wc, (void *)side.memory, &answer));
 	CHECK(answer.sl == 0 && answer.is_global && answer.grh.sgid_index == index);
 	CHECK(!memcmp(&answer.grh.dgid, gid, sizeof(*gid)));

@@ -1,4 +1,4 @@
-/* Two QPs of this process, connected to each other over loopback, and what they need. */
+/* Two QPs of this process, connected to each other over loopback, with their objects. */
 
 #ifndef ENDS_H
 #define ENDS_H
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A promise that is not kept ends the program. */
+/* Exits if the condition is false. */
 #define CHECK(promise)                                                                      \
 	do {                                                                                \
 		if (!(promise)) {                                                           \
@@ -133,7 +133,7 @@ static inline int post_recv(struct ends *ends, int which, uint64_t wr_id)
 	return ibv_post_recv(ends->qps[which], &wr, &bad);
 }
 
-/* A message from the first to the second, whole. */
+/* Sends a message from the first to the second, and checks all its bytes. */
 static inline void exchange(struct ends *ends, unsigned char fill)
 {
 	struct ibv_wc wc;

@@ -1,5 +1,5 @@
-/* A program that arms a CQ, takes some of its completions and waits for an event. The rest raise
- * none (they were there before), but it does not wait for ever. */
+/* A program that arms a CQ, polls some of its completions and waits for an event. The others
+ * raise none, because they arrived earlier, but the program does not wait for ever. */
 
 #include <fcntl.h>
 #include <poll.h>
@@ -7,13 +7,13 @@
 
 #include "ends.h"
 
-/* More than any of this takes. */
+/* Longer than any step takes. */
 enum { PATIENCE_S = 60 };
 
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *watched;
 
-/* As `make_ends`, but the second QP's receives complete in a CQ of their own. */
+/* Like `make_ends`, but the second QP's receives complete on a CQ of their own. */
 static struct ends *make_watched_ends(void)
 {
 	struct ends *ends = make_ends();
@@ -93,18 +93,18 @@ int main(void)
 	CHECK(!get_event() && !ibv_req_notify_cq(watched, 0));
 	take(1);
 	CHECK(!is_readable() && !get_event());
-	/* One event for each time that it asks. */
+	/* One event for each request for notification. */
 	set_blocking(0);
 	CHECK(get_event() && errno == EAGAIN);
 	CHECK(!ibv_req_notify_cq(watched, 1));
 	CHECK(get_event() && errno == EAGAIN);
-	/* Who does not wait is not told, or a loop until there are no more would not end. */
+	/* A non-blocking channel has no such event: a loop until EAGAIN would not end. */
 	CHECK(!ibv_req_notify_cq(watched, 0));
 	CHECK(get_event() && errno == EAGAIN);
 	set_blocking(1);
 	CHECK(!get_event() && !ibv_req_notify_cq(watched, 0));
 	take(2);
-	/* Nothing is left: the next event is the next completion's, and there is one. */
+	/* The CQ is empty: the next completion raises an event. */
 	complete_receives(ends, 1);
 	CHECK(is_readable() && !get_event());
 	set_blocking(0);

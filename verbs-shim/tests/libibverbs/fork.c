@@ -1,5 +1,5 @@
-/* Children that are forked and don't exec, while messages flow. What a child does with its
- * parent's objects fails, and does nothing; a device that it opens itself works. */
+/* Forks children that don't exec, while messages are in flight. A child's calls on objects of its
+ * parent fail and do nothing; a device that the child opens itself works. */
 
 #include "ends.h"
 
@@ -27,7 +27,7 @@ static void try_what_is_the_parents(struct ends *ends)
 	CHECK(!ibv_import_device(ends->context->cmd_fd) && errno == EOPNOTSUPP);
 }
 
-/* Memory of the device is a process's own. */
+/* Each process has its own device memory. */
 static void try_device_memory(struct ends *ends)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 64 };
@@ -65,7 +65,7 @@ int main(void)
 	CHECK(!ibv_fork_init());
 	CHECK(!post_recv(ends, 1, 1));
 	for (int i = 0; i < CHILDREN; i++) {
-		/* One message is on its way across each fork. */
+		/* One message is in flight during each fork. */
 		CHECK(!post_send(ends, 0, 2));
 		fflush(stdout);
 		children[i] = fork();

@@ -1,5 +1,5 @@
-/* Processes that end without rdma_disconnect: their peers on the same host learn of it. The
-   connections are idle, so that no retransmission could tell. */
+/* Processes end without rdma_disconnect, and their peers on the same host get an event. The
+   connections are idle, so no retransmission could detect it. */
 
 #include "ends.h"
 
@@ -22,7 +22,7 @@ static struct sockaddr *loopback(__be16 port)
 	return (struct sockaddr *)&address;
 }
 
-/* The ID that the next event is of, which must be of this type. */
+/* The ID of the next event, which must be of this type. */
 static struct rdma_cm_id *next(enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *event;
@@ -145,7 +145,7 @@ static pid_t start(const char *role, const char *ends, int *in, int *out)
 	return pid;
 }
 
-/* What has been posted comes back once the program says that the connection is over. */
+/* Posted requests complete as flushed once the program calls rdma_disconnect. */
 static void comes_back(struct rdma_cm_id *id)
 {
 	struct ibv_qp_init_attr init;

@@ -1,5 +1,5 @@
-/* One end of a connection on which nothing is sent: "idle server ADDRESS" or "idle client ADDRESS".
-   Says "connected", and "disconnected" when that is told. */
+/* One end of an idle connection: "idle server ADDRESS" or "idle client ADDRESS".
+   Prints "connected", and "disconnected" on that event. */
 
 #include "ends.h"
 

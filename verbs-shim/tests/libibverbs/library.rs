@@ -1,12 +1,12 @@
-//! The library that was built together with the tests, and a folder in which programs
-//! find it by the names that they look for.
+//! The library that was built with the tests, and a folder that has it under the names that
+//! programs load.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// The library as cargo built it: beside the program of this test.
+/// The library as cargo built it, next to the executable of this test.
 pub(crate) fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
     let built = test.with_file_name("libroce_verbs_shim.so");

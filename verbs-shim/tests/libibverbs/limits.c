@@ -1,5 +1,5 @@
-/* What a device says that it has at most is what there can be; one more is refused as a device
- * does it, and there is room again when one is gone. */
+/* The limits that a device reports are exact: one object more is refused with the error of a
+ * hardware device, and destroying an object makes room for another. */
 
 #include "ends.h"
 
@@ -16,7 +16,7 @@ static void *allocate(int count)
 	return all;
 }
 
-/* One of `max` is there already. */
+/* One of `max` exists already. */
 static void domains(int max)
 {
 	struct ibv_pd **all = allocate(max);

@@ -1,5 +1,5 @@
 /* Collective libraries are not linked to libibverbs: they load it, from a path or by its name,
- * and ask for each symbol in a version. The library's path is the argument. */
+ * and look up each symbol with a version. The library's path is the argument. */
 
 #define _GNU_SOURCE
 #include "ends.h"
@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-/* What NCCL and those that descend from it ask for; the newer ones may be missing in an old
+/* Symbols that NCCL and its derivatives look up; the newer ones may be missing in an old
  * library, which costs features. */
 static const struct {
 	const char *version, *names[32];
@@ -48,11 +48,11 @@ static void every_symbol_is_there(void)
 {
 	for (size_t i = 0; i < sizeof(WANTED) / sizeof(*WANTED); i++)
 		for (const char *const *name = WANTED[i].names; *name; name++) {
-			/* MSCCL++ and others ask without a version, and mean the newest. */
+			/* MSCCL++ and others look symbols up without a version, and must get the newest. */
 			CHECK(in(*name, WANTED[i].version) == in(*name, NULL));
 		}
 	CHECK(!dlvsym(library, "ibv_open_device", "IBVERBS_1.99"));
-	/* The one of 2006 is another function. */
+	/* The version of 2006 is a different function. */
 	CHECK(in("ibv_open_device", "IBVERBS_1.0") != in("ibv_open_device", "IBVERBS_1.1"));
 }
 
@@ -85,7 +85,7 @@ static void devices_are_found(void)
 							IBV_ACCESS_LOCAL_WRITE |
 								IBV_ACCESS_RELAXED_ORDERING);
 	CHECK(mr && !CALL(ibv_dereg_mr)(mr));
-	/* NCCL takes EOPNOTSUPP for "no GPUs here", and anything else, too, for "yes". */
+	/* NCCL treats EOPNOTSUPP as "no GPUs here", and anything else as "yes". */
 	errno = 0;
 	CHECK(!VERSIONED(ibv_reg_dmabuf_mr, "IBVERBS_1.12")(pd, 0, 4096, 0, -1, 0));
 	CHECK(errno == EBADF);

@@ -1,5 +1,5 @@
-/* Loads the library whose path is given, uses it, and lets go of it, with a device open and
- * without. What runs in it must not be taken away. */
+/* Loads the library whose path is given, uses it, and closes it, with and without an open
+ * device. Code that runs in it must stay mapped. */
 
 #include "ends.h"
 
@@ -45,15 +45,15 @@ int main(int argc, char **argv)
 		if (!library)
 			printf("%s\n", dlerror());
 		CHECK(library);
-		/* Of a thread that has ended, nothing keeps the library. */
+		/* A thread that has ended does not keep the library loaded. */
 		CHECK(!pthread_create(&user, NULL, use, library));
 		CHECK(!pthread_join(user, &context));
-		/* Every other time it is left open: its thread goes on. */
+		/* Every other device is left open, and its thread keeps running. */
 		if (i % 2)
 			CHECK(!FUNCTION(ibv_close_device)(context));
 		CHECK(!dlclose(library));
 	}
-	/* The thread of an open device wakes now and then. */
+	/* The thread of an open device wakes up periodically. */
 	usleep(20000);
 	return 0;
 }

@@ -1,5 +1,5 @@
-//! `libibverbs.so.1` as programs meet it: its symbols, C programs that were written for
-//! these tests, and unchanged programs of others.
+//! `libibverbs.so.1` as programs use it: its symbols, C programs that were written for these
+//! tests, and unmodified third-party programs.
 
 mod c;
 mod library;

@@ -17,7 +17,7 @@ fn run(source: &str, set_up: impl FnOnce(&mut Command)) {
     let mut command = Command::new(&program);
     set_up(&mut command);
     let run = command.output().expect("it was just built");
-    // If it stays, it is overwritten some day.
+    // A leftover file does no harm: a later run overwrites it.
     let _ = std::fs::remove_file(&program);
     let told = String::from_utf8_lossy(&run.stdout);
     let errors = String::from_utf8_lossy(&run.stderr);
@@ -48,7 +48,7 @@ fn a_program_does_not_wait_for_completions_that_it_has() {
     run("events.c", run_with(library.path()));
 }
 
-/// libiscsi's elements lie in a packed structure.
+/// libiscsi keeps its elements in a packed structure.
 #[test]
 fn what_programs_give_need_not_be_aligned() {
     let library = library::folder();
@@ -78,7 +78,7 @@ fn loaders_find_every_symbol_in_the_version_that_they_ask_for() {
     });
 }
 
-/// Debian has them in ibverbs-providers, which perftest and UCX bring along.
+/// Debian has them in ibverbs-providers, on which perftest and UCX depend.
 #[test]
 fn libraries_of_vendors_find_none_of_their_devices() {
     let there = ["libmlx5.so.1", "libefa.so.1"].map(is_loaded_or_skip);
@@ -109,7 +109,7 @@ fn there_are_as_many_objects_as_the_device_says() {
     run("limits.c", run_with(library.path()));
 }
 
-/// It replaces the system's library, whose name it has.
+/// The library replaces the system's library, because it has the same name.
 #[test]
 fn a_library_that_is_loaded_first_is_the_one() {
     run("threads.c", |command| {
@@ -145,7 +145,7 @@ fn peers_of_a_process_that_ends_without_a_word_learn_of_it() {
     run_with_cm("gone.c", library.path());
 }
 
-/// libfabric does: `fi_info` died of it.
+/// libfabric does so, and `fi_info` crashed.
 #[test]
 fn lists_of_addresses_that_a_program_changed_can_be_freed() {
     let library = library::folder();

@@ -1,5 +1,5 @@
-//! rdma-core's own tests, unchanged, by way of its Python bindings: those of release 44, as
-//! Debian 12 has them. Left out are those for the devices of one vendor.
+//! rdma-core's own tests, unmodified, through its Python bindings: those of release 44, as in
+//! Debian 12, except for those of single vendors' devices.
 //!
 //! None may fail. Those in `pyverbs/ok.txt` must pass, and the others must be skipped for the
 //! reason that `docs/pyverbs.md` has, with ours.
@@ -25,8 +25,8 @@ const PYTHON: &str = "/usr/bin/python3";
 /// Where Debian puts the tests.
 const INSTALLED: &str = "/usr/share/doc/rdma-core/tests";
 
-/// How long all of them may take. They take a few seconds; one that waits for a completion
-/// gives up after 15.
+/// Timeout of all tests together. They take a few seconds; a test that waits for a completion
+/// gives up after 15 s.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A file of this test.

@@ -1,5 +1,5 @@
-// Calls that are refused. With ROCE_LOG the library says why on stderr; the test that runs this
-// program reads that.
+// Calls that are refused. With ROCE_LOG the library prints the reason on stderr; the test that runs
+// this program reads it.
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ int main(void)
 	send.num_sge = 99;
 	EXPECT(ibv_post_send(qp, &send, &bad_send) == EINVAL);
 
-	// The same, by calls that put a request together.
+	// The same, with the calls that build a request.
 	struct ibv_qp_init_attr_ex init_ex = {
 		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = init.cap, .pd = pd,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,

@@ -1,6 +1,6 @@
 /*
- * Memory and objects that several have: contexts that are imported, regions of descriptors,
- * and pages that are fetched ahead. Says what is wrong, and nothing else.
+ * Shared memory and objects: imported contexts, regions of file descriptors, and prefetched pages.
+ * Prints only errors.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,7 +23,7 @@ static int broken;
 		}                                                             \
 	} while (0)
 
-/* A call that returns NULL, with the error in errno. */
+/* The call returns NULL, with this errno. */
 #define FAILS(what, error) (errno = 0, !(what) && errno == (error))
 
 static struct ibv_context *context;
@@ -64,7 +64,7 @@ static void contexts_are_imported(void)
 	region = ibv_import_mr(domain, handle);
 	CHECK(region && region->lkey == mr->lkey && region->rkey == mr->rkey);
 	CHECK(region && region->length == (size_t)page && !region->addr && region->pd == domain);
-	/* What is in use is in use by whatever pointer. */
+	/* An object in use counts as such through any pointer. */
 	CHECK(ibv_dealloc_pd(domain) == EBUSY && ibv_dealloc_pd(pd) == EBUSY);
 	ibv_unimport_mr(region);
 	own = ibv_reg_mr(domain, memory, page, 0);
@@ -87,7 +87,7 @@ static void contexts_are_imported(void)
 	munmap(memory, page);
 }
 
-/* A context that was imported lives on when the one that was opened is closed. */
+/* An imported context stays usable after the original one is closed. */
 static void the_last_context_closes(struct ibv_device *device)
 {
 	struct ibv_context *first = ibv_open_device(device), *second;
@@ -160,7 +160,7 @@ static void pages_are_fetched_ahead(void)
 	CHECK(ibv_advise_mr(pd, fetch, 0, list, 0) == EINVAL);
 	CHECK(ibv_advise_mr(pd, fetch, 0, NULL, 1) == EINVAL);
 	CHECK(ibv_advise_mr(pd, 99, 0, list, 1) == EOPNOTSUPP);
-	/* A hole is told to those who wait. */
+	/* A call that waits reports a hole. */
 	munmap(memory + 3 * page, page);
 	CHECK(!ibv_advise_mr(pd, fetch, 0, list, 1));
 	CHECK(ibv_advise_mr(pd, fetch, flush, list, 1) == EFAULT);

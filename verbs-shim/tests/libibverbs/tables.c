@@ -1,5 +1,5 @@
-/* Collective libraries put functions of their own into a context's table, and call what was
- * there: each call of a program has to go through the table, and do the same. */
+/* Collective libraries put functions of their own into a context's table, and call the
+ * original ones from there: each call of a program must go through the table, and work as before. */
 
 #include "ends.h"
 
@@ -76,7 +76,7 @@ static void patch(struct ibv_context *context)
 	context->ops.dealloc_mw = count_dealloc_mw;
 }
 
-/* The calls of librdmacm's header go the same way: an id knows no more than its QP and CQs. */
+/* The calls of librdmacm's header also go through the table: an ID has only its QP and CQs. */
 static void calls_of_the_connection_manager(struct ends *ends, struct ibv_comp_channel *channel)
 {
 	struct rdma_cm_id id = { .qp = ends->qps[0], .send_cq = ends->cq,
@@ -106,7 +106,7 @@ static void windows_and_shared_queues(struct ends *ends)
 
 	CHECK(srq && mw && calls.alloc_mw == 1);
 	CHECK(!ibv_post_srq_recv(srq, &wr, &bad) && calls.post_srq_recv == 1);
-	/* The region lets no window be bound, which its completion tells. */
+	/* The region does not allow binding, so the bind completes in error. */
 	bind.bind_info.addr = (uintptr_t)ends->memory;
 	CHECK(!ibv_bind_mw(ends->qps[0], mw, &bind) && calls.bind_mw == 1);
 	CHECK(!ibv_dealloc_mw(mw) && calls.dealloc_mw == 1 && !ibv_destroy_srq(srq));

@@ -1,5 +1,5 @@
 /* Threads that share everything: one device, one CQ, one pair of QPs. Some post, some poll,
- * some make and destroy, and each request completes once. */
+ * some create and destroy objects; each request completes exactly once. */
 
 #include "ends.h"
 
@@ -13,7 +13,7 @@ static struct ends *ends;
 static atomic_uchar completed[2 * ALL];
 static atomic_int done, left;
 
-/* The receive queue has room again when a receive has completed. */
+/* Posts again while the queue is full: a completed receive makes room. */
 static void until_posted(int (*post)(struct ends *, int, uint64_t), int which, uint64_t wr_id)
 {
 	int result;
@@ -53,7 +53,7 @@ static void *poller(void *argument)
 	return argument;
 }
 
-/* Objects come and go beside that, in the same domain and on the same CQ. */
+/* Meanwhile creates and destroys objects, in the same domain and on the same CQ. */
 static void *maker(void *argument)
 {
 	struct ibv_qp_init_attr attr = { .send_cq = ends->cq, .recv_cq = ends->cq,

@@ -1,5 +1,5 @@
-/* C may keep its structures at any address: this processor reads them there. All that is
- * given to the library here lies one byte, or four, beside an aligned address. */
+/* A C program may keep its structures at any address, because this processor reads unaligned data.
+ * Here, each structure passed to the library is one or four bytes off an aligned address. */
 
 #include "ends.h"
 
@@ -7,7 +7,7 @@
 
 #pragma GCC diagnostic ignored "-Waddress-of-packed-member"
 
-/* As libiscsi has it: its element lies at offset 204. */
+/* As in libiscsi: the element is at offset 204. */
 struct __attribute__((packed)) task {
 	unsigned char header[204];
 	struct ibv_sge sges[2];
@@ -32,7 +32,7 @@ struct __attribute__((packed)) odd {
 	};
 };
 
-/* The address as the functions have it. */
+/* The address, with the type that the functions take. */
 #define AT(type, place) ((type *)(void *)&(place))
 
 static struct ends *ends;
@@ -96,7 +96,7 @@ static void requests_and_their_elements(void)
 	is_received();
 }
 
-/* Which request is at fault is told at an address of that kind, too. */
+/* The pointer to the faulty request is also stored at an unaligned address. */
 static void the_request_at_fault(void)
 {
 	set_receive(NULL);

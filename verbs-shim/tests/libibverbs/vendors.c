@@ -1,5 +1,5 @@
-/* The libraries of hardware vendors, loaded beside this one, every symbol of theirs bound at
- * once. What they are asked about its devices, they answer in the negative. */
+/* Loads the libraries of hardware vendors next to this one, with all their symbols bound at once.
+ * They must deny that this stack's devices are theirs. */
 
 #include "ends.h"
 
@@ -27,7 +27,7 @@ static void *symbol(void *library, const char *name)
 	return found;
 }
 
-/* Structures of theirs that are asked for: they leave them alone. */
+/* Room for the structures that the program requests, which the libraries must not write. */
 static uint64_t room[512];
 
 #define FUNCTION(library, name, type) ((type)symbol(library, #name))
@@ -85,7 +85,7 @@ int main(void)
 	ends = make_ends();
 	mlx5(ends);
 	efa(ends);
-	/* And the device goes on as before. */
+	/* The device works as before. */
 	exchange(ends, 0x77);
 	destroy_ends(ends);
 	return 0;

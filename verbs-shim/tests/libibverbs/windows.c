@@ -1,12 +1,12 @@
 /* Memory windows of implicit on-demand regions: a window of type 1 by ibv_bind_mw and of type 2
- * by a work request, written to through its key, and closed again. */
+ * by a work request, written through its key, and unbound again. */
 
 #include "ends.h"
 
 #include <stdint.h>
 
-/* The region's flags. Programs pass them for its windows, too, where only remote rights mean
- * anything. */
+/* The region's flags. Programs also pass them for its windows, where only the remote rights
+ * count. */
 enum {
 	RIGHTS = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 		 IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING,
@@ -33,7 +33,7 @@ static void done(struct ends *ends, enum ibv_wc_opcode opcode)
 	CHECK(wc.opcode == opcode);
 }
 
-/* A WRITE from the first QP to what the second has bound. */
+/* A WRITE from the first QP to the window that the second has bound. */
 static void write_through(struct ends *ends, unsigned char *to, uint32_t rkey)
 {
 	struct ibv_sge sge = stretch(ends, 0);
@@ -61,7 +61,7 @@ static void of_type_1(struct ends *ends, struct ibv_mr *all, unsigned char *targ
 	write_through(ends, target, mw->rkey);
 	done(ends, IBV_WC_RDMA_WRITE);
 	CHECK(!memcmp(ends->memory, target, MESSAGE));
-	/* No bytes: the window is unbound. */
+	/* Zero bytes: the window is unbound. */
 	memset(&bind.bind_info, 0, sizeof(bind.bind_info));
 	CHECK(!ibv_bind_mw(ends->qps[1], mw, &bind));
 	done(ends, IBV_WC_BIND_MW);

@@ -1,5 +1,5 @@
-//! How the examples run: both ends in this process over loopback, or one end on each of two
-//! hosts. An example supplies what its server and its client do.
+//! Runs the examples: both ends in this process over loopback, or one end on each of two hosts. An
+//! example supplies the code of its server and its client.
 
 use roce_verbs::prelude::*;
 use std::net::{IpAddr, SocketAddr};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long an end waits for the other one to disconnect.
+/// The longest time that an end waits for the other one to disconnect.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs one end or both, as the command line says.
+/// Runs one end or both, as the command line asks.
 pub(crate) fn run(
     arguments: &[String],
     server: fn(&Context, &Listener) -> Outcome,

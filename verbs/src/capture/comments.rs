@@ -1,12 +1,15 @@
-//! What happened to a packet, in words.
+//! The comments on a captured packet: what happened to it, in words.
 
 use roce_port::fault::{Effects, Loss};
 use roce_stack::{Counters, DropReason, Stat};
 
-/// Counters of a single packet that tell what became of it, beside the drops.
+/// Counters other than drops that say what became of a packet, and their words.
 const TELLING: [(Stat, &str); 2] = [
-    (Stat::OutOfOrderKept, "came early: kept until its turn"),
-    (Stat::DuplicateRequests, "a request that came before"),
+    (
+        Stat::OutOfOrderKept,
+        "out of order: kept until the missing packets arrive",
+    ),
+    (Stat::DuplicateRequests, "a duplicate request"),
 ];
 
 /// The comments on one packet.
@@ -22,22 +25,21 @@ impl Comments {
         &self.0
     }
 
-    /// Faults lost it.
+    /// Faults lost the packet.
     pub(super) fn lost(&mut self, why: Loss) {
         match why {
             Loss::Chance => self.fault("lost", "fault_lost"),
-            Loss::Overflow => self.fault(
-                "lost, as too many packets were held back",
-                "fault_overflowed",
-            ),
+            Loss::Overflow => {
+                self.fault("lost: too many packets were held back", "fault_overflowed")
+            }
         }
     }
 
-    /// What faults did to it before it arrived.
+    /// What faults did to the packet before it arrived.
     pub(super) fn effects(&mut self, effects: &Effects) {
         let Effects { held, flip, copy } = *effects;
         if copy {
-            self.fault("the second of two", "fault_duplicated");
+            self.fault("a duplicate", "fault_duplicated");
         }
         if !held.is_zero() {
             let us = held.as_nanos() as f64 / 1e3;
@@ -55,7 +57,7 @@ impl Comments {
         self.0.push(format!("fault: {what} ({counter})"));
     }
 
-    /// What the NIC has made of it, from its counters before and after.
+    /// What the NIC did with the packet, from its counters before and after.
     pub(super) fn received(&mut self, before: &Counters, after: &Counters) {
         for &reason in DropReason::ALL {
             let drops = after.drops(reason).saturating_sub(before.drops(reason));
@@ -64,8 +66,8 @@ impl Comments {
             }
             let label = reason.label();
             let words = label.replace('_', " ");
-            // Several QPs drop a multicast; and what came early and was kept may be dropped when
-            // this packet comes.
+            // Several QPs may drop the same multicast packet. A packet may also cause the drop of
+            // out-of-order packets that were kept before.
             let times = match drops {
                 1 => String::new(),
                 _ => format!(", {drops} times"),

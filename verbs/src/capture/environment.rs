@@ -9,13 +9,12 @@ use std::sync::OnceLock;
 /// The variable that asks for a capture.
 const VARIABLE: &str = "ROCE_PCAP";
 
-/// The capture that `ROCE_PCAP` asks for, if it does: one for the process, made when
-/// this is called for the first time. That is said on stderr then, with how much is written at
-/// most. Its name may differ from the variable's value, see [`Capture::from_setting`];
-/// [`Capture::path`] tells it.
+/// The capture that `ROCE_PCAP` asks for, if it is set. A process has one capture, created by the
+/// first call, which prints its path and limits on stderr. The file's name may differ from the
+/// variable's value, see [`Capture::from_setting`]; [`Capture::path`] returns it.
 ///
 /// # Errors
-/// If the file can't be made.
+/// If the file can't be created.
 pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
     static CAPTURE: OnceLock<Result<Option<Capture>, (String, String)>> = OnceLock::new();
     let create = || match environment::value(VARIABLE) {
@@ -42,14 +41,14 @@ pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
 fn announce(capture: &Capture) {
     let (path, limits) = (capture.path().display(), capture.limits());
     let line = format!("roce: capturing to {path}, {limits}\n");
-    // In one piece: another process may write to the same stderr.
+    // One write: another process may write to the same stderr.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Whether `ROCE_PCAP` is well-formed and its folder is there. No file is made.
+/// Checks that `ROCE_PCAP` is well-formed and its folder exists. Creates no file.
 ///
 /// # Errors
-/// If it is not.
+/// If the value is malformed or the folder does not exist.
 pub(crate) fn check_capture_setting() -> Result<(), OpenError> {
     let Some(name) = environment::value(VARIABLE) else {
         return Ok(());

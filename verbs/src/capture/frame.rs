@@ -1,23 +1,24 @@
-//! Whole packets from the IP header, or RoCE v1's GRH, on, put together again from what a port tells of them.
+//! Whole packets, from the IP header or RoCE v1's GRH on, rebuilt from a port's metadata.
 
 use crate::gid::Gid;
 use roce_stack::{IpCovered, RxMeta, TxMeta};
 use roce_wire::{ETHERTYPE_ROCE_V1, FrameRepr, Grh, NetworkHeader, UDP_PORT, UdpHeader, icrc};
 use std::net::IpAddr;
 
-/// The time to live that is written where the port does not know it.
+/// The time to live to write if the port does not know it.
 const UNKNOWN_TTL: u8 = 64;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The longest transport packet in an IPv4 packet, header included, and in an IPv6
-/// packet.
+/// The longest transport packet that fits in an IPv4 packet, header included. It fits in an IPv6
+/// packet too.
 const LONGEST: usize = 65_535 - 20 - 8;
 
-/// LINKTYPE_LINUX_SLL, of packets of RoCE v1.
+/// LINKTYPE_LINUX_SLL, for packets of RoCE v1.
 pub(super) const LINUX_COOKED: u16 = 113;
 
-/// Its header: which way, of Ethernet, an address of no bytes and room for it, EtherType.
+/// The header of [`LINUX_COOKED`]: direction, hardware type Ethernet, an address of length 0 and
+/// its 8 bytes of padding, EtherType.
 const fn cooked(direction: u8) -> [u8; 16] {
     let [high, low] = ETHERTYPE_ROCE_V1.to_be_bytes();
     [0, direction, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, high, low]
@@ -26,11 +27,11 @@ const fn cooked(direction: u8) -> [u8; 16] {
 const TO_US: u8 = 0;
 const FROM_US: u8 = 4;
 
-/// Room for a packet.
+/// A reusable buffer for a packet.
 #[derive(Debug, Default)]
 pub(super) struct Frame(Vec<u8>);
 
-/// What is known of the headers.
+/// The known fields of the headers.
 struct Headers {
     src: IpAddr,
     dst: IpAddr,
@@ -38,7 +39,7 @@ struct Headers {
     traffic_class: u8,
     hop_limit: u8,
     ip: IpCovered,
-    /// What Linux calls the way that it went.
+    /// Linux's name for the direction: [`TO_US`] or [`FROM_US`].
     direction: u8,
 }
 
@@ -86,7 +87,7 @@ impl Frame {
 
     fn build(&mut self, headers: &Headers, transport: &[u8]) -> &[u8] {
         self.0.clear();
-        // No port hands out longer ones: they would not fit in a datagram.
+        // No port delivers longer packets: they would not fit in a datagram.
         let transport = &transport[..transport.len().min(LONGEST)];
         let Some(network) = headers.network(transport) else {
             return &self.0;
@@ -97,7 +98,7 @@ impl Frame {
             udp: Some(UdpHeader {
                 src_port: headers.src_port,
                 dst_port: UDP_PORT,
-                // None, which IPv4 allows: what it was is not known.
+                // Zero, which IPv4 allows: the original checksum is unknown.
                 checksum: 0,
             }),
         };
@@ -121,7 +122,7 @@ impl Frame {
 }
 
 impl Headers {
-    /// The IP header, or the GRH; nothing for a port that contradicts itself about the family.
+    /// The IP header, or the GRH; `None` if the port gives addresses of different families.
     fn network(&self, transport: &[u8]) -> Option<NetworkHeader<'static>> {
         match (self.src, self.dst) {
             (src, dst) if self.ip == IpCovered::Grh => Some(NetworkHeader::Grh(Grh {
@@ -161,8 +162,8 @@ impl Headers {
     }
 }
 
-/// Identification and flags that a socket has hidden. An ICRC that is right gives them
-/// away; one that is wrong is wrong with any.
+/// The identification and flags that a socket hides. A valid ICRC reveals them. If the ICRC is
+/// wrong, it is wrong with any values.
 fn hidden(src: [u8; 4], dst: [u8; 4], src_port: u16, transport: &[u8]) -> (u16, u16) {
     match icrc::verify_hidden_v4(src, dst, src_port, UDP_PORT, transport) {
         Ok(found) if found.dont_fragment => (found.id, DONT_FRAGMENT),

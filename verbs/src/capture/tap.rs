@@ -5,7 +5,7 @@ use roce_capture::{Direction, Packet};
 use roce_stack::{Acknowledged, Flow, IpCovered, Position, ReserveError, Transmit, TxMeta, TxSlot};
 use std::time::SystemTime;
 
-/// A packet that is being put together.
+/// A packet that is reserved and not committed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     to: TxMeta,
@@ -16,8 +16,8 @@ pub(super) struct Reservation {
     ip: IpCovered,
 }
 
-/// See the module. It lends room of its own, as what the port lends is gone when the
-/// packet is committed.
+/// A port that captures each packet it sends. It lends a buffer of its own, because the port's is
+/// gone once the packet is committed.
 pub(crate) struct Tap<'a> {
     capture: &'a mut PortCapture,
     port: &'a mut dyn Transmit,
@@ -29,9 +29,9 @@ impl<'a> Tap<'a> {
         Self { capture, port }
     }
 
-    /// Moves the packet to the port. Returns whether it is there.
+    /// Moves the packet to the port. Returns whether the port took it.
     fn hand_on(&mut self, packet: &Reservation) -> bool {
-        // By the port's contract the same as was lent before.
+        // By the port's contract, the slot is the same as the first one.
         match self
             .port
             .reserve(&packet.to, packet.flow, packet.position, packet.len)
@@ -41,7 +41,7 @@ impl<'a> Tap<'a> {
                 self.port.commit();
                 true
             }
-            // A port that breaks it loses a packet, as networks do.
+            // If the port breaks the contract, the packet is lost, as networks lose packets.
             _ => false,
         }
     }

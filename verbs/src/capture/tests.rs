@@ -136,7 +136,8 @@ fn ipv6_has_a_udp_checksum_that_is_right() {
     assert_ne!(sum, Some(0));
 }
 
-/// RoCE v1 as it was: EtherType, GRH with the traffic class and the hop limit, ICRC.
+/// A captured RoCE v1 packet keeps its EtherType, its GRH's traffic class and hop limit, and its
+/// ICRC.
 #[test]
 fn roce_v1_has_its_grh_and_no_made_up_ethernet_addresses() {
     for (src, dst) in [(v4(1), v4(2)), (v6(1), v6(2))] {
@@ -177,12 +178,12 @@ fn packets_of_any_length_are_captured() {
             frame.received(&received(src, dst, IpCovered::V4Hidden), &vec![0; len]);
         }
     }
-    // A port that contradicts itself leaves nothing to write.
+    // Addresses of different families produce no packet.
     let odd = received(v4(1), v6(2), IpCovered::V6);
     assert!(frame.received(&odd, &[0; 20]).is_empty());
 }
 
-/// A capture, and its comments and packets as the file has them.
+/// A capture of the loopback device, in a file in `dir`.
 fn port_capture(dir: &std::path::Path) -> PortCapture {
     let capture = Capture::create(dir.join("a.pcapng")).expect("made");
     let device = Device::with_address([127, 0, 0, 1].into()).expect("the loopback");
@@ -227,7 +228,7 @@ fn each_fate_has_its_words() {
             &good,
             late,
             &[
-                "fault: the second of two (fault_duplicated)",
+                "fault: a duplicate (fault_duplicated)",
                 "fault: held back for 81.421 us",
                 "fault: bit 5 of byte 10 flipped (fault_corrupted)",
                 "dropped: unknown qp (drop_unknown_qp)",
@@ -241,7 +242,7 @@ fn each_fate_has_its_words() {
         (Loss::Chance, "fault: lost (fault_lost)"),
         (
             Loss::Overflow,
-            "fault: lost, as too many packets were held back (fault_overflowed)",
+            "fault: lost: too many packets were held back (fault_overflowed)",
         ),
     ] {
         capture.lose(&meta, &good, why);
@@ -253,8 +254,8 @@ fn each_fate_has_its_words() {
     assert_eq!(capture.capture.packets(), 5);
 }
 
-/// A packet may let many be dropped that came before it: one comment says how many. (tshark and
-/// `roce decode` show no more than some of a packet's comments.)
+/// One packet may cause many that came before it to be dropped. One comment gives their number,
+/// because tshark and `roce decode` show only some of a packet's comments.
 #[test]
 fn drops_of_a_kind_are_counted_in_one_comment() {
     let mut nic = nic();
@@ -286,7 +287,8 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
         version: roce_stack::RoceVersion::V2,
     };
     let mut tap = capture.tap(&mut port);
-    // A commit without a reservation is none, nor is one that was forgotten.
+    // A commit without a reservation sends nothing. A reservation without a commit sends nothing
+    // either.
     tap.commit();
     assert!(
         tap.reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9)

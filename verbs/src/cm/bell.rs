@@ -13,13 +13,13 @@ use std::time::Duration;
 /// Wakes the thread, by a descriptor that it polls.
 #[derive(Debug)]
 pub(super) struct Bell {
-    /// Management datagrams wait, and the thread has been told.
+    /// Management datagrams wait, and the thread has been woken up for them.
     rung: AtomicBool,
     state: Mutex<State>,
-    /// The process is about to end, and peers are to be told.
+    /// The process is about to end, and the thread must tell peers.
     leaves: AtomicBool,
     wake: EventFd,
-    /// Readable once peers were told.
+    /// Readable once peers have been told.
     left: EventFd,
 }
 
@@ -28,31 +28,31 @@ struct State {
     mads: bool,
     deadline: Option<Instant>,
     events: VecDeque<Event>,
-    /// Somebody takes events.
+    /// A sink, a listener or a connection takes events.
     has_sink: bool,
     stop: bool,
 }
 
-/// What the thread has to do.
+/// What the thread does next.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// It is to end.
+    /// The thread ends.
     Stop,
-    /// It is to tell peers that the process ends, and say [`Bell::left`].
+    /// The thread tells peers that the process ends, then calls [`Bell::left`].
     Leave,
-    /// It has something to do.
+    /// The thread has work.
     Work(Work),
-    /// It is to poll the bell's descriptor, at most for this time; then to call
-    /// [`Bell::clear`], and to ask again.
+    /// The thread polls the bell's descriptor for at most this time, then calls [`Bell::clear`] and
+    /// [`Bell::next`].
     Sleep(Option<Duration>),
 }
 
-/// What there is to do.
+/// Work for the thread.
 #[derive(Debug)]
 pub(super) struct Work {
-    /// The agent has something to do.
+    /// The agent has datagrams to take or a deadline that has passed.
     pub(super) agent: bool,
-    /// For the sink.
+    /// The events to deliver.
     pub(super) events: VecDeque<Event>,
 }
 
@@ -71,20 +71,20 @@ impl Bell {
         })
     }
 
-    /// Management datagrams wait. Costs nothing to speak of if they did before.
+    /// Management datagrams wait. Costs next to nothing if they were waiting already.
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             self.call_agent();
         }
     }
 
-    /// The thread is to call the agent.
+    /// Makes the thread call the agent.
     pub(super) fn call_agent(&self) {
         self.state.lock().mads = true;
         self.wake();
     }
 
-    /// The agent has done something: these are its events, and when it wants to be called.
+    /// Takes the agent's events and its next deadline, after a call of the agent.
     pub(super) fn settle(&self, events: Vec<Event>, deadline: Option<Instant>) {
         let mut state = self.state.lock();
         let wakes = !events.is_empty() || is_sooner(deadline, state.deadline);
@@ -101,7 +101,7 @@ impl Bell {
         self.wake();
     }
 
-    /// The thread is to end.
+    /// Makes the thread end.
     pub(super) fn stop(&self) {
         self.state.lock().stop = true;
         self.wake();
@@ -111,25 +111,25 @@ impl Bell {
         self.state.lock().stop
     }
 
-    /// The thread is to tell peers that the process ends. Takes no lock: a signal handler of
-    /// the program may end it while the thread that it interrupts has one.
+    /// Makes the thread tell peers that the process ends. Takes no lock: a signal handler may end
+    /// the process while the thread that it interrupted holds one.
     pub(super) fn leave(&self) {
         self.leaves.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Peers were told.
+    /// Says that peers have been told.
     pub(super) fn left(&self) {
-        // It is read by nobody, and does not overflow.
+        // Nothing reads the counter, and it does not overflow.
         let _ = self.left.write(1);
     }
 
-    /// Readable once peers were told.
+    /// Readable once peers have been told.
     pub(super) fn left_fd(&self) -> BorrowedFd<'_> {
         self.left.as_fd()
     }
 
-    /// What there is to do. `now` is the time.
+    /// What the thread does next, at the time `now`.
     pub(super) fn next(&self, now: Instant) -> Next {
         if self.leaves.swap(false, Ordering::AcqRel) {
             return Next::Leave;
@@ -144,7 +144,7 @@ impl Bell {
             let left = state.deadline.map(|at| at.saturating_duration_since(now));
             return Next::Sleep(left);
         }
-        // What comes from now on rings again.
+        // Datagrams that arrive from now on ring again.
         self.rung.store(false, Ordering::Release);
         let agent = std::mem::take(&mut state.mads) || is_due;
         let events = if tells {
@@ -155,13 +155,13 @@ impl Bell {
         Next::Work(Work { agent, events })
     }
 
-    /// To be called before [`Bell::next`] is asked: what wakes from now on is not lost.
+    /// Clears the descriptor. Called before [`Bell::next`], so that no later wake-up is lost.
     pub(super) fn clear(&self) {
         let _ = self.wake.read();
     }
 
     fn wake(&self) {
-        // Full means that it is about to wake already.
+        // A full counter means that the thread is about to wake up already.
         let _ = self.wake.write(1);
     }
 }
@@ -178,7 +178,7 @@ impl AsFd for Bell {
     }
 }
 
-/// Whether a thread that waits for `known` has to be woken for `deadline`.
+/// Whether a thread that waits until `known` must wake up for `deadline`.
 fn is_sooner(deadline: Option<Instant>, known: Option<Instant>) -> bool {
     deadline.is_some_and(|at| known.is_none_or(|known| at < known))
 }
@@ -215,12 +215,12 @@ mod tests {
         let left = Duration::from_nanos(4);
         assert!(matches!(bell.next(at(1)), Next::Sleep(Some(of)) if of == left));
         assert_eq!(work(5), (true, 0));
-        // The agent was called, and has set another one.
+        // The agent was called, and has no deadline left.
         bell.settle(Vec::new(), None);
         let connection = connection();
         bell.settle(vec![Event::Unreachable { connection }], None);
         bell.ring();
-        // Nobody takes events yet.
+        // Nothing takes events yet.
         assert_eq!(work(6), (true, 0));
         bell.has_sink();
         assert_eq!(work(7), (false, 1));
@@ -231,7 +231,7 @@ mod tests {
         assert!(matches!(bell.next(at(8)), Next::Stop));
     }
 
-    /// Each of them makes the descriptor readable, so that a thread that polls it wakes.
+    /// Each cause makes the descriptor readable, so that a thread that polls it wakes up.
     #[test]
     fn each_cause_wakes() {
         let bell = Bell::new().expect("descriptors");

@@ -1,11 +1,12 @@
-//! Ports that belong to somebody.
+//! Claims on ports, each of which only one process of the host has.
 
 use roce_cm::{Addresses, PortSpace, ServiceId};
 use roce_udp::ClaimError;
 use std::{fmt, io};
 
-/// A port of one of the spaces of Annex A11 that nobody else on the host has, as long as this
-/// value lives. It ends with the process, however that ends.
+/// A claim on a port of one of Annex A11's port spaces. While this value lives, no other claim on
+/// the host can have the port at the same address. The claim ends with the process, however that
+/// ends.
 #[derive(Debug)]
 pub struct PortClaim {
     space: PortSpace,
@@ -14,17 +15,17 @@ pub struct PortClaim {
     _name: roce_udp::ServiceClaim,
 }
 
-/// The ports that are drawn from if none is named (RFC 6335's dynamic ports).
+/// The ports to draw from if none is named (RFC 6335's dynamic ports).
 const DYNAMIC: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 
 impl PortClaim {
-    /// Claims `port`, or with 0 one that is free, at one address of the network namespace, at
-    /// all of a family, or at all (also written as `None`). The index of the interface matters
-    /// only for a link-local address.
+    /// Claims `port`, or a free one if `port` is 0, at one address of the network namespace, at all
+    /// addresses of a family, or at all addresses (also written as `None`). `interface_index`
+    /// matters only for a link-local address.
     ///
     /// # Errors
     /// [`PortClaimError::Taken`] if another claim, of any process, has the port at one of these
-    /// addresses; with port 0, [`PortClaimError::AllTaken`] if that is so of each.
+    /// addresses. With port 0, [`PortClaimError::AllTaken`] if that is so for every dynamic port.
     pub fn take(
         space: PortSpace,
         local: impl Into<Addresses>,
@@ -70,12 +71,12 @@ impl PortClaim {
         Err(PortClaimError::AllTaken { space })
     }
 
-    /// The space of ports.
+    /// The port space.
     pub fn space(&self) -> PortSpace {
         self.space
     }
 
-    /// The addresses that it is claimed at.
+    /// The addresses at which the port is claimed.
     pub fn local(&self) -> Addresses {
         self.local
     }
@@ -85,7 +86,7 @@ impl PortClaim {
         self.port
     }
 
-    /// The service that peers ask for.
+    /// The service ID that peers ask for.
     pub fn service(&self) -> ServiceId {
         ServiceId::ip(self.space, self.port)
     }
@@ -99,17 +100,17 @@ pub enum PortClaimError {
     Taken(PortTaken),
     /// No port was named, and all dynamic ones (49152 to 65535) are claimed.
     AllTaken {
-        /// The space of ports.
+        /// The port space.
         space: PortSpace,
     },
-    /// The system refuses.
+    /// The system refused.
     System(io::Error),
 }
 
 /// A port that another claim has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortTaken {
-    /// The space of ports.
+    /// The port space.
     pub space: PortSpace,
     /// The port.
     pub port: u16,
@@ -117,7 +118,7 @@ pub struct PortTaken {
     pub wanted: Addresses,
     /// The addresses at which the other claim has it.
     pub at: Addresses,
-    /// The process that has the other claim, if this one may know.
+    /// The process that holds the other claim, if this process may know it.
     pub holder: Option<roce_udp::Holder>,
 }
 
@@ -136,12 +137,12 @@ impl fmt::Display for PortClaimError {
                 let held = ClaimError::Taken { at, holder };
                 write!(
                     f,
-                    "port {port} of space {space:?} can't be had at {wanted}: {held}"
+                    "port {port} of space {space:?} can't be claimed at {wanted}: {held}"
                 )
             }
             Self::AllTaken { space } => write!(
                 f,
-                "all dynamic ports of space {space:?} are claimed: name one below 49152"
+                "all dynamic ports of space {space:?} are claimed: name a port below 49152"
             ),
             Self::System(error) => write!(f, "claiming a port: {error}"),
         }
@@ -150,7 +151,7 @@ impl fmt::Display for PortClaimError {
 
 impl std::error::Error for PortClaimError {}
 
-/// The bits of a service ID of Annex A11 in which two differ.
+/// The half of an Annex A11 service ID in which two IDs can differ.
 pub(super) fn service_word(service: ServiceId) -> u32 {
     // The upper half is zero.
     service.0 as u32

@@ -1,4 +1,4 @@
-//! Connections as sockets have them: a listener, and connections that own their QPs.
+//! Connections in the manner of sockets: a listener, and connections that own their QPs.
 
 use super::{ConnectionError, ConnectionManager, PortClaim, routes::Asked};
 use crate::context::Context;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Requests at a time that wait for [`Listener::accept`]. Peers repeat those beyond.
+/// The maximum number of requests that wait for [`Listener::accept`]. Peers retransmit others.
 const BACKLOG: usize = 128;
 
-/// Takes connections at an address and port, as a TCP listener does. Its ports are those of
-/// `RDMA_PS_TCP` in librdmacm, so programs that use `rdma_connect`, over any RoCE device,
+/// Accepts connections at an address and port, like a TCP listener. Its ports are those of
+/// `RDMA_PS_TCP` in librdmacm, so programs that call `rdma_connect`, over any RoCE device, can
 /// connect to it.
 ///
 /// ```no_run
@@ -39,7 +39,7 @@ const BACKLOG: usize = 128;
 /// # }
 /// ```
 ///
-/// When it is dropped, requests that no one has taken are refused. Connections stay.
+/// Dropping the listener refuses the requests that wait for [`Listener::accept`]. Connections stay.
 #[derive(Debug)]
 pub struct Listener {
     manager: Arc<ConnectionManager>,
@@ -49,8 +49,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at an address of the device, or at all addresses of a family (`0.0.0.0`, `[::]`).
-    /// With port 0 the system chooses one.
+    /// Listens at an address of the device, or at all addresses of a family (`0.0.0.0`, `[::]`). If
+    /// the port is 0, the system chooses one.
     ///
     /// # Errors
     /// If the port is taken, or the device does not have the address.
@@ -78,7 +78,7 @@ impl Listener {
         self.claim.port()
     }
 
-    /// Waits for a request.
+    /// Waits for a connection request.
     pub fn accept(&self) -> Incoming {
         loop {
             if let Some(incoming) = self.accept_within(Duration::from_secs(3600)) {
@@ -87,7 +87,7 @@ impl Listener {
         }
     }
 
-    /// Waits for a request for at most `timeout`.
+    /// Waits at most `timeout` for a connection request.
     pub fn accept_within(&self, timeout: Duration) -> Option<Incoming> {
         let asked = self.asked.lock().recv_timeout(timeout).ok()?;
         let id = asked.connection;
@@ -115,7 +115,7 @@ impl Drop for Listener {
     }
 }
 
-/// A connection as the manager knows it. The peer is told when it is dropped.
+/// A connection as the manager knows it. Dropping it tells the peer.
 #[derive(Debug)]
 struct Link {
     manager: Arc<ConnectionManager>,
@@ -126,7 +126,7 @@ struct Link {
 
 impl Link {
     fn next(&self) -> Result<Event, ConnectionError> {
-        // The manager ends what is not answered, so an event comes in any case.
+        // The manager ends requests that nobody answers, so an event always comes.
         let next = self.events.lock().recv();
         match next.map_err(|_| ConnectionError::Ended)? {
             Event::Rejected {
@@ -146,8 +146,8 @@ impl Drop for Link {
     }
 }
 
-/// A request that a [`Listener`] took. The peer waits for [`Incoming::accept`]; if this is
-/// dropped, it is refused.
+/// A request that a [`Listener`] took. The peer waits for [`Incoming::accept`]. Dropping this
+/// refuses the request.
 #[derive(Debug)]
 pub struct Incoming {
     link: Link,
@@ -160,7 +160,7 @@ impl Incoming {
         &self.request
     }
 
-    /// The peer's private data, with the zeros that fill its message.
+    /// The peer's private data, including the zeros that pad its message.
     pub fn private(&self) -> &PrivateBytes {
         &self.request.private
     }
@@ -170,12 +170,12 @@ impl Incoming {
         self.link.path.remote
     }
 
-    /// Connects `qp`, which is in RESET or INIT, with the peer, and waits until the peer is ready.
-    /// The peer gets `private`, at most 196 bytes. Receives for the peer's first messages are
-    /// posted to the QP before, in INIT.
+    /// Connects `qp`, which must be in RESET or INIT, with the peer, and waits until the peer is
+    /// ready. The peer gets `private`, at most 196 bytes. Receives for the peer's first messages
+    /// must be posted before this call, in INIT.
     ///
     /// # Errors
-    /// If the QP can't be connected, or the peer gives up. Then the connection is over.
+    /// If the QP can't be connected, or the peer gives up. The connection is then over.
     pub fn accept(
         self,
         qp: QueuePair,
@@ -201,7 +201,7 @@ impl Incoming {
         }
     }
 
-    /// Refuses. The peer gets `private`, at most 148 bytes.
+    /// Refuses the request. The peer gets `private`, at most 148 bytes.
     ///
     /// # Errors
     /// If the peer has given up meanwhile, or the private data are too long.
@@ -213,12 +213,12 @@ impl Incoming {
     }
 }
 
-/// A QP that is connected with a peer's, by communication management.
+/// A QP that communication management has connected with a peer's QP.
 ///
 /// It derefs to its [`QueuePair`]. When the peer disconnects, or its process ends, the QP goes to
 /// ERR: outstanding requests complete with
-/// [`WcStatus::WorkRequestFlushed`](crate::WcStatus::WorkRequestFlushed). When this is dropped,
-/// the peer is told, and the QP is destroyed.
+/// [`WcStatus::WorkRequestFlushed`](crate::WcStatus::WorkRequestFlushed). Dropping the connection
+/// tells the peer and destroys the QP.
 ///
 /// ```no_run
 /// use roce_verbs::prelude::*;
@@ -239,12 +239,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects `qp`, which is in RESET or INIT, with a QP of the program that listens at `remote`,
-    /// which gets `private`, at most 56 bytes. Returns when the peer has accepted. A peer that does
-    /// not answer is given up after some 26 s.
+    /// Connects `qp`, which must be in RESET or INIT, with a QP of the program that listens at
+    /// `remote`. That program gets `private`, at most 56 bytes. Returns when the peer has accepted,
+    /// or fails after about 26 s if the peer does not answer.
     ///
     /// # Errors
-    /// If nobody listens there, the peer refuses or does not answer, or the QP can't be connected.
+    /// If no program listens there, the peer refuses or does not answer, or the QP can't be
+    /// connected.
     pub fn connect(
         qp: QueuePair,
         remote: SocketAddr,
@@ -287,7 +288,7 @@ impl Connection {
         })
     }
 
-    /// The private data that the peer sent with its request or answer, with the zeros that fill
+    /// The private data that the peer sent with its request or answer, including the zeros that pad
     /// its message.
     pub fn private(&self) -> &PrivateBytes {
         &self.private
@@ -298,19 +299,18 @@ impl Connection {
         self.link.path.remote
     }
 
-    /// Ends the connection, and waits for at most `timeout` until the peer agrees. Returns whether
-    /// it did, or had ended the connection before. A peer that uses this API agrees at once; one
-    /// that uses librdmacm agrees when its program calls `rdma_disconnect`. The peer is told in
+    /// Ends the connection, and waits at most `timeout` for the peer to agree. Returns whether the
+    /// peer agreed or had already ended the connection. A peer that uses this API agrees at once;
+    /// one that uses librdmacm agrees when its program calls `rdma_disconnect`. The peer is told in
     /// any case.
     pub fn disconnect(self, timeout: Duration) -> bool {
         let Link { manager, id, .. } = &self.link;
-        // If it can't be ended, the peer has ended it.
+        // This fails only if the peer has ended the connection.
         let asked = manager.with(|agent, now| agent.disconnect(now, *id, &[]));
         asked.is_err() || self.wait_for_end(timeout)
     }
 
-    /// Waits for at most `timeout` until the peer ends the connection, and returns whether it
-    /// did.
+    /// Waits at most `timeout` for the peer to end the connection, and returns whether it did.
     pub fn wait_for_end(&self, timeout: Duration) -> bool {
         let end = Instant::now() + timeout;
         let events = self.link.events.lock();
@@ -335,8 +335,8 @@ impl Deref for Connection {
     }
 }
 
-/// The address of the device from which packets to `remote` leave: the one that the system's
-/// routes choose, if the device has it, or else its first of that family.
+/// The device's address for packets to `remote`: the one that the system's routes choose, if the
+/// device has it, or else the device's first address of the same kind (IPv4, IPv6, link-local).
 fn local_for(context: &Context, remote: IpAddr) -> Result<IpAddr, ConnectError> {
     let known: Vec<IpAddr> = context.gids().iter().map(|entry| entry.gid.ip()).collect();
     if let Ok(routed) = source_for(remote)

@@ -1,4 +1,4 @@
-//! The agent, and its way to QP1.
+//! The agent, and how its messages reach QP1.
 
 use super::EventSink;
 use super::bell::Bell;
@@ -16,27 +16,27 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Peers at a time of whom it is known that they speak RoCE v1.
+/// The maximum number of paths that are remembered as using RoCE v1.
 const MOST_V1: usize = 4096;
 
-/// How often paths with connections are checked.
+/// The interval at which paths with connections are checked.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
-/// Connections to end at a time: their messages find room at QP1.
+/// The number of connections to end at a time: their messages fit in QP1's queue.
 const FORGOTTEN_AT_A_TIME: usize = 64;
-/// How often to try to send what a full queue holds up, and after which time.
+/// The number of attempts to send what a full queue holds back, and the pause between them.
 const SEND_TRIES: u32 = 20;
 const SEND_PAUSE: Duration = Duration::from_millis(1);
 
-/// What the agent wants its owner to look after.
+/// What the agent asks its owner to watch and check.
 pub(super) struct PeersAndChecks {
-    /// Processes that peers' QPs are in.
+    /// The processes that hold the QPs of peers.
     pub(super) peers: Vec<(IpAddr, QpnPart)>,
-    /// Paths to hosts that are to be checked.
+    /// The paths to hosts that must be checked.
     pub(super) checks: Vec<Path>,
 }
 
-/// What the manager and its thread share.
+/// State that the manager and its thread share.
 pub(super) struct Core {
     state: Mutex<State>,
     bell: Arc<Bell>,
@@ -47,7 +47,7 @@ pub(super) struct Core {
 
 struct State {
     agent: Agent,
-    /// Paths on which the last datagram came by RoCE v1: answers go the same way.
+    /// Paths on which the last datagram came by RoCE v1. Answers use the same version.
     v1: HashSet<Path>,
 }
 
@@ -60,7 +60,8 @@ impl Core {
             .map_err(|error| io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for communication IDs"))?;
         let shared = Arc::clone(&context.inner.shared);
-        // Its part is known when the device needs one: before any message leaves or comes.
+        // `lock_state` sets the device's part, which is known before any message is sent or
+        // received.
         let mut config = Config::new(seed, QpnPart::FIRST, context.device().guid());
         config.check_every = Some(CHECK_EVERY);
         let bell = Bell::new().map_err(system("making a descriptor to wake a thread"))?;
@@ -68,7 +69,7 @@ impl Core {
         {
             let mut engine = shared.lock();
             if engine.mad_listener.is_some() {
-                // Another manager is just ending.
+                // Another manager is still ending.
                 engine.nic.close_general_services();
                 if let Some(steering) = engine.port.steering() {
                     steering.close_general_services();
@@ -94,7 +95,7 @@ impl Core {
         })
     }
 
-    /// Ends the thread, and closes QP1 unless another manager has taken over.
+    /// Ends the thread, and closes QP1 unless another manager has taken it over.
     pub(super) fn close(&self) {
         self.bell.stop();
         let mut engine = self.shared.lock();
@@ -126,7 +127,7 @@ impl Core {
         self.shared.now()
     }
 
-    /// The agent, which draws IDs from the device's part.
+    /// Locks the agent, which draws IDs from the device's part.
     fn lock_state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if let Some(part) = self.shared.part() {
@@ -147,7 +148,7 @@ impl Core {
         result
     }
 
-    /// The management datagrams that have come.
+    /// Takes the management datagrams that have arrived.
     pub(super) fn take_mads(&self) -> Vec<ReceivedMad> {
         let mut engine = self.shared.lock();
         let came: Vec<_> = std::iter::from_fn(|| engine.nic.poll_mad()).collect();
@@ -157,7 +158,7 @@ impl Core {
         came
     }
 
-    /// What the agent wants to be looked after.
+    /// Takes what the agent asks its owner to watch and check.
     pub(super) fn peers_and_checks(&self) -> PeersAndChecks {
         let agent = &mut self.lock_state().agent;
         PeersAndChecks {
@@ -166,7 +167,7 @@ impl Core {
         }
     }
 
-    /// Ends all connections, and tells peers, as far as one message each does.
+    /// Ends all connections, and sends each peer one message, without waiting for an answer.
     pub(super) fn forget_all(&self) {
         loop {
             let were_all = self.with(|agent, now| agent.forget_some(now, FORGOTTEN_AT_A_TIME));
@@ -189,7 +190,7 @@ impl Core {
         }
     }
 
-    /// Hands the agent what has come, and lets it do what is due.
+    /// Hands the agent the datagrams that have arrived, and lets it handle its timeouts.
     pub(super) fn work(&self, came: &[ReceivedMad]) {
         let mut state = self.lock_state();
         let now = self.now();
@@ -210,7 +211,7 @@ impl Core {
         self.settle(&mut state, now);
     }
 
-    /// Whether another process takes requests for the service by now.
+    /// Whether another process now takes requests for the service.
     fn has_another_server(&self, local: IpAddr, service: ServiceId) -> bool {
         let mut engine = self.shared.lock();
         let steering = engine.port.steering();
@@ -219,7 +220,7 @@ impl Core {
         interface.is_some_and(|index| roce_udp::is_served(local, index, service_word(service)))
     }
 
-    /// Tells the listener or connection that the event is for, or else the sink.
+    /// Delivers `event` to its listener or connection, or else to the sink.
     pub(super) fn deliver(&self, event: Event) {
         let Some(event) = self.route(event) else {
             return;
@@ -230,7 +231,7 @@ impl Core {
         }
     }
 
-    /// After each call of the agent: sends what it wants sent, and takes its events.
+    /// After each call of the agent: sends its messages and takes its events.
     fn settle(&self, state: &mut State, now: Instant) {
         let events = std::iter::from_fn(|| state.agent.poll_event()).collect();
         self.send(state, now);
@@ -244,7 +245,8 @@ impl Core {
         let mut engine = self.shared.lock();
         loop {
             let (path, mad) = next;
-            // What finds no room is lost like any other datagram: the agent sends it again.
+            // A message that finds no room is lost like any other datagram: the agent retransmits
+            // it.
             let _ = engine.nic.send_mad(state.way(path), &mad);
             match state.agent.poll_transmit() {
                 Some(more) => next = more,
@@ -259,12 +261,12 @@ impl Core {
         }
     }
 
-    /// From now on requests for the service come to this process.
+    /// Steers requests for the service to this process from now on.
     pub(super) fn serve(&self, local: Addresses, service: ServiceId) -> io::Result<()> {
         let mut engine = self.shared.lock();
         match engine.port.steering() {
             Some(steering) => steering.serve(local, service_word(service)),
-            // All requests come to this process.
+            // A port without steering receives all requests.
             None => Ok(()),
         }
     }

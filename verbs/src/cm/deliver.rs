@@ -1,13 +1,13 @@
-//! How an event reaches the listener or connection that it is for.
+//! Delivers events to their listeners and connections.
 
 use super::core::Core;
 use roce_cm::Event;
 use roce_stack::{QpAttributes, QpState};
 
 impl Core {
-    /// Hands an event to the listener or connection that it is for, and gives back one that is
-    /// for neither. Answers a peer that ends a connection, and has its QP fail: what is
-    /// outstanding completes as flushed.
+    /// Delivers `event` to its listener or connection, and returns it if it belongs to neither. If
+    /// the peer ends a connection, answers the peer and moves the QP to ERR: outstanding requests
+    /// complete as flushed.
     pub(super) fn route(&self, event: Event) -> Option<Event> {
         if let Event::Requested { .. } = event {
             return self.routes().hand_request(event);
@@ -17,13 +17,13 @@ impl Core {
             return Some(event);
         };
         if let Event::DisconnectRequested { .. } = event {
-            // It may be over by now.
+            // The connection may be over already.
             let _ = self.with(|agent, now| agent.disconnect(now, id, &[]));
         }
         if let Event::DisconnectRequested { .. } | Event::Disconnected { .. } = event
             && let Some(qp) = qp
         {
-            // It may be in RESET, by its program's wish.
+            // The program may have moved it to RESET.
             let _ = qp.modify(&QpAttributes {
                 state: Some(QpState::Err),
                 ..QpAttributes::default()

@@ -1,4 +1,4 @@
-//! What can go wrong when a program listens or connects.
+//! The errors of programs that listen or connect.
 
 use super::PortClaimError;
 use crate::error::{ConnectError, OpenError};
@@ -6,14 +6,14 @@ use roce_cm::{CmError, PrivateBytes, RejectReason};
 use std::net::IpAddr;
 use std::{fmt, io};
 
-/// Why nobody listens.
+/// Why a connection manager can't listen.
 #[derive(Debug)]
 pub enum ListenError {
     /// The address can't be used.
     Address(ConnectError),
     /// The agent refused.
     Agent(CmError),
-    /// The system does not steer requests to this process.
+    /// The system refused to steer requests to this process.
     Steering(io::Error),
 }
 
@@ -41,25 +41,25 @@ impl From<CmError> for ListenError {
     }
 }
 
-/// Why a connection was not made.
+/// Why a connection was not established.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectionError {
     /// The connection manager did not start.
     Start(OpenError),
-    /// The port can't be had.
+    /// The port can't be claimed.
     Port(PortClaimError),
-    /// The listener can't listen.
+    /// The connection manager can't listen.
     Listen(ListenError),
     /// The QP can't be connected.
     Qp(ConnectError),
-    /// The agent refused, for instance too much private data.
+    /// The agent refused, for instance because of too much private data.
     Agent(CmError),
     /// The peer refused.
     Rejected {
-        /// Why.
+        /// The peer's reason.
         reason: RejectReason,
-        /// What it says about that.
+        /// The private data in the peer's refusal.
         private: PrivateBytes,
     },
     /// The peer did not answer.

@@ -1,5 +1,5 @@
-//! What the connection manager's thread sees of peers beside their messages: whether processes
-//! of this host are there, and whether other hosts take packets.
+//! What the connection manager's thread learns about peers other than from their messages: whether
+//! processes of this host have ended, and whether other hosts refuse packets.
 
 use super::bell::Bell;
 use super::core::{Core, PeersAndChecks};
@@ -11,10 +11,10 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Descriptors that are polled beside the bell.
+/// The descriptors that are polled along with the bell.
 pub(super) struct Lookout {
     interface_index: u32,
-    /// Processes of this host that peers' QPs are in.
+    /// Processes of this host that hold peers' QPs.
     processes: HashMap<(IpAddr, QpnPart), PeerWatch>,
     /// A socket for each local address from which hosts were checked.
     checks: HashMap<IpAddr, PortCheck>,
@@ -35,23 +35,23 @@ impl Lookout {
         let checks = self.checks.values().map(AsFd::as_fd);
         let fds = [bell.as_fd()].into_iter().chain(processes).chain(checks);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // Rounded up: who wakes too early has nothing to do, and sleeps again.
+        // Rounded up: a thread that wakes up too early has nothing to do, and sleeps again.
         let rounded = timeout.map(|timeout| timeout + Duration::from_micros(999));
         let timeout = rounded.map_or(PollTimeout::NONE, |timeout| {
             PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)
         });
-        // Interrupted means that nothing is ready.
+        // An interrupted poll means that nothing is ready.
         let _ = poll(&mut fds, timeout);
     }
 
-    /// Tells the agent of processes that have ended, and of hosts that refuse.
+    /// Tells the agent about processes that have ended and hosts that refuse packets.
     pub(super) fn report(&mut self, core: &Core) {
         self.processes.retain(|&(remote, part), process| {
             let gone = process.is_gone();
             if let Ok(true) = gone {
                 core.with(|agent, now| agent.peer_gone(now, remote, part));
             }
-            // What can't be told is not watched.
+            // A process whose state can't be read is not watched.
             matches!(gone, Ok(false))
         });
         for (&local, check) in &self.checks {
@@ -62,7 +62,7 @@ impl Lookout {
         }
     }
 
-    /// Watches peers that are new, and checks hosts.
+    /// Starts to watch new peers, and checks hosts.
     pub(super) fn follow(&mut self, wanted: PeersAndChecks) {
         for peer in wanted.peers {
             if !self.processes.contains_key(&peer)

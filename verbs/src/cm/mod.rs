@@ -1,4 +1,4 @@
-//! Communication management of an open device: what drives a [`roce_cm::Agent`].
+//! Communication management of an open device, by a [`roce_cm::Agent`].
 //!
 //! ```text
 //!  application ──with──► Agent ──MADs──► Nic: QP1 ──► port
@@ -6,9 +6,9 @@
 //!      sink ◄──events── thread ◄───bell─────┘
 //! ```
 //!
-//! The thread sleeps until management datagrams have come, something is due, there are events,
-//! or a peer's process on this host has ended. Events reach the sink from this thread only, and no lock is held meanwhile, so the
-//! sink may call whatever it likes.
+//! The thread sleeps until management datagrams arrive, a deadline passes, an event waits, or a
+//! peer's process on this host ends. Only this thread calls the sink, and it holds no lock
+//! meanwhile, so the sink may call anything.
 //!
 //! Locks are taken in this order: the agent, the engine, the bell.
 
@@ -38,21 +38,21 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What is done with events.
+/// The program's handler of events.
 pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 
-/// Makes connections with peers, by management datagrams on QP1 (IBTA 1.7, 12, and Annex
-/// A11); [`Context::connection_manager`] gives it.
+/// Connects QPs with peers by management datagrams on QP1 (IBTA 1.7, 12, and Annex A11).
+/// [`Context::connection_manager`] returns it.
 ///
-/// [`Listener`] and [`Connection`] use it, and are what most programs need. A program that wants
-/// each step for itself asks the manager's [`Agent`], by [`ConnectionManager::with`], takes events
-/// by a sink, and connects its QPs with
+/// [`Listener`] and [`Connection`] use it, and are what most programs need. A program that controls
+/// each step itself calls the manager's [`Agent`] through [`ConnectionManager::with`], receives
+/// events in a sink, and connects its QPs with
 /// [`QueuePair::connect_with`](crate::QueuePair::connect_with) and
 /// [`QueuePair::accept_with`](crate::QueuePair::accept_with).
 ///
-/// It keeps the device open. When it is dropped, its thread has ended, unless that is the
-/// thread that drops it: do not drop it while holding a lock that the sink waits for. Peers of
-/// connections that are left are told that these are over, by one message each.
+/// The manager keeps the device open. Dropping it waits until its thread has ended, unless that
+/// thread drops it: do not drop it while holding a lock that the sink waits for. The peers of its
+/// remaining connections are told that these are over, in one message each.
 pub struct ConnectionManager {
     core: Arc<Core>,
     context: Context,
@@ -61,11 +61,12 @@ pub struct ConnectionManager {
 }
 
 impl Context {
-    /// The connection manager of the device, which starts at the first call and ends when the
-    /// last reference to it is dropped. From then on the device takes management datagrams.
+    /// The connection manager of the device. The first call starts it, and it ends when the last
+    /// reference to it is dropped. While it exists, the device takes management datagrams.
     ///
     /// # Errors
-    /// If the operating system gives no randomness or no thread.
+    /// If the operating system refuses random bytes, a descriptor, a thread, or to steer management
+    /// datagrams to this process.
     pub fn connection_manager(&self) -> Result<Arc<ConnectionManager>, OpenError> {
         let mut slot = self.inner.connections.lock();
         if let Some(manager) = slot.upgrade().and_then(|kept| kept.downcast().ok()) {
@@ -100,10 +101,10 @@ impl ConnectionManager {
         &self.context
     }
 
-    /// Tells the peers of all connections, of several devices, that these are over: for a
-    /// process that is about to end. The managers' threads do it; this waits for them, for
-    /// `patience` at most. It takes no lock, so it is safe where a signal handler ends the
-    /// process. A manager that stays in use has no connections then.
+    /// Tells the peers of all connections of `managers` that these are over, for a process that is
+    /// about to end. The managers' threads send the messages; this waits at most `patience` for
+    /// them. It takes no lock, so it is safe in a process that a signal handler ends. A manager
+    /// that stays in use has no connections afterwards.
     pub fn leave(managers: &[Arc<Self>], patience: Duration) {
         for manager in managers {
             manager.core.bell().leave();
@@ -115,7 +116,7 @@ impl ConnectionManager {
                 PollFlags::POLLIN,
             )];
             let left = end.saturating_duration_since(std::time::Instant::now());
-            // If it fails or takes too long, peers find out by themselves.
+            // If polling fails or takes too long, peers find out by themselves.
             let _ = poll(
                 &mut fds,
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO),
@@ -123,22 +124,24 @@ impl ConnectionManager {
         }
     }
 
-    /// From now on events go to `sink`, those that waited for one first, but for those of a
-    /// [`Listener`] or [`Connection`]. A manager that has these and no sink drops other events. It is called by one
-    /// thread, an event at a time, in their order, and with no lock held: it may call
-    /// [`ConnectionManager::with`]. It should not keep this manager alive.
+    /// Sends events to `sink` from now on, the waiting ones first. Events of a [`Listener`] or
+    /// [`Connection`] do not go to the sink. A manager that has listeners or connections and no
+    /// sink drops other events.
+    ///
+    /// One thread calls `sink`, with one event at a time, in order, and holds no lock meanwhile, so
+    /// `sink` may call [`ConnectionManager::with`]. It should not keep this manager alive.
     pub fn set_sink(&self, sink: EventSink) {
         self.core.set_sink(sink);
     }
 
-    /// Asks the agent for something, and sends what it wants sent then. `f` is given the time
-    /// that the agent's calls take, and should not wait for anything; the agent is locked.
+    /// Calls `f` with the agent and the time that the agent's methods take, then sends the messages
+    /// that the agent has for peers. The agent is locked meanwhile, so `f` should not block.
     pub fn with<R>(&self, f: impl FnOnce(&mut Agent, Instant) -> R) -> R {
         self.core.with(f)
     }
 
-    /// Makes an address of the device usable: management datagrams to it are taken, and it can
-    /// be the local end of a path.
+    /// Makes an address of the device usable: the device takes management datagrams to it, and it
+    /// can be the local end of a path.
     ///
     /// # Errors
     /// If the device has no such address, or it can't be used.
@@ -147,11 +150,11 @@ impl ConnectionManager {
         self.context.activate(index).map(drop)
     }
 
-    /// Claims a port at an address of the device, or at those of a family or all of the host;
-    /// see [`PortClaim::take`].
+    /// Claims a port at an address of the device, at all addresses of a family, or at all addresses
+    /// of the host; see [`PortClaim::take`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`PortClaim::take`].
     pub fn claim_port(
         &self,
         space: PortSpace,
@@ -161,11 +164,11 @@ impl ConnectionManager {
         PortClaim::take(space, local, self.context.device().interface().index, port)
     }
 
-    /// Takes requests for a port that was claimed, at those addresses of the device that
-    /// the claim is for, which are made usable. Requests that reach the host for this port come to
-    /// this process from now on, whoever else shares the address.
+    /// Takes requests for a claimed port, at the addresses of the device that the claim covers.
+    /// These addresses become usable. From now on, requests that reach the host for this port come
+    /// to this process, even if other processes share the address.
     ///
-    /// Listen for one claim once at each device. `backlog` is as of [`Agent::listen`].
+    /// Listen for a claim once on each device. `backlog` is that of [`Agent::listen`].
     ///
     /// # Errors
     /// If the agent refuses, no address can be used, or the system does not steer requests to
@@ -190,8 +193,8 @@ impl ConnectionManager {
         Ok(listener)
     }
 
-    /// Ends what [`ConnectionManager::listen`] began; requests that were not answered are
-    /// rejected. Does nothing if it was ended before. The port stays claimed.
+    /// Stops listening for `listener`, and rejects its unanswered requests. Does nothing if it has
+    /// stopped already. The port stays claimed.
     pub fn stop_listening(&self, listener: ListenerId) {
         let Some((local, service)) = self.listeners.lock().remove(&listener) else {
             return;
@@ -208,7 +211,7 @@ impl Drop for ConnectionManager {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        // The sink may have had the last reference.
+        // The sink may have held the last reference.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }

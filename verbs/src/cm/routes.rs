@@ -1,5 +1,5 @@
-//! Which events go to a [`Listener`](super::Listener) or a [`Connection`](super::Connection),
-//! and not to the manager's sink.
+//! Events that go to a [`Listener`](super::Listener) or a [`Connection`](super::Connection) rather
+//! than to the manager's sink.
 
 use crate::qp::QueuePair;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ pub(super) struct Asked {
     pub(super) connection: ConnectionId,
     pub(super) path: Path,
     pub(super) request: Request,
-    /// What comes for the connection from now on.
+    /// The later events of the connection.
     pub(super) events: Receiver<Event>,
 }
 
@@ -26,9 +26,9 @@ struct Route {
     qp: Weak<QueuePair>,
 }
 
-/// The listeners and connections whose events go another way than to the sink.
+/// The listeners and connections whose events do not go to the sink.
 ///
-/// Its lock is taken before the agent's: an ID gets its route before its first event.
+/// Its lock is taken before the agent's, so that an ID has its route before its first event.
 #[derive(Debug, Default)]
 pub(super) struct Routes(Mutex<Table>);
 
@@ -39,7 +39,7 @@ struct Table {
 }
 
 impl Routes {
-    /// A listener that `listen` makes, and what comes for it.
+    /// Adds the listener that `listen` creates, and returns its queue of requests.
     pub(super) fn listener<E>(
         &self,
         listen: impl FnOnce() -> Result<ListenerId, E>,
@@ -51,7 +51,7 @@ impl Routes {
         Ok((id, asked))
     }
 
-    /// A connection that `connect` asks for, and its events.
+    /// Adds the connection that `connect` requests, and returns its queue of events.
     pub(super) fn connection(
         &self,
         qp: &Arc<QueuePair>,
@@ -62,7 +62,7 @@ impl Routes {
         Ok((id, table.add(id, Arc::downgrade(qp))))
     }
 
-    /// The QP of a connection that was asked for by the peer.
+    /// Sets the QP of a connection that the peer requested.
     pub(super) fn set_qp(&self, id: ConnectionId, qp: &Arc<QueuePair>) {
         if let Some(route) = self.0.lock().connections.get_mut(&id) {
             route.qp = Arc::downgrade(qp);
@@ -77,8 +77,8 @@ impl Routes {
         self.0.lock().connections.remove(&id);
     }
 
-    /// Where an event of a connection goes, and the connection's QP. The last event of a
-    /// connection ends its route.
+    /// Where a connection's event goes, and the connection's QP. The last event of a connection
+    /// removes its route.
     pub(super) fn connection_of(
         &self,
         event: &Event,
@@ -93,7 +93,7 @@ impl Routes {
         Some(found)
     }
 
-    /// Hands over a request, or gives it back if its listener has no route.
+    /// Hands a request to its listener, or returns it if the listener has no route.
     pub(super) fn hand_request(&self, event: Event) -> Option<Event> {
         let mut table = self.0.lock();
         let Event::Requested {
@@ -114,7 +114,7 @@ impl Routes {
             });
         };
         let events = table.add(connection, Weak::new());
-        // If its listener is being dropped, that refuses it.
+        // Fails if the listener is being dropped, which refuses the request.
         let _ = tell.send(Asked {
             connection,
             path,

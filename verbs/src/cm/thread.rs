@@ -8,9 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Starts it. It ends when the bell says so.
+/// Starts the thread, which runs until the bell is stopped.
 pub(super) fn spawn(core: Arc<Core>, interface_index: u32) -> io::Result<JoinHandle<()>> {
-    // Threads inherit the mask: none of the application's signals may land here.
+    // Threads inherit the signal mask. This one must not take the application's signals.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let thread = std::thread::Builder::new()
         .name("roce-cm".to_owned())
@@ -47,10 +47,11 @@ fn run(core: &Core, lookout: &mut Lookout) {
     }
 }
 
-/// Hands the agent what has come, and lets it do what is due.
+/// Hands the agent the datagrams that have arrived, and lets it handle its timeouts.
 fn work_off(core: &Core, lookout: &mut Lookout) {
-    // A process that ends makes room for others. What those have sent may be among this, and
-    // must not be taken for the dead one's: its end comes first.
+    // A process may have the numbers of one that ended. The new process's datagrams may be among
+    // these, and must not be taken for the old one's, so the agent first learns which processes
+    // ended.
     let came = core.take_mads();
     lookout.report(core);
     core.work(&came);

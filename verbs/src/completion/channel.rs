@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A channel on which completion queues announce completions, as
-/// [`CompletionQueue::request_notify`](crate::CompletionQueue::request_notify) asks
-/// for. Its descriptor is readable while an announcement waits.
+/// A channel on which completion queues announce completions, after
+/// [`CompletionQueue::request_notify`](crate::CompletionQueue::request_notify). Its descriptor is
+/// readable while an announcement waits.
 #[derive(Clone)]
 pub struct CompletionChannel {
     context: Context,
@@ -38,16 +38,16 @@ impl Context {
 }
 
 impl CompletionChannel {
-    /// Takes an announcement that is there already.
+    /// Takes the next announcement, if one waits.
     pub fn poll(&self) -> Option<CqId> {
         self.queue.poll()
     }
 
-    /// Waits for an announcement, at most for `timeout`, without using the CPU. The
-    /// background thread drives the NIC meanwhile.
+    /// Waits at most `timeout` for an announcement, without using the CPU. The background thread
+    /// drives the NIC meanwhile.
     ///
     /// # Errors
-    /// If the operating system can't wait.
+    /// If the system call that waits fails.
     pub fn wait(&self, timeout: Duration) -> io::Result<Option<CqId>> {
         self.queue.wait(timeout, || self.context.hand_over())
     }

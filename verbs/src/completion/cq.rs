@@ -6,7 +6,7 @@ use roce_stack::{Completion, CqId, CqOverrun, CqResizeError, Notify};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where work requests complete. Cheap to clone; any thread may poll it.
+/// A completion queue, where work requests complete. Cheap to clone; any thread may poll it.
 #[derive(Clone, Debug)]
 pub struct CompletionQueue {
     inner: Arc<CqInner>,
@@ -62,20 +62,20 @@ impl CompletionQueue {
         }
     }
 
-    /// Its name on its channel.
+    /// The ID by which its channel announces it.
     pub fn id(&self) -> CqId {
         self.inner.queue.id()
     }
 
-    /// How many completions fit.
+    /// The number of completions that fit.
     pub fn capacity(&self) -> usize {
         self.inner.queue.capacity()
     }
 
-    /// Changes how many completions fit, at least 1, while it is in use.
+    /// Changes the capacity, at least 1, while the queue is in use.
     ///
     /// # Errors
-    /// If more wait to be taken than would fit; nothing was changed then.
+    /// If more completions wait than would fit. The capacity is then unchanged.
     pub fn resize(&self, capacity: usize) -> Result<(), CqResizeError> {
         self.inner.queue.resize(capacity)
     }
@@ -84,8 +84,7 @@ impl CompletionQueue {
         &self.inner.queue
     }
 
-    /// Takes the oldest completion. If there is none, drives the NIC once and looks
-    /// again.
+    /// Takes the oldest completion. If there is none, drives the NIC once and looks again.
     ///
     /// # Errors
     /// If the queue overran.
@@ -94,8 +93,8 @@ impl CompletionQueue {
         Ok(taken.map(|(completion, _)| completion))
     }
 
-    /// The same, with the time at which the request completed, by
-    /// [`Context::clock_ns`]: that of the turn in which the NIC saw to it.
+    /// Like [`CompletionQueue::poll`], with the time at which the request completed, by
+    /// [`Context::clock_ns`]: the time of the NIC's turn that completed it.
     ///
     /// # Errors
     /// If the queue overran.
@@ -113,7 +112,7 @@ impl CompletionQueue {
         self.inner.queue.poll_stamped()
     }
 
-    /// Polls until a completion is there, spinning.
+    /// Spins, polling, until a completion is there.
     ///
     /// # Errors
     /// If the queue overran.
@@ -126,7 +125,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Polls for at most `timeout`, spinning.
+    /// Spins, polling, for at most `timeout`.
     ///
     /// # Errors
     /// If the queue overran.
@@ -143,16 +142,16 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for an announcement of the next completion on the queue's channel. As in
-    /// verbs: poll once more afterwards, since what is there already is not announced.
+    /// Asks for an announcement of the next completion on the queue's channel. Poll once more
+    /// afterwards: completions that are already there are not announced.
     pub fn request_notify(&self, notify: Notify) {
         self.inner.queue.request_notify(notify);
     }
 
-    /// Has announcements wait for more completions: one is made when `completions` have come
-    /// since the queue was armed, the one included that would have been announced, or when
-    /// `period` has passed since that one. With one or none, or no period, each is announced
-    /// at once. What waits by now is announced. Polling is as ever.
+    /// Moderates the queue's announcements: the queue announces once `completions` completions have
+    /// come since it was armed, or `period` after the first completion that it would have
+    /// announced. If `completions` is 0 or 1, or `period` is zero, it announces each at once. An
+    /// announcement that waits is made by this call. Polling does not change.
     pub fn moderate(&self, completions: u32, period: Duration) {
         let CqInner {
             context,
@@ -169,15 +168,15 @@ impl CompletionQueue {
         }
     }
 
-    /// Whether nothing waits to be taken, as far as is known without driving the NIC.
+    /// Whether no completion waits. Does not drive the NIC.
     pub fn is_empty(&self) -> bool {
         self.inner.queue.is_empty()
     }
 
-    /// Whether completions wait that were there before the last
-    /// [`Notify::Next`] was asked for, and that were not announced for that reason. If so,
-    /// that request is taken back: the caller announces them. Who would sleep on a channel with
-    /// completions left in a queue is spared from sleeping for ever.
+    /// Returns whether completions wait while an announcement of the next completion
+    /// ([`Notify::Next`]) is requested. If so, cancels the request, and the caller must announce
+    /// them. Completions that came before the request are not announced by themselves, so a thread
+    /// could otherwise sleep on the channel for ever while they wait in the queue.
     pub fn take_belated(&self) -> bool {
         self.inner.queue.take_belated()
     }

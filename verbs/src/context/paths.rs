@@ -8,17 +8,16 @@ use roce_port::Port;
 use roce_stack::{RoceVersion, TxMeta};
 use std::net::IpAddr;
 
-/// Everything about a path that has a usual value.
+/// The values of a path that have a default.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressOptions {
     /// DSCP in the upper six bits, ECN in the lower two. The device's settings
-    /// ([`PrioritySettings`](crate::settings::PrioritySettings)) may say another DSCP.
+    /// ([`PrioritySettings`](crate::settings::PrioritySettings)) may replace the DSCP.
     pub traffic_class: u8,
-    /// The service level, 0 to 7, from which the device's settings make the DSCP if none is
-    /// said here.
+    /// The service level, 0 to 7. If `traffic_class` has no DSCP, the device's settings map the
+    /// service level to one.
     pub service_level: u8,
-    /// Time to live, or hop limit; 0 takes the usual one, which is 1 for multicast
-    /// groups.
+    /// Time to live, or hop limit; 0 means the default, which is 1 for multicast groups.
     pub hop_limit: u8,
 }
 
@@ -26,6 +25,7 @@ impl Default for AddressOptions {
     fn default() -> Self {
         Self {
             // ECN-capable: switches may mark instead of drop.
+            // rule: A17.9.1-ecn-capable
             traffic_class: 2,
             service_level: 0,
             hop_limit: 64,
@@ -34,8 +34,8 @@ impl Default for AddressOptions {
 }
 
 impl Inner {
-    /// The GID table as of now, and the addresses that it was made from. If the system does not
-    /// tell the interface's addresses, it has those that it had.
+    /// The current GID table, and its addresses. If the system can't list the interface's
+    /// addresses, the table stays as it was.
     fn gids_now(&self) -> (MutexGuard<'_, GidTable>, Vec<IpAddr>) {
         let mut table = self.gids.lock();
         if let Ok(addresses) = self.device.addresses() {
@@ -47,18 +47,18 @@ impl Inner {
 }
 
 impl Context {
-    /// The GID table as of now; it follows the interface's addresses. An entry keeps
-    /// its index as long as it is there.
+    /// The current GID table, which follows the interface's addresses. An entry keeps its index as
+    /// long as it exists.
     pub fn gids(&self) -> Vec<GidEntry> {
         self.inner.gids_now().0.entries()
     }
 
-    /// The index of the GID table's entry for one of the device's addresses, by RoCEv2 if there is
-    /// one of that.
+    /// The index of the GID table's entry for one of the device's addresses, for RoCEv2 if there is
+    /// such an entry.
     ///
     /// # Errors
-    /// [`ConnectError::UnknownAddress`] if the device does not have the address; it says which
-    /// ones it has.
+    /// [`ConnectError::UnknownAddress`] if the device does not have the address; the error lists
+    /// the device's addresses.
     pub fn gid_index(&self, address: IpAddr) -> Result<u8, ConnectError> {
         let entries = self.gids();
         let ours = entries.iter().filter(|entry| entry.gid.ip() == address);
@@ -70,8 +70,7 @@ impl Context {
             })
     }
 
-    /// The GID at an index and what carries its packets, and the addresses that the
-    /// interface has.
+    /// The GID at `index`, the version of RoCE of its entry, and the interface's addresses.
     pub(crate) fn gid_at(
         &self,
         index: u8,
@@ -86,14 +85,14 @@ impl Context {
         }
     }
 
-    /// Makes the addresses of all GIDs usable: a UD QP that is not bound to one of them
-    /// takes what is sent to any. Returns how many are.
+    /// Makes the addresses of all GIDs usable, for a UD QP that receives at any of them. Returns
+    /// the number of usable addresses.
     ///
     /// # Errors
-    /// If none can be used, the reason of the last.
+    /// If none can be used, the last reason.
     pub fn activate_all(&self) -> Result<usize, ConnectError> {
-        // The datapath starts even without an address: a listener at all addresses also listens at
-        // those that come later.
+        // Start the datapath even if there is no address: a listener at all addresses also listens
+        // at those that come later.
         drop(self.inner.shared.lock_started()?);
         let mut last = None;
         let mut usable = 0;
@@ -109,8 +108,7 @@ impl Context {
         }
     }
 
-    /// Makes the address behind a GID index usable and returns it, with what carries its
-    /// packets.
+    /// Makes the address at a GID index usable. Returns it, and the version of RoCE of its entry.
     pub(crate) fn activate(&self, index: u8) -> Result<(IpAddr, RoceVersion), ConnectError> {
         let (gid, version, addresses) = self.gid_at(index)?;
         let address = gid.ip();
@@ -126,14 +124,14 @@ impl Context {
         Ok((address, version))
     }
 
-    /// The path from the GID at an index to a remote one, made usable: the index decides
-    /// the version of RoCE. Time to live or hop limit 0 takes the usual one. The traffic
-    /// class is what the device's [settings](crate::settings::PrioritySettings::traffic_class) make of the
-    /// given one, with service level 0.
+    /// The path from the GID at `index` to `remote`. Makes the local address usable. The GID's
+    /// entry determines the version of RoCE. A `hop_limit` of 0 means the default time to live or
+    /// hop limit. The device's [settings](crate::settings::PrioritySettings::traffic_class) map
+    /// `traffic_class`, with service level 0, to the packets' traffic class.
     ///
     /// # Errors
-    /// If the table has no such entry, its address can't be used, this datapath does not
-    /// carry its version of RoCE, or the other GID can't be reached by it.
+    /// If the table has no such entry, its address can't be used, the datapath does not carry its
+    /// version of RoCE, or `remote` can't be reached from it.
     pub fn path(
         &self,
         index: u8,
@@ -149,10 +147,10 @@ impl Context {
         self.path_with(index, remote, &options)
     }
 
-    /// As [`Context::path`], with a service level.
+    /// Like [`Context::path`], with a service level.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Context::path`].
     // rule: A16-gid-types
     pub fn path_with(
         &self,
@@ -166,8 +164,8 @@ impl Context {
         Ok(path)
     }
 
-    /// As [`Context::path_with`], for what may never be sent on: does not start the datapath. If
-    /// that starts later, the local address is made usable then.
+    /// Like [`Context::path_with`], for a path that may never be used: does not start the datapath.
+    /// If the datapath starts later, the local address becomes usable then.
     pub(crate) fn path_for_later(
         &self,
         index: u8,
@@ -175,7 +173,7 @@ impl Context {
         options: &AddressOptions,
     ) -> Result<TxMeta, ConnectError> {
         let (gid, version, _) = self.gid_at(index)?;
-        // Only the datapath tells whether it carries RoCE v1.
+        // Only the datapath knows whether it carries RoCE v1.
         if version == RoceVersion::V2 && self.inner.shared.use_when_started(gid.ip()) {
             return Ok(self.path_from(gid.ip(), version, remote, options));
         }

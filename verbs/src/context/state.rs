@@ -1,4 +1,4 @@
-//! What an open device does now, and has done.
+//! The state and the counters of an open device.
 
 use super::Context;
 use crate::datapath::XdpQueue;
@@ -9,35 +9,34 @@ use roce_stack::{CongestionSettings, Counters};
 use std::net::SocketAddr;
 
 impl Context {
-    /// What the NIC has counted so far.
+    /// The NIC's counters.
     pub fn counters(&self) -> Counters {
         self.inner.shared.lock().nic.counters().clone()
     }
 
-    /// What the port has counted so far, by name; with faults, what they did, too.
+    /// The port's counters, by name, and those of faults, if there are any.
     pub fn port_counters(&self) -> Vec<(&'static str, u64)> {
         self.inner.shared.lock().each_port_counter()
     }
 
-    /// Where this process's metrics are to be had, if that was asked for
+    /// The address at which this process serves its metrics, if the program asked for that
     /// ([`OpenOptions::metrics`](crate::settings::OpenOptions::metrics)) and the address was free.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.watched.as_ref()?.metrics()
     }
 
-    /// The queues that AF_XDP uses, each with what it has counted so far; none with UDP
-    /// sockets.
+    /// The queues that AF_XDP uses, each with its counters; none with UDP sockets.
     pub fn xdp_queues(&self) -> Vec<XdpQueue> {
         self.inner.shared.lock().port.xdp_queues()
     }
 
-    /// The faults that packets suffer here, if there are any, with their seed.
+    /// The faults that the device injects, if any, with their seed.
     pub fn faults(&self) -> Option<FaultSpec> {
         let engine = self.inner.shared.lock();
         engine.faults.as_ref().map(FaultLayer::spec)
     }
 
-    /// The port's failure, if it failed for good (its interface went away).
+    /// The port's error, if it failed for good, for instance because its interface disappeared.
     pub fn failure(&self) -> Option<String> {
         self.inner
             .shared
@@ -47,28 +46,29 @@ impl Context {
             .map(PortError::to_string)
     }
 
-    /// Sets how the device controls congestion from now on. If the algorithm stays the same,
-    /// QPs keep the rates that they have.
+    /// Sets the congestion control from now on. If the algorithm stays the same, QPs keep their
+    /// rates.
     pub fn set_congestion(&self, settings: &CongestionSettings) {
         self.inner.shared.lock().nic.set_congestion(settings);
     }
 
-    /// How the device controls congestion.
+    /// The congestion control of the device.
     pub fn congestion(&self) -> CongestionSettings {
         self.inner.shared.lock().nic.congestion()
     }
 
-    /// Which traffic classes and priorities packets get.
+    /// The traffic classes and priorities of the device's packets.
     pub fn priorities(&self) -> &PrioritySettings {
         &self.inner.priorities
     }
 
-    /// The device's clock: nanoseconds of the machine's monotonic clock
-    /// (`CLOCK_MONOTONIC`), in every context of every device. Completions tell it, too:
-    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed). It never goes back, and
-    /// what completes after a look at it is not stamped before. Between two looks at the
-    /// machine's clock, a tenth of a millisecond, a counter of the processor tells the time: by
-    /// tens of nanoseconds off, or microseconds while the machine's clock is being set.
+    /// The device's clock: nanoseconds of the host's monotonic clock (`CLOCK_MONOTONIC`), the same
+    /// in every context of every device.
+    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed) uses it, too. It never
+    /// goes back, and a request that completes after a call of this is not stamped with an earlier
+    /// time. The host's clock is read every tenth of a millisecond; between two reads, a counter of
+    /// the processor gives the time. The error is tens of nanoseconds, or microseconds while the
+    /// host's clock is being adjusted.
     pub fn clock_ns(&self) -> u64 {
         let shared = &self.inner.shared;
         let now = shared.now();

@@ -1,7 +1,7 @@
-//! Which datapath a device takes.
+//! Chooses a device's datapath.
 //!
-//! What speaks against AF_XDP is asked without touching the interface, as far as that
-//! tells: to attach a program has many a driver reset its queues.
+//! The checks against AF_XDP avoid touching the interface where possible: many drivers reset their
+//! queues when a program is attached.
 
 use super::reasons::{tx_features, why_copied};
 use super::{
@@ -24,44 +24,45 @@ use std::cell::OnceCell;
 use std::io;
 use std::num::NonZeroU32;
 
-/// Why sockets are not taken where AF_XDP is, if nobody asked.
+/// Why sockets are not used where `auto` chooses AF_XDP.
 const ZERO_COPY_IS_FASTER: &str =
-    "AF_XDP with zero-copy is faster; ROCE_DATAPATH=udp takes sockets";
-/// Why sockets are not taken where RoCE v1 is asked for.
+    "AF_XDP with zero-copy is faster; ROCE_DATAPATH=udp selects sockets";
+/// Why sockets are not used with RoCE v1.
 const SOCKETS_ARE_ROCE_V2: &str = "RoCE v1 was asked for (ROCE_V1=1), which sockets can't carry";
-/// Why AF_XDP is not taken where the kernel copies.
+/// Why AF_XDP is not used where the kernel would copy.
 const COPYING_IS_SLOWER: &str = "without zero-copy, AF_XDP is slower than sockets, for which the kernel \
-                                 cuts up and joins many packets at a time; ROCE_DATAPATH=xdp takes it";
+                                 segments and coalesces packets; ROCE_DATAPATH=xdp selects AF_XDP";
 
-/// Why AF_XDP is not taken on the interface by which the machine is reached.
+/// Why AF_XDP is not used on the interface through which the machine is reached.
 const DEFAULT_ROUTE: &str = "a default route leads through the interface, and many drivers reset it when AF_XDP's \
-                             program is attached; ROCE_DATAPATH=xdp takes it all the same";
+                             program is attached; ROCE_DATAPATH=xdp selects AF_XDP anyway";
 
-/// Why AF_XDP is not taken on the loopback.
-const ONE_QUEUE: &str = "what stays on this machine passes one queue, that of the loopback, and the kernel gives \
-                         a queue to one AF_XDP socket: two processes can't both have it";
+/// Why AF_XDP is not used on the loopback.
+const ONE_QUEUE: &str = "traffic that stays on this machine uses one queue, the loopback's, and the kernel gives \
+                         a queue to only one AF_XDP socket: two processes can't share it";
 
-/// A tag of no VLAN, for the priority that it says.
+/// A tag with VLAN 0, which carries only a priority.
 const PRIORITY_TAG: VlanTag = VlanTag {
     tpid: 0x8100,
     tci: 0,
 };
 
-/// What speaks for and against AF_XDP on an interface.
+/// The facts for and against AF_XDP on an interface.
 #[derive(Debug)]
 struct Facts {
     loopback: bool,
     offer: io::Result<Offer>,
-    /// Whether this process may use it: asked last, as it takes a socket and a program.
+    /// Whether this process may use AF_XDP. Checked last, because the check opens a socket and
+    /// loads a program.
     permission: OnceCell<Result<(), PortError>>,
-    /// Of the link, in bytes.
+    /// The link's MTU, in bytes.
     mtu: usize,
-    /// Whether a default route leads through it.
+    /// Whether a default route leads through the interface.
     default_route: io::Result<bool>,
 }
 
-/// Opens the port of a device, for QPs whose numbers lie in `part`, and packets that have
-/// these priorities, if any. With it comes why it is no other.
+/// Opens the port of a device, for QPs with numbers in `part` and packets with these priorities, if
+/// any. Also returns the datapaths that were not chosen, and why.
 pub(crate) fn open(
     device: &Device,
     options: &DatapathOptions,
@@ -90,14 +91,13 @@ pub(crate) fn open(
     Ok((port, vec![not_taken(XDP, reason)]))
 }
 
-/// What stands in for the port of a device until its datapath starts: a port over sockets that
-/// has none, as it is given no address. So posting and polling meet the same two kinds of port
-/// before and after.
+/// Stands in for a device's port until its datapath starts: a port over sockets without any socket,
+/// because it has no address. Posting and polling thus see the same types of port before and after.
 pub(crate) fn idle(device: &Device, options: &DatapathOptions) -> DevicePort {
     open_udp(device, options, None, None)
 }
 
-/// What [`open`] would take, as far as that can be known without touching the interface.
+/// Predicts what [`open`] would choose, as far as that can be known without touching the interface.
 pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datapath, StartError> {
     let udp = |reason| {
         let port = open_udp(device, options, None, None);
@@ -169,18 +169,18 @@ impl Facts {
         }
     }
 
-    /// Why AF_XDP is impossible.
+    /// Why AF_XDP is impossible, if it is.
     fn against(&self, options: &DatapathOptions) -> Option<String> {
         self.against_interface(options).or_else(|| self.forbidden())
     }
 
-    /// Why this process may not use it.
+    /// Why this process may not use AF_XDP.
     fn forbidden(&self) -> Option<String> {
         let permission = self.permission.get_or_init(offer::permission);
         permission.as_ref().err().map(explain)
     }
 
-    /// Why the interface is not one for it.
+    /// Why the interface can't be used with AF_XDP.
     fn against_interface(&self, options: &DatapathOptions) -> Option<String> {
         if self.loopback {
             return Some(ONE_QUEUE.to_owned());
@@ -188,26 +188,26 @@ impl Facts {
         let offer = match &self.offer {
             Err(error) => {
                 return Some(format!(
-                    "the kernel does not tell of the interface: {error}"
+                    "the kernel does not describe the interface: {error}"
                 ));
             }
             Ok(offer) => offer,
         };
         if !offer.ethernet {
-            return Some("the interface is no Ethernet".to_owned());
+            return Some("the interface is not Ethernet".to_owned());
         }
         if let Some(wanted) = options.xdp_queues.map(NonZeroU32::get)
             && wanted > offer.queues
         {
             let there = offer.queues;
             return Some(format!(
-                "ROCE_XDP_QUEUES asks for {wanted} queues, the interface has {there}"
+                "ROCE_XDP_QUEUES asks for {wanted} queues, but the interface has {there}"
             ));
         }
         None
     }
 
-    /// Why AF_XDP is not taken unless it is asked for.
+    /// Why `auto` does not choose AF_XDP.
     fn against_auto(&self, options: &DatapathOptions) -> Option<String> {
         let impossible = self.against_interface(options);
         if let Some(impossible) = impossible.or_else(|| self.held()) {
@@ -222,23 +222,23 @@ impl Facts {
             Ok(false) => self.forbidden(),
             Ok(true) => Some(DEFAULT_ROUTE.to_owned()),
             Err(error) => Some(format!(
-                "the kernel does not tell which interfaces have a default route: {error}; \
-                 ROCE_DATAPATH=xdp takes it all the same"
+                "can't read which interfaces have a default route: {error}; ROCE_DATAPATH=xdp \
+                 selects AF_XDP anyway"
             )),
         }
     }
 
-    /// Why AF_XDP is slower than sockets, if it is known to be.
+    /// Why AF_XDP is slower than sockets on this interface, if that is known.
     fn copies(&self, options: &DatapathOptions) -> Option<String> {
         let driver = self.offer.as_ref().ok().and_then(|offer| offer.driver);
-        // A kernel that does not tell is asked by trying.
+        // If the kernel does not report the driver's features, only trying tells.
         let native = driver.is_none_or(|driver| driver.native);
         let native = native && options.xdp_mode != XdpMode::Generic;
         let why = why_copied(driver, native, self.mtu)?;
         Some(format!("{why}; {COPYING_IS_SLOWER}"))
     }
 
-    /// Somebody else's program is attached, or one of another process like this one.
+    /// The program of another process that is attached to the interface, if there is one.
     fn held(&self) -> Option<String> {
         let holder = self.offer.as_ref().ok()?.holder.as_ref()?;
         Some(format!(
@@ -247,7 +247,7 @@ impl Facts {
         ))
     }
 
-    /// How many queues are to be used.
+    /// The number of queues to use.
     fn queues(&self, options: &DatapathOptions) -> u32 {
         let there = self.offer.as_ref().map_or(1, |offer| offer.queues);
         options.xdp_queues.map_or(there, NonZeroU32::get)
@@ -311,7 +311,7 @@ fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPor
     };
     config.redirect.roce_v1 = options.roce_v1;
     if options.datapath == DatapathChoice::Auto && !options.roce_v1 {
-        // Anything slower is not worth it.
+        // Slower modes are not worth it.
         config.attach = AttachMode::Native;
         config.sockets.zero_copy = ZeroCopy::Require;
     }
@@ -325,7 +325,7 @@ fn explain(error: &PortError) -> String {
             "{error}: be root, or give the program these rights \
              (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM`)"
         ),
-        Some(libc::EAFNOSUPPORT) => format!("{error}: this kernel is without AF_XDP"),
+        Some(libc::EAFNOSUPPORT) => format!("{error}: this kernel has no AF_XDP"),
         _ => error.to_string(),
     }
 }
@@ -341,7 +341,7 @@ fn not_taken(datapath: &'static str, reason: String) -> NotTaken {
     NotTaken { datapath, reason }
 }
 
-/// Why AF_XDP is taken though nobody asked for it by name.
+/// Why `auto` chooses AF_XDP over sockets.
 fn why_not_sockets(options: &DatapathOptions) -> String {
     let reason = if options.roce_v1 {
         SOCKETS_ARE_ROCE_V2

@@ -1,4 +1,4 @@
-//! What can be known of a device's datapath without opening the device.
+//! What is known about a device's datapath before the device is opened.
 
 use super::{Datapath, DatapathOptions, choose};
 use crate::device::Device;
@@ -6,18 +6,18 @@ use crate::error::StartError;
 use crate::gid::{GidEntry, GidTable};
 
 impl Device {
-    /// Its GID table as it is when the device is opened now with these options: with
-    /// entries of RoCE v1 if that is asked for.
+    /// The GID table that the device would have if it were opened now with these options, including
+    /// entries for RoCE v1 if they ask for it.
     pub fn gids_with(&self, options: &DatapathOptions) -> Vec<GidEntry> {
         GidTable::new(&self.known_addresses(), options.roce_v1).entries()
     }
 
-    /// How packets of this device would travel if it were opened and used now, and why not
-    /// otherwise. The interface is not touched to find out;
-    /// [`Context::datapath`](crate::Context::datapath) tells what an open device has taken.
+    /// Predicts the datapath that the device would have if it were opened and used now, and why.
+    /// This does not touch the interface. [`Context::datapath`](crate::Context::datapath) returns
+    /// the datapath of an open device.
     ///
     /// # Errors
-    /// If its datapath could not start, as far as can be known beforehand.
+    /// If the datapath can't start, as far as that can be known beforehand.
     pub fn datapath(&self, options: &DatapathOptions) -> Result<Datapath, StartError> {
         choose::expect(self, options)
     }

@@ -1,4 +1,4 @@
-//! The datapath that the environment asks for.
+//! The datapath options that the environment sets.
 
 use super::DatapathOptions;
 use crate::environment;
@@ -6,11 +6,11 @@ use crate::error::OpenError;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// What `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`,
-/// `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1` ask for.
+/// The options that `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`,
+/// `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1` set.
 ///
 /// # Errors
-/// If a value is malformed: the error names the variable, and what it may be.
+/// If a value is malformed. The error names the variable and its valid values.
 pub fn environment_datapath() -> Result<DatapathOptions, OpenError> {
     from(|variable| {
         let value = environment::value(variable)?;
@@ -18,11 +18,11 @@ pub fn environment_datapath() -> Result<DatapathOptions, OpenError> {
     })
 }
 
-/// Reads the variables by `look`.
+/// Reads the variables through `look`.
 fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions, OpenError> {
     let queues = |text: &str| {
         let count = text.parse().ok().filter(|count: &NonZeroU32| {
-            // More than any interface has.
+            // No interface has more.
             count.get() <= 1024
         });
         count.ok_or_else(|| "it must be a number of queues, 1 to 1024".to_owned())

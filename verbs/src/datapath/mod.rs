@@ -1,4 +1,4 @@
-//! How a device's packets get to the network and back.
+//! The datapath: how a device's packets get to the network and back.
 
 mod choose;
 mod device;
@@ -13,13 +13,13 @@ pub use roce_port::PortError;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// Which datapath a device is to take.
+/// The datapath to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DatapathChoice {
-    /// AF_XDP where the driver reads and writes frames in our memory (zero-copy), this
-    /// process may use it, and no default route leads through the interface; UDP sockets
-    /// everywhere else. In copy mode sockets are faster: the kernel cuts up and joins many
-    /// packets at a time for them.
+    /// AF_XDP if the driver reads and writes frames in the process's memory (zero-copy), this
+    /// process may use it, and no default route leads through the interface. UDP sockets otherwise.
+    /// Sockets are faster than AF_XDP in copy mode, because the kernel segments and coalesces
+    /// packets for them.
     #[default]
     Auto,
     /// UDP sockets, which need no privilege.
@@ -28,10 +28,10 @@ pub enum DatapathChoice {
     Xdp,
 }
 
-/// Where the program runs that takes our frames out of an interface's others.
+/// Where the program runs that picks RoCE frames out of an interface's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver, if it can; else in the kernel.
+    /// In the driver, if it can; otherwise in the kernel.
     #[default]
     Auto,
     /// In the driver, or an error.
@@ -40,101 +40,101 @@ pub enum XdpMode {
     Generic,
 }
 
-/// With AF_XDP, who fills in the UDP checksum of packets over IPv6. RoCE needs none, the
-/// ICRC covers more; some firewalls drop what comes without. Over IPv4 none is sent.
+/// With AF_XDP, what fills in the UDP checksum of packets over IPv6. RoCE needs none, since the
+/// ICRC covers more, but some firewalls drop packets without one. Over IPv4 the checksum is always
+/// 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpChecksum {
-    /// Nobody: it is 0, as RoCE NICs have it.
+    /// Nothing: it is 0, as on RoCE NICs.
     #[default]
     None,
-    /// The driver, if it offers that, or the kernel where that copies frames; else this
-    /// process.
+    /// The driver, if it offers that; the kernel, if it copies frames; otherwise this process.
     Auto,
     /// This process.
     Software,
 }
 
-/// How the datapath of a device is chosen: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`,
-/// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and
-/// `ROCE_V1`.
+/// Options for the datapath of a device: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`,
+/// `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathOptions {
-    /// Which is to be taken.
+    /// The datapath to use.
     pub datapath: DatapathChoice,
-    /// With UDP sockets, bytes of receive buffer to ask of the kernel for each address, if
-    /// not as many as usual. It may give less, see `net.core.rmem_max`. UC and UD lose what
-    /// finds it full. RC has no more under way for it: the peer may have no more room.
+    /// With UDP sockets, the receive buffer to request from the kernel for each address, in bytes;
+    /// `None` means the default. The kernel may give less, see `net.core.rmem_max`. UC and UD lose
+    /// packets that find it full. A larger buffer does not let RC have more in flight, because the
+    /// peer's buffer may be smaller.
     pub udp_receive_buffer_bytes: Option<usize>,
-    /// With AF_XDP, where its program is to run.
+    /// With AF_XDP, where its program runs.
     pub xdp_mode: XdpMode,
-    /// With AF_XDP, how many of the interface's queues are used, from number 0 on; all of
-    /// them, if not said. What arrives at others is lost: steer RoCE away from them first
+    /// With AF_XDP, the number of the interface's queues to use, from number 0 on; `None` means
+    /// all. Packets that arrive at other queues are lost, so steer RoCE away from those first
     /// (`ethtool --set-channels`, `--set-rxfh-indir` or `--config-ntuple`).
     pub xdp_queues: Option<NonZeroU32>,
-    /// Whether there is RoCE v1, too: the GID table has an entry for it beside each one for
-    /// RoCEv2, and AF_XDP is taken wherever it can be had, as sockets can't carry it.
+    /// Whether the device supports RoCE v1. If so, the GID table has a v1 entry beside each v2
+    /// entry, and AF_XDP is used wherever it is available, because sockets can't carry RoCE v1.
     pub roce_v1: bool,
-    /// With AF_XDP, who fills in the UDP checksum of packets over IPv6.
+    /// With AF_XDP, what fills in the UDP checksum of packets over IPv6.
     pub xdp_checksum: XdpChecksum,
-    /// With AF_XDP, whether frames carry an 802.1Q tag of VLAN 0 that says their priority.
-    /// For switches that go by it, and not by the DSCP. Sockets can't: the kernel tags what
-    /// leaves by a VLAN's device.
+    /// With AF_XDP, whether frames carry an 802.1Q tag with VLAN 0 and their priority, for switches
+    /// that use the tag rather than the DSCP. Sockets can't do this: the kernel tags only what
+    /// leaves through a VLAN device.
     pub xdp_priority_tag: bool,
 }
 
 /// How a device's packets get to the network and back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datapath {
-    /// What it is.
+    /// Its kind.
     pub kind: DatapathKind,
     /// The largest packet, from BTH to ICRC, in bytes.
     pub max_packet_bytes: usize,
-    /// Bytes that wait for the device until it takes them: of each address with sockets,
-    /// of each queue with AF_XDP.
+    /// The bytes that the receive buffer holds: for each address with sockets, for each queue with
+    /// AF_XDP.
     pub receive_buffer_bytes: usize,
-    /// In a forecast: what is taken if the interface refuses this one when it starts, which
-    /// can't be known without touching it. Nothing once the datapath has started.
+    /// In a prediction: the datapath that is used if the interface refuses this one when it starts,
+    /// which can't be known without touching the interface. `None` once the datapath has started.
     pub fallback: Option<&'static str>,
-    /// The datapaths that were not taken, and why.
+    /// The datapaths that were not chosen, and why.
     pub not_taken: Vec<NotTaken>,
 }
 
-/// A datapath, and what is to know of it alone.
+/// The kind of a datapath, and what is specific to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatapathKind {
     /// UDP sockets.
     Udp {
-        /// Whether packets are handed to the kernel many at a time.
+        /// Whether the kernel segments packets: one call hands it many packets (GSO).
         segmentation: bool,
-        /// Whether the kernel hands packets over many at a time.
+        /// Whether the kernel coalesces packets: one call returns many packets (GRO).
         coalescing: bool,
     },
     /// AF_XDP.
     Xdp {
-        /// Where its program runs; nothing while only starting it would tell.
+        /// Where its program runs; `None` if only starting it can tell.
         attachment: Option<XdpAttachment>,
         /// Why it does not run in the driver, if that was tried.
         why_not_native: Option<String>,
-        /// Whether the driver reads and writes frames in our memory; else the kernel copies.
-        /// Nothing while only starting it would tell.
+        /// Whether the driver reads and writes frames in the process's memory; otherwise the kernel
+        /// copies. `None` if only starting it can tell.
         zero_copy: Option<bool>,
         /// Why the kernel copies, if it does.
         why_copied: Option<String>,
-        /// Queues in use.
+        /// The number of queues in use.
         queues: usize,
-        /// What the driver offers to do to frames in our memory that it sends; nothing if the
-        /// kernel does not tell.
+        /// What the driver can do for frames that it sends from the process's memory; `None` if the
+        /// kernel does not report it.
         tx_features: Option<TxFeatures>,
     },
 }
 
-/// What a driver offers to do to frames in our memory that it sends (AF_XDP TX metadata, from
-/// Linux 6.8 on).
+/// What a driver can do for frames that it sends from the process's memory (AF_XDP TX metadata,
+/// from Linux 6.8 on).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxFeatures {
-    /// To fill in their UDP checksum: see [`XdpChecksum`].
+    /// It can fill in their UDP checksum: see [`XdpChecksum`].
     pub checksum: bool,
-    /// To tell when they have left. Nothing here asks for it.
+    /// It can report when they have left. Nothing here uses that.
     pub timestamp: bool,
 }
 
@@ -143,11 +143,12 @@ pub struct TxFeatures {
 pub struct XdpQueue {
     /// Its number, from 0.
     pub number: u32,
-    /// Whether the driver reads and writes its frames in our memory, as its socket answers.
+    /// Whether the driver reads and writes the queue's frames in the process's memory, according to
+    /// the socket.
     pub zero_copy: bool,
-    /// Whether its memory is registered together with that of the first queue.
+    /// Whether the queue shares its registered memory with the first queue.
     pub shares_memory: bool,
-    /// What it and its socket have counted, by name.
+    /// The counters of the queue and its socket, by name.
     pub counters: Vec<(&'static str, u64)>,
 }
 
@@ -160,12 +161,12 @@ pub enum XdpAttachment {
     Generic,
 }
 
-/// A datapath that was not taken.
+/// A datapath that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotTaken {
     /// Its name: `udp` or `xdp`.
     pub datapath: &'static str,
-    /// Why, and what would change that.
+    /// Why, and what would change the choice.
     pub reason: String,
 }
 
@@ -192,7 +193,7 @@ impl XdpAttachment {
 const UDP: &str = "udp";
 const XDP: &str = "xdp";
 
-/// The value whose name `text` is.
+/// The value with the name `text`.
 fn named<T: Copy>(text: &str, values: [(&str, T); 3]) -> Result<T, String> {
     let found = values.iter().find(|(name, _)| *name == text);
     let [(a, _), (b, _), (c, _)] = values;

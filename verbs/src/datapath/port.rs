@@ -1,4 +1,4 @@
-//! The ports that a device can have, behind one trait.
+//! The ports that a device can have, as one type.
 
 use super::reasons::{tx_features, why_copied};
 use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
@@ -13,22 +13,22 @@ use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The port of an open device. Each method asks which of the two it is. A call into the
-/// stack, which sends many packets, asks once: it gets [`DevicePort::as_transmit`].
+/// The port of an open device. Each method dispatches on the kind of port. A call into the stack,
+/// which sends many packets, dispatches only once: it gets [`DevicePort::as_transmit`].
 pub(crate) enum DevicePort {
     Udp(Box<UdpPort>),
     Xdp(Box<XdpPort>),
 }
 
-/// The descriptors that a sleeping thread waits for. They are copies, so that the port is
-/// not borrowed meanwhile.
+/// The descriptors that a sleeping thread waits for. They are duplicates, so that the port is not
+/// borrowed meanwhile.
 pub(crate) struct WakeUps {
     pub(crate) packets: Vec<(OwnedFd, PollFlags)>,
     /// Readable when [`Port::follow_network`] has something to do.
     pub(crate) network: Option<OwnedFd>,
 }
 
-/// Calls the same method of whichever port it is.
+/// Calls the same method of either port.
 macro_rules! either {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         match $self {
@@ -137,7 +137,7 @@ impl Port for DevicePort {
 }
 
 impl DevicePort {
-    /// The port itself, for a call that sends many packets.
+    /// The port itself, without dispatch, for a call that sends many packets.
     #[inline]
     pub(crate) fn as_transmit(&mut self) -> &mut dyn Transmit {
         match self {
@@ -164,7 +164,7 @@ impl DevicePort {
         }
     }
 
-    /// The queues that it uses, if it is AF_XDP.
+    /// The queues that AF_XDP uses; empty for sockets.
     pub(crate) fn xdp_queues(&self) -> Vec<XdpQueue> {
         let Self::Xdp(port) = self else {
             return Vec::new();
@@ -179,7 +179,7 @@ impl DevicePort {
         .collect()
     }
 
-    /// What it is, and why no other was taken.
+    /// The kind and limits of the port, with the datapaths that were not chosen.
     pub(crate) fn describe(&self, not_taken: Vec<NotTaken>) -> Datapath {
         let capabilities = self.capabilities();
         let kind = match self {
@@ -217,7 +217,7 @@ impl DevicePort {
     }
 }
 
-/// Whether the driver reads and writes the frames of all queues in our memory.
+/// Whether the driver reads and writes the frames of all queues in the process's memory.
 fn is_zero_copy(port: &XdpPort) -> bool {
     port.queues()
         .iter()

@@ -1,10 +1,10 @@
-//! What a driver offers to AF_XDP, in the words of [`Datapath`](super::Datapath).
+//! What a driver offers to AF_XDP, in the terms of [`Datapath`](super::Datapath).
 
 use super::TxFeatures;
 use roce_xdp::offer::DriverOffer;
 
-/// Why frames are copied with this driver, the program in it or not, on a link with this
-/// MTU in bytes; nothing as long as nothing is known against zero-copy.
+/// Why frames are copied with this driver, on a link with an MTU of `mtu` bytes. `native` says
+/// whether the program runs in the driver. `None` unless something is known to prevent zero-copy.
 pub(super) fn why_copied(driver: Option<DriverOffer>, native: bool, mtu: usize) -> Option<String> {
     if !native {
         let refusal = driver.and_then(|driver| driver.refusal);
@@ -16,11 +16,13 @@ pub(super) fn why_copied(driver: Option<DriverOffer>, native: bool, mtu: usize) 
     }
     let driver = driver?;
     if !driver.zero_copy {
-        return Some("the driver does no zero-copy".to_owned());
+        return Some("the driver does not support zero-copy".to_owned());
     }
     let most = driver.zero_copy_mtu();
     (mtu > most).then(|| {
-        format!("the driver does zero-copy up to a link MTU of {most} bytes, this is {mtu}")
+        format!(
+            "the driver supports zero-copy up to a link MTU of {most} bytes, but the link's is {mtu}"
+        )
     })
 }
 

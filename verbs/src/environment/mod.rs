@@ -1,4 +1,4 @@
-//! Settings that the environment gives: which there are, what they say, and whether it is right.
+//! Settings from the environment: the variables, their values, and whether these are valid.
 
 mod unknown;
 mod variables;
@@ -11,13 +11,13 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// The value of a variable. An empty one is as none: shells and CI systems have no other way to
-/// take back what was set before.
+/// The value of a variable. An empty value counts as unset, because shells and CI systems have no
+/// other way to unset a variable.
 pub(crate) fn value(variable: &str) -> Option<OsString> {
     std::env::var_os(variable).filter(|value| !value.is_empty())
 }
 
-/// What a variable asks for, as `parse` understands it, if it is set.
+/// The value of a variable, parsed by `parse`, if it is set.
 pub(crate) fn variable<T>(
     variable: &'static str,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -30,7 +30,7 @@ pub(crate) fn variable<T>(
     )
 }
 
-/// What a variable with this value asks for.
+/// A variable's value, parsed by `parse`.
 pub(crate) fn understood<T>(
     variable: &'static str,
     value: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) fn understood<T>(
     }
 }
 
-/// What a text says, or with `@FILE` what the file says.
+/// Parses `text`, or, if it is `@FILE`, the file's contents.
 pub(crate) fn text_or_file<T>(text: &str) -> Result<T, String>
 where
     T: FromStr<Err: Display>,

@@ -1,23 +1,23 @@
-//! Variables that look like this project's and mean nothing: most likely a misspelling.
+//! Variables whose names look like this project's and that nothing reads: most likely misspelt.
 
 use super::variables::VARIABLES;
 use std::fmt;
 
-/// What the names of all variables of this project begin with.
+/// The prefix of the names of all variables of this project.
 const PREFIX: &str = "ROCE_";
 
-/// A variable of the environment that nothing reads.
+/// An environment variable that nothing reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVariable {
     /// Its name.
     pub name: String,
-    /// The variable that is probably meant.
+    /// The variable that was probably meant.
     pub nearest: Option<&'static str>,
 }
 
 impl fmt::Display for UnknownVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name is anybody's: no control characters.
+        // Anybody can choose the name, so control characters are escaped.
         let name = self.name.escape_debug();
         write!(
             f,
@@ -25,12 +25,12 @@ impl fmt::Display for UnknownVariable {
         )?;
         match self.nearest {
             Some(nearest) => write!(f, ": did you mean {nearest}?"),
-            None => f.write_str("; `roce --help` lists those that there are"),
+            None => f.write_str("; `roce --help` lists the variables"),
         }
     }
 }
 
-/// The variables that are set, begin with `ROCE_`, and that nothing reads.
+/// The variables that are set, whose names begin with `ROCE_`, and that nothing reads.
 pub fn unknown_variables() -> Vec<UnknownVariable> {
     unknown_among(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
 }
@@ -48,10 +48,10 @@ fn unknown_among(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
     unknown
 }
 
-/// The name that takes the fewest changes, unless that is more than a third of its letters.
+/// The known name with the smallest edit distance, unless that exceeds a third of its letters.
 fn nearest(name: &str) -> Option<&'static str> {
     let rest = name.strip_prefix(PREFIX)?;
-    // No longer than any that could be near: the comparison takes time for each pair of letters.
+    // Longer names are near none, and the comparison takes time for each pair of letters.
     let rest = rest.get(..64).unwrap_or(rest).to_ascii_uppercase();
     VARIABLES
         .iter()
@@ -66,7 +66,7 @@ fn nearest(name: &str) -> Option<&'static str> {
         .map(|(_, name)| name)
 }
 
-/// How many letters have to be added, removed or replaced to make `b` of `a`.
+/// The edit distance: the number of letters to add, remove or replace to make `b` out of `a`.
 fn changes(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter) in a.bytes().enumerate() {

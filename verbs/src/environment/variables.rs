@@ -4,11 +4,11 @@
 /// What reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadBy {
-    /// The library, when a program opens devices; so also `roce run`, `perf` and `pingpong`.
+    /// The library, when a program opens devices; this includes `roce run`, `perf` and `pingpong`.
     Library,
-    /// The `roce` command alone.
+    /// Only the `roce` command.
     Command,
-    /// What `roce run` starts: `roce run` sets it, users do not.
+    /// Programs that `roce run` starts. `roce run` sets it, users do not.
     Started,
     /// This project's own tests, benchmarks and tools.
     Tests,
@@ -19,9 +19,9 @@ pub enum ReadBy {
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// What it takes, as users write it: `auto|udp|xdp`. Empty for those of tests.
+    /// The valid values, as users write them: `auto|udp|xdp`. Empty for variables of tests.
     pub values: &'static str,
-    /// What it does, in one line.
+    /// The effect, in one line.
     pub meaning: &'static str,
     /// What reads it.
     pub read_by: ReadBy,
@@ -61,29 +61,29 @@ const fn tests(name: &'static str) -> Variable {
     }
 }
 
-/// All of them. Those that users set come first, in the order in which `roce --help` shows them.
-/// An empty value counts as none.
+/// All variables. Those that users set come first, in the order in which `roce --help` shows them.
+/// An empty value counts as unset.
 pub const VARIABLES: &[Variable] = &[
     library(
         "ROCE_DEVICES",
         "eth0,...",
-        "only these devices, by their names or their interfaces' [default: all]",
+        "use only these devices, named by device or by interface [default: all]",
     ),
     library(
         "ROCE_DATAPATH",
         "auto|udp|xdp",
-        "how packets travel [default: auto]: over UDP sockets, or AF_XDP, which takes privilege; \
-         auto takes AF_XDP where the driver does zero-copy",
+        "the datapath [default: auto]: UDP sockets, or AF_XDP, which needs privileges; auto chooses \
+         AF_XDP where the driver supports zero-copy",
     ),
     library(
         "ROCE_UDP_BUFFER_MIB",
         "N",
-        "with UDP sockets: the receive buffer to ask of the kernel [default: 4]",
+        "with UDP sockets: the receive buffer to request from the kernel [default: 4]",
     ),
     library(
         "ROCE_XDP_MODE",
         "auto|native|generic",
-        "with AF_XDP: its program runs in the driver, or in the kernel",
+        "with AF_XDP: whether its program runs in the driver or in the kernel",
     ),
     library(
         "ROCE_XDP_QUEUES",
@@ -98,23 +98,23 @@ pub const VARIABLES: &[Variable] = &[
     library(
         "ROCE_XDP_PRIORITY_TAG",
         "0|1",
-        "with AF_XDP: frames carry a tag with their priority [default: 0]",
+        "with AF_XDP: frames carry an 802.1Q tag with their priority [default: 0]",
     ),
     library(
         "ROCE_V1",
         "0|1",
-        "with AF_XDP: RoCE v1, too; auto takes AF_XDP then [default: 0]",
+        "with AF_XDP: support RoCE v1, too; auto then chooses AF_XDP [default: 0]",
     ),
     library(
         "ROCE_FAULTS",
         "loss=1%,...",
-        "faults on purpose: packets that arrive are lost, delayed, reordered, duplicated, corrupted",
+        "inject faults: lose, delay, reorder, duplicate and corrupt packets that arrive",
     ),
     library(
         "ROCE_CC",
         "dcqcn|delay|none[,paper|connectx][,NAME=VALUE...]|@FILE",
-        "congestion control [default: dcqcn,paper], by the names that NVIDIA's adapters have for \
-         its parameters",
+        "congestion control [default: dcqcn,paper]; its parameters have the names that NVIDIA's \
+         adapters use",
     ),
     library(
         "ROCE_QOS",
@@ -125,31 +125,31 @@ pub const VARIABLES: &[Variable] = &[
     library(
         "ROCE_PCAP",
         "run-%p.pcapng[,limit=SIZE][,files=N]",
-        "packets are captured, each with what became of it; %p is the number of the process. The \
-         capture ends at 1 GiB, or at limit=SIZE (512M, 4G, none); with files=N, the latest N files \
-         of that size are kept",
+        "capture packets, with comments on what became of them; %p is the process ID. The capture \
+         ends at 1 GiB, or at limit=SIZE (512M, 4G, none); with files=N, the latest N files of that \
+         size are kept",
     ),
     library(
         "ROCE_METRICS",
         "9100",
-        "metrics for Prometheus, over HTTP at this port of the loopback, or at ADDRESS:PORT",
+        "serve metrics for Prometheus over HTTP, at this port of the loopback or at ADDRESS:PORT",
     ),
     library(
         "ROCE_LOG",
         "1",
-        "each call that fails says on stderr which function it was, the error, and which value was \
+        "print on stderr, for each call that fails, the function, the error and the value that was \
          wrong",
     ),
     library(
         "ROCE_VENDOR_PART_ID",
         "N",
-        "the part number that devices report, for programs that treat a device by it [default: 0]",
+        "the part number that devices report, for programs that depend on it [default: 0]",
     ),
     Variable {
         name: "ROCE_LIBRARY_DIR",
         values: "FOLDER",
         meaning: "where `roce run` and `roce env` find the library [default: beside the command, or \
-                  ../lib/roce of it]",
+                  in ../lib/roce from there]",
         read_by: ReadBy::Command,
     },
     started("ROCE_FILES"),
@@ -195,7 +195,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
     }
 
-    /// The names in `text` that stand in quotes of their own, as code has them.
+    /// The names in `text` that are string literals of their own.
     fn quoted(text: &str) -> impl Iterator<Item = &str> {
         text.split('"').skip(1).filter(|part| {
             let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
@@ -215,7 +215,7 @@ mod tests {
                     sources(&path, found);
                 }
             } else if path.extension().is_some_and(|ext| ext == "rs")
-                // Its tests have many names that are wrong on purpose.
+                // The tests of that file have many names that are wrong on purpose.
                 && !path.ends_with("environment/unknown.rs")
             {
                 let text = fs::read_to_string(&path).expect("a source");
@@ -231,7 +231,7 @@ mod tests {
         assert!(found.contains("ROCE_PCAP"), "{found:?}");
         let listed: BTreeSet<_> = VARIABLES.iter().map(|v| v.name.to_owned()).collect();
         assert_eq!(listed.len(), VARIABLES.len(), "a name is listed twice");
-        // As tests elsewhere misspell it on purpose.
+        // Tests elsewhere misspell it on purpose.
         let misspelt = "ROCE_FAULT";
         let unlisted = found.difference(&listed);
         let unlisted: Vec<_> = unlisted.filter(|name| *name != misspelt).collect();
@@ -243,7 +243,7 @@ mod tests {
         assert!(stale.is_empty(), "nothing reads {stale:?}");
     }
 
-    /// docs/variables.md has a row for each variable that users set, in these words.
+    /// docs/variables.md has a row for each variable that users set, with the same text.
     #[test]
     fn the_documentation_has_the_same_list() {
         let path = root().join("docs/variables.md");

@@ -7,23 +7,22 @@ use crate::pd::ProtectionDomain;
 use roce_stack::{Access, Buffer, BufferRange, Memory};
 use std::sync::Arc;
 
-/// The most that one allocation of device memory can have, in bytes.
+/// The maximum size of one allocation of device memory, in bytes.
 pub const MAX_DEVICE_MEMORY_BYTES: usize = 64 << 20;
 
-/// Memory that belongs to the device, as that of `ibv_alloc_dm`: the application
-/// copies to and from it, and never sees an address. (Here it is ordinary memory of
-/// this process.)
+/// Memory that belongs to the device, like that of `ibv_alloc_dm`: the application copies to and
+/// from it, and never sees an address. (This implementation uses ordinary memory of the process.)
 #[derive(Clone, Debug)]
 pub struct DeviceMemory {
     buffer: Arc<Buffer>,
 }
 
 impl Context {
-    /// Memory of the device: `len` zero bytes, at most
+    /// Allocates `len` zero bytes of device memory, at most
     /// [`MAX_DEVICE_MEMORY_BYTES`](crate::memory::MAX_DEVICE_MEMORY_BYTES).
     ///
     /// # Errors
-    /// If that is more than there can be.
+    /// If `len` is too large.
     pub fn alloc_device_memory(&self, len: usize) -> Result<DeviceMemory, BufferRange> {
         DeviceMemory::new(len)
     }
@@ -52,27 +51,27 @@ impl DeviceMemory {
         self.buffer.is_empty()
     }
 
-    /// Copies bytes to the device, from `offset` on.
+    /// Copies `data` to the device, to `offset`.
     ///
     /// # Errors
-    /// If they reach beyond the end.
+    /// If the bytes reach beyond the end.
     pub fn copy_to(&self, offset: usize, data: &[u8]) -> Result<(), BufferRange> {
         self.buffer.write(offset, data)
     }
 
-    /// Copies bytes from the device, from `offset` on.
+    /// Copies bytes at `offset` from the device to `out`.
     ///
     /// # Errors
-    /// If they reach beyond the end.
+    /// If the bytes reach beyond the end.
     pub fn copy_from(&self, offset: usize, out: &mut [u8]) -> Result<(), BufferRange> {
         self.buffer.read(offset, out)
     }
 
-    /// Registers `len` bytes from `offset` on. Work requests and peers call the first
-    /// of them 0. The memory lives at least as long as the registration.
+    /// Registers `len` bytes from `offset` on. Work requests and peers address the first of them as
+    /// 0. The memory lives at least as long as the registration.
     ///
     /// # Errors
-    /// If they reach beyond the end, or the rights contradict each other.
+    /// If the bytes reach beyond the end, or the rights contradict each other.
     pub fn register(
         &self,
         pd: &ProtectionDomain,

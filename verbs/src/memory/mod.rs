@@ -1,4 +1,5 @@
-//! Memory that a device may access, and protection domains, which say what QPs may use it.
+//! Memory that a device may access, and protection domains, which determine the QPs that may use
+//! it.
 
 mod device_memory;
 mod process_memory;

@@ -1,4 +1,4 @@
-//! Copies to and from this process's memory that can fail, but not crash.
+//! Copies to and from this process's memory that fail instead of raising a signal.
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
@@ -8,22 +8,22 @@ use roce_stack::{FaultSafe, MemoryFault};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-/// The accessor for on-demand regions, [`Memory::on_demand`] and
-/// [`Memory::whole_address_space`]: the kernel copies, and tells of a hole instead of
-/// raising a signal. A copy costs a system call.
+/// The accessor for on-demand regions, [`Memory::on_demand`] and [`Memory::whole_address_space`].
+/// The kernel copies, and reports unmapped memory as an error instead of raising a signal. A copy
+/// costs a system call.
 ///
 /// [`Memory::on_demand`]: crate::memory::Memory::on_demand
 /// [`Memory::whole_address_space`]: crate::memory::Memory::whole_address_space
 ///
-/// Atomics are two copies, one after the other for all contexts of this process. Neither
-/// the application's atomics nor other processes that have the same memory wait for them.
+/// An atomic operation is two copies. All contexts of this process take turns for these, but the
+/// application's own atomics, and other processes that share the memory, do not wait for them.
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: Pid,
 }
 
 impl ProcessMemory {
-    /// The memory of this process, as of the call: a child that it forks needs its own.
+    /// The memory of the calling process. A child that it forks needs its own accessor.
     ///
     /// # Errors
     /// If the operating system forbids such copies, as some sandboxes do.
@@ -42,10 +42,10 @@ impl ProcessMemory {
     }
 }
 
-/// Held from one copy of an atomic to the other.
+/// Held from the first copy of an atomic to the second.
 static ATOMICS: Mutex<()> = Mutex::new(());
 
-/// A copy that ends early met a hole.
+/// A copy that ends early has met unmapped memory.
 fn complete(copied: Result<usize, Errno>, len: usize) -> io::Result<()> {
     if copied? == len {
         Ok(())

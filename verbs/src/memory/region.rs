@@ -7,11 +7,11 @@ use roce_stack::{Access, Buffer, DeregisterError, Memory, RemoteAddr, Reregister
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Registered memory: a [`Buffer`] with keys. Peers may access it, as its rights
-/// allow, until it is dropped; the memory itself is freed only after that.
+/// Registered memory: a [`Buffer`] with keys. Peers may access it, within its rights, until it is
+/// dropped. The memory itself is freed only after that.
 ///
-/// Reading and writing are the buffer's: they copy, since a peer may change the
-/// bytes at any time.
+/// Reads and writes are those of the buffer. They copy, because a peer may change the bytes at any
+/// time.
 #[derive(Debug)]
 pub struct MemoryRegion {
     pub(crate) registration: Registration,
@@ -19,7 +19,7 @@ pub struct MemoryRegion {
 }
 
 impl ProtectionDomain {
-    /// Allocates `len` zero bytes, beginning at a page, and registers them.
+    /// Allocates `len` zero bytes, aligned to a page, and registers them.
     ///
     /// # Errors
     /// If the rights contradict each other.
@@ -28,7 +28,7 @@ impl ProtectionDomain {
         self.register(buffer, access)
     }
 
-    /// Registers a buffer (once more, perhaps with other rights).
+    /// Registers a buffer. The same buffer may be registered several times, with different rights.
     ///
     /// # Errors
     /// If the rights contradict each other.
@@ -61,10 +61,10 @@ impl MemoryRegion {
         self.registration.rkey()
     }
 
-    /// Changes protection domain, rights or both, without changing the keys.
+    /// Changes the protection domain, the rights or both, without changing the keys.
     ///
     /// # Errors
-    /// See [`ReregisterError`]; the region is as it was.
+    /// See [`ReregisterError`]. The region is then unchanged.
     pub fn reregister(
         &mut self,
         pd: Option<&ProtectionDomain>,
@@ -73,10 +73,11 @@ impl MemoryRegion {
         self.registration.reregister(pd, access, None)
     }
 
-    /// Deregisters it, but not while windows are bound to it; dropping it unbinds them.
+    /// Deregisters the region, unless windows are bound to it. Dropping the region also unbinds
+    /// them.
     ///
     /// # Errors
-    /// With the region itself, if windows are bound to it.
+    /// If windows are bound to it; the error returns the region.
     pub fn deregister(self) -> Result<(), (Self, DeregisterError)> {
         let Self {
             registration,
@@ -87,7 +88,7 @@ impl MemoryRegion {
             .map_err(|(registration, error)| (Self::new(registration, buffer), error))
     }
 
-    /// The buffer behind it.
+    /// The region's buffer.
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.buffer
     }
@@ -95,20 +96,20 @@ impl MemoryRegion {
     /// `len` bytes from `offset` on, for a work request.
     ///
     /// # Errors
-    /// If they reach beyond the end, or are more than a work request can name.
+    /// If they reach beyond the end, or `len` is more than a work request can name.
     pub fn slice(&self, offset: usize, len: usize) -> Result<Sge, RegionError> {
         self.registration.slice(offset as u64, len as u64)
     }
 
-    /// All of it, for a work request.
+    /// The whole region, for a work request.
     ///
     /// # Errors
-    /// If it is longer than a work request can name.
+    /// If the region is longer than a work request can name.
     pub fn all(&self) -> Result<Sge, RegionError> {
         self.slice(0, self.buffer.len())
     }
 
-    /// What a peer needs to access the bytes from `offset` on.
+    /// The address and key with which a peer accesses the bytes from `offset` on.
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         self.registration.remote(offset)
     }

@@ -1,4 +1,4 @@
-//! What every kind of registered memory has: keys, rights, a range of addresses.
+//! What all kinds of registered memory have: keys, rights, and a range of addresses.
 
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
@@ -8,9 +8,8 @@ use roce_stack::{
 };
 use std::sync::Arc;
 
-/// Registered memory of any kind, made by
-/// [`ProtectionDomain::register_memory`]. Peers may access it, as its rights allow,
-/// until it is dropped; windows that are bound to it then are unbound.
+/// Registered memory of any kind, created by [`ProtectionDomain::register_memory`]. Peers may
+/// access it, within its rights, until it is dropped. Dropping it unbinds its windows.
 #[derive(Debug)]
 pub struct Registration {
     pd: ProtectionDomain,
@@ -19,17 +18,17 @@ pub struct Registration {
     len: u64,
 }
 
-/// No region has this key: it stands for one that is deregistered already.
+/// A key that no region has. It marks a registration that is already deregistered.
 const NO_KEY: u32 = 0;
 
 impl ProtectionDomain {
-    /// Registers memory of any kind, whose first byte work requests and peers are to
-    /// call `iova`, or by its own address.
+    /// Registers memory of any kind. Work requests and peers address its first byte as `iova`, or,
+    /// if that is `None`, by its own address.
     ///
-    /// - [`Memory::null`] reads as zeros and swallows what is written to it.
-    /// - [`Memory::on_demand`] and [`Memory::whole_address_space`] need not be mapped;
-    ///   their accessor is [`ProcessMemory`](crate::memory::ProcessMemory).
-    /// - [`Memory::foreign`] is the caller's, who promises to keep it.
+    /// - [`Memory::null`] reads as zeros and discards what is written to it.
+    /// - [`Memory::on_demand`] and [`Memory::whole_address_space`] need not be mapped; their
+    ///   accessor is [`ProcessMemory`](crate::memory::ProcessMemory).
+    /// - [`Memory::foreign`] is the caller's, and the caller promises to keep it.
     ///
     /// # Errors
     /// If the rights contradict each other, or the memory can't have them.
@@ -42,12 +41,12 @@ impl ProtectionDomain {
         Registration::new(self.clone(), memory, iova, access)
     }
 
-    /// Where the bytes of a request's element are in this process, if perhaps nothing is
-    /// mapped there: of an on-demand region, whose pages can be fetched ahead. `None` if
+    /// The address, in this process, of the bytes of a request's element, if it belongs to an
+    /// on-demand region. Its pages may not be mapped yet, so the caller can prefetch them. `None` if
     /// the region is of another kind.
     ///
     /// # Errors
-    /// If requests of this domain may not use the element so.
+    /// If requests of this domain may not use the element with these rights.
     pub fn on_demand_address(
         &self,
         element: &Sge,
@@ -82,12 +81,12 @@ impl Registration {
         self.key
     }
 
-    /// What work requests and peers call its first byte.
+    /// The address by which work requests and peers name the first byte.
     pub fn addr(&self) -> u64 {
         self.addr
     }
 
-    /// Length in bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -100,7 +99,7 @@ impl Registration {
     /// `len` bytes from `offset` on, for a work request.
     ///
     /// # Errors
-    /// If they reach beyond the end, or are more than a work request can name.
+    /// If they reach beyond the end, or `len` is more than a work request can name.
     pub fn slice(&self, offset: u64, len: u64) -> Result<Sge, RegionError> {
         self.check(offset, len)?;
         let length = u32::try_from(len).map_err(|_| self.range(offset, len))?;
@@ -111,7 +110,7 @@ impl Registration {
         })
     }
 
-    /// Whether the bytes lie in it.
+    /// Checks that the bytes lie within the registered memory.
     pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), RegionError> {
         if offset <= self.len && len <= self.len - offset {
             Ok(())
@@ -129,7 +128,7 @@ impl Registration {
         })
     }
 
-    /// What a peer needs to access the bytes from `offset` on.
+    /// The address and key with which a peer accesses the bytes from `offset` on.
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         RemoteAddr {
             addr: self.addr.wrapping_add(offset),
@@ -137,12 +136,12 @@ impl Registration {
         }
     }
 
-    /// Changes protection domain, rights, memory, or several of them, without changing
-    /// the keys, as `ibv_rereg_mr` does. The new memory is called by its own address,
-    /// or by `iova`.
+    /// Changes the protection domain, the rights, the memory, or several of these, without changing
+    /// the keys, like `ibv_rereg_mr`. The new memory is addressed by `iova`, or, if that is `None`,
+    /// by its own address.
     ///
     /// # Errors
-    /// See [`ReregisterError`]; the region is as it was.
+    /// See [`ReregisterError`]. The region is then unchanged.
     pub fn reregister(
         &mut self,
         pd: Option<&ProtectionDomain>,
@@ -174,11 +173,11 @@ impl Registration {
         Ok(())
     }
 
-    /// Deregisters it, but not while windows are bound to it; dropping it takes their
-    /// memory from under them.
+    /// Deregisters the memory, unless windows are bound to it. Dropping the value deregisters it in
+    /// any case, and unbinds them.
     ///
     /// # Errors
-    /// With the region itself, if windows are bound to it.
+    /// If windows are bound to it; the error returns the registration.
     pub fn deregister(mut self) -> Result<(), (Self, DeregisterError)> {
         let mut engine = self.pd.context.inner.shared.lock();
         let done = engine.nic.deregister_unbound(self.key);

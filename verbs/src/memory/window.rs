@@ -7,17 +7,17 @@ use crate::pd::ProtectionDomain;
 use roce_stack::{Access, MwBind, MwId, MwType, RegisterError, RemoteAddr, SendOp};
 use std::sync::Arc;
 
-/// A memory window: a key to a part of a region, which is given and taken by requests
-/// in a send queue, in order with everything else there (IBTA 1.7, 10.6.7). The region
-/// needs [`Access::MW_BIND`], and no right of peers itself.
+/// A memory window: a key to a part of a region. Requests in a send queue bind and unbind it, in
+/// order with the queue's other requests (IBTA 1.7, 10.6.7). The region needs [`Access::MW_BIND`],
+/// and need not give peers any right itself.
 ///
-/// - Type 1 is bound by [`QueuePair::bind_window`](crate::QueuePair::bind_window), which draws a
-///   new key. It may be bound again at any time, and serves all QPs of its domain.
-/// - Type 2 is bound by posting [`MemoryWindow::bind`] with a key of the caller's, when
-///   it is free; it serves the QP that bound it, until [`MemoryWindow::invalidate`] or
-///   the peer's SEND with invalidate sets it free.
+/// - [`QueuePair::bind_window`](crate::QueuePair::bind_window) binds a window of type 1 with a new
+///   key. The window may be bound again at any time, and serves all QPs of its domain.
+/// - Posting [`MemoryWindow::bind`], with a key of the caller's choice, binds a window of type 2,
+///   which must be unbound. The window serves the QP that bound it, until
+///   [`MemoryWindow::invalidate`] or the peer's SEND with invalidate unbinds it.
 ///
-/// Dropping the window, or the region, takes the access away at once.
+/// Dropping the window, or the region, ends the access at once.
 #[derive(Debug)]
 pub struct MemoryWindow {
     pd: ProtectionDomain,
@@ -25,7 +25,7 @@ pub struct MemoryWindow {
     kind: MwType,
 }
 
-/// What a window is to show: some bytes of a region, with rights. Made by
+/// The bytes of a region that a window gives access to, and the rights. Created by
 /// [`MemoryRegion::window`] and [`Registration::window`].
 #[derive(Clone, Copy, Debug)]
 pub struct MwView {
@@ -45,7 +45,7 @@ impl MwView {
         zero_based: false,
     };
 
-    /// The same, but peers call the first byte 0. (Type 2 only.)
+    /// The same, but peers address the first byte as 0. Type 2 only.
     #[must_use]
     pub fn zero_based(self) -> Self {
         let zero_based = true;
@@ -81,10 +81,10 @@ impl Registration {
 }
 
 impl ProtectionDomain {
-    /// A memory window, which shows nothing yet.
+    /// A memory window, not bound yet.
     ///
     /// # Errors
-    /// None that a domain of an open device can cause.
+    /// None for a domain of an open device.
     pub fn alloc_mw(&self, kind: MwType) -> Result<MemoryWindow, RegionError> {
         Ok(MemoryWindow::new(self.clone(), kind)?)
     }
@@ -96,17 +96,17 @@ impl MemoryWindow {
         Ok(Self { pd, id, kind })
     }
 
-    /// Its type.
+    /// The window's type.
     pub fn kind(&self) -> MwType {
         self.kind
     }
 
-    /// Its remote key while it is bound with these low 8 bits.
+    /// The window's remote key while it is bound with `key` as the low 8 bits.
     pub fn rkey(&self, key: u8) -> u32 {
         self.id.rkey(key)
     }
 
-    /// The operation that binds it, with low 8 bits of the caller's choice.
+    /// The operation that binds the window, with `key` as the low 8 bits of its remote key.
     pub fn bind(&self, key: u8, view: &MwView) -> SendOp {
         SendOp::BindMw(MwBind {
             window: self.id,
@@ -119,23 +119,23 @@ impl MemoryWindow {
         })
     }
 
-    /// New low 8 bits for the key of a window of type 1, to bind it with; `None` for one
-    /// of type 2, whose low bits the caller counts.
+    /// The low 8 bits of a new key, for binding a window of type 1; `None` for a window of type 2,
+    /// whose low bits the caller chooses.
     pub fn next_key(&self) -> Option<u8> {
         let mut engine = self.pd.context.inner.shared.lock();
         let one = self.kind == MwType::Type1;
         one.then(|| engine.nic.next_mw_key(self.id)).flatten()
     }
 
-    /// The operation that binds it with a new key on a QP of `context`, and the low 8 bits of
-    /// that key. `None` unbinds it.
+    /// The operation that binds the window with a new key on a QP of `context`, and the low 8 bits
+    /// of that key. If `view` is `None`, the operation unbinds the window.
     pub(crate) fn rebind(&self, context: &Context, view: Option<&MwView>) -> (u8, SendOp) {
         let ours = Arc::ptr_eq(&self.pd.context.inner, &context.inner);
         let key = ours.then(|| {
             let mut engine = self.pd.context.inner.shared.lock();
             engine.nic.next_mw_key(self.id)
         });
-        // Another device's window fails as an unknown one does.
+        // Another device's window fails like an unknown one.
         let key = key.flatten().unwrap_or_default();
         (key, self.bind(key, view.unwrap_or(&MwView::NOTHING)))
     }
@@ -145,12 +145,13 @@ impl MemoryWindow {
         self.bind(key, &MwView::NOTHING)
     }
 
-    /// The operation that sets a window of type 2 free.
+    /// The operation that unbinds a window of type 2.
     pub fn invalidate(&self, key: u8) -> SendOp {
         SendOp::LocalInv(self.rkey(key))
     }
 
-    /// What a peer needs to access byte `offset` of the window while it is bound so.
+    /// The address and key with which a peer accesses byte `offset` of the window while it is bound
+    /// with `key` and `view`.
     pub fn remote(&self, key: u8, view: &MwView, offset: u64) -> RemoteAddr {
         let from = if view.zero_based { 0 } else { view.addr };
         RemoteAddr {

@@ -1,4 +1,4 @@
-//! A QP's attributes and states, and the way to a peer.
+//! A QP's attributes and states, and its connection to a peer.
 
 use super::{ConnectOptions, Endpoint, QueuePair};
 use crate::context::AddressOptions;
@@ -6,8 +6,8 @@ use crate::error::ConnectError;
 use roce_stack::{Access, ModifyError, QpAttributes, QpConfig, QpKind, QpState, RateLimit};
 
 impl QueuePair {
-    /// What the peer must know to connect to it, with the GID at `gid_index` of the
-    /// device's table. The PSN was drawn at random when the QP was made.
+    /// What a peer must know to connect to this QP, with the GID at `gid_index` of the device's
+    /// table. The PSN was drawn at random when the QP was created.
     ///
     /// # Errors
     /// If the table has no such entry.
@@ -19,14 +19,14 @@ impl QueuePair {
         })
     }
 
-    /// Changes attributes and state, as `ibv_modify_qp` does.
+    /// Changes attributes and state, like `ibv_modify_qp`.
     ///
     /// # Errors
-    /// See [`ModifyError`]; nothing was changed then.
+    /// See [`ModifyError`]. Nothing has changed then.
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), ModifyError> {
         let shared = &self.pd.context.inner.shared;
         let (now, mut engine) = shared.lock_to_post();
-        // What has arrived counts: acknowledgements complete requests, and requests are
+        // First handle what has arrived: acknowledgements complete requests, and requests are
         // acknowledged, whatever becomes of the QP.
         match attributes.state {
             Some(QpState::Err | QpState::Reset) => engine.catch_up(now),
@@ -43,12 +43,11 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Limits the rate at which the QP sends, or not any more; it is in RTS or SQD. Units are
-    /// those of [`RateLimit`]. Congestion control may have it send more slowly than that.
+    /// Sets or removes the limit on the QP's send rate, in RTS or SQD. Units are those of
+    /// [`RateLimit`]. Congestion control may lower the rate further.
     ///
     /// # Errors
-    /// If the QP is in another state, or the limit says a burst and no rate; see
-    /// [`ModifyError`].
+    /// If the QP is in another state, or the limit has a burst and no rate; see [`ModifyError`].
     pub fn set_rate_limit(&self, limit: RateLimit) -> Result<(), ModifyError> {
         self.modify(&QpAttributes {
             rate_limit: Some(limit),
@@ -56,14 +55,14 @@ impl QueuePair {
         })
     }
 
-    /// State and attributes.
+    /// The QP's state and attributes.
     pub fn query(&self) -> (QpState, QpConfig) {
         let engine = self.pd.context.inner.shared.lock();
         let found = engine.nic.query_qp(self.qpn);
         found.unwrap_or((QpState::Reset, QpConfig::default()))
     }
 
-    /// RESET to INIT: receives can be posted from now on.
+    /// RESET to INIT: the QP accepts receives from now on.
     ///
     /// # Errors
     /// If the QP is in another state.
@@ -76,11 +75,11 @@ impl QueuePair {
         Ok(())
     }
 
-    /// INIT to RTR: the peer's requests are served from now on.
+    /// INIT to RTR: the QP serves the peer's requests from now on.
     ///
     /// # Errors
-    /// If the QP is in another state, a value is out of range, or for what
-    /// [`Context::path`](crate::Context::path) has errors.
+    /// If the QP is in another state, a value is out of range, or
+    /// [`Context::path`](crate::Context::path) fails.
     pub fn to_rtr(
         &self,
         gid_index: u8,
@@ -108,7 +107,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// RTR to RTS: requests can be sent from now on.
+    /// RTR to RTS: the QP sends requests from now on.
     ///
     /// # Errors
     /// If the QP is in another state or a value is out of range.
@@ -116,15 +115,15 @@ impl QueuePair {
         self.to_rts_from(self.psn, options)
     }
 
-    /// RESET or INIT to RTS in one go, for QPs with a peer; [`QueuePair::activate`] is for
-    /// those without. Receives can be posted before, in INIT.
+    /// RESET or INIT to RTS in one call, for QPs with a peer; [`QueuePair::activate`] is for those
+    /// without. In INIT, receives can be posted before this call.
     ///
-    /// `remote` is the peer's [`QueuePair::endpoint`], which programs exchange by means of their
-    /// own. What communication management brings is for [`QueuePair::connect_with`] and
-    /// [`QueuePair::accept_with`]: its PSNs have another meaning.
+    /// `remote` is the peer's [`QueuePair::endpoint`], which programs exchange by their own means.
+    /// Connections by communication management use [`QueuePair::connect_with`] and
+    /// [`QueuePair::accept_with`] instead: their PSNs have another meaning.
     ///
     /// # Errors
-    /// As those of the three steps.
+    /// As for the three steps.
     pub fn connect(
         &self,
         gid_index: u8,
@@ -136,17 +135,17 @@ impl QueuePair {
         self.to_rts(options)
     }
 
-    /// An attribute of what sends requests and waits for answers.
+    /// Returns `value` if the QP sends requests and waits for answers.
     pub(super) fn if_requester<T>(&self, value: T) -> Option<T> {
         matches!(self.kind, QpKind::Rc | QpKind::XrcInitiator).then_some(value)
     }
 
-    /// An attribute of what answers requests.
+    /// Returns `value` if the QP answers requests.
     pub(super) fn if_responder<T>(&self, value: T) -> Option<T> {
         matches!(self.kind, QpKind::Rc | QpKind::XrcTarget).then_some(value)
     }
 
-    /// An attribute of either.
+    /// Returns `value` if the QP does either.
     pub(super) fn if_reliable<T>(&self, value: T) -> Option<T> {
         self.if_requester(())
             .or(self.if_responder(()))

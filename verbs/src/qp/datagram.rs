@@ -11,16 +11,16 @@ use roce_wire::QKey;
 use std::net::IpAddr;
 
 impl ProtectionDomain {
-    /// A path from the GID at `gid_index` of the device's table to a remote GID, which
-    /// may be a multicast group's (`ff00::/8`, or 224.0.0.0/4 in its IPv6-mapped
-    /// form). QPs of this domain send datagrams along it.
+    /// Creates an address handle: a path from the GID at `gid_index` of the device's table to
+    /// `remote`, which may be a multicast group's GID (`ff00::/8`, or 224.0.0.0/4 in its
+    /// IPv6-mapped form). QPs of this domain send datagrams along it.
     ///
-    /// Programs make handles to see which GIDs a device has, so this does not start the
-    /// datapath. As long as that has not started, the handle is made whether or not the local
-    /// address can be used and the remote one reached.
+    /// Some programs create handles only to see which GIDs a device has, so this does not start the
+    /// datapath. Until the datapath has started, this does not check whether the local address is
+    /// usable and the remote one reachable.
     ///
     /// # Errors
-    /// As those of [`Context::path`](crate::Context::path), or if the two are of different
+    /// As for [`Context::path`](crate::Context::path), or if the two addresses are of different
     /// families.
     pub fn create_ah(
         &self,
@@ -35,8 +35,8 @@ impl ProtectionDomain {
 }
 
 impl QueuePair {
-    /// A UD QP from RESET to INIT: receives can be posted from now on. Datagrams must
-    /// carry `qkey` to be taken.
+    /// Moves a UD QP from RESET to INIT: it accepts receives from now on. The QP drops datagrams
+    /// that do not carry `qkey`.
     ///
     /// # Errors
     /// If the QP is in another state or of another kind.
@@ -49,8 +49,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// A UD QP from INIT to RTS: it takes what is sent to it at the GID at `gid_index`
-    /// of the device's table, and can send.
+    /// Moves a UD QP from INIT to RTS: it receives datagrams for the GID at `gid_index` of the
+    /// device's table, and can send.
     ///
     /// # Errors
     /// If the QP is in another state or of another kind, or the address of the GID
@@ -69,21 +69,21 @@ impl QueuePair {
         Ok(())
     }
 
-    /// A UD QP from RESET to RTS in one go.
+    /// Moves a UD QP from RESET to RTS.
     ///
     /// # Errors
-    /// As those of the two steps.
+    /// As for the two steps.
     pub fn activate(&self, gid_index: u8, qkey: QKey) -> Result<(), ConnectError> {
         self.init_datagram(qkey)?;
         self.start_datagram(gid_index)
     }
 
-    /// Lets a UD QP get a copy of what is sent to the multicast group, by this host
-    /// and by the QP itself, too. The interface joins the group. Doing so twice does
-    /// nothing.
+    /// Attaches a UD QP to the multicast group: it gets a copy of each datagram to the group,
+    /// including those that this host and the QP itself send. The interface joins the group. A
+    /// second call for the same group does nothing.
     ///
     /// # Errors
-    /// If the QP is of another kind, the GID is no group's, or the operating system
+    /// If the QP is of another kind, the GID is not a multicast group's, or the operating system
     /// refuses.
     pub fn attach_multicast(&self, group: Gid) -> Result<(), ConnectError> {
         let group = group.ip();
@@ -105,7 +105,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Ends what [`QueuePair::attach_multicast`] began. Dropping the QP does so, too.
+    /// Detaches the QP from the multicast group. Dropping the QP does so, too.
     ///
     /// # Errors
     /// If the QP is not attached to the group.
@@ -119,7 +119,7 @@ impl QueuePair {
     /// Leaves all groups.
     pub(crate) fn leave_groups(&self) {
         for group in core::mem::take(&mut *self.groups.lock()) {
-            // It is attached: the list says so.
+            // This can't fail: the list has only groups that the QP is attached to.
             let _ = self.leave(group);
         }
     }

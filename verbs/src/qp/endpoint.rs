@@ -1,4 +1,4 @@
-//! What a peer must know to connect to a QP.
+//! The data that a peer needs to connect to a QP.
 
 use crate::gid::Gid;
 use roce_wire::{Psn, Qpn};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a peer must know to connect to a QP. Programs exchange it by their own means, as text or
-/// by serde:
+/// The data that a peer needs to connect to a QP. Programs exchange it by their own means, as text
+/// or through serde:
 ///
 /// ```
 /// # use roce_verbs::Endpoint;
@@ -19,17 +19,17 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "Plain", try_from = "Plain")]
 pub struct Endpoint {
-    /// Where it is.
+    /// The QP's GID.
     pub gid: Gid,
-    /// Its number.
+    /// The QP's number.
     pub qpn: Qpn,
-    /// The first PSN that it sends. The PSNs that communication management brings are the first
-    /// ones that the peer *expects*: see
+    /// The first PSN that the QP sends. The PSNs of communication management are the first ones
+    /// that their sender *expects*: see
     /// [`QueuePair::connect_with`](crate::QueuePair::connect_with).
     pub psn: Psn,
 }
 
-/// The form that is serialized.
+/// The serialized form.
 #[derive(Serialize, Deserialize)]
 struct Plain {
     gid: String,
@@ -70,7 +70,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A text that is no [`Endpoint`].
+/// A text that is not an [`Endpoint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseEndpointError(String);
 
@@ -78,7 +78,7 @@ impl fmt::Display for ParseEndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no endpoint: expected GID/QPN/PSN with numbers of 24 bits in hexadecimal, as \
+            "{:?} is not an endpoint: expected GID/QPN/PSN, with 24-bit numbers in hexadecimal, as \
              in ::ffff:10.0.0.1/0x12/0x3456",
             self.0
         )

@@ -1,8 +1,8 @@
-//! QPs whose connections communication management makes (IBTA 1.7, 12).
+//! QPs that communication management connects (IBTA 1.7, 12).
 //!
-//! In a REQ and in a REP, the sender names the PSN that its own QP expects first, so the
-//! recipient sends from there on. An [`Endpoint`] has the opposite meaning: the first PSN that
-//! its QP sends. These functions keep the two apart.
+//! In a REQ and in a REP, the sender names the PSN that its own QP expects first, and the
+//! recipient's QP starts to send at this PSN. An [`Endpoint`] has the opposite meaning: the first
+//! PSN that its QP sends. These functions keep the two apart.
 
 use super::{ConnectOptions, Endpoint, QueuePair};
 use crate::error::ConnectError;
@@ -10,7 +10,7 @@ use roce_cm::{Acceptance, ConnectRequest, PKey, Path, Reply, Request, ServiceId,
 use roce_stack::{QpAttributes, QpKind, QpState};
 use roce_wire::{PathMtu, Psn, Qpn};
 
-/// The two bits of the traffic class that are ECN's: each end sets those of its own packets.
+/// The ECN bits of the traffic class: each end sets those of its own packets.
 const ECN: u8 = 0b11;
 
 /// What the two ends have agreed on.
@@ -24,8 +24,8 @@ struct Agreed<'a> {
 }
 
 impl QueuePair {
-    /// A request for a connection of this QP to `service`, as its `options` have it. Its answer is
-    /// for [`QueuePair::connect_with`], with the same options.
+    /// A request for a connection of this QP to `service`, with the values of `options`. Pass its
+    /// reply to [`QueuePair::connect_with`], with the same options.
     ///
     /// ```no_run
     /// # use roce_verbs::{prelude::*, cm::ConnectionManager, roce_cm::*};
@@ -43,7 +43,7 @@ impl QueuePair {
     /// ```
     ///
     /// # Errors
-    /// If the QP's kind asks for no connection (datagrams, XRC targets).
+    /// If QPs of this kind can't request a connection (datagrams, XRC targets).
     pub fn connect_request(
         &self,
         service: ServiceId,
@@ -74,14 +74,14 @@ impl QueuePair {
         })
     }
 
-    /// Active side: takes the QP from RESET or INIT to RTS, with what the peer answered
-    /// ([`Event::Replied`](roce_cm::Event::Replied)). Then the program calls
-    /// [`Agent::ready`](roce_cm::Agent::ready). `path` is that of the connection, and `options`
-    /// those of [`QueuePair::connect_request`].
+    /// Active side: moves the QP from RESET or INIT to RTS with the peer's reply
+    /// ([`Event::Replied`](roce_cm::Event::Replied)). The program then calls
+    /// [`Agent::ready`](roce_cm::Agent::ready). `path` is the connection's, and `options` are those
+    /// of [`QueuePair::connect_request`].
     ///
     /// # Errors
     /// If the QP is in another state, a value is out of range, or the path's local address is not
-    /// the device's.
+    /// one of the device's.
     pub fn connect_with(
         &self,
         path: &Path,
@@ -101,17 +101,17 @@ impl QueuePair {
         })
     }
 
-    /// Passive side: takes the QP from RESET or INIT to RTS, with what the peer asked for
-    /// ([`Event::Requested`](roce_cm::Event::Requested), with its path), and gives the answer
-    /// for [`Agent::accept`](roce_cm::Agent::accept), which may get private data before.
+    /// Passive side: moves the QP from RESET or INIT to RTS with the peer's request
+    /// ([`Event::Requested`](roce_cm::Event::Requested), and its path), and returns the answer for
+    /// [`Agent::accept`](roce_cm::Agent::accept). The program may add private data to the answer.
     ///
-    /// Path MTU, timeout and number of retries are those of the request; `options` limit the
-    /// READs and atomics. Receives that the peer's first message may need are posted before, in
-    /// INIT ([`QueuePair::to_init`]).
+    /// Path MTU, timeout and number of retries are those of the request; `options` limit the READs
+    /// and atomics. Receives that the peer's first message may need must be posted before this
+    /// call, in INIT ([`QueuePair::to_init`]).
     ///
     /// # Errors
-    /// As [`QueuePair::connect_with`]; if the QP is of another transport service than the request,
-    /// or the interface does not carry the path MTU.
+    /// As for [`QueuePair::connect_with`], or if the QP's transport service differs from the
+    /// request's, or the interface does not carry the path MTU.
     pub fn accept_with(
         &self,
         path: &Path,
@@ -156,7 +156,7 @@ impl QueuePair {
         let remote = Endpoint {
             gid: agreed.path.remote.into(),
             qpn: agreed.dest_qpn,
-            // The peer sends what this end told it to expect.
+            // The peer starts at the PSN that this end named as expected.
             psn: self.psn,
         };
         self.to_rtr(gid_index, &remote, &agreed.options)?;
@@ -180,7 +180,7 @@ impl QueuePair {
         options.path_mtu.unwrap_or(largest)
     }
 
-    /// RTR to RTS, with a first PSN.
+    /// RTR to RTS, with `sq_psn` as the first PSN to send.
     pub(super) fn to_rts_from(
         &self,
         sq_psn: Psn,

@@ -27,8 +27,8 @@ use crate::pd::ProtectionDomain;
 use parking_lot::Mutex;
 use std::net::IpAddr;
 
-/// A queue pair. Destroyed when dropped; what was outstanding
-/// then never completes, and what its completion queues still hold of it is dropped.
+/// A queue pair. Dropping it destroys it: outstanding requests never complete, and the completion
+/// queues drop the completions that they still hold for it.
 #[derive(Debug)]
 pub struct QueuePair {
     pub(crate) pd: ProtectionDomain,
@@ -40,17 +40,17 @@ pub struct QueuePair {
     // Keep the queues' channels alive as long as the QP completes to them.
     _send_cq: CompletionQueue,
     _recv_cq: CompletionQueue,
-    // Keeps it as long as the QP takes receives from it.
+    // Keeps the SRQ alive as long as the QP takes receives from it.
     _srq: Option<SharedReceiveQueue>,
     _xrcd: Option<XrcDomain>,
 }
 
 impl ProtectionDomain {
-    /// A QP in state RESET that takes its receives from `srq`. Of the options, those of
-    /// receives don't matter.
+    /// A QP in state RESET that takes its receives from `srq`. The receive sizes in `options` have
+    /// no effect.
     ///
     /// # Errors
-    /// If the SRQ is another device's, or as [`ProtectionDomain::create_qp`].
+    /// If the SRQ is another device's, or as for [`ProtectionDomain::create_qp`].
     pub fn create_qp_with_srq(
         &self,
         send_cq: &CompletionQueue,
@@ -64,8 +64,8 @@ impl ProtectionDomain {
     /// A QP in state RESET.
     ///
     /// # Errors
-    /// If all QP numbers are taken: an open device has 130,048. Its first QP claims them from
-    /// those of the interface, which are enough for 127 open devices on the host.
+    /// If all QP numbers are taken: an open device has 130,048. Its first QP claims them from those
+    /// of the interface, which are enough for 127 open devices on the host.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,
@@ -137,7 +137,7 @@ impl QueuePair {
             let qpn = engine.nic.create_xrc_target(domain.id())?;
             (qpn, engine.nic.random_psn())
         };
-        // It uses neither: its SRQs have theirs.
+        // It uses neither of these: its SRQs have their own.
         let (pd, cq) = (context.alloc_pd(), context.create_cq(1));
         Ok(Self {
             pd,
@@ -152,12 +152,12 @@ impl QueuePair {
         })
     }
 
-    /// Its transport service.
+    /// The QP's kind, its transport service.
     pub fn kind(&self) -> QpKind {
         self.kind
     }
 
-    /// Its number.
+    /// The QP's number.
     pub fn qpn(&self) -> Qpn {
         self.qpn
     }
@@ -166,8 +166,8 @@ impl QueuePair {
         &self.pd.context
     }
 
-    /// What it is and does now: its rate, its round trips, and what it has counted. There
-    /// is always something to tell: the NIC has it as long as this value lives.
+    /// The QP's state, rate, round trips and counters. Never `None`, since the NIC has the QP as
+    /// long as this value lives.
     pub fn status(&self) -> Option<QpStatus> {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
@@ -175,8 +175,8 @@ impl QueuePair {
         engine.nic.qp_status(now, self.qpn)
     }
 
-    /// What congestion control has made of the QP by now: its rate, its round trips, and
-    /// what it has met of marks and notifications.
+    /// The state of the QP's congestion control: its rate, its round trips, and the marks and
+    /// notifications that it has received.
     pub fn congestion(&self) -> QpCongestion {
         let shared = &self.context().inner.shared;
         let mut engine = shared.lock();
@@ -185,7 +185,7 @@ impl QueuePair {
         told.unwrap_or_default()
     }
 
-    /// How many requests have not completed: sends, receives.
+    /// The number of requests that have not completed: sends, receives.
     pub fn queued(&self) -> (usize, usize) {
         self.pd
             .context
@@ -203,8 +203,8 @@ impl Drop for QueuePair {
         self.leave_groups();
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        // What has arrived is acknowledged. Otherwise the peer of a program that ends with its
-        // last message would retransmit until its retries are used up.
+        // Acknowledge what has arrived. Otherwise the peer of a program that ends with its last
+        // message would retransmit until its retries are used up.
         engine.catch_up(shared.now());
         engine.nic.destroy_qp(self.qpn);
     }

@@ -1,31 +1,31 @@
-//! What QPs are made with, and connected with.
+//! The options for creating and connecting QPs.
 
 use crate::completion::CompletionQueue;
 use crate::pd::ProtectionDomain;
 use roce_stack::{Access, QpInit, QpKind, QueueLimits};
 use roce_wire::{PathMtu, RnrTimer};
 
-/// How large a QP's queues are, and what completes.
+/// A QP's kind, the sizes of its queues, and which sends complete.
 #[derive(Clone, Copy, Debug)]
 pub struct QpOptions {
     /// The transport service.
     pub kind: QpKind,
-    /// Send requests that fit, at most 65,536.
+    /// The number of send requests that fit, at most 65,536.
     pub send_depth: usize,
-    /// Receive requests that fit, at most 65,536.
+    /// The number of receive requests that fit, at most 65,536.
     pub recv_depth: usize,
-    /// Elements of a send request, at most 32.
+    /// The maximum number of scatter/gather elements in a send request, at most 32.
     pub max_send_sge: usize,
-    /// Elements of a receive request, at most 32.
+    /// The maximum number of scatter/gather elements in a receive request, at most 32.
     pub max_recv_sge: usize,
-    /// Bytes of inline data of a send request, at most 512.
+    /// The maximum size of inline data in a send request, in bytes, at most 512.
     pub max_inline: usize,
-    /// Whether every send completes, or only those that ask for it.
+    /// Whether every send request generates a completion, or only those that ask for it.
     pub signal_all: bool,
 }
 
 impl Default for QpOptions {
-    /// RC, 128 requests of 4 elements each way; sends complete if they ask for it.
+    /// RC, 128 requests of 4 elements each way; sends generate a completion if they ask for it.
     fn default() -> Self {
         Self {
             kind: QpKind::Rc,
@@ -65,33 +65,33 @@ impl QpOptions {
     }
 }
 
-/// Everything about a connection that has a usual value. What says how to retry and
-/// how much may be outstanding is for RC; UC leaves it aside.
+/// The values of a connection that have a default. Those for retries and outstanding READs and
+/// atomics are for RC; UC ignores them.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
     /// What the peer may do through the QP.
     pub access: Access,
-    /// The path MTU; `None` takes the largest that fits in the interface's MTU.
+    /// The path MTU; `None` means the largest that fits in the interface's MTU.
     pub path_mtu: Option<PathMtu>,
-    /// READs and atomics that we may have outstanding.
+    /// The maximum number of READs and atomics that this end has outstanding.
     pub max_rd_atomic: u8,
-    /// READs and atomics that the peer may have outstanding.
+    /// The maximum number of READs and atomics that the peer may have outstanding.
     pub max_dest_rd_atomic: u8,
-    /// How long the peer is to wait when we have no receive posted.
+    /// The time that the peer waits before it retries, if this end has no receive posted.
     pub min_rnr_timer: RnrTimer,
-    /// Local ACK timeout: 4.096 us x 2^timeout; 0 waits for ever.
+    /// The local ACK timeout: 4.096 us x 2^timeout; 0 waits for ever.
     pub timeout: u8,
     /// Transport retries, at most 7.
     pub retry_cnt: u8,
-    /// Retries when the peer has no receive posted, at most 7; 7 is for ever.
+    /// Retries when the peer has no receive posted, at most 7; 7 means no limit.
     pub rnr_retry: u8,
     /// DSCP in the upper six bits, ECN in the lower two. The device's settings
-    /// ([`PrioritySettings`](crate::settings::PrioritySettings)) may say another DSCP.
+    /// ([`PrioritySettings`](crate::settings::PrioritySettings)) may replace the DSCP.
     pub traffic_class: u8,
-    /// The service level, 0 to 7, from which the device's settings make the DSCP if none is
-    /// said here.
+    /// The service level, 0 to 7. If `traffic_class` has no DSCP, the device's settings map the
+    /// service level to one.
     pub service_level: u8,
-    /// Time to live, or hop limit; 0 takes the usual one.
+    /// Time to live, or hop limit; 0 means the default.
     pub hop_limit: u8,
 }
 
@@ -110,6 +110,7 @@ impl Default for ConnectOptions {
             retry_cnt: 7,
             rnr_retry: 7,
             // ECN-capable: switches may mark instead of drop.
+            // rule: A17.9.1-ecn-capable
             traffic_class: 2,
             service_level: 0,
             hop_limit: 64,

@@ -1,11 +1,11 @@
-//! Work requests on their way into a QP's queues.
+//! Posts work requests to a QP's queues.
 
 use super::QueuePair;
 use crate::memory::{MemoryWindow, MwView};
 use roce_stack::{Instant, Nic, PostError, RecvRequest, SendRequest};
 use roce_wire::Qpn;
 
-/// Requests that are posted together, see [`QueuePair::post_batch`].
+/// Posts the requests of one batch, see [`QueuePair::post_batch`].
 #[derive(Debug)]
 pub struct SendBatch<'a> {
     nic: &'a mut Nic,
@@ -14,10 +14,10 @@ pub struct SendBatch<'a> {
 }
 
 impl SendBatch<'_> {
-    /// Posts one request, as [`QueuePair::post_send`] does; it is sent with the batch.
+    /// Posts one request, like [`QueuePair::post_send`]. The NIC sends it with the batch.
     ///
     /// # Errors
-    /// See [`PostError`]; this request was not posted then.
+    /// See [`PostError`]. This request is then not posted.
     pub fn send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let Self { nic, now, qpn } = self;
         nic.post_send(*now, *qpn, request)
@@ -25,20 +25,19 @@ impl SendBatch<'_> {
 }
 
 impl QueuePair {
-    /// Posts a send request, and sends it.
+    /// Posts a send request. The NIC starts to send it at once.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was posted then.
+    /// See [`PostError`]. Nothing is posted then.
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.post_sends(core::slice::from_ref(request))
             .map_err(|(_, error)| error)
     }
 
-    /// Posts several send requests, and sends them together.
+    /// Posts several send requests, and then sends them together.
     ///
     /// # Errors
-    /// The first request that was refused, by its index; those before it were
-    /// posted.
+    /// The index of the first request that was refused, and why. The requests before it are posted.
     pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<(), (usize, PostError)> {
         self.post_batch(|batch| {
             let mut requests = requests.iter().enumerate();
@@ -48,9 +47,9 @@ impl QueuePair {
         })
     }
 
-    /// Posts the requests that `post` hands to the batch, and then sends them together.
-    /// No other thread posts in between. `post` must not use the device otherwise: its
-    /// lock is held.
+    /// Posts the requests that `post` hands to the batch, and then sends them together. No other
+    /// thread posts in between. The device's lock is held meanwhile, so `post` must not use the
+    /// device except through the batch.
     pub fn post_batch<R>(&self, post: impl FnOnce(&mut SendBatch<'_>) -> R) -> R {
         let shared = &self.pd.context.inner.shared;
         let (now, mut engine) = shared.lock_to_post();
@@ -67,7 +66,7 @@ impl QueuePair {
     /// Posts a receive request.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was posted then.
+    /// See [`PostError`]. Nothing is posted then.
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
@@ -77,12 +76,12 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Posts the binding of a window, with a new key, as `ibv_bind_mw` does; `None`
-    /// unbinds a window of type 1. Returns the low 8 bits of the new key, for
-    /// [`MemoryWindow::rkey`]. It opens nothing before the binding has completed.
+    /// Posts the binding of a window, with a new key, like `ibv_bind_mw`; `None` unbinds a window
+    /// of type 1. Returns the low 8 bits of the new key, for [`MemoryWindow::rkey`]. The key gives
+    /// no access before the binding has completed.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was posted then.
+    /// See [`PostError`]. Nothing is posted then.
     pub fn bind_window(
         &self,
         wr_id: u64,

@@ -9,12 +9,12 @@ use roce_stack::{
 };
 use std::sync::Arc;
 
-/// How large a shared receive queue is.
+/// The size of a shared receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqOptions {
-    /// Receive requests that fit, 1 to 65,536.
+    /// The number of receive requests that fit, 1 to 65,536.
     pub depth: usize,
-    /// Elements of a receive request, at most 32.
+    /// The maximum number of scatter/gather elements in a receive request, at most 32.
     pub max_sge: usize,
 }
 
@@ -40,12 +40,12 @@ impl SrqOptions {
     }
 }
 
-/// Receives for many QPs in one place. Cheap to clone; destroyed when the last clone
-/// and all QPs that use it are gone. What is posted then never completes.
+/// A queue of receives that several QPs share. Cheap to clone. The queue is destroyed when the last
+/// clone and all QPs that use it are dropped; receives that are still posted then never complete.
 ///
-/// A QP takes a receive when a message begins that needs one. If the QP fails, that
-/// receive completes as flushed, and [`Event::LastWqeReached`](crate::device::Event) tells
-/// that it takes no more; the others stay.
+/// A QP takes a receive when a message that needs one begins. If the QP fails, that receive
+/// completes as flushed, and [`Event::LastWqeReached`](crate::device::Event) says that the QP takes
+/// no more. The other receives stay.
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue {
     inner: Arc<Inner>,
@@ -55,7 +55,7 @@ pub struct SharedReceiveQueue {
 struct Inner {
     pd: ProtectionDomain,
     srqn: Srqn,
-    // Keep the domain, and the queue's channel, as long as the SRQ completes to it.
+    // Keep the domain and the queue's channel alive as long as the SRQ completes to the queue.
     _xrc: Option<(XrcDomain, CompletionQueue)>,
 }
 
@@ -74,7 +74,7 @@ impl Drop for Inner {
 }
 
 impl ProtectionDomain {
-    /// A shared receive queue: receives for many QPs in one place.
+    /// A shared receive queue, for several QPs.
     ///
     /// # Errors
     /// If a size is out of range.
@@ -84,8 +84,8 @@ impl ProtectionDomain {
 }
 
 impl XrcDomain {
-    /// A shared receive queue of this domain. Its receives complete to `cq`, and peers
-    /// that name it have access to memory of `pd`.
+    /// A shared receive queue of this domain. Its receives complete to `cq`, and peers that name
+    /// the queue have access to memory of `pd`.
     ///
     /// # Errors
     /// If a size is out of range, or `pd` is another device's.
@@ -136,7 +136,7 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Its number, as events name it.
+    /// The queue's number, as in events.
     pub fn number(&self) -> Srqn {
         self.inner.srqn
     }
@@ -145,22 +145,22 @@ impl SharedReceiveQueue {
         Arc::ptr_eq(&self.inner.pd.context.inner, &context.inner)
     }
 
-    /// Posts a receive request for whichever QP needs one first.
+    /// Posts a receive request, for the QP that first needs one.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was posted then.
+    /// See [`PostError`]. Nothing is posted then.
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let mut engine = self.inner.pd.context.inner.shared.lock();
         engine.nic.post_srq_recv(self.inner.srqn, request)
     }
 
-    /// Changes how many receives fit, or asks for one [`Event::SrqLimit`] when fewer
-    /// are left than a limit.
+    /// Changes the number of receives that fit, or requests one [`Event::SrqLimit`] when fewer
+    /// receives than a limit are left.
     ///
     /// [`Event::SrqLimit`]: crate::device::Event::SrqLimit
     ///
     /// # Errors
-    /// See [`SrqError`]; nothing was changed then.
+    /// See [`SrqError`]. Nothing has changed then.
     pub fn modify(&self, attributes: &SrqAttributes) -> Result<(), SrqError> {
         let mut engine = self.inner.pd.context.inner.shared.lock();
         engine.nic.modify_srq(self.inner.srqn, attributes)?;
@@ -168,10 +168,10 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// How it is.
+    /// The queue's sizes and limit.
     ///
     /// # Errors
-    /// None while it lives; see [`SrqError`].
+    /// None while the queue lives; see [`SrqError`].
     pub fn query(&self) -> Result<SrqStatus, SrqError> {
         let engine = self.inner.pd.context.inner.shared.lock();
         let status = engine.nic.query_srq(self.inner.srqn);

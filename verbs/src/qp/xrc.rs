@@ -6,14 +6,14 @@ use crate::error::QpError;
 use roce_stack::XrcdId;
 use std::sync::Arc;
 
-/// What ties XRC targets to the shared receive queues that their peers may name. Cheap
-/// to clone; closed when the last clone and all that is in it are gone.
+/// An XRC domain. It ties XRC targets to the shared receive queues that their peers may name. Cheap
+/// to clone. The domain is closed when the last clone and all its targets and queues are dropped.
 ///
-/// With XRC, one connection serves all receivers of a process or host: the initiator
-/// (a QP of kind [`QpKind::XrcInitiator`](crate::QpKind)) says with each request which SRQ
-/// it is for: [`SendRequest::to`](crate::SendRequest::to). The
-/// target at the other end has no queues of its own; a message completes to the CQ of
-/// the SRQ, and the peer has access to memory of the SRQ's protection domain.
+/// With XRC, one connection serves all receivers of a process or host. The initiator (a QP of kind
+/// [`QpKind::XrcInitiator`](crate::QpKind)) names an SRQ in each request:
+/// [`SendRequest::to`](crate::SendRequest::to). The target at the other end has no queues of its
+/// own. A message completes to the CQ of its SRQ, and the peer has access to memory of the SRQ's
+/// protection domain.
 #[derive(Clone, Debug)]
 pub struct XrcDomain {
     inner: Arc<Inner>,
@@ -54,7 +54,7 @@ impl XrcDomain {
     /// A QP in state RESET that receives for all SRQs of this domain.
     ///
     /// # Errors
-    /// As [`ProtectionDomain::create_qp`](crate::ProtectionDomain::create_qp).
+    /// As for [`ProtectionDomain::create_qp`](crate::ProtectionDomain::create_qp).
     pub fn create_target(&self) -> Result<QueuePair, QpError> {
         QueuePair::xrc_target(self)
     }

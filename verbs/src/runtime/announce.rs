@@ -1,4 +1,4 @@
-//! Queues whose descriptor is readable while something is in them.
+//! Queues with a descriptor that is readable while they are not empty.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 /// A bounded queue. Any thread may add to it, take from it, or wait for it.
 pub(crate) struct Announcements<T> {
-    /// Counts what is in the queue. It changes under the queue's lock, so that it
-    /// never tells of something that is gone.
+    /// Counts the queue's items. It changes under the queue's lock, so it is never readable for an
+    /// item that is gone.
     ready: EventFd,
     queue: Mutex<VecDeque<T>>,
     bound: usize,
 }
 
 impl<T> Announcements<T> {
-    /// A queue that drops the oldest if more than `bound` wait.
+    /// A queue that holds at most `bound` items. A further item replaces the oldest.
     pub(crate) fn new(bound: usize) -> io::Result<Self> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
         Ok(Self {
@@ -38,7 +38,7 @@ impl<T> Announcements<T> {
         queue.push_back(item);
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest item.
     pub(crate) fn poll(&self) -> Option<T> {
         let mut queue = self.queue.lock();
         let item = queue.pop_front();
@@ -48,8 +48,9 @@ impl<T> Announcements<T> {
         item
     }
 
-    /// Takes the oldest; waits for one at most for `timeout`, without using the CPU.
-    /// Before it sleeps, it calls `hand_over`: the background thread drives the NIC meanwhile.
+    /// Takes the oldest item. If there is none, waits at most `timeout` for one, without using the
+    /// CPU. Before it sleeps, it calls `hand_over`, so that the background thread drives the NIC
+    /// meanwhile.
     pub(crate) fn wait(&self, timeout: Duration, hand_over: impl Fn()) -> io::Result<Option<T>> {
         let end = Instant::now() + timeout;
         loop {

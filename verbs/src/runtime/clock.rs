@@ -1,4 +1,4 @@
-//! The device's clock, by which completions are stamped.
+//! The device's clock, which gives completions their timestamps.
 
 mod counter;
 mod ticker;
@@ -8,25 +8,26 @@ use roce_stack::Instant;
 use std::io;
 use ticker::Ticker;
 
-/// Counts nanoseconds for the stack: those of the machine's monotonic clock.
+/// Gives the stack the time: the host's monotonic clock, in nanoseconds.
 ///
-/// The NIC is told the time at each call, also at those that find nothing to do, and to ask
-/// the system for it takes longer than to look for a packet. Where the processors have a counter
-/// that the kernel itself keeps time by, a [`Ticker`] tells the time between two such questions.
+/// Each call of the NIC takes the time, including calls that find nothing to do, and reading the
+/// system's clock takes longer than looking for a packet. If the processors have a counter that the
+/// kernel itself uses as its clock source, a [`Ticker`] gives the time between two readings of the
+/// clock.
 pub(crate) struct DeviceClock {
     ticker: Option<Ticker>,
 }
 
 impl DeviceClock {
     /// # Errors
-    /// If the machine has no such clock.
+    /// If the host has no monotonic clock.
     pub(crate) fn start() -> io::Result<Self> {
         ClockId::CLOCK_MONOTONIC.now()?;
         let ticker = counter::keeps_time().then(Ticker::default);
         Ok(Self { ticker })
     }
 
-    /// The time as the stack counts it. It can be a little off, and so before what was told last.
+    /// The current time. It may be slightly wrong, and so lie before an earlier result.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         let ns = match &self.ticker {
@@ -39,18 +40,18 @@ impl DeviceClock {
         Instant::from_nanos(ns)
     }
 
-    /// That time by the machine's clock.
+    /// The same time on the host's clock.
     #[inline]
     pub(crate) fn ns(&self, at: Instant) -> u64 {
         at.as_nanos()
     }
 }
 
-/// The machine's monotonic clock.
+/// The host's monotonic clock.
 fn monotonic_ns() -> u64 {
-    // It was there at the start.
+    // The clock was there when the device was opened.
     ClockId::CLOCK_MONOTONIC.now().map_or(0, |now| {
-        // The clock starts with the machine, or later: neither is negative.
+        // The clock counts from boot or later, so neither is negative.
         let (seconds, ns) = (now.tv_sec() as u64, now.tv_nsec() as u64);
         seconds.wrapping_mul(1_000_000_000).wrapping_add(ns)
     })

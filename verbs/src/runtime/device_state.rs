@@ -1,4 +1,4 @@
-//! What an open device consists of, as all who use it see it.
+//! The state of an open device, as its users and threads share it.
 
 use super::{DeviceClock, Engine, Starter};
 use crate::datapath::Datapath;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a context, the objects made from it and its threads share.
+/// The state that a context, the objects made from it and its threads share.
 pub(crate) struct DeviceState {
     pub(crate) engine: Mutex<Engine>,
     /// Wakes the background thread.
@@ -20,17 +20,17 @@ pub(crate) struct DeviceState {
     pub(crate) stop: AtomicBool,
     next_cq: AtomicU64,
     pub(crate) clock: DeviceClock,
-    /// When an application thread last drove the NIC: nanoseconds as the stack counts
-    /// them, plus one; 0 for never, or when it said that it will wait now.
+    /// When an application thread last drove the NIC: the stack's time in nanoseconds plus one; 0
+    /// if none has, or if the application has handed over.
     last_call: AtomicU64,
     calls: AtomicU64,
-    /// What has been started. Its part of the QP numbers is free for others once the engine's
-    /// port is closed, so it comes after the engine.
+    /// What has been started. It is dropped after the engine, since its part of the QP numbers may
+    /// go to others only once the engine's port is closed.
     pub(crate) starter: Starter,
 }
 
 impl DeviceState {
-    /// Drives nothing yet: see [`driver`](super::driver).
+    /// Creates the state. Nothing drives it yet: see [`driver`](super::driver).
     ///
     /// # Errors
     /// If the operating system has no descriptor left, or no monotonic clock.
@@ -53,23 +53,25 @@ impl DeviceState {
         })
     }
 
-    /// An ID that no other CQ of the context has had.
+    /// An ID that is new among the CQs of the context.
     pub(crate) fn next_cq(&self) -> CqId {
         CqId(self.next_cq.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// An application thread is about to drive the NIC. What time it is: the clock
-    /// is read once a call.
+    /// Notes that an application thread is about to drive the NIC. Returns the time, so that a call
+    /// reads the clock only once.
     pub(crate) fn note_call(&self) -> Instant {
         let now = self.now();
         self.last_call.store(now.as_nanos() + 1, Ordering::Relaxed);
-        // Not one atomic step: that would cost each call more than the count is worth.
+        // This is not one atomic operation, which would cost each call more than the count is
+        // worth.
         self.calls.store(self.calls() + 1, Ordering::Relaxed);
         self.wake_sleeping_driver();
         now
     }
 
-    /// For an application thread that posts: the time, and the engine.
+    /// For an application thread that posts: notes the call, and returns the time and the locked
+    /// engine.
     pub(crate) fn lock_to_post(&self) -> (Instant, MutexGuard<'_, Engine>) {
         let now = self.note_call();
         let mut engine = self.engine.lock();
@@ -77,10 +79,11 @@ impl DeviceState {
         (engine.at(now), engine)
     }
 
-    /// To be called with the engine locked, too: since the call was noted, this thread may have
-    /// lost its processor for so long that the background thread fell asleep. That says so
-    /// before it takes the lock to look for work. So either it sees what is posted now, or it
-    /// is seen here that it sleeps, perhaps until a packet comes that nothing sends.
+    /// Also called with the engine locked: after the call was noted, this thread may have lost its
+    /// processor for so long that the background thread fell asleep. The background thread sets
+    /// `driver_sleeps` before it takes the lock to look for work. So either it sees what is posted
+    /// now, or this thread sees the flag and wakes it up. Otherwise it could sleep until a packet
+    /// arrives that nothing sends.
     fn wake_sleeping_driver(&self) {
         if self.driver_sleeps.load(Ordering::Relaxed) {
             cold_path();
@@ -90,14 +93,14 @@ impl DeviceState {
         }
     }
 
-    /// An application thread stops driving and waits: the background thread's turn.
+    /// Notes that the application stops driving and waits. The background thread takes over.
     pub(crate) fn hand_over(&self) {
         self.last_call.store(0, Ordering::Relaxed);
         self.wake_driver();
     }
 
-    /// How often application threads have called so far, about: of calls at the same
-    /// time, some may not count.
+    /// The approximate number of calls by application threads so far. Concurrent calls may be
+    /// counted as one.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -108,18 +111,18 @@ impl DeviceState {
         last != 0 && self.now().as_nanos().saturating_sub(last) < span
     }
 
-    /// The time as the stack counts it.
+    /// The time, as the stack counts it.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// Which QP numbers are this context's, once something has needed some.
+    /// The context's part of the QP numbers, once something has needed one.
     pub(crate) fn part(&self) -> Option<QpnPart> {
         self.starter.part()
     }
 
     pub(crate) fn wake_driver(&self) {
-        // Full means that it is about to wake already.
+        // A full counter means that the thread is about to wake up already.
         let _ = self.wake.write(1);
     }
 
@@ -127,8 +130,7 @@ impl DeviceState {
         let _ = self.wake.read();
     }
 
-    /// Drives the NIC, unless another thread is at it. Returns whether anything
-    /// happened.
+    /// Drives the NIC, unless another thread has the lock. Returns whether anything happened.
     pub(crate) fn drive(&self) -> bool {
         let now = self.note_call();
         self.engine.try_lock().is_some_and(|mut engine| {
@@ -137,46 +139,46 @@ impl DeviceState {
         })
     }
 
-    /// The engine, for a change that has to be made now.
+    /// Locks the engine, waiting for other threads.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock()
     }
 
-    /// The engine, whose NIC has a part of the QP numbers to draw from.
+    /// Locks the engine, and ensures that its NIC has a part of the QP numbers.
     ///
     /// # Errors
-    /// If none is free.
+    /// If no part is free.
     pub(crate) fn lock_with_part(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
         let mut engine = self.lock();
         self.starter.claim_part(&mut engine)?;
         Ok(engine)
     }
 
-    /// The engine, with its datapath started.
+    /// Locks the engine, and starts its datapath unless it has started.
     ///
     /// # Errors
-    /// If the datapath can't be had.
+    /// If the datapath can't start.
     pub(crate) fn lock_started(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
         let mut engine = self.lock();
         self.start(&mut engine)?;
         Ok(engine)
     }
 
-    /// Starts the datapath of the engine, which is this context's, unless it has started.
+    /// Starts the datapath unless it has started. `engine` is this context's.
     ///
     /// # Errors
-    /// If the datapath can't be had. The next call tries again.
+    /// If the datapath can't start. The next call tries again.
     pub(crate) fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
         if let Some(started) = self.starter.datapath() {
             return Ok(started);
         }
         let started = self.starter.start(engine)?;
-        // The background thread sleeps on the descriptors of the port that is gone now.
+        // The background thread may sleep on the descriptors of the previous port.
         self.wake_driver();
         Ok(started)
     }
 
-    /// Has an address made usable when the datapath starts. Returns whether it is still to
+    /// Makes `address` usable when the datapath starts. Returns whether the datapath has yet to
     /// start.
     pub(crate) fn use_when_started(&self, address: IpAddr) -> bool {
         let _engine = self.lock();

@@ -8,9 +8,9 @@
 //!            no call for a while             packet, timer, call
 //! ```
 //!
-//! On standby, while an application calls, it takes what the application leaves ([`standby`]).
-//! Asleep, it waits in `ppoll` for the port's sockets and the next timer: an idle process
-//! costs no CPU. Between the two, it passes on what becomes of the interface.
+//! While the application calls, the thread does only what the application leaves undone
+//! ([`beside`]). Asleep, it waits in `ppoll` for the port's sockets and the next timer, so an idle
+//! process costs no CPU. In each turn, it also reports changes of the interface.
 
 mod standby;
 
@@ -29,26 +29,26 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// An application thread that called so long ago still counts as driving the NIC.
+/// An application counts as driving the NIC for this time after its last call.
 const APPLICATION_DRIVES: Duration = Duration::from_micros(500);
 
-/// After the last packet, the thread keeps looking for so long before it sleeps.
+/// The time that the thread keeps polling after the last packet before it sleeps.
 const LINGER: Duration = Duration::from_micros(50);
 
-/// Starts the thread. It ends when [`DeviceState::stop`] is set and it is woken.
+/// Starts the thread. It ends when [`Shared::stop`] is set and it is woken up.
 pub(crate) fn spawn(
     shared: Arc<DeviceState>,
     monitor: Monitor,
     name: &str,
 ) -> io::Result<JoinHandle<()>> {
-    // Threads inherit the mask: none of the application's signals may land here.
+    // Threads inherit the signal mask. This one must not take the application's signals.
     let mut before = SigSet::empty();
     let _ = nix::sys::signal::pthread_sigmask(
         nix::sys::signal::SigmaskHow::SIG_SETMASK,
         Some(&SigSet::all()),
         Some(&mut before),
     );
-    // The kernel cuts names off at 15 bytes.
+    // The kernel truncates names to 15 bytes.
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || run(&shared, monitor));
@@ -61,8 +61,8 @@ pub(crate) fn spawn(
 }
 
 fn run(shared: &DeviceState, mut monitor: Monitor) {
-    // What it does takes microseconds, and an application that spins must not delay it by
-    // a whole turn of its own. Before Linux 6.12, that can't be asked for.
+    // The thread's work takes microseconds, and an application that spins must not delay it by a
+    // whole time slice. Before Linux 6.12, this can't be requested.
     let _ = roce_udp::prefer_short_turns();
     let mut standby = Standby::default();
     let mut last_busy = std::time::Instant::now();
@@ -75,9 +75,9 @@ fn run(shared: &DeviceState, mut monitor: Monitor) {
         let busy = {
             let mut engine = shared.engine.lock();
             let busy = engine.progress(shared.now()) | engine.has_work();
-            // Who is woken by what arrived finds the lock taken until its acknowledgement
-            // has left. Some programs that wait for events take it for granted that an
-            // answer comes after that, as from an RNIC (ib_send_lat -e does).
+            // A thread that is woken up by what arrived finds the lock taken until the
+            // acknowledgement has left. Some programs that wait for events (ib_send_lat -e, for
+            // one) expect their answer to leave after the acknowledgement, as with an RNIC.
             engine.send(shared.now());
             busy
         };
@@ -91,10 +91,10 @@ fn run(shared: &DeviceState, mut monitor: Monitor) {
     }
 }
 
-/// Sleeps until a packet comes, a timer is due, the interface changes, or an
-/// application thread calls.
+/// Sleeps until a packet arrives, a timer expires, the interface changes, or an application thread
+/// calls.
 fn sleep(shared: &DeviceState, monitor: &Monitor) {
-    // From here on, whoever posts or polls wakes this thread, once.
+    // From here on, the first thread that posts or polls wakes this one up.
     shared.driver_sleeps.store(true, Ordering::SeqCst);
     let Some((wake_ups, timeout)) = what_to_wait_for(shared) else {
         shared.driver_sleeps.store(false, Ordering::SeqCst);
@@ -108,14 +108,14 @@ fn sleep(shared: &DeviceState, monitor: &Monitor) {
     let woken = ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None);
     shared.driver_sleeps.store(false, Ordering::SeqCst);
     shared.clear_wake();
-    // The descriptor of the news is the last.
+    // The descriptor for network changes is the last.
     let network_changed = || polled.last().and_then(PollFd::any).unwrap_or(true);
     if wake_ups.network.is_some() && (woken == Ok(0) || network_changed()) {
         shared.lock().follow_network();
     }
 }
 
-/// Descriptors, and how long; nothing if there is something to do.
+/// The descriptors and the timeout to wait for; `None` if there is work.
 fn what_to_wait_for(shared: &DeviceState) -> Option<(WakeUps, Option<Duration>)> {
     let engine = shared.engine.lock();
     if engine.has_work() {
@@ -124,7 +124,7 @@ fn what_to_wait_for(shared: &DeviceState) -> Option<(WakeUps, Option<Duration>)>
     Some(until_something_is_due(&engine, shared))
 }
 
-/// Descriptors, and how long.
+/// The descriptors and the timeout to wait for.
 fn until_something_is_due(engine: &Engine, shared: &DeviceState) -> (WakeUps, Option<Duration>) {
     let now = shared.now();
     let timeout = engine.next_timeout(now);

@@ -1,4 +1,4 @@
-//! The NIC and its port behind one lock, and what it takes to drive them.
+//! The engine: the NIC and its port behind one lock, and the methods that drive them.
 
 use super::Announcements;
 use super::moderation::Moderation;
@@ -13,43 +13,44 @@ use std::collections::HashMap;
 use std::hint::cold_path;
 use std::sync::{Arc, Weak};
 
-/// Packets taken from the port before anything else has its turn.
+/// The maximum number of packets that one turn takes from the port.
 const RECEIVE_BUDGET: usize = 64;
 
 /// Turns of [`Engine::catch_up`]: enough for a full socket buffer, and a bound if packets arrive
 /// faster than they are processed.
 const CATCH_UP_TURNS: usize = 64;
 
-/// An application that was found watching its memory counts as doing so for so many posts.
+/// The number of posts for which an application that was found watching its memory counts as doing
+/// so.
 const POSTS_OF_A_WATCHER: u16 = 256;
 
 /// What the lock of a context protects.
 pub(crate) struct Engine {
     pub(crate) nic: Nic,
     pub(crate) port: DevicePort,
-    /// What packets suffer between the port and the NIC.
+    /// Faults injected between the port and the NIC.
     pub(crate) faults: Option<FaultLayer>,
-    /// Who is told of each packet.
+    /// Captures each packet.
     pub(crate) capture: Option<Box<PortCapture>>,
-    /// Where the events of a CQ go.
+    /// The channel for each CQ's events.
     pub(crate) channels: HashMap<CqId, Weak<Announcements<CqId>>>,
-    /// Which of them wait for more completions.
+    /// Delays the events of CQs that wait for more completions.
     pub(crate) moderation: Moderation,
     pub(crate) events: Arc<Announcements<Event>>,
-    /// What counts for `roce run --summary`.
+    /// Counters for `roce run --summary`.
     pub(crate) tally: Option<Box<Count>>,
-    /// What takes management datagrams, once QP1 is open.
+    /// The receiver of management datagrams, once QP1 is open.
     pub(crate) mad_listener: Option<Arc<dyn MadListener>>,
-    /// The port's failure, if it failed for good.
+    /// The port's error, if it failed for good.
     pub(crate) failure: Option<PortError>,
     latest: Instant,
-    /// For how many posts more the application counts as one that watches its memory.
+    /// The number of further posts for which the application counts as watching its memory.
     watches: u16,
 }
 
-/// Takes the management datagrams that reach QP1.
+/// Learns of the management datagrams that reach QP1.
 pub(crate) trait MadListener: Send + Sync {
-    /// Some wait to be taken. The engine is locked: this must not wait for anything.
+    /// Management datagrams wait to be taken. The engine is locked, so this must not block.
     fn mads_wait(&self);
 }
 
@@ -114,16 +115,15 @@ impl Engine {
         }
     }
 
-    /// The time for the NIC: `now`, unless a thread that read the clock later had
-    /// the lock first.
+    /// The time for the NIC: `now`, unless a thread that read the clock later got the lock first.
     pub(crate) fn at(&mut self, now: Instant) -> Instant {
         self.latest = self.latest.max(now);
         self.latest
     }
 
-    /// Sends what there is to send, then takes what has arrived. Acknowledgements
-    /// of what arrives leave with the next call: whatever the application sends in
-    /// answer goes first. Returns whether anything happened.
+    /// Sends what is ready, then receives what has arrived. Acknowledgements of what arrives leave
+    /// with the next call, so the application's answer can go first. Returns whether anything
+    /// happened.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
         let now = self.at(now);
         let mut busy = self.send(now);
@@ -155,9 +155,9 @@ impl Engine {
         busy
     }
 
-    /// Receives the packets that have arrived and sends what is due, in at most
-    /// [`CATCH_UP_TURNS`] turns. A QP is about to lose its state, and an adapter would have
-    /// processed those packets before.
+    /// Receives the packets that have arrived and sends what is due, in at most [`CATCH_UP_TURNS`]
+    /// turns. Called before a QP loses its state, because an adapter would have processed those
+    /// packets before.
     pub(crate) fn catch_up(&mut self, now: Instant) {
         for _ in 0..CATCH_UP_TURNS {
             if !self.progress(now) {
@@ -166,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// Sends what there is to send. Returns whether there was anything.
+    /// Sends what is ready. Returns whether there was anything.
     pub(crate) fn send(&mut self, now: Instant) -> bool {
         let now = self.at(now);
         let mut busy = false;
@@ -190,17 +190,17 @@ impl Engine {
         busy
     }
 
-    /// The application called nothing while something came or was due: it seems to watch its
-    /// memory for what its peer writes there. So may the peer, once its own request is
-    /// acknowledged, and then an answer is not seen before a thread has been woken for it. An
-    /// answer that comes together with that acknowledgement is.
+    /// Notes that the application called nothing while something arrived or was due: it probably
+    /// watches its memory for a peer's writes. The peer may do the same once its own request is
+    /// acknowledged. It would then see an answer only after a thread has been woken up for it. If
+    /// the answer arrives together with the acknowledgement, it sees the answer at once.
     pub(crate) fn note_watching(&mut self) {
         self.watches = POSTS_OF_A_WATCHER;
     }
 
-    /// Sends what was posted to one QP: answers go before acknowledgements. Those follow by
-    /// the same call if that costs no other, or if the application watches its memory; for one
-    /// that polls it is quicker to send an answer by itself.
+    /// Sends what was posted to one QP. Answers go before acknowledgements. Those go with the same
+    /// system call if the port sends everything by one call, or if the application watches its
+    /// memory. For an application that polls, it is faster to send the answer by itself.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
         let watches = self.watches > 0;
         self.watches = self.watches.saturating_sub(1);
@@ -225,7 +225,7 @@ impl Engine {
         self.note_progress();
     }
 
-    /// What was captured or counted is known after each turn, whatever becomes of the process.
+    /// Writes out what was captured and counted in this turn, so that it survives the process.
     fn note_progress(&mut self) {
         if let Some(capture) = &self.capture {
             cold_path();
@@ -237,17 +237,17 @@ impl Engine {
         }
     }
 
-    /// Whether packets wait that could leave right now, or that no descriptor tells of.
+    /// Whether packets wait that could leave now, or that no descriptor announces.
     pub(crate) fn has_work(&self) -> bool {
         self.nic.wants_to_send() || self.port.has_looped()
     }
 
-    /// Whether all of that is acknowledgements, which may wait for the application's answer.
+    /// Whether only acknowledgements wait, which may wait for the application's answer.
     pub(crate) fn has_only_acknowledgements_to_send(&self) -> bool {
         self.nic.wants_only_to_acknowledge() && !self.port.has_looped()
     }
 
-    /// When something is due next, be it nothing but time that passes.
+    /// The time of the next timeout, of any kind.
     pub(crate) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);
         let network = self.port.next_deadline().map(|later| now + later);
@@ -260,14 +260,14 @@ impl Engine {
             .min()
     }
 
-    /// Lets the port follow what has changed in the network.
+    /// Lets the port follow changes in the network.
     pub(crate) fn follow_network(&mut self) {
         if let Err(error) = self.port.follow_network() {
             self.failure = Some(error);
         }
     }
 
-    /// Passes events on to whom they concern.
+    /// Delivers the NIC's events to their receivers.
     #[inline(always)]
     pub(crate) fn deliver_events(&mut self) {
         if self.nic.has_events() || self.nic.has_mads() || self.moderation.holds_some() {
@@ -296,20 +296,20 @@ impl Engine {
         }
     }
 
-    /// Tells of completions of a CQ on its channel.
+    /// Announces completions of a CQ on its channel.
     fn announce(&self, id: CqId) {
         if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
             channel.push(id);
         }
     }
 
-    /// What the port has counted so far, by name; with faults, what they did, too.
+    /// The port's counters, by name, and those of faults, if there are any.
     pub(crate) fn each_port_counter(&self) -> Vec<(&'static str, u64)> {
         let faults = self.faults.iter().flat_map(|f| f.counters().each());
         self.port.each_counter().into_iter().chain(faults).collect()
     }
 
-    /// The channel that gets the events of a CQ.
+    /// Sets the channel for the events of a CQ.
     pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<Announcements<CqId>>) {
         self.channels.insert(id, Arc::downgrade(channel));
     }

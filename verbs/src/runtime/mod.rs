@@ -1,7 +1,7 @@
-//! What runs an open device: the NIC and its port behind one lock, the thread that drives them, and
-//! the clock.
+//! The runtime of an open device: the NIC and its port behind one lock, the thread that drives
+//! them, and the clock.
 //!
-//! It knows none of the objects that are made from a device: those are built on it.
+//! It does not know the objects that are made from a device: those are built on it.
 
 mod announce;
 mod clock;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Moderation {
     queues: HashMap<CqId, Moderated>,
-    /// The announcements that wait, and until when at most.
+    /// The announcements that wait, each with the time at which its wait ends.
     held: Vec<(CqId, Instant)>,
 }
 
@@ -20,9 +20,9 @@ struct Moderated {
 }
 
 impl Moderation {
-    /// From now on a queue's announcements wait until so many completions have come, but no
-    /// longer than `period`. If either is too small to wait for, they don't. One that waits
-    /// by now is due.
+    /// Makes a queue's announcements wait until `completions` completions have come, but at most
+    /// `period`. If `completions` is at most 1, or `period` is zero, announcements do not wait. An
+    /// announcement that already waits becomes due.
     pub(crate) fn set(&mut self, queue: &Arc<CompletionQueue>, completions: u32, period: Duration) {
         let id = queue.id();
         if completions > 1 && !period.is_zero() {
@@ -40,25 +40,26 @@ impl Moderation {
         }
     }
 
-    /// A queue goes.
+    /// Forgets a queue that is destroyed.
     pub(crate) fn forget(&mut self, id: CqId) {
         self.queues.remove(&id);
         self.held.retain(|(held, _)| *held != id);
     }
 
-    /// A completion is to be announced. Returns whether that waits for more of them.
+    /// Called when a completion is to be announced. Returns whether the announcement waits for more
+    /// completions.
     pub(crate) fn hold(&mut self, now: Instant, id: CqId) -> bool {
         let Some(moderated) = self.queues.get(&id) else {
             return false;
         };
-        // If one waits, it stands for this one, too.
+        // An announcement that already waits covers this completion, too.
         if self.held.iter().all(|(held, _)| *held != id) {
             self.held.push((id, now + moderated.period));
         }
         true
     }
 
-    /// When [`Moderation::take_due`] should be called next, whatever completes until then.
+    /// When [`Moderation::take_due`] must be called next, regardless of completions until then.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.held.iter().map(|(_, until)| *until).min()
     }
@@ -69,7 +70,7 @@ impl Moderation {
         !self.held.is_empty()
     }
 
-    /// Takes an announcement that waits no longer.
+    /// Takes an announcement that is due.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<CqId> {
         if self.held.is_empty() {
             return None;
@@ -102,15 +103,15 @@ mod tests {
         Arc::new(CompletionQueue::new(CqId(id), 8))
     }
 
-    /// An announcement waits for its period, and no longer; one that comes meanwhile goes
-    /// with it.
+    /// An announcement waits for at most its period. Another one that comes meanwhile is merged
+    /// into it.
     #[test]
     fn a_period_is_the_longest_wait() {
         let mut moderation = Moderation::default();
         moderation.set(&queue(1), 4, PERIOD);
         assert!(
             !moderation.hold(at(5), CqId(2)),
-            "nobody moderates that one"
+            "that queue is not moderated"
         );
         assert_eq!(moderation.next(), None);
         assert!(moderation.hold(at(5), CqId(1)));
@@ -124,7 +125,7 @@ mod tests {
         );
     }
 
-    /// What waits when others values are set does not wait any more.
+    /// An announcement that waits when other values are set becomes due.
     #[test]
     fn who_sets_other_values_hears_of_what_waits() {
         for (completions, period, moderates) in [

@@ -1,8 +1,8 @@
-//! What becomes of the device's interface: its link and its addresses.
+//! Reports changes of the device's interface: its link and its addresses.
 //!
-//! The kernel tells on a netlink socket when something changes; what it is, is read
-//! anew then, as a whole, and compared with what was known. So no message has to be
-//! understood, and none that is lost does harm.
+//! The kernel sends a message on a netlink socket when something changes. The whole status is then
+//! read again and compared with the last one. So no message needs to be parsed, and a lost one does
+//! no harm.
 
 use crate::device::Device;
 use crate::gid::{GidEntry, GidTable};
@@ -15,10 +15,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How often the socket is looked at while there is no time to sleep on it.
+/// The interval at which the socket is checked while the thread does not sleep on it.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// What of the interface applications hear about.
+/// The part of the interface's status that applications hear about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Status {
     /// It is up and has a link.
@@ -29,7 +29,7 @@ struct Status {
 /// Watches the interface of one device.
 pub(crate) struct Monitor {
     device: Device,
-    /// `None` where the kernel gives no such socket: then no changes are told.
+    /// `None` if the kernel does not provide the socket. Changes are then not reported.
     socket: Option<OwnedFd>,
     known: Status,
     /// Something may have changed that could not be read yet.
@@ -38,10 +38,10 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// From now on, changes are noticed. The calling thread's network namespace is the
+    /// Starts to watch the device's interface. The calling thread's network namespace must be the
     /// device's.
     pub(crate) fn new(device: &Device) -> Self {
-        // First the socket, then the status: a change in between is noticed.
+        // First the socket, then the status, so that no change in between is missed.
         let socket = subscribe().ok();
         Self {
             device: device.clone(),
@@ -52,12 +52,12 @@ impl Monitor {
         }
     }
 
-    /// Becomes readable when something may have changed.
+    /// A descriptor that becomes readable when something may have changed.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Looks whether something has changed, unless it did so just now, and tells what.
+    /// Reports each change through `tell`. Does nothing within [`LOOK_EVERY`] of the last check.
     pub(crate) fn look(&mut self, mut tell: impl FnMut(Event)) {
         if self.last_look.elapsed() < LOOK_EVERY {
             return;
@@ -67,7 +67,7 @@ impl Monitor {
         if !self.is_stale {
             return;
         }
-        // A process without a descriptor to spare can't ask: that is no change.
+        // A process that has no descriptor left can't read the status. That is not a change.
         let Ok(now) = Status::of(&self.device) else {
             return;
         };
@@ -80,7 +80,7 @@ impl Monitor {
 }
 
 impl Status {
-    /// As it is now.
+    /// The current status.
     fn of(device: &Device) -> io::Result<Self> {
         Ok(Self {
             gids: GidTable::new(&device.addresses()?, false).entries(),
@@ -88,7 +88,7 @@ impl Status {
         })
     }
 
-    /// As it was when the device was listed.
+    /// The status when the device was listed.
     fn as_listed(device: &Device) -> Self {
         Self {
             gids: device.gids(),
@@ -97,7 +97,7 @@ impl Status {
     }
 }
 
-/// What there is to tell of a change.
+/// The events for a change from `before` to `now`.
 fn changes(before: &Status, now: &Status) -> impl Iterator<Item = Event> {
     let link = match (before.running, now.running) {
         (false, true) => Some(Event::PortActive),
@@ -124,13 +124,13 @@ fn subscribe() -> nix::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Throws away all messages. Returns whether there were any.
+/// Discards all messages. Returns whether there were any.
 fn drain(socket: &OwnedFd) -> bool {
     let mut buffer = [0; 4096];
     let mut any = false;
     loop {
         match recv(socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_TRUNC) {
-            // Some were lost for want of room: something has changed.
+            // ENOBUFS: messages were lost because the buffer was full, so something has changed.
             Ok(_) | Err(Errno::ENOBUFS) => any = true,
             Err(Errno::EINTR) => {}
             Err(_) => return any,

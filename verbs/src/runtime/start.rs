@@ -1,16 +1,16 @@
-//! What an open device starts when something first needs it.
+//! Starts the parts of an open device when something first needs them.
 //!
-//! Programs open and query devices that they never use, so opening one touches neither the
-//! network nor what its neighbours share:
+//! Programs open and query devices that they never use. Opening one therefore touches neither the
+//! network nor anything that other processes share:
 //!
 //! | started by | what |
 //! |---|---|
 //! | the first QP | the device's part of the QP numbers, which is a name among processes |
 //! | the first address that a QP in RTR, or a listener, needs, or the first multicast group | the datapath: sockets, or AF_XDP's program and rings |
 //!
-//! Either stays until the device is closed. A datapath that stopped with the last QP would
-//! have to start again with the next one, and AF_XDP can't at once: many drivers reset their
-//! queues, and the kernel gives a queue back some time after its socket is closed.
+//! Each stays until the device is closed. If the datapath stopped with the last QP, it would have
+//! to start again with the next one, and AF_XDP can't start again at once: many drivers reset their
+//! queues, and the kernel releases a queue some time after its socket is closed.
 
 use super::Engine;
 use crate::datapath::{self, Datapath, DatapathOptions};
@@ -24,21 +24,21 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-/// What has been started of an open device, and what the rest will be started from. All that
-/// starts something does so with the engine locked.
+/// The parts of an open device that have started, and the options for the others. The methods that
+/// start something take the locked engine.
 pub(crate) struct Starter {
     device: Device,
     options: DatapathOptions,
     priorities: Option<PriorityMap>,
     claimer: PartClaimer,
     part: OnceLock<QpnPart>,
-    /// Local addresses of paths that were made before the datapath has started.
+    /// Local addresses of paths that were created before the datapath started.
     awaited: Mutex<Vec<IpAddr>>,
     datapath: OnceLock<Datapath>,
 }
 
 impl Starter {
-    /// Starts nothing. The calling thread's network namespace is the device's.
+    /// Starts nothing. The calling thread's network namespace must be the device's.
     pub(crate) fn new(
         device: &Device,
         options: DatapathOptions,
@@ -93,8 +93,8 @@ impl Starter {
         let (most, window) = limits(&port, &self.options);
         engine.nic.set_port_limits(most, window);
         for address in std::mem::take(&mut *self.awaited.lock()) {
-            // An address that can't be used does not fail the start: the caller may have started
-            // the datapath for another one. The port's counters tell.
+            // An unusable address does not fail the start, because the caller may have started the
+            // datapath for another one. The port's counters show the failure.
             let _ = port.activate(address);
         }
         let datapath = port.describe(not_taken);
@@ -102,7 +102,7 @@ impl Starter {
         Ok(self.datapath.get_or_init(|| datapath))
     }
 
-    /// Has an address made usable when the datapath starts. Returns whether it is still to
+    /// Makes `address` usable when the datapath starts. Returns whether the datapath has yet to
     /// start.
     pub(super) fn use_when_started(&self, address: IpAddr) -> bool {
         let is_to_start = self.datapath().is_none();
@@ -114,12 +114,13 @@ impl Starter {
     }
 }
 
-/// The largest packet that a port sends, and the most that one QP keeps in flight, in bytes.
+/// The largest packet that a port sends, and the most that one QP keeps in flight, both in bytes.
 pub(crate) fn limits(port: &dyn Port, options: &DatapathOptions) -> (usize, usize) {
     let capabilities = port.capabilities();
     let room = capabilities.receive_buffer_bytes;
-    // The peer is taken to hold as much as we do, but no more than is usual if we were given
-    // more on purpose; half of it leaves room for what the kernel charges beyond the payload.
+    // The peer's buffer is assumed to be as large as this one, but no larger than the default if
+    // the user has set another size. Half of it leaves room for what the kernel charges beyond the
+    // payload.
     let room = match options.udp_receive_buffer_bytes {
         Some(_) => room.min(UdpPortConfig::RECEIVE_BUFFER_BYTES),
         None => room,

@@ -1,4 +1,4 @@
-//! All settings of the environment, checked before anything depends on them.
+//! Checks all settings of the environment before anything depends on them.
 
 use super::environment_congestion;
 use super::environment_faults;
@@ -12,16 +12,15 @@ use crate::error::OpenError;
 use std::io::Write as _;
 use std::sync::Once;
 
-/// Checks every variable of the environment that the library reads. No file is made and no
-/// device is opened. Returns what is wrong, one error for each variable.
+/// Checks every environment variable that the library reads. Creates no file and opens no device.
+/// Returns the errors, one for each wrong variable.
 ///
-/// `overridden` names variables whose value does not matter, since an option says something
-/// else.
+/// `overridden` names variables that are not checked, because an option overrides them.
 pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
     type Check = fn() -> Result<(), OpenError>;
     let checks: [(&str, Check); 8] = [
         ("ROCE_DEVICES", check_devices),
-        // And the other variables of the datapath, which no option overrides.
+        // This also checks the datapath's other variables, which no option overrides.
         ("", || environment_datapath().map(drop)),
         ("ROCE_FAULTS", || environment_faults().map(drop)),
         ("ROCE_CC", || environment_congestion().map(drop)),
@@ -37,7 +36,7 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         .collect()
 }
 
-/// Whether `ROCE_DEVICES` names devices that there are.
+/// Whether `ROCE_DEVICES` names only devices that exist.
 fn check_devices() -> Result<(), OpenError> {
     const VARIABLE: &str = "ROCE_DEVICES";
     let Some(names) = value(VARIABLE) else {
@@ -66,7 +65,7 @@ fn check_devices() -> Result<(), OpenError> {
     })
 }
 
-/// The library of C programs reads it, and nothing in this crate.
+/// Only the library for C programs reads it, not this crate.
 fn check_vendor_part_id() -> Result<(), OpenError> {
     variable("ROCE_VENDOR_PART_ID", |text| {
         let number: Result<u32, _> = text.parse();
@@ -75,7 +74,7 @@ fn check_vendor_part_id() -> Result<(), OpenError> {
     .map(drop)
 }
 
-/// Says on stderr which variables are set that nothing reads, once in this process.
+/// Warns on stderr, once in this process, about variables that are set and that nothing reads.
 pub fn warn_of_unknown_variables() {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
@@ -85,8 +84,8 @@ pub fn warn_of_unknown_variables() {
     });
 }
 
-/// Says on stderr what is wrong with the environment, once in this process: for programs in C,
-/// which see no more of it than the number of an error.
+/// Prints on stderr, once in this process, what is wrong with the environment: for C programs,
+/// which get only an error number.
 pub fn report_environment() {
     static SAID: Once = Once::new();
     warn_of_unknown_variables();
@@ -97,8 +96,8 @@ pub fn report_environment() {
     });
 }
 
-/// Writes in one piece: other processes may write to the same stderr.
+/// Writes in one call: other processes may write to the same stderr.
 fn say(line: &str) {
-    // Nothing is left to report an error to.
+    // If stderr fails, there is nowhere to report it.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -4,14 +4,14 @@ use crate::environment;
 use crate::error::OpenError;
 use roce_stack::CongestionSettings;
 
-/// The variable that says how.
+/// The variable that sets the congestion control.
 const VARIABLE: &str = "ROCE_CC";
 
-/// How `ROCE_CC` says that devices are to control congestion, if it does. `@FILE` is what
-/// the file says.
+/// The congestion control that `ROCE_CC` sets, if it is set. With `@FILE`, the settings are the
+/// file's contents.
 ///
 /// # Errors
-/// If the value, or what the file says, is malformed, or the file can't be read.
+/// If the value or the file's contents are malformed, or the file can't be read.
 pub fn environment_congestion() -> Result<Option<CongestionSettings>, OpenError> {
     environment::variable(VARIABLE, environment::text_or_file)
 }

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 /// The variable that asks for faults.
 const VARIABLE: &str = "ROCE_FAULTS";
 
-/// The faults that `ROCE_FAULTS` asks for, if it does. A seed that it does not name
-/// is drawn once for the process, so that whoever asks can tell the user which.
+/// The faults that `ROCE_FAULTS` asks for, if it is set. If it names no seed, one is drawn once for
+/// the process, so that all callers report the same seed.
 ///
 /// # Errors
 /// If the value is malformed.
@@ -41,7 +41,7 @@ fn parse(text: &str) -> Result<FaultSpec, String> {
     Ok(spec)
 }
 
-/// A seed that is short enough to be typed.
+/// A seed that is short enough to type.
 pub(crate) fn draw_seed() -> std::io::Result<u64> {
     getrandom::u32()
         .map(u64::from)

@@ -1,4 +1,4 @@
-//! Where the environment wants metrics to be.
+//! The address at which the environment asks for metrics.
 
 use crate::environment;
 use crate::error::OpenError;
@@ -7,10 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// The variable that asks for metrics.
 const VARIABLE: &str = "ROCE_METRICS";
 
-/// The address at which `ROCE_METRICS` wants this process to give its metrics in
-/// Prometheus text format, if it does: `9100` is port 9100 of the loopback, other
-/// addresses are to be said, as in `10.0.0.1:9100` or `[::1]:9100`. Port 0 is one that is
-/// free.
+/// The address at which `ROCE_METRICS` has this process serve its metrics in Prometheus text
+/// format, if it is set: `9100` is port 9100 of the loopback; other addresses are written in full,
+/// as in `10.0.0.1:9100` or `[::1]:9100`. With port 0, the system chooses a free one.
 ///
 /// # Errors
 /// If the value is malformed.

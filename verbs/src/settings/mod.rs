@@ -1,4 +1,4 @@
-//! How a device is opened, and what the environment says about it.
+//! Options for opening a device, and the environment variables that set them.
 
 mod check;
 mod congestion;

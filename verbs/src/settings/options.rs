@@ -1,4 +1,4 @@
-//! How a device is opened.
+//! Options for opening a device.
 
 use super::environment_congestion;
 use super::environment_metrics;
@@ -16,8 +16,7 @@ use roce_stack::CongestionSettings;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How to open a [`Device`]. [`Device::open`] takes what [`OpenOptions::from_env`]
-/// gives.
+/// Options for opening a [`Device`]. [`Device::open`] uses those of [`OpenOptions::from_env`].
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,18 +40,18 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Nothing out of the ordinary.
+    /// The default options. They ignore the environment.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the environment asks for: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
+    /// The options that the environment sets: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
     /// `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`,
-    /// `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`, `ROCE_QOS`, `ROCE_METRICS`. A variable
-    /// whose name begins with `ROCE_` and that nothing reads is reported on stderr, once.
+    /// `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`, `ROCE_QOS`, `ROCE_METRICS`. Reports on
+    /// stderr, once, each variable whose name begins with `ROCE_` and that nothing reads.
     ///
     /// # Errors
-    /// If a variable's value is malformed, or the capture's file can't be made.
+    /// If a variable's value is malformed, or the capture's file can't be created.
     pub fn from_env() -> Result<Self, OpenError> {
         warn_of_unknown_variables();
         Ok(Self {
@@ -65,13 +64,13 @@ impl OpenOptions {
         })
     }
 
-    /// Lets packets that arrive at the device suffer faults.
+    /// Injects faults into the packets that arrive at the device.
     pub fn faults(mut self, spec: FaultSpec) -> Self {
         self.faults = Some(spec);
         self
     }
 
-    /// How packets are to get to the network and back, and whether there is RoCE v1, too.
+    /// Chooses the datapath, and whether the device supports RoCE v1.
     pub fn datapath(mut self, options: DatapathOptions) -> Self {
         self.datapath = options;
         self
@@ -81,15 +80,14 @@ impl OpenOptions {
         &self.datapath
     }
 
-    /// Captures what the device sends and receives, each packet with what became of it.
+    /// Captures what the device sends and receives, with comments on what became of each packet.
     /// Several devices may share a capture.
     pub fn capture(mut self, capture: Capture) -> Self {
         self.capture = Some(capture);
         self
     }
 
-    /// How the device is to control congestion: by DCQCN with the paper's parameters, if
-    /// nothing else is said.
+    /// Sets the congestion control. The default is DCQCN with the paper's parameters.
     pub fn congestion(mut self, settings: CongestionSettings) -> Self {
         self.congestion = settings;
         self
@@ -99,7 +97,7 @@ impl OpenOptions {
         &self.congestion
     }
 
-    /// Which traffic classes and priorities the device's packets are to have.
+    /// Sets the traffic classes and priorities of the device's packets.
     pub fn priorities(mut self, settings: PrioritySettings) -> Self {
         self.priorities = settings;
         self
@@ -109,9 +107,9 @@ impl OpenOptions {
         &self.priorities
     }
 
-    /// Gives metrics of all the process's devices at an address, in Prometheus text format
-    /// over HTTP, until the last one is closed. If the address is taken, that is said on
-    /// stderr, and the device works all the same.
+    /// Serves metrics of all the process's devices at `at`, in Prometheus text format over HTTP,
+    /// until the last device is closed. If the address is taken, the library reports that on
+    /// stderr, and the device works without metrics.
     pub fn metrics(mut self, at: SocketAddr) -> Self {
         self.metrics = Some(at);
         self
@@ -121,14 +119,14 @@ impl OpenOptions {
         self.metrics
     }
 
-    /// The part of the capture that is one more context's, if there is to be one.
+    /// The capture for the port of a new context, if the options ask for one.
     pub(crate) fn port_capture(&self, device: &Device) -> Option<Box<PortCapture>> {
         let capture = self.capture.as_ref()?;
         Some(Box::new(PortCapture::new(capture, device)))
     }
 
-    /// The layer of faults for one more context, if there are to be any. Contexts of
-    /// one process have a seed each, or they would all lose the same packets.
+    /// The fault layer of a new context, if the options ask for faults. Each context of the process
+    /// has a seed of its own; otherwise all would lose the same packets.
     pub(crate) fn fault_layer(&self) -> Result<Option<FaultLayer>, OpenError> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let Some(spec) = self.faults else {

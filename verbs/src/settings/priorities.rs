@@ -1,4 +1,4 @@
-//! Traffic classes and priorities: what the environment asks for, and what becomes of packets.
+//! Traffic classes and priorities: the settings, and how they apply to packets.
 
 use crate::environment;
 use crate::error::OpenError;
@@ -6,40 +6,40 @@ use roce_stack::PriorityMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// The variable that says how.
+/// The variable that sets them.
 const VARIABLE: &str = "ROCE_QOS";
 
-/// The service levels that RoCE has: as many as 802.1Q has priorities. Programs give larger ones
-/// that mean none, since they copy the type of a packet that a completion has in that place.
+/// The number of service levels that RoCE has, which is that of 802.1Q priorities. Some programs
+/// pass larger values that have no meaning: they copy a field that a completion uses for the
+/// packet's type.
 const SERVICE_LEVELS: usize = 8;
 
-/// Which traffic class a device's packets have, and which priority.
+/// The traffic classes and priorities of a device's packets.
 ///
-/// As text, separated by commas or on lines of their own:
+/// The text form has these parts, separated by commas or line ends:
 ///
-/// - `default_roce_tos=104`: the traffic class of who asks for none, as `cma_roce_tos` and
-///   `/sys/kernel/config/rdma_cm` take it;
-/// - `traffic_class=104`: that of everybody, whatever they ask for, as
-///   `/sys/class/infiniband/*/tc/1/traffic_class` takes it for ConnectX;
-/// - `sl2dscp=3:26`: the DSCP of who asks for a service level and no traffic class;
-/// - `dscp-prio=26:3`: the 802.1Q priority of packets with a DSCP, as `dcb app` takes it, and
-///   `mlnx_qos` under the name `dscp2prio`;
-/// - `trust=dscp`: packets have priorities by their DSCP, its upper three bits where nothing
-///   else is said. Any `dscp-prio` implies it.
+/// - `default_roce_tos=104`: the traffic class for requests without one, like `cma_roce_tos` and
+///   `/sys/kernel/config/rdma_cm`;
+/// - `traffic_class=104`: the traffic class of all packets, whatever the program asks for, like
+///   `/sys/class/infiniband/*/tc/1/traffic_class` on ConnectX;
+/// - `sl2dscp=3:26`: the DSCP for a service level, for requests without a traffic class;
+/// - `dscp-prio=26:3`: the 802.1Q priority of packets with a DSCP, like `dcb app`, or `mlnx_qos`
+///   under the name `dscp2prio`;
+/// - `trust=dscp`: a packet's priority follows from its DSCP: the upper three bits, unless a
+///   `dscp-prio` says otherwise. Any `dscp-prio` implies it.
 ///
-/// `sl2dscp` and `dscp-prio` can be there for each service level and each DSCP. Of a traffic
-/// class, the lower two bits, ECN, are left aside. What follows a `#` up to the end of its
-/// line is no part of it.
+/// `sl2dscp` and `dscp-prio` may appear once for each service level and each DSCP. The lower two
+/// bits of a traffic class, ECN, are ignored. A comment begins with `#` and ends with its line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrioritySettings {
-    /// The traffic class of who asks for none.
+    /// The traffic class for requests without one.
     pub default_class: Option<u8>,
-    /// The traffic class of everybody.
+    /// The traffic class of all packets.
     pub forced_class: Option<u8>,
-    /// The DSCP of who asks for a service level and no traffic class.
+    /// The DSCP of each service level, for requests without a traffic class.
     pub sl_to_dscp: [Option<u8>; SERVICE_LEVELS],
-    /// Priorities of packets. Without, the kernel's sockets make of a traffic class what they
-    /// make of any.
+    /// The priorities of packets. If `None`, the kernel derives a socket's priority from the
+    /// traffic class, as for any other socket.
     pub priorities: Option<PriorityMap>,
 }
 
@@ -47,8 +47,8 @@ pub struct PrioritySettings {
 const ECN: u8 = 3;
 
 impl PrioritySettings {
-    /// The traffic class of packets for which this service level and this traffic class are
-    /// asked for. Its ECN bits are those that are asked for.
+    /// The traffic class of packets for which a program asks for `service_level` and the traffic
+    /// class `asked`. The ECN bits are those of `asked`.
     pub fn traffic_class(&self, service_level: u8, asked: u8) -> u8 {
         let own = (asked & !ECN != 0).then_some(asked);
         let of_level = || {
@@ -59,7 +59,7 @@ impl PrioritySettings {
         class.or(self.default_class).unwrap_or(0) & !ECN | asked & ECN
     }
 
-    /// Takes `name=value`.
+    /// Applies one `name=value`.
     fn set(&mut self, part: &str) -> Result<(), PrioritySettingsError> {
         let wrong = |valid: &'static str| PrioritySettingsError {
             given: part.to_owned(),
@@ -102,30 +102,30 @@ const LEVEL: &str = "a service level, 0 to 7, and its DSCP, 0 to 63, as in sl2ds
 const PRIORITY: &str = "a DSCP, 0 to 63, and its priority, 0 to 7, as in dscp-prio=26:3";
 const TRUST: &str = "trust=dscp: priorities follow from DSCPs here, and DSCPs from service \
                      levels by sl2dscp";
-const ONCE: &str = "there once: its value was said before";
+const ONCE: &str = "given only once, but has a value already";
 
 fn class(text: &str) -> Option<u8> {
     text.parse().ok()
 }
 
-/// `first:second`, neither more than so much.
+/// Parses `first:second`, with `most` and `most_of_second` as the largest values.
 fn pair(text: &str, most: u8, most_of_second: u8) -> Option<(u8, u8)> {
     let (first, second) = text.split_once(':')?;
     let number = |text: &str, most| text.trim().parse().ok().filter(|n: &u8| *n <= most);
     Some((number(first, most)?, number(second, most_of_second)?))
 }
 
-/// Puts a value where there is none yet.
+/// Sets `place`, unless it is set already.
 fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
     place.replace(value).is_none().then_some(())
 }
 
-/// What is wrong with the text of [`PrioritySettings`].
+/// An error in the text of [`PrioritySettings`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrioritySettingsError {
-    /// The part that can't be understood.
+    /// The part that is wrong.
     pub given: String,
-    /// What would be right there.
+    /// What would be right in its place.
     pub valid: &'static str,
 }
 
@@ -153,11 +153,11 @@ impl FromStr for PrioritySettings {
     }
 }
 
-/// What `ROCE_QOS` says of traffic classes and priorities, if it is set. `@FILE` is what the
-/// file says.
+/// The traffic classes and priorities that `ROCE_QOS` sets, if it is set. With `@FILE`, the
+/// settings are the file's contents.
 ///
 /// # Errors
-/// If the value, or what the file says, is malformed, or the file can't be read.
+/// If the value or the file's contents are malformed, or the file can't be read.
 pub fn environment_priorities() -> Result<Option<PrioritySettings>, OpenError> {
     environment::variable(VARIABLE, environment::text_or_file)
 }

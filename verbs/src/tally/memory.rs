@@ -12,17 +12,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Devices that can be open at the same time. The bytes of any beyond are counted when they are
-/// closed.
+/// The maximum number of devices that are counted while they are open. The bytes of further devices
+/// are counted when they are closed.
 pub(super) const SLOTS: usize = 2000;
 
-/// `roce-ta1`: this layout.
+/// The magic number `roce-ta1`, for this layout.
 const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta1");
 
-/// A descriptor that shells and programs do not use by number.
+/// The lowest number for the descriptor. Shells and programs do not use such high ones by number.
 const HIGH: i32 = 600;
 
-/// What the memory holds. Every bit pattern is a value, whatever other processes write.
+/// The layout of the memory. Every bit pattern is valid, whatever other processes write.
 #[repr(C)]
 pub(super) struct Page {
     magic: AtomicU64,
@@ -30,7 +30,7 @@ pub(super) struct Page {
     pub(super) devices_opened: AtomicU64,
     pub(super) qps: AtomicU64,
     pub(super) connections: AtomicU64,
-    /// Of devices that were closed.
+    /// Bytes of devices that have been closed.
     pub(super) tx_bytes: AtomicU64,
     pub(super) rx_bytes: AtomicU64,
     pub(super) slots: [Slot; SLOTS],
@@ -39,7 +39,7 @@ pub(super) struct Page {
 /// An open device.
 #[repr(C)]
 pub(super) struct Slot {
-    /// The process; 0 if the slot is free. Slots of processes that were killed stay taken.
+    /// The process ID; 0 if the slot is free. Slots of processes that were killed stay taken.
     pub(super) owner: AtomicU32,
     pub(super) tx_bytes: AtomicU64,
     pub(super) rx_bytes: AtomicU64,
@@ -57,7 +57,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Makes it, all zeros.
+    /// Creates the memory, all zeros.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = memfd_create(c"roce-tally", flags)?;
@@ -70,24 +70,24 @@ impl Memory {
         Ok((memory, file))
     }
 
-    /// Maps what another process has made.
+    /// Maps memory that another process has created.
     pub(super) fn open(path: &OsStr) -> io::Result<Self> {
         let mut options = File::options();
         let options = options.read(true).write(true);
-        // A path that leads to something else must not block.
+        // Opening must not block, whatever the path leads to.
         let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
         let refused = |why| io::Error::new(io::ErrorKind::InvalidData, why);
         if file.metadata()?.len() != size_of::<Page>() as u64 {
-            return Err(refused("it has another size"));
+            return Err(refused("its size is wrong"));
         }
-        // What can be cut off would end this process when it touches the rest.
+        // If another process truncated the file, an access beyond its end would kill this process.
         let seals = SealFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GET_SEALS)?);
         if !seals.contains(SealFlag::F_SEAL_SHRINK) {
-            return Err(refused("it can be cut off"));
+            return Err(refused("it can be truncated"));
         }
         let memory = Self::map(&file)?;
         if memory.get().magic.load(Ordering::Relaxed) != MAGIC {
-            return Err(refused("it is of another version"));
+            return Err(refused("it has another version"));
         }
         Ok(memory)
     }
@@ -117,7 +117,7 @@ impl Drop for Memory {
     }
 }
 
-/// The same file by a descriptor that passes to the next program.
+/// Duplicates the descriptor into one that survives `exec`.
 #[expect(unsafe_code)]
 pub(super) fn inheritable(file: &OwnedFd) -> io::Result<OwnedFd> {
     let copy =

@@ -1,8 +1,8 @@
-//! Counts what a program and all that it starts do with their devices, for `roce run --summary`.
+//! Counts what a program and all its children do with their devices, for `roce run --summary`.
 //!
-//! `roce run` makes the memory and says in `ROCE_TALLY` where it is. Each process that opens a
-//! device maps it and counts there while it runs. So what a process did is known, however it
-//! ended, and nobody has to be asked.
+//! `roce run` creates shared memory and puts its path in `ROCE_TALLY`. Each process that opens a
+//! device maps the memory and counts there while it runs. So the counts are right however the
+//! process ends, and no process needs to be asked.
 
 mod memory;
 
@@ -15,22 +15,22 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Says where the memory is: a path that can be opened.
+/// The variable that has the path of the shared memory.
 const VARIABLE: &str = "ROCE_TALLY";
 
-/// Bytes of the payload of a management datagram, which is no traffic of the program's.
+/// The payload of a management datagram, in bytes. It is not traffic of the program.
 const MAD_BYTES: u64 = 256;
 
-/// What a program and all that it started did so far.
+/// What a program and all its children have done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Processes that opened a device.
+    /// The number of processes that opened a device.
     pub processes: u64,
-    /// How often a device was opened.
+    /// The number of times that a device was opened.
     pub devices_opened: u64,
-    /// QPs that were made ready to receive.
+    /// The number of QPs that were made ready to receive.
     pub qps: u64,
-    /// Of those, the ones with one peer (RC, UC, XRC).
+    /// The number of those that have one peer (RC, UC, XRC).
     pub connections: u64,
     /// Payload bytes sent, retransmissions included.
     pub tx_bytes: u64,
@@ -39,13 +39,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Whether a byte of a program's data was sent or received.
+    /// Whether the program has sent or received any data of its own.
     pub fn has_traffic(&self) -> bool {
         self.tx_bytes > 0 || self.rx_bytes > 0
     }
 }
 
-/// The memory, as the process that made it has it.
+/// The shared memory, in the process that created it.
 #[derive(Debug)]
 pub struct Tally {
     memory: Memory,
@@ -53,33 +53,33 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Makes the memory. It lives as long as this or a process that has mapped it.
+    /// Creates the memory. It lives as long as this value or a process that has mapped it.
     ///
     /// # Errors
-    /// If the system has no memory or descriptor left.
+    /// If the system has no memory or no descriptor left.
     pub fn new() -> io::Result<Self> {
         let (memory, file) = Memory::new()?;
         Ok(Self { memory, file })
     }
 
-    /// The variable that says to other processes where the memory is. They can open it as long
-    /// as this process has the descriptor open.
+    /// The environment variable that gives other processes the memory's path. They can open it as
+    /// long as this process has the descriptor open.
     pub fn variable(&self) -> (&'static str, OsString) {
         let descriptor = self.file.as_raw_fd();
         let path = format!("/proc/{}/fd/{descriptor}", std::process::id());
         (VARIABLE, path.into())
     }
 
-    /// Lets the descriptor pass to the program that this process becomes.
+    /// Makes the descriptor survive `exec`, for the program that this process becomes.
     ///
     /// # Errors
-    /// If there is no descriptor left.
+    /// If no descriptor is left.
     pub fn keep_open(&mut self) -> io::Result<()> {
         self.file = memory::inheritable(&self.file)?;
         Ok(())
     }
 
-    /// What was counted so far.
+    /// The totals so far.
     pub fn totals(&self) -> Totals {
         totals(&self.memory)
     }
@@ -102,8 +102,8 @@ fn totals(memory: &Memory) -> Totals {
     totals
 }
 
-/// What the program that this process is did, with all that it started, if `roce run` became it
-/// and asked for that.
+/// The totals of this process's program and all its children, if `roce run` became this program by
+/// `exec` and counts for it.
 pub fn totals_of_this_program() -> Option<Totals> {
     let path = env::var(VARIABLE).ok()?;
     let own = format!("/proc/{}/fd/", std::process::id());
@@ -113,7 +113,7 @@ pub fn totals_of_this_program() -> Option<Totals> {
     Some(totals(shared()?))
 }
 
-/// The memory that the environment names, mapped once.
+/// The memory that the environment names. It is mapped once.
 fn shared() -> Option<&'static Memory> {
     static SHARED: OnceLock<Option<Memory>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| {
@@ -127,7 +127,7 @@ fn shared() -> Option<&'static Memory> {
 #[derive(Debug)]
 pub(crate) struct Count {
     memory: &'static Memory,
-    /// Where this device's bytes are while it is open; none if all are taken.
+    /// The slot for this device's bytes while it is open; `None` if all slots are taken.
     slot: Option<usize>,
     process: u32,
     mads: u64,
@@ -135,9 +135,9 @@ pub(crate) struct Count {
     rx_bytes: u64,
 }
 
-/// Begins to count for a device that is opened now, if somebody wants it.
+/// Starts to count for a device that is opened now, if the environment asks for it.
 pub(crate) fn open() -> Option<Box<Count>> {
-    // The process that was counted last: one that was forked off counts for itself.
+    // The process that was counted last. A forked child counts for itself.
     static COUNTED: AtomicU32 = AtomicU32::new(0);
     let memory = shared()?;
     let page = memory.get();
@@ -161,7 +161,7 @@ pub(crate) fn open() -> Option<Box<Count>> {
 }
 
 impl Count {
-    /// Takes over what the NIC has counted.
+    /// Takes over the NIC's counters.
     pub(crate) fn note(&mut self, counters: &Counters) {
         self.note_bytes(counters.stat(Stat::TxBytes), counters.stat(Stat::RxBytes));
     }
@@ -176,12 +176,12 @@ impl Count {
         }
     }
 
-    /// A management datagram came, which the NIC has counted among the bytes received.
+    /// Notes a management datagram, which the NIC has counted among the bytes received.
     pub(crate) fn note_mad(&mut self) {
         self.mads += 1;
     }
 
-    /// A QP can receive now.
+    /// Notes that a QP can receive now.
     pub(crate) fn note_qp(&self, has_one_peer: bool) {
         let page = self.memory.get();
         page.qps.fetch_add(1, Relaxed);
@@ -191,7 +191,7 @@ impl Count {
 
 impl Drop for Count {
     fn drop(&mut self) {
-        // A process that was forked off has a copy of its parent's.
+        // A forked child has a copy of its parent's count.
         if self.process != std::process::id() {
             return;
         }

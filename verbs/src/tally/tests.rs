@@ -38,12 +38,12 @@ fn bytes_count_while_a_device_is_open_and_after() {
     assert_eq!(tally.totals(), expected);
     drop(second);
     assert_eq!(tally.totals(), expected);
-    // Its slot is taken again.
+    // Its slot is reused.
     let mut third = count_in(&tally);
     assert_eq!(third.slot, Some(1));
     third.note_bytes(1, 0);
     assert_eq!(tally.totals().tx_bytes, 6);
-    // A process that is killed drops nothing.
+    // A process that is killed runs no destructors.
     std::mem::forget((first, third));
     assert_eq!(tally.totals().tx_bytes, 6);
 }

@@ -1,8 +1,8 @@
-//! What is written to a connection: a head, and a body that others get as well.
+//! An answer to a connection: a head, and a body that several connections share.
 
 use std::sync::Arc;
 
-/// What is to be written.
+/// An answer, and how much of it has been written.
 pub(super) struct Answer {
     pub(super) head: Vec<u8>,
     pub(super) body: Arc<[u8]>,

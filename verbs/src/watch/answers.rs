@@ -1,4 +1,4 @@
-//! What is answered, made at most so often, however many ask.
+//! The answers to watchers. They are made at a bounded rate, however many watchers ask.
 
 use super::devices::Devices;
 use super::prometheus;
@@ -6,8 +6,8 @@ use super::snapshot::Snapshot;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Who asks within this time gets the same: a flood of requests must not take the NIC's
-/// lock all the time.
+/// Requests within this time get the same answer, so that a flood of requests does not keep taking
+/// the NIC's lock.
 const FRESH: Duration = Duration::from_millis(50);
 
 pub(super) struct Answers<'a> {
@@ -27,17 +27,17 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// For `roce top`.
+    /// The answer to `roce top`.
     pub(super) fn json(&mut self, now: Instant) -> Arc<[u8]> {
         let snapshot = self.snapshot(now);
         let make = || {
-            // Numbers and strings: this can't fail.
+            // The values are numbers and strings, so this can't fail.
             serde_json::to_vec(&*snapshot).unwrap_or_default().into()
         };
         Arc::clone(self.json.get_or_insert_with(make))
     }
 
-    /// For Prometheus.
+    /// The answer to Prometheus.
     pub(super) fn text(&mut self, now: Instant) -> Arc<[u8]> {
         let snapshot = self.snapshot(now);
         let make = || prometheus::text(&snapshot).into_bytes().into();
@@ -52,7 +52,7 @@ impl<'a> Answers<'a> {
         Arc::clone(snapshot)
     }
 
-    /// When to forget what is kept.
+    /// When [`Answers::forget_old`] must be called.
     pub(super) fn old_at(&self) -> Option<Instant> {
         self.made.as_ref().map(|(made, _)| *made + FRESH)
     }

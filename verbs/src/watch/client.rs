@@ -1,7 +1,7 @@
-//! Asking all processes of this machine what they do.
+//! Asks all processes of this host for a snapshot of their devices.
 //!
-//! Those who answer are not trusted: they get so much time and memory, all together, and
-//! who is of another user is not asked, unless root asks.
+//! The answers are not trusted: their total time and memory are bounded. Processes of other users
+//! are not asked, unless the caller is root.
 
 use super::names;
 use super::snapshot::Snapshot;
@@ -16,24 +16,24 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Processes that are asked, and what all of them may answer together.
+/// The maximum number of processes that are asked, and of bytes in all their answers together.
 const MOST_PROCESSES: usize = 512;
 const MOST_BYTES: usize = 256 << 20;
 
 /// The processes of this network namespace that have a device open.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Processes {
-    /// What those told that may be asked, by the numbers of the processes.
+    /// The snapshots of the processes that answered, by process ID.
     pub snapshots: Vec<Snapshot>,
-    /// How many are of other users, whom only root may ask.
+    /// The number of processes of other users, which only root may ask.
     pub forbidden: usize,
-    /// How many gave no answer in time, or one that makes no sense: they are stopped, or of
-    /// another version.
+    /// The number of processes that gave no valid answer in time. They are stopped, or run another
+    /// version.
     pub silent: usize,
 }
 
-/// Asks all processes that have a device open in this network namespace, and waits for their
-/// answers for no longer than `patience`.
+/// Asks all processes that have a device open in this network namespace, and waits at most
+/// `patience` for their answers.
 ///
 /// # Errors
 /// If the kernel's list of sockets can't be read.
@@ -45,7 +45,7 @@ pub fn watch_processes(patience: Duration) -> io::Result<Processes> {
         match ask(name) {
             Ok(Asked::Answers(question)) => asked.push(question),
             Ok(Asked::Forbidden) => found.forbidden += 1,
-            // It has ended since.
+            // The process has ended meanwhile.
             Err(Errno::ECONNREFUSED) => {}
             Err(_) => found.silent += 1,
         }
@@ -71,10 +71,10 @@ enum Asked {
     Forbidden,
 }
 
-/// A process that is about to answer.
+/// A process that has been asked.
 struct Question {
     stream: File,
-    /// As the kernel knows it; 0 if it is in a PID namespace that is not ours.
+    /// Its ID, according to the kernel; 0 if its PID namespace is not visible from here.
     pid: u32,
     answer: Vec<u8>,
     ended: bool,
@@ -100,7 +100,7 @@ fn ask(name: &str) -> Result<Asked, Errno> {
     }))
 }
 
-/// Waits for one of them; false if the time is over.
+/// Waits for an answer. Returns `false` if the time is over.
 fn wait(asked: &[Question], until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -116,7 +116,7 @@ fn wait(asked: &[Question], until: Instant) -> bool {
 }
 
 impl Question {
-    /// Takes what has come, as far as there is room for it.
+    /// Reads what has arrived, as long as there is room for it.
     fn listen(&mut self, room: &mut usize) {
         let mut piece = [0; 64 << 10];
         loop {
@@ -126,7 +126,7 @@ impl Question {
                     self.answer.extend_from_slice(&piece[..count]);
                 }
                 Ok(count) => {
-                    // What is too long is no answer.
+                    // An answer that is too long is discarded.
                     if count > 0 {
                         self.answer.clear();
                     }

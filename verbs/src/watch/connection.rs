@@ -1,5 +1,5 @@
-//! One connection of somebody who watches. Nothing here waits: what can't be read or
-//! written now is tried again when the socket is ready, and who is slow is cut off.
+//! A watcher's connection. Nothing here blocks: what can't be read or written now is tried again
+//! when the socket is ready, and a slow watcher is cut off.
 
 use super::answer::Answer;
 use super::answers::Answers;
@@ -11,15 +11,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long somebody may take to ask, and then to take the answer.
+/// The time that a watcher may take for its request, and then to read the answer.
 const ASKING: Duration = Duration::from_secs(2);
 const TAKING: Duration = Duration::from_secs(10);
 
 /// A socket.
 pub(super) enum Stream {
-    /// Of `roce top`: it says nothing, and gets a snapshot.
+    /// From `roce top`, which sends nothing and gets a snapshot.
     Local(UnixStream),
-    /// Of a program that speaks HTTP.
+    /// From a program that speaks HTTP.
     Http(TcpStream),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Connection {
 }
 
 enum Stage {
-    /// What has been read of the request.
+    /// The part of the request that has been read.
     Reading(Vec<u8>),
     Writing(Answer),
 }
@@ -55,12 +55,12 @@ impl Connection {
         matches!(self.stream, Stream::Local(_))
     }
 
-    /// When it is cut off.
+    /// When the connection is cut off.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
 
-    /// What it waits for.
+    /// The event that the connection waits for.
     pub(super) fn waits_for(&self) -> PollFlags {
         match self.stage {
             Stage::Reading(_) => PollFlags::POLLIN,
@@ -68,7 +68,7 @@ impl Connection {
         }
     }
 
-    /// Goes on as far as it can now. Returns whether there is more to come.
+    /// Reads and writes as much as it can now. Returns whether there is more to do.
     pub(super) fn go_on(&mut self, now: Instant, answers: &mut Answers<'_>) -> bool {
         if now >= self.until {
             return false;

@@ -1,7 +1,7 @@
-//! The open devices of the process, and how a snapshot of them is taken.
+//! The open devices of the process, and snapshots of them.
 //!
-//! The NIC's lock is held for a few QPs at a time: whoever watches ten thousand QPs must
-//! not stop the packets of all of them for that long.
+//! A snapshot takes the NIC's lock for a few QPs at a time. Otherwise, watching ten thousand QPs
+//! would stop the packets of all of them for the whole time.
 
 use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 use crate::datapath::Datapath;
@@ -16,10 +16,10 @@ use std::time::Instant;
 /// The datapath of a device that has not needed one yet.
 const IDLE: &str = "idle";
 
-/// QPs that are looked at under one lock.
+/// The QPs that are read under one lock.
 const AT_ONCE: usize = 32;
 
-/// The QPs that are told of, of each device.
+/// The maximum number of QPs of a device in a snapshot.
 const MOST_QPS: usize = 16_384;
 
 /// An open device.
@@ -27,22 +27,22 @@ pub(super) struct Watched {
     number: u64,
     device: String,
     interface: String,
-    /// Nothing once the device closes. Held while a snapshot of it is taken, so that it is
-    /// closed by whoever closes it and not later by us.
+    /// `None` once the device closes. Locked while a snapshot is taken, so that the thread that
+    /// closes the device also frees its state, rather than the watcher's thread later.
     shared: Mutex<Option<Arc<DeviceState>>>,
 }
 
-/// What is to be told of a device that opens.
+/// A device that opens.
 pub(crate) struct Opened {
     /// Its name.
     pub(crate) device: String,
-    /// Its interface's.
+    /// The name of its interface.
     pub(crate) interface: String,
-    /// Its engine.
+    /// Its shared state.
     pub(crate) shared: Arc<DeviceState>,
 }
 
-/// All of them.
+/// All open devices of the process.
 pub(super) struct Devices {
     open: Mutex<(u64, Vec<Arc<Watched>>)>,
     since: Instant,
@@ -70,7 +70,7 @@ impl Devices {
         watched
     }
 
-    /// Forgets a device; nothing of it is used any more when this returns.
+    /// Removes a device. When this returns, nothing uses the device any more.
     pub(super) fn remove(&self, watched: &Arc<Watched>) {
         self.open
             .lock()
@@ -101,7 +101,7 @@ impl Watched {
         told.qps.reserve(qpns.len());
         for some in qpns.chunks(AT_ONCE) {
             let mut engine = shared.lock();
-            // No earlier than what the NIC has seen.
+            // Not earlier than the latest time that the NIC has seen.
             let now = engine.at(shared.now());
             let status = |qpn: &Qpn| Some((*qpn, engine.nic.qp_status(now, *qpn)?));
             let found: Vec<_> = some.iter().filter_map(status).collect();
@@ -114,7 +114,7 @@ impl Watched {
         Some(told)
     }
 
-    /// All but the QPs, and their numbers.
+    /// The snapshot without its QPs, and the QPs' numbers.
     fn device_alone(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
         let engine = shared.lock();
         let counters = engine.nic.counters().clone();

@@ -1,27 +1,27 @@
-//! As much of HTTP/1.0 as Prometheus and a browser need: one GET for each connection.
+//! The part of HTTP/1.0 that Prometheus and a browser need: one GET for each connection.
 
 use super::answer::Answer;
 use std::sync::Arc;
 
-/// The longest head of a request that is read, in bytes.
+/// The maximum size of a request's head, in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// What is asked for.
+/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The metrics, with or without themselves.
+    /// The metrics; only the head of the answer if `head_only`.
     Metrics { head_only: bool },
-    /// Something that is not here.
+    /// A path that does not exist.
     NotFound,
-    /// Something to be done, not to be had.
+    /// A method other than GET and HEAD.
     NotAllowed,
-    /// No request at all.
+    /// Not an HTTP request.
     Malformed,
-    /// One that has no end.
+    /// A head longer than the maximum.
     TooLong,
 }
 
-/// What a request asks for, once its head is there or nothing more can come.
+/// What a request asks for, once its head is complete or the peer has closed its end.
 pub(super) fn wanted(request: &[u8], ended: bool) -> Option<Wanted> {
     let is_whole = [&b"\r\n\r\n"[..], b"\n\n"]
         .iter()
@@ -53,7 +53,7 @@ fn parse(request: &[u8]) -> Wanted {
     }
 }
 
-/// The answer; `metrics` makes the text if it is that.
+/// The answer. `metrics` makes the body if the request is for metrics.
 pub(super) fn answer(wanted: Wanted, metrics: impl FnOnce() -> Arc<[u8]>) -> Answer {
     let (status, text) = match wanted {
         Wanted::Metrics { head_only } => {
@@ -68,10 +68,10 @@ pub(super) fn answer(wanted: Wanted, metrics: impl FnOnce() -> Arc<[u8]>) -> Ans
         }
         Wanted::NotFound => ("404 Not Found", "The metrics are at /metrics.\n"),
         Wanted::NotAllowed => ("405 Method Not Allowed\r\nAllow: GET, HEAD", "GET it.\n"),
-        Wanted::Malformed => ("400 Bad Request", "This is no HTTP request.\n"),
+        Wanted::Malformed => ("400 Bad Request", "This is not an HTTP request.\n"),
         Wanted::TooLong => (
             "431 Request Header Fields Too Large",
-            "The head of a request has 8 KiB at most.\n",
+            "The head of a request must not exceed 8 KiB.\n",
         ),
     };
     let head = head(status, "text/plain; charset=utf-8", text.len());

@@ -1,4 +1,4 @@
-//! What a process tells of its open devices, to whom, and how.
+//! Shows a process's open devices to programs that watch it.
 //!
 //! ```text
 //!  Context ──┐                            ┌─ @roce-watch-1/PID/… ──► roce top (JSON)
@@ -6,13 +6,12 @@
 //!  Context ──┘   a snapshot  at most 20/s └─ ROCE_METRICS=ADDR ────► Prometheus (HTTP)
 //! ```
 //!
-//! A process with an open device has one thread for this, which sleeps until somebody
-//! asks. Packets are not slower for it, but that the NIC's lock is taken for a few QPs at a
-//! time while a snapshot is made.
+//! A process with an open device has one thread for this, which sleeps until a watcher asks. The
+//! only cost to packets is that a snapshot takes the NIC's lock, for a few QPs at a time.
 //!
-//! The Unix socket's name is abstract: it belongs to the network namespace in which the
-//! process opened its first device, and is gone with the last. Only processes of the same
-//! user and of root get an answer.
+//! The Unix socket's name is abstract. It belongs to the network namespace in which the process
+//! opened its first device, and disappears when the last device is closed. Only processes of the
+//! same user and of root get an answer.
 
 mod answer;
 mod answers;
@@ -36,11 +35,11 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-/// The server of this process, and the number of the process: in one that was forked off,
-/// the thread is missing.
+/// The process's server, and the process ID: a forked child has a copy of this, but not the
+/// server's thread.
 static SERVER: Mutex<(u32, Weak<Server>)> = Mutex::new((0, Weak::new()));
 
-/// A device is told of as long as this lives.
+/// Shows a device to watchers until it is dropped.
 pub(crate) struct WatchHandle {
     watched: Arc<devices::Watched>,
     server: Option<Arc<Server>>,
@@ -48,14 +47,15 @@ pub(crate) struct WatchHandle {
 }
 
 impl WatchHandle {
-    /// Where the process's metrics are, if they were asked for and can be had.
+    /// The address of the process's metrics, if the program asked for them and the address was
+    /// free.
     pub(crate) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 }
 
-/// Tells of a device from now on, with metrics at an address if that is asked for. If it
-/// can't be done, the device works all the same: that is said on stderr.
+/// Shows a device to watchers from now on, with metrics at an address if the options ask for them.
+/// If this fails, it prints the reason on stderr, and the device works without it.
 pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<WatchHandle> {
     let mut running = SERVER.lock();
     let own = std::process::id();
@@ -63,7 +63,7 @@ pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<Wa
     let server = match before.map_or_else(|| Server::start().map(Arc::new), Ok) {
         Ok(server) => server,
         Err(error) => {
-            warn(&format!("nobody can watch this process: {error}"));
+            warn(&format!("this process can't be watched: {error}"));
             return None;
         }
     };
@@ -86,7 +86,7 @@ fn offer_metrics(server: &Server, asked: SocketAddr) -> Option<SocketAddr> {
         }
         Err(error) => {
             warn(&format!(
-                "no metrics of this process at {asked} (ROCE_METRICS): {error}"
+                "can't serve metrics at {asked} (ROCE_METRICS): {error}"
             ));
             None
         }
@@ -95,8 +95,8 @@ fn offer_metrics(server: &Server, asked: SocketAddr) -> Option<SocketAddr> {
 
 impl Drop for WatchHandle {
     fn drop(&mut self) {
-        // Held until the thread has ended, if this was the last: the next to open a device
-        // finds its addresses free.
+        // Held until the server's thread has ended, if this was the last device, so that the next
+        // device to open finds its addresses free.
         let _running = SERVER.lock();
         if let Some(server) = self.server.take() {
             server.devices().remove(&self.watched);
@@ -105,6 +105,6 @@ impl Drop for WatchHandle {
 }
 
 fn warn(text: &str) {
-    // Nobody is left to be told of an error.
+    // If stderr fails, there is nowhere to report it.
     let _ = writeln!(std::io::stderr(), "roce: {text}");
 }

@@ -1,22 +1,22 @@
-//! The names by which processes are found: abstract Unix sockets, which are gone with
-//! their process and leave nothing in the file system.
+//! The names by which processes are found: abstract Unix sockets, which disappear with their
+//! process and leave nothing in the file system.
 
 use std::fs;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// All names begin so. Who changes what is said over them, changes this.
+/// The prefix of all names. Its number must change with the format of the answers.
 const PREFIX: &str = "roce-watch-1/";
 
 /// The Unix sockets of the calling thread's network namespace.
 const TABLE: &str = "/proc/thread-self/net/unix";
 
-/// The longest name that is looked at, in bytes.
+/// The maximum length of a name that is considered, in bytes.
 const LONGEST: usize = 64;
 
-/// Takes a name for this process. Its number is not enough: processes in several PID
-/// namespaces may share a network namespace, so chance adds to it.
+/// Listens at a new name for this process. The process ID is not enough, since processes in several
+/// PID namespaces may share a network namespace, so the name has a random part, too.
 pub(super) fn listen() -> io::Result<(UnixListener, String)> {
     let chance = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
     let name = format!("{PREFIX}{}/{chance:016x}", std::process::id());
@@ -25,15 +25,15 @@ pub(super) fn listen() -> io::Result<(UnixListener, String)> {
     Ok((listener, name))
 }
 
-/// The names that somebody listens at now.
+/// The names at which a process listens now.
 pub(super) fn all() -> io::Result<Vec<String>> {
     let table = fs::read(TABLE)
         .map_err(|error| io::Error::new(error.kind(), format!("reading {TABLE}: {error}")))?;
     Ok(parse(&String::from_utf8_lossy(&table)))
 }
 
-/// The names in the kernel's table. A connection that was accepted has its listener's
-/// name, too; only the flag of the listener tells them apart.
+/// The names in the kernel's table. An accepted connection has its listener's name, too; only the
+/// listener's flag tells them apart.
 fn parse(table: &str) -> Vec<String> {
     let mut names: Vec<String> = table.lines().filter_map(listener).collect();
     names.sort_unstable();
@@ -41,7 +41,7 @@ fn parse(table: &str) -> Vec<String> {
     names
 }
 
-/// `Num: RefCount Protocol Flags Type St Inode @name`, of a stream that listens.
+/// Parses `Num: RefCount Protocol Flags Type St Inode @name` of a listening stream socket.
 fn listener(line: &str) -> Option<String> {
     const LISTENS: u32 = 1 << 16;
     const STREAM: &str = "0001";
@@ -50,7 +50,7 @@ fn listener(line: &str) -> Option<String> {
     if flags & LISTENS == 0 || fields.next()? != STREAM {
         return None;
     }
-    // Names with a space in them are others'.
+    // Names that contain a space are not ours.
     let name = fields.nth(2)?.strip_prefix('@')?;
     let is_ours = |byte: u8| byte.is_ascii_hexdigit() || byte == b'/';
     let rest = name.strip_prefix(PREFIX)?;
@@ -74,7 +74,7 @@ Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 0001zz00 0001 01 2589212 @roce-watch-1/9/a1
 0000000000000000: 000000";
 
-    /// Listeners only, ours only, and nothing that a terminal would obey.
+    /// Only listeners, only our names, and no control characters that a terminal would obey.
     #[test]
     fn the_kernels_table_is_read() {
         assert_eq!(

@@ -1,8 +1,7 @@
 //! A snapshot in Prometheus text format, version 0.0.4.
 //!
-//! Names and units are as Prometheus has them: counters end with `_total`, quantities are
-//! in bytes and seconds. All samples of a metric stand together, after its `HELP` and
-//! `TYPE`.
+//! Names and units follow Prometheus: counters end with `_total`, quantities are in bytes and
+//! seconds. All samples of a metric come together, after its `HELP` and `TYPE`.
 
 mod device;
 mod qp;
@@ -10,7 +9,7 @@ mod qp;
 use super::snapshot::{DeviceSnapshot, Snapshot};
 use std::fmt::Write;
 
-/// The text.
+/// The text for a snapshot.
 pub(super) fn text(snapshot: &Snapshot) -> String {
     let mut text = Text::default();
     device::write(&mut text, &snapshot.devices);
@@ -28,7 +27,7 @@ enum Kind {
 struct Text(String);
 
 impl Text {
-    /// A metric, with a sample for each of `samples`: its labels and its value.
+    /// Writes a metric, with a sample for each of `samples`: its labels and its value.
     fn metric<'a>(
         &mut self,
         kind: Kind,
@@ -75,7 +74,7 @@ impl<'a> Labels<'a> {
     }
 
     fn write(&self, text: &mut String) {
-        // The number tells those apart that are the same device, opened twice.
+        // The number distinguishes several contexts of one device.
         let number = self.device.context.to_string();
         let own = [("device", &self.device.device), ("context", &number)];
         let more = self.more.iter().map(|(name, value)| (*name, value));

@@ -1,4 +1,4 @@
-//! The thread that answers those who watch. It sleeps in `poll` while nobody asks.
+//! The thread that answers watchers. It sleeps in `poll` while nobody asks.
 
 use super::answers::Answers;
 use super::connection::{Connection, Stream};
@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Connections at one time; who comes later waits. Those of other programs leave room for
-/// `roce top`.
+/// The maximum number of connections; later ones wait. Each kind has its own limit, so that HTTP
+/// clients leave room for `roce top`.
 const MOST_LOCAL: usize = 8;
 const MOST_HTTP: usize = 16;
 
-/// When none can be accepted (no descriptor is left), it is tried again after this.
+/// The pause after a failure to accept a connection, for instance because no descriptor is left.
 const REST: Duration = Duration::from_millis(200);
 
-/// Ends the thread when dropped.
+/// The watch server. Dropping it ends its thread.
 pub(super) struct Server {
     common: Arc<Common>,
     thread: Option<JoinHandle<()>>,
@@ -40,10 +40,10 @@ struct Common {
     metrics: Mutex<Vec<Metrics>>,
 }
 
-/// An address at which metrics are to be had.
+/// An address at which the program asked for metrics.
 struct Metrics {
     asked: SocketAddr,
-    /// With the address that it has; nothing if it can't be had.
+    /// The listener, with its actual address; `None` if it could not be bound.
     listener: Option<(SocketAddr, Arc<TcpListener>)>,
 }
 
@@ -68,11 +68,11 @@ impl Server {
         &self.common.devices
     }
 
-    /// Gives metrics at `asked` from now on. Returns where, and whether that is new;
-    /// nothing if it failed before.
+    /// Serves metrics at `asked` from now on. Returns the actual address, and whether it is new;
+    /// `None` if the same address failed before.
     ///
     /// # Errors
-    /// If that can't be had, the first time.
+    /// If the address can't be bound, at the first attempt.
     pub(super) fn offer_metrics(
         &self,
         asked: SocketAddr,
@@ -140,8 +140,8 @@ impl Common {
     }
 }
 
-/// Waits until something can be done. Listeners are left alone while there is no room for
-/// more connections.
+/// Waits until there is something to do. Listeners are not polled while there is no room for more
+/// connections.
 fn wait<'a>(
     wake: &'a EventFd,
     listeners: impl Iterator<Item = BorrowedFd<'a>>,
@@ -168,22 +168,22 @@ fn wait<'a>(
             .iter()
             .map(|one| PollFd::new(one.as_fd(), one.waits_for())),
     );
-    // The kernel counts in milliseconds, and less than one would be none.
+    // Rounded up, since poll counts in whole milliseconds.
     let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).as_millis() + 1);
     let timeout = timeout.and_then(|ms| PollTimeout::try_from(ms).ok());
     let _ = poll(&mut polled, timeout.unwrap_or(PollTimeout::NONE));
 }
 
-/// Local ones, others.
+/// The number of local connections, and that of others.
 fn count(connections: &[Connection]) -> (usize, usize) {
     let local = connections.iter().filter(|one| one.is_local()).count();
     (local, connections.len() - local)
 }
 
-/// Takes in those who wait, as far as there is room.
+/// Accepts waiting connections, as long as there is room.
 ///
 /// # Errors
-/// If the kernel has none for them.
+/// If the kernel can't provide a connection.
 fn accept_all(
     local: &UnixListener,
     tcp: &[Arc<TcpListener>],
@@ -195,7 +195,7 @@ fn accept_all(
         let Some((stream, _)) = unless_none(local.accept())? else {
             break;
         };
-        // Nobody else learns what this process does, or with whom.
+        // Other users must not learn what this process does, or with whom.
         if may_watch(&stream) {
             stream.set_nonblocking(true)?;
             connections.push(Connection::new(Stream::Local(stream), now, answers));
@@ -215,7 +215,7 @@ fn accept_all(
     Ok(())
 }
 
-/// Most answers fit into the socket, and the connection ends at once.
+/// Most answers fit into the socket's buffer, so the connection usually ends at once.
 fn go_on_with_last(connections: &mut Vec<Connection>, now: Instant, answers: &mut Answers<'_>) {
     if connections
         .last_mut()
@@ -225,7 +225,7 @@ fn go_on_with_last(connections: &mut Vec<Connection>, now: Instant, answers: &mu
     }
 }
 
-/// Nobody waiting is no error, nor is one who is gone already.
+/// It is not an error if no connection waits, or if the peer has closed it already.
 fn unless_none<T>(accepted: io::Result<T>) -> io::Result<Option<T>> {
     match accepted {
         Ok(accepted) => Ok(Some(accepted)),

@@ -1,4 +1,4 @@
-//! What a process tells of its devices. The same values travel as JSON and, under other
+//! The data that a process shows of its devices. The same values travel as JSON and, under other
 //! names, in Prometheus text format.
 
 use roce_stack::QpStatus;
@@ -9,41 +9,41 @@ use std::collections::BTreeMap;
 /// All open devices of a process at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The number of the process.
+    /// The process ID.
     pub pid: u32,
-    /// Its name.
+    /// The name of its program, as `ps` shows it.
     pub command: String,
-    /// When this was: seconds since the process first opened a device. Rates are
-    /// differences of counters by differences of this.
+    /// The time of the snapshot: seconds since the process first opened a device. A rate is the
+    /// difference of two counter values divided by the difference of these.
     pub seconds: f64,
-    /// Each open device; one that is open several times is there several times.
+    /// The open devices. A device that is open several times appears several times.
     pub devices: Vec<DeviceSnapshot>,
 }
 
 /// An open device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceSnapshot {
-    /// Which of the process's open devices, counted from 1 as they were opened.
+    /// The number of this context, counted from 1 in the order of opening.
     pub context: u64,
     /// The device's name.
     pub device: String,
-    /// Its interface's.
+    /// The interface's name.
     pub interface: String,
-    /// How its packets travel: `udp` or `xdp`; `idle` until something needs its datapath.
+    /// The datapath: `udp` or `xdp`; `idle` until something needs it.
     pub datapath: String,
-    /// How congestion is controlled: `dcqcn`, `delay` or `none`.
+    /// The congestion control: `dcqcn`, `delay` or `none`.
     pub congestion_control: String,
-    /// Why the port works no more, if it failed.
+    /// Why the port has failed, if it has.
     pub failure: Option<String>,
-    /// What the NIC has counted, by [`Stat::label`](crate::observation::Stat::label).
+    /// The NIC's counters, by [`Stat::label`](crate::observation::Stat::label).
     pub counters: BTreeMap<String, u64>,
     /// Packets dropped, by [`DropReason::label`](crate::observation::DropReason::label).
     pub drops: BTreeMap<String, u64>,
-    /// What the port has counted, see [`Context::port_counters`](crate::Context::port_counters).
+    /// The port's counters, see [`Context::port_counters`](crate::Context::port_counters).
     pub port: BTreeMap<String, u64>,
-    /// Its QPs, in no order.
+    /// Its QPs, in no particular order.
     pub qps: Vec<QpSnapshot>,
-    /// QPs that are not told of: there are more than a snapshot has room for.
+    /// The number of QPs that are left out, because a snapshot has no room for more.
     pub qps_left_out: u64,
 }
 
@@ -56,47 +56,47 @@ pub struct QpSnapshot {
     pub service: String,
     /// Its state: `RESET`, `INIT`, `RTR`, `RTS`, `SQD`, `SQE` or `ERR`.
     pub state: String,
-    /// The peer's address, if it has one peer.
+    /// The peer's address, if the QP has one peer.
     pub peer: Option<String>,
-    /// The peer's QP.
+    /// The number of the peer's QP.
     pub peer_qpn: Option<u32>,
-    /// The most payload of its packets.
+    /// The maximum payload of a packet, in bytes.
     pub path_mtu_bytes: u64,
-    /// Send requests that have not completed.
+    /// The number of send requests that have not completed.
     pub sends_queued: u64,
-    /// Receive requests that have not completed.
+    /// The number of receive requests that have not completed.
     pub receives_queued: u64,
-    /// Bytes that the peer has not acknowledged yet.
+    /// Bytes in flight, which the peer has not acknowledged yet.
     pub in_flight_bytes: u64,
     /// Packets sent.
     pub tx_packets: u64,
-    /// Their payload.
+    /// Payload bytes sent.
     pub tx_bytes: u64,
     /// Packets received.
     pub rx_packets: u64,
-    /// Their payload.
+    /// Payload bytes received.
     pub rx_bytes: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
-    /// The rate that it keeps to, in bits a second; none while it is not limited.
+    /// The QP's rate, in bits per second; `None` while the rate is not limited.
     pub rate_bits_per_second: Option<f64>,
-    /// The rate that it rises towards, in bits a second.
+    /// The target rate of congestion control, in bits per second.
     pub target_rate_bits_per_second: Option<f64>,
-    /// How congested it takes its path for, from 0 to 1.
+    /// Congestion control's estimate of the congestion on the path, from 0 to 1.
     pub alpha: Option<f64>,
-    /// What it may have in flight by congestion control.
+    /// The congestion window: the most bytes in flight.
     pub window_bytes: Option<u64>,
-    /// The round trip that it aims at.
+    /// The target round-trip time.
     pub target_rtt_seconds: Option<f64>,
-    /// The usual round trip.
+    /// The smoothed round-trip time.
     pub rtt_seconds: Option<f64>,
-    /// The shortest.
+    /// The shortest round-trip time.
     pub min_rtt_seconds: Option<f64>,
-    /// Packets that came with the mark "congestion experienced".
+    /// Packets received with the ECN mark "congestion experienced".
     pub ecn_marked: u64,
     /// Congestion notification packets sent.
     pub cnps_sent: u64,
-    /// Marked packets for which none was sent.
+    /// Marked packets for which no notification was sent.
     pub cnps_suppressed: u64,
     /// Congestion notification packets received.
     pub cnps_received: u64,

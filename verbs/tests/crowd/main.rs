@@ -1,7 +1,7 @@
-//! Many processes on one address: each has QPs to others, some are killed and others come
-//! in their place, and every byte that arrives is looked at.
+//! Many processes at one address: each has QPs to others. Some are killed and replaced, and every
+//! byte that arrives is checked.
 //!
-//! Five processes for two seconds, unless the environment says otherwise:
+//! Five processes run for two seconds, unless the environment says otherwise:
 //!
 //! ```sh
 //! ROCE_CROWD=processes=20,qps=8,seconds=300,seed=1 cargo test -p roce-verbs --test crowd
@@ -13,16 +13,16 @@ mod traces;
 
 use std::str::FromStr;
 
-/// Tells a process that it is a player, and at which address.
+/// Makes a process a player, and gives its address.
 const ROLE: &str = "ROCE_TEST_CROWD_AT";
-/// What comes from a player begins so; the rest is the test harness's.
+/// The prefix of a player's output. The other lines are the test harness's.
 const MARK: &str = "CROWD ";
 
-/// What is played.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     processes: usize,
-    /// Of each process.
+    /// The number of QPs of each process.
     qps: usize,
     seconds: u64,
     seed: u64,
@@ -54,7 +54,7 @@ impl FromStr for Plan {
     }
 }
 
-/// Numbers from a seed.
+/// Random numbers from a seed.
 struct Draw(u64);
 
 impl Draw {
@@ -70,7 +70,7 @@ impl Draw {
     }
 }
 
-/// Plays, if the environment says so; nothing as a test.
+/// Plays, if the environment asks for it. Does nothing when run as a test.
 #[test]
 fn is_a_player() {
     if let Ok(role) = std::env::var(ROLE) {

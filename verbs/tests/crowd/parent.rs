@@ -1,5 +1,4 @@
-//! Who starts the processes, tells whom to connect to, kills some, and looks at what comes
-//! of it.
+//! Starts the processes, tells them which QPs to connect to, kills some, and checks the results.
 
 use super::traces::{Traces, assert_keeps_nothing};
 use super::{Draw, MARK, Plan, ROLE};
@@ -9,12 +8,13 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it counts as stuck.
+/// The longest time that a step may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Messages that each end of each connection must get when all is calm again.
+/// The number of messages that each end of each connection must get once no more processes are
+/// killed.
 const MESSAGES: u64 = 10;
 
-/// A process, by its number; those that are killed have had one, too.
+/// A process, by its number. Processes that were killed keep their numbers.
 type Name = usize;
 type Ends = (Name, usize);
 
@@ -22,13 +22,13 @@ struct Player {
     child: Child,
     to: Option<ChildStdin>,
     slots: Vec<Slot>,
-    /// What each slot had received when that was asked last.
+    /// The number of messages that each slot had received at the last query.
     seen: Option<Vec<u64>>,
 }
 
 #[derive(Clone, Default)]
 struct Slot {
-    /// QPN and PSN, once it has told.
+    /// QPN and PSN, once the player has reported them.
     qp: Option<(u32, u32)>,
     peer: Option<Ends>,
 }
@@ -98,7 +98,7 @@ impl Parent {
         }));
     }
 
-    /// Processes are killed and others started, at times from the seed.
+    /// Kills processes and starts others, at times from the seed.
     fn trouble(&mut self) {
         let end = Instant::now() + Duration::from_secs(self.plan.seconds);
         let mut next = Instant::now();
@@ -109,7 +109,7 @@ impl Parent {
                 continue;
             }
             next = Instant::now() + Duration::from_millis(20 + self.draw.below(300) as u64);
-            // Often one, now and then several at once.
+            // Usually one, now and then several at once.
             for _ in 0..1 + self.draw.below(4) / 3 {
                 self.kill_one();
             }
@@ -119,7 +119,7 @@ impl Parent {
         }
     }
 
-    /// Every connection gets on.
+    /// Checks that every connection makes progress.
     fn calm(&mut self) {
         let start = Instant::now();
         let goal = self.alive().len() * self.plan.qps;
@@ -160,7 +160,7 @@ impl Parent {
         }
     }
 
-    /// All end in order, and nothing is left.
+    /// Ends all processes in order, and checks that nothing is left behind.
     fn end(mut self) {
         for player in self.players.iter().flatten() {
             assert_keeps_nothing(player.child.id());
@@ -180,7 +180,7 @@ impl Parent {
             self.talks,
             self.plan
         );
-        // Not by a macro: the test harness would swallow that.
+        // Not by a macro: the test harness would capture its output.
         let _ = writeln!(std::io::stderr(), "{said}");
     }
 
@@ -213,7 +213,7 @@ impl Parent {
         self.ends_where(|slot| slot.peer.is_some())
     }
 
-    /// Connects QPs that wait for it, two and two as drawn.
+    /// Connects waiting QPs in random pairs.
     fn connect_free(&mut self) {
         let mut free = self.ends_where(|slot| slot.qp.is_some() && slot.peer.is_none());
         while free.len() >= 2 {
@@ -235,7 +235,7 @@ impl Parent {
         writeln!(to, "{what}").expect("it listens");
     }
 
-    /// Kills a process. Its peers get new QPs, as a connection manager would tell them to.
+    /// Kills a process. Its peers get new QPs, as a connection manager would arrange.
     fn kill_one(&mut self) {
         let alive = self.alive();
         let name = alive[self.draw.below(alive.len())];
@@ -255,7 +255,7 @@ impl Parent {
         }
     }
 
-    /// Takes what the players say, for so long at least.
+    /// Handles the players' output, for at least `span`.
     fn listen(&mut self, span: Duration) {
         let mut wait = span;
         while let Ok((name, said)) = self.said.recv_timeout(wait) {
@@ -267,7 +267,7 @@ impl Parent {
     fn hear(&mut self, name: Name, said: &str) {
         let plan = self.plan;
         let Some(player) = &mut self.players[name] else {
-            // From one who is dead by now: what it said of wrong bytes counts.
+            // The process is dead by now, but its report of wrong bytes still counts.
             assert!(
                 !said.starts_with("wrong"),
                 "process {name}: {said}; {plan:?}"
@@ -285,13 +285,13 @@ impl Parent {
                 self.assert_own_number(name, qp.0);
             }
             "seen" => player.seen = Some(words[1..].iter().copied().map(number).collect()),
-            // Its peer may be dead, and it has not heard of that yet.
+            // Its peer may be dead, and this end does not know that yet.
             "failed" if player.slots[number(words[1]) as usize].peer.is_none() => {}
             _ => panic!("process {name}: {said}; {plan:?}"),
         }
     }
 
-    /// No two QPs of the address have one number.
+    /// Checks that no two QPs of the address have the same number.
     fn assert_own_number(&self, of: Name, qpn: u32) {
         let same = self.ends_where(|slot| slot.qp.is_some_and(|qp| qp.0 == qpn));
         assert_eq!(
@@ -302,7 +302,7 @@ impl Parent {
         );
     }
 
-    /// What each process has received so far.
+    /// Queries the number of messages that each process has received.
     fn ask_all(&mut self) -> std::collections::HashMap<Name, Vec<u64>> {
         let alive = self.alive();
         for &name in &alive {

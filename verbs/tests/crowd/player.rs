@@ -1,8 +1,8 @@
-//! One of the processes: does as it is told on its standard input.
+//! One of the processes. It follows the commands on its standard input.
 //!
-//! It has QPs in slots. Each sends message after message to the QP that it is connected to,
-//! and takes what that one sends. What is in a message follows from the connection's number,
-//! from whose it is, and from how many there were before.
+//! It has QPs in slots. Each QP sends message after message to the QP that it is connected to, and
+//! receives that one's messages. A message's content follows from the number of the connection, the
+//! end that sends it, and the number of messages before it.
 
 use super::{Draw, MARK};
 use roce_verbs::completion::{CompletionChannel, Notify};
@@ -15,9 +15,9 @@ use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
-/// Bytes of a message at most.
+/// The maximum size of a message, in bytes.
 const LONGEST: usize = 12_000;
-/// Receives that are posted at a time.
+/// The number of receives that are posted at a time.
 const RECEIVES: usize = 4;
 
 struct Player {
@@ -30,15 +30,15 @@ struct Player {
 }
 
 struct Slot {
-    /// How often it got a new QP.
+    /// The number of QPs that this slot has had.
     generation: u64,
     qp: QueuePair,
-    /// Room for a message to send, and for those that are received.
+    /// Memory for a message to send, and for received ones.
     region: MemoryRegion,
     talk: Option<Talk>,
 }
 
-/// What is said over a connection.
+/// The messages of one connection.
 struct Talk {
     number: u64,
     /// Which of the two ends this is: 0 or 1.
@@ -48,7 +48,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// Message `count` of an end.
+    /// Message number `count` of an end.
     fn message(&self, side: u64, count: u64) -> Vec<u8> {
         let mut draw = Draw(self.number << 33 | side << 32 | count);
         let len = match draw.below(3) {
@@ -64,7 +64,7 @@ impl Talk {
     }
 }
 
-/// Plays: `role` is an address and a number of QPs.
+/// Plays. `role` is an address and a number of QPs.
 pub(super) fn play(role: &str) {
     let (at, qps) = role.split_once(' ').expect("address and QPs");
     let commands = commands();
@@ -82,7 +82,7 @@ pub(super) fn play(role: &str) {
     }
 }
 
-/// The lines of the standard input.
+/// The lines of standard input.
 fn commands() -> Receiver<String> {
     let (to, from) = channel();
     std::thread::spawn(move || {
@@ -97,7 +97,7 @@ fn commands() -> Receiver<String> {
 
 fn say(what: &str) {
     let mut out = std::io::stdout().lock();
-    // One that is not heard any more is about to be killed.
+    // If the parent no longer reads, this process is about to be killed.
     let _ = writeln!(out, "\n{MARK}{what}");
     let _ = out.flush();
 }
@@ -123,7 +123,7 @@ impl Player {
         own.expect("the address has a GID").index
     }
 
-    /// Tells which QP is in the slot.
+    /// Reports which QP is in the slot.
     fn show(&self, slot: usize) {
         let own = self.slots[slot].qp.endpoint(self.gid_index());
         let own = own.expect("there is such a GID");
@@ -164,7 +164,7 @@ impl Player {
         let index = self.gid_index();
         let own = &mut self.slots[slot];
         let options = ConnectOptions {
-            // A process may wait long for a busy machine, and is not dead then.
+            // On a busy machine, a process may be slow to answer without being dead.
             timeout: 18,
             ..ConnectOptions::default()
         };
@@ -181,7 +181,7 @@ impl Player {
         own.send(slot);
     }
 
-    /// Takes what has completed; waits a moment if there is nothing.
+    /// Takes completions, or waits a moment if there are none.
     fn go_on(&mut self) {
         let mut any = false;
         for _ in 0..64 {
@@ -259,7 +259,7 @@ impl Slot {
             .expect("posted");
     }
 
-    /// Looks at every byte of what has come.
+    /// Checks every byte of a received message.
     fn check(&mut self, slot: usize, place: usize, len: usize) {
         let Some(talk) = &mut self.talk else {
             return;

@@ -1,4 +1,4 @@
-//! What processes could leave behind: files, shared memory, sockets.
+//! The traces that processes could leave behind: files, shared memory, sockets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// Where programs share memory by name.
+/// The folder in which programs share memory by name.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// What there was before.
+/// What existed before the run.
 pub(super) struct Traces {
-    /// The working folder of all players, and where they would put what is temporary.
+    /// The working folder of all players, which is also their folder for temporary files.
     folder: TempDir,
     shared: BTreeSet<String>,
 }
@@ -29,7 +29,7 @@ impl Traces {
         self.folder.path()
     }
 
-    /// All players are gone: so is all that was theirs.
+    /// Checks that all that the players had is gone with them.
     pub(super) fn assert_none(&self, address: Ipv4Addr) {
         let local = format!("{:08X}:12B7", u32::from_ne_bytes(address.octets()));
         let name = format!("/{address}%");
@@ -46,15 +46,14 @@ impl Traces {
     }
 }
 
-/// Names that could be this stack's: others on this machine have theirs.
+/// Names that could be this stack's. Other programs on this host have theirs.
 fn ours_in(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.contains("roce")).collect()
 }
 
-/// A process that lives has nothing that could outlive it: no file, and no memory that it
-/// shares.
+/// Checks that a running process has nothing that could outlive it: no files and no shared memory.
 pub(super) fn assert_keeps_nothing(pid: u32) {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     let ours = open_here();
@@ -65,19 +64,19 @@ pub(super) fn assert_keeps_nothing(pid: u32) {
     assert_eq!(shared.collect::<Vec<_>>(), Vec::<&str>::new());
     let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("it lives");
     for entry in open.map(|entry| entry.expect("an entry")) {
-        // It may be closed by now.
+        // It may have been closed meanwhile.
         let Ok(target) = fs::read_link(entry.path()) else {
             continue;
         };
         let target = target.to_string_lossy();
         let passes = ["socket:", "anon_inode:", "pipe:"].map(|kind| target.starts_with(kind));
-        // What whoever started the test has open is not the stack's.
+        // The files that the caller of this test has open are not the stack's.
         let inherited = || ours.contains(&*target);
         assert!(passes.contains(&true) || inherited(), "{target} is open");
     }
 }
 
-/// What the parent itself has open.
+/// The files that the parent itself has open.
 fn open_here() -> BTreeSet<String> {
     let open = fs::read_dir("/proc/self/fd")
         .into_iter()

@@ -8,7 +8,7 @@ use roce_verbs::{
 };
 use std::time::Duration;
 
-/// Sends of `a` complete at `b` to a queue with a channel.
+/// Messages from `a` complete at `b`, to a queue with a channel.
 struct Announced {
     a: End,
     b: End,
@@ -57,7 +57,7 @@ impl Announced {
         self.from.post_send(&send).expect("posted");
     }
 
-    /// The peer has acknowledged it, so its receive has completed.
+    /// Waits until the peer has acknowledged the message, so its receive has completed.
     fn sent(&self) {
         let sent = self.a.cq.poll_for(PATIENCE).expect("no overrun");
         assert_eq!(sent.expect("sent").status, WcStatus::Success);
@@ -86,8 +86,8 @@ fn a_channel_wakes_who_waits() {
     }
 }
 
-/// Three completions have one announcement; if there are no three, it comes all the same, when
-/// its time has passed or nobody wants to wait for more.
+/// Three completions share one announcement. If fewer come, the announcement is made when its
+/// period is over, or when moderation is switched off.
 #[test]
 fn an_announcement_waits_for_more_completions() {
     const NEVER: Duration = Duration::from_secs(1 << 20);

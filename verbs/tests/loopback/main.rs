@@ -1,4 +1,4 @@
-//! Two devices on loopback addresses of their own move data through real sockets.
+//! Two devices at loopback addresses of their own move data through real sockets.
 
 mod announcements;
 
@@ -92,12 +92,12 @@ fn bytes(region: &MemoryRegion, len: usize) -> Vec<u8> {
     out
 }
 
-/// Sends, and waits for the completion.
+/// Posts the request, and waits for its completion.
 fn run(end: &End, op: SendOp, len: usize) -> WcStatus {
     run_to(end, op, Target::Peer, len)
 }
 
-/// The same with a request that says which QP it is for.
+/// The same for a request that names the destination QP.
 fn run_to(end: &End, op: SendOp, target: impl Into<Target>, len: usize) -> WcStatus {
     let payload = end.region.slice(0, len).expect("in range");
     let request = SendRequest::new(7, op, payload).to(target);
@@ -176,7 +176,7 @@ fn an_unreliable_connection_moves_messages_both_ways() {
 
 const QKEY: QKey = QKey(0x1111_1111);
 
-/// Ends with UD QPs that are ready.
+/// Ends with UD QPs that are ready to use.
 fn datagram_ends() -> (End, End) {
     let options = QpOptions {
         kind: QpKind::Ud,
@@ -215,7 +215,7 @@ fn datagrams_find_their_way_back() {
     b.region.read(4096, &mut got).expect("in range");
     assert_eq!(got[40..], pattern(3000, 5));
 
-    // The header tells where to answer to.
+    // The header has the address for an answer.
     let IpAddr::V4(at) = a.at else {
         unreachable!("the tests' addresses are IPv4")
     };
@@ -228,7 +228,8 @@ fn datagrams_find_their_way_back() {
     assert_eq!(answer.map(|c| (c.wr_id, c.byte_len)), Some((9, 50)));
 }
 
-/// A handle starts no datapath, and its local address is usable once something else does.
+/// Creating a handle does not start the datapath. Its local address becomes usable once something
+/// else starts it.
 #[test]
 fn a_handle_that_was_made_early_is_used_later() {
     let options = QpOptions {
@@ -236,7 +237,7 @@ fn a_handle_that_was_made_early_is_used_later() {
         ..QpOptions::default()
     };
     let end = open_with(8192, &options);
-    // Another address than that of the QP.
+    // This address is not the QP's.
     let from = gid_index(&end.context, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let handle = end
         .pd
@@ -275,7 +276,7 @@ fn a_multicast_group_reaches_both_ends() {
     let payload = a.region.slice(0, 100).expect("in range");
     let request = SendRequest::send(payload).id(7).to(to);
     a.qp.post_send(&request).expect("posted");
-    // The sender has its own copy, too.
+    // The sender gets a copy, too.
     for (end, expected) in [(&a, 2), (&b, 1)] {
         for _ in 0..expected {
             let done = end.cq.poll_for(PATIENCE).expect("no overrun");
@@ -326,7 +327,7 @@ fn atomics_count() {
 // trap: passive-target
 #[test]
 fn a_passive_target_makes_no_call() {
-    // Only `a` calls; `b` is served by its background thread alone.
+    // Only `a` makes calls; only its background thread serves `b`.
     let (a, b) = pair(1 << 20, &ConnectOptions::default());
     for round in 0..20 {
         a.region

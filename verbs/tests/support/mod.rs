@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of an end's region, and of each message.
+/// The size of an end's region, and of each message, in bytes.
 pub(crate) const LEN: usize = 200_000;
 
 pub(crate) struct End {
@@ -23,7 +23,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// At an address of the loopback network that no other test has.
+    /// Opens an end at an address of the loopback network that no other test uses.
     pub(crate) fn open(last: u8, options: &OpenOptions) -> Self {
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let at = IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last));
@@ -46,7 +46,7 @@ impl End {
         self.connect_with(peer, None);
     }
 
-    /// The same, with a path MTU.
+    /// The same, with a given path MTU.
     pub(crate) fn connect_with(&self, peer: &End, path_mtu: Option<PathMtu>) {
         let index = |end: &End| {
             let gids = end.context.gids();

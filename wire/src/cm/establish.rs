@@ -7,7 +7,7 @@ use crate::{Layer, PKey, ParseError, PathMtu, Psn, QKey, Qpn};
 
 /// Request for a connection (IBTA 1.7, 12.6.5).
 ///
-/// Counts and timeouts are as on the wire: timeouts are exponents t of 4.096 µs × 2^t.
+/// Counts and timeouts have their values on the wire. A timeout t means 4.096 µs × 2^t.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Req<'a> {
     /// The sender's communication ID.
@@ -130,7 +130,7 @@ pub struct Mra<'a> {
     pub remote_id: u32,
     /// The acknowledged message.
     pub mraed: Mraed,
-    /// The time that the sender has from now on: 5 bits, 4.096 µs × 2^t.
+    /// The time that the sender needs, after this message, for its reply: 5 bits, 4.096 µs × 2^t.
     pub service_timeout: u8,
     /// Private data.
     pub private: PrivateData<'a, 222>,
@@ -191,7 +191,8 @@ pub struct Rej<'a> {
     pub rejected: Rejected,
     /// The reason.
     pub reason: RejectReason,
-    /// Additional information about the reason. Its length is sent, too.
+    /// Additional information about the reason (ARI). Unlike private data, it is sent with its
+    /// length.
     pub info: PrivateData<'a, 72>,
     /// Private data.
     pub private: PrivateData<'a, 148>,
@@ -252,14 +253,14 @@ pub struct Rep<'a> {
     pub qkey: QKey,
     /// The sender's QP, unless it is an XRC target.
     pub qpn: Qpn,
-    /// The field of the sender's end-to-end context, which carries the target QP of an XRC sender
+    /// The end-to-end context number. If the sender is an XRC target, it carries the sender's QP
     /// (Annex A14).
     pub eecn: Qpn,
     /// The recipient's first PSN: the one that the sender expects.
     pub psn: Psn,
     /// The number of READs and atomics that the sender accepts at a time.
     pub responder_resources: u8,
-    /// The number of READs and atomics that the sender will have outstanding at most.
+    /// The maximum number of READs and atomics that the sender will have outstanding.
     pub initiator_depth: u8,
     /// The delay of the sender's acknowledgements: 5 bits, 4.096 µs × 2^t.
     pub target_ack_delay: u8,

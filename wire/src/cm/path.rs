@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use super::put;
 use crate::header::{be16, be24};
 
-/// The address as a GID: IPv4 in its IPv6-mapped form (IBTA 1.7, A17.3.1).
+/// The address as a GID. An IPv4 address becomes an IPv4-mapped IPv6 address (IBTA 1.7, A17.3.1).
 pub const fn gid_of(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -21,7 +21,7 @@ pub const fn ip_of(gid: Ipv6Addr) -> IpAddr {
     }
 }
 
-/// A path as a REQ describes it, from the sender's side (IBTA 1.7, 12.6.5).
+/// A path as a REQ describes it: local is the sender, remote the recipient (IBTA 1.7, 12.6.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathRecord {
     /// The sender's LID; RoCE has none, and Linux sends 0xffff.

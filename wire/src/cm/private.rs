@@ -1,4 +1,5 @@
-//! Private data: bytes of the two consumers, which communication management only carries.
+//! Private data: bytes that the consumers exchange, and that communication management does not
+//! interpret.
 
 /// At most `N` bytes of private data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,12 +26,12 @@ impl<'a, const N: usize> PrivateData<'a, N> {
         self.0
     }
 
-    /// Everything from `at` on.
+    /// The `N` bytes from `at` on. Empty if `data` is shorter.
     pub(super) fn read(data: &'a super::Data, at: usize) -> Self {
         Self(data[at..].first_chunk::<N>().map_or(&[], |all| all))
     }
 
-    /// Writes them at `at`.
+    /// Writes the bytes at `at`.
     pub(super) fn write(self, data: &mut super::Data, at: usize) {
         data[at..at + self.0.len()].copy_from_slice(self.0);
     }

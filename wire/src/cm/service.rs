@@ -1,4 +1,4 @@
-//! The objects of requests: services, and kinds of connections.
+//! Service IDs, and the types of connections.
 
 use core::fmt;
 
@@ -11,9 +11,9 @@ pub struct ServiceId(pub u64);
 pub enum PortSpace {
     /// Multicast groups of IP over InfiniBand, `RDMA_PS_IPOIB`.
     Ipoib = 0x0002,
-    /// Connections, `RDMA_PS_TCP`.
+    /// Connected services, `RDMA_PS_TCP`.
     Tcp = 0x0106,
-    /// Datagrams, `RDMA_PS_UDP`.
+    /// Datagram services, `RDMA_PS_UDP`.
     Udp = 0x0111,
     /// Defined by the program, `RDMA_PS_IB`.
     Ib = 0x013f,
@@ -28,7 +28,7 @@ impl PortSpace {
         PortSpace::Ib,
     ];
 
-    /// The number in `rdma_cma.h`; its lower byte is that of the IP protocol.
+    /// The number in `rdma_cma.h`. Its lower byte is the IP protocol number.
     pub const fn code(self) -> u16 {
         self as u16
     }
@@ -45,7 +45,7 @@ impl PortSpace {
     }
 
     /// Whether services of this space are datagram services, which are looked up with SIDR_REQ
-    /// instead of connected to with REQ. Services of [`PortSpace::Ib`] may be of both kinds.
+    /// instead of connected to with REQ. Services of [`PortSpace::Ib`] may be of either kind.
     pub const fn is_datagram(self) -> bool {
         matches!(self, PortSpace::Ipoib | PortSpace::Udp)
     }
@@ -96,8 +96,8 @@ impl ServiceType {
         }
     }
 
-    /// The inverse of [`ServiceType::bits`]. The extended type counts only if the service type
-    /// refers to it.
+    /// The inverse of [`ServiceType::bits`]. `extended` is ignored unless the service type refers
+    /// to it.
     pub(super) const fn from_bits(service: u8, extended: u8) -> Option<ServiceType> {
         match (service, extended) {
             (0, _) => Some(ServiceType::Rc),

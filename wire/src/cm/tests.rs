@@ -1,6 +1,6 @@
-//! All messages: their bytes, in both directions. The bytes are written by hand, field by field,
-//! from the tables of the specification; tshark reads what is sent in
-//! `tests/tests/decode_tshark/cm.rs`.
+//! The bytes of all messages, in both directions. The expected bytes are written by hand, field by
+//! field, from the tables of the specification. The test `tests/tests/decode_tshark/cm.rs` decodes
+//! emitted messages with tshark.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::vec;

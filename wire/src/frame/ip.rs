@@ -1,4 +1,4 @@
-//! IP and UDP headers, and the GRH instead of them.
+//! Parsing of IP and UDP headers, and of the GRH that RoCE v1 has instead.
 
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, UdpPacket};
 

@@ -17,9 +17,9 @@ const UDP_LEN: usize = 8;
 
 /// The headers in front of a transport packet to be sent.
 ///
-/// Lengths follow from the transport packet, and the IPv4 header checksum is computed. The UDP
-/// checksum is written as it is; [`FrameRepr::udp_checksum`] computes one if it is wanted. RoCEv2
-/// sends 0.
+/// Lengths are computed from the transport packet, and so is the IPv4 header checksum. The UDP
+/// checksum is written from `udp`. RoCEv2 sends 0; [`FrameRepr::udp_checksum`] computes the real
+/// checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameRepr<'a> {
     /// Link addresses and VLAN tags; `None` for a bare IP packet.
@@ -97,7 +97,8 @@ impl FrameRepr<'_> {
         };
         let len = u16::try_from(UDP_LEN + transport.len()).ok()?;
         let (src_port, dst_port) = self.udp.map_or((0, 0), |udp| (udp.src_port, udp.dst_port));
-        // The sum of 16-bit words does not depend on their position.
+        // The sum of 16-bit words does not depend on their order, so fields may be summed as they
+        // are.
         let sum = checksum::combine(&[
             checksum::pseudo_header(&src, &dst, IpProtocol::Udp, len.into()),
             src_port,
@@ -198,7 +199,7 @@ impl FrameRepr<'_> {
     }
 }
 
-/// Writes an Ethernet header and its tags, in front of `ethertype`.
+/// Writes an Ethernet header with its VLAN tags, and `ethertype` after them.
 fn emit_link(link: &Link, ethertype: u16, buf: &mut [u8]) {
     let mut ethernet = EthernetFrame::new_unchecked(&mut *buf);
     ethernet.set_dst_addr(EthernetAddress(link.dst));
@@ -212,7 +213,7 @@ fn emit_link(link: &Link, ethertype: u16, buf: &mut [u8]) {
     buf[at..at + 2].copy_from_slice(&ethertype.to_be_bytes());
 }
 
-/// Converts a length to that of a header's field.
+/// Converts a length to the 16 bits of a header's length field.
 fn fit(len: usize) -> u16 {
     match u16::try_from(len) {
         Ok(len) => len,

@@ -319,7 +319,8 @@ fn a_udp_checksum_of_zero_is_sent_as_ones() {
         },
         udp: None,
     };
-    // Protocol and twice the length are 17 + 2 * 12; what is missing to ones follows.
+    // The protocol and twice the length add up to 17 + 2 * 12. The payload is the difference to
+    // 0xffff.
     let rest = 0xffff_u16 - 17 - 24;
     let [high, low] = rest.to_be_bytes();
     assert_eq!(repr.udp_checksum(&[high, low, 0, 0]), Some(0xffff));

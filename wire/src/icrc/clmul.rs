@@ -1,11 +1,11 @@
-//! The CRC register by carry-less multiplication, for headers in registers and packets of one to
-//! some hundred bytes.
+//! Computes the CRC register by carry-less multiplication, for headers in CPU registers and packets
+//! of up to a few hundred bytes.
 //!
-//! A register is a remainder modulo the CRC's polynomial P. 16 bytes are carried over the next 16
-//! by multiplying their two halves with x^160 and x^96 modulo P, which gives 128 bits of the same
-//! remainder to add there. At the end, two more steps and a Barrett division of 64 bits by 32 bits
-//! reduce it to 32 bits. (V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using
-//! PCLMULQDQ Instruction", 2009.) No table has to be in the cache.
+//! A CRC register is a remainder modulo the CRC's polynomial P. To carry 16 bytes over the next 16,
+//! their two halves are multiplied with x^160 and x^96 modulo P. The 128-bit result has the same
+//! remainder and is added to the next 16 bytes. At the end, two more steps and a Barrett division
+//! of 64 bits by 32 bits reduce the sum to 32 bits. (V. Gopal and others, "Fast CRC Computation for
+//! Generic Polynomials Using PCLMULQDQ Instruction", 2009.) No table has to be in the cache.
 
 use core::arch::x86_64::{
     __m128i, _mm_add_epi8, _mm_and_si128, _mm_clmulepi64_si128, _mm_cmpgt_epi8, _mm_extract_epi32,
@@ -20,7 +20,7 @@ mod copying;
 
 pub(super) use copying::{LEAST as LEAST_COPIED, copy};
 
-/// The bytes of a step.
+/// The number of bytes that one step processes.
 pub(super) const BLOCK: usize = 16;
 
 /// Byte 4 of the BTH.
@@ -30,15 +30,15 @@ const MASKED_BTH: u128 = 0xff << 32;
 const UNKNOWN: u8 = 0;
 const MISSING: u8 = 1;
 const THERE: u8 = 2;
-/// The instructions for 64 bytes at a time are there, too.
+/// The CPU also has the instructions that process 64 bytes at a time.
 const WIDE: u8 = 3;
 
 /// The instructions that the CPU has, detected once.
 static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// The register, which starts at zero, after `first`, `second` (lowest byte first) and `transport`,
-/// whose byte 4 counts as ones. `None` if the CPU lacks the instructions, or if `transport` has
-/// less than 16 bytes.
+/// The register after `first`, `second` (each lowest byte first) and `transport`, starting from
+/// zero. Byte 4 of `transport` counts as 0xff. `None` if the CPU lacks the instructions, or if
+/// `transport` has fewer than 16 bytes.
 #[inline(always)]
 pub(super) fn register(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
     if transport.len() < BLOCK || support() < THERE {
@@ -78,12 +78,12 @@ fn ask() -> u8 {
     support
 }
 
-/// x^n modulo P, for the multiplication of reflected bits: shifted by one place.
+/// x^n modulo P, shifted by one bit, as the multiplication of reflected bits requires.
 const fn power(n: u32) -> i64 {
     (gf2::power(n) as i64) << 1
 }
 
-/// The factors of the first half and of the second that carry them `bits` bits further.
+/// The factors that carry the first and the second half of 16 bytes over `bits` bits.
 const fn over(bits: u32) -> [i64; 2] {
     [power(bits + 32), power(bits - 32)]
 }
@@ -106,7 +106,7 @@ const X64_OVER_P: i64 = {
     quotient as i64
 };
 
-/// Computes for `register`; ignores a tail of fewer than 16 bytes of `transport`.
+/// Computes the result of [`register`].
 #[target_feature(enable = "pclmulqdq,ssse3,sse4.1")]
 fn fold(first: u128, second: u128, transport: &[u8]) -> u32 {
     let x = carry(vector(first), vector(second));
@@ -147,8 +147,8 @@ fn carry(x: __m128i, next: __m128i) -> __m128i {
     _mm_xor_si128(_mm_xor_si128(low, high), next)
 }
 
-/// Carries `x` over the last 1 to 15 bytes, at the end of `last`: the first `len` bytes of `x` are
-/// carried over the other bytes of `x` and those.
+/// Carries `x` over the last `len` (1 to 15) bytes of the packet, which are the end of `last`. The
+/// first `len` bytes of `x` are carried over the other bytes of `x` and the packet's last bytes.
 #[inline]
 #[target_feature(enable = "pclmulqdq,ssse3")]
 fn carry_tail(x: __m128i, len: usize, last: __m128i) -> __m128i {

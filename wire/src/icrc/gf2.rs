@@ -57,12 +57,14 @@ pub(super) const fn register(bytes: &[u8]) -> u32 {
     register
 }
 
-/// The earlier value of a CRC register that is `register` after `bytes` bytes of zeros: `register`
-/// times x^(-8 `bytes`). `None` for 2^16 bytes and more, which no packet has.
+/// The value of a CRC register before it took in `bytes` bytes of zeros, if it is `register`
+/// afterwards: `register` times x^(-8 `bytes`). `None` for 2^16 bytes and more, which no packet
+/// has.
 #[inline]
 pub(super) fn unshift(register: u32, bytes: usize) -> Option<u32> {
     let coarse = COARSE.get(bytes / FINE.len())?;
-    // The register comes last: the power can be computed before it is known.
+    // Multiply by the register last, so that the power can be computed before the register is
+    // known.
     Some(product(
         product(FINE[bytes % FINE.len()], *coarse),
         register,
@@ -72,9 +74,9 @@ pub(super) fn unshift(register: u32, bytes: usize) -> Option<u32> {
 /// The contribution of `bytes` to a CRC register that started at zero, if the last byte taken in is
 /// `distance` - 1 bytes after the first of them.
 ///
-/// CRCs are linear: a register is the sum of the contributions of its start and of each byte. For a
-/// few bytes at constant places, that is faster than taking them in one after the other, since no
-/// step waits for another.
+/// CRCs are linear: a register is the sum of the contributions of its initial value and of each
+/// byte. For a few bytes at constant offsets, adding contributions is faster than processing the
+/// bytes in sequence, because no step waits for another.
 ///
 /// # Panics
 /// If `distance` is above [`FARTHEST`] or below the number of bytes.
@@ -92,8 +94,8 @@ pub(super) const fn image<const N: usize>(bytes: [u8; N], distance: usize) -> u3
 /// The maximum distance for [`image`].
 pub(super) const FARTHEST: usize = 30;
 
-/// For each distance from 1, the image of each value of a byte. The headers of one flow use the
-/// same values again and again, so only a little of the table is in the cache.
+/// The image of each byte value at each distance from 1 on. The headers of one flow use the same
+/// values again and again, so the cache needs to hold only a few entries of the table.
 static IMAGES: [[u32; 256]; FARTHEST] = {
     let mut table = [[0; 256]; FARTHEST];
     let mut value = 0;
@@ -142,7 +144,7 @@ const fn powers(base: u32) -> [u32; 256] {
 #[inline]
 const fn product(a: u32, b: u32) -> u32 {
     // The factors' bits i and j stand for x^(31 - i) and x^(31 - j). For their
-    // product, bit i + j, to stand for x^(63 - (i + j)), it takes one shift.
+    // product, bit i + j, to stand for x^(63 - (i + j)), the word is shifted once.
     let double = carryless(a, b) << 1;
     let (low, high) = (double as u32, (double >> 32) as u32);
     // The lower half stands for x^32 and up: it is multiplied by x^32, a nibble

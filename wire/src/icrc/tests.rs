@@ -273,8 +273,8 @@ fn hidden_fields_other_than_identification_and_flag_are_not_made_up() {
 }
 
 /// A flipped bit that has the same image as another identification can't be distinguished from it.
-/// Which bits those are depends only on their distance to the end; they are as rare as 15 bits of
-/// check imply, and none is within the last 130 bytes.
+/// Whether a bit has one depends only on its distance to the end. Such bits are as rare as a check
+/// of 15 bits implies, and none is within the last 130 bytes.
 // shows: A17.3.3-hidden
 #[test]
 fn flipped_bits_are_found_though_fields_are_hidden() {

@@ -7,8 +7,8 @@ use crate::ICRC_LEN;
 
 /// A packet that is complete except for payload and ICRC.
 ///
-/// If the payload is copied from one place, the ICRC is computed during the copy, which saves a
-/// pass over it.
+/// [`Unsealed::copy_from`] computes the ICRC while it copies the payload, which saves a pass over
+/// it.
 #[derive(Debug)]
 pub struct Unsealed<'a> {
     ip: IpHeader,
@@ -62,8 +62,9 @@ impl<'a> Unsealed<'a> {
         &mut self.transport[self.payload.clone()]
     }
 
-    /// Copies the whole payload from `from`, which other threads may write at the same time: the
-    /// packet contains each of their writes or not, and the ICRC matches the packet.
+    /// Copies the whole payload from `from`, which other threads may write at the same time. In
+    /// that case the packet may contain any part of their writes, but the ICRC always matches the
+    /// packet.
     ///
     /// # Safety
     /// [`Unsealed::payload_len`] bytes must be readable at `from`, none of them of the packet.

@@ -124,7 +124,7 @@ fn opcodes_and_transports_are_printed_by_name() {
     assert_eq!(format!("{opcode:?}"), "Opcode(RC SEND Only, 0x04)");
 }
 
-/// The rules by which the specification assigns headers, instead of its table.
+/// Compares the table's headers with the rules from which the specification derives them.
 // shows: 9.2.1-headers-of-opcode, A14-xrceth
 #[test]
 fn headers_follow_from_the_properties() {

@@ -1,5 +1,5 @@
-//! Test doubles for the kernel: rings in ordinary memory, and a test that plays the kernel at their
-//! other ends, honestly or not.
+//! Test doubles for the kernel: rings in ordinary memory. The test acts as the kernel at the other
+//! end of the rings, and may follow the protocol or break it.
 
 mod script;
 
@@ -18,7 +18,7 @@ use crate::umem::Umem;
 type Descriptors = Arc<HeapRing<Descriptor>>;
 type Addresses = Arc<HeapRing<u64>>;
 
-/// The queue's view of a kernel that isn't there.
+/// A [`Kernel`] without a kernel: it counts wake-ups, and can make them fail.
 #[derive(Clone, Debug, Default)]
 pub struct DoubleKernel {
     tx_wakes: Rc<Cell<u32>>,
@@ -83,7 +83,7 @@ impl Kernel for DoubleKernel {
 pub struct KernelSide {
     /// The rings themselves, for writing corrupt values.
     pub rings: Rings<Descriptors, Addresses>,
-    /// Chunks to put frames into.
+    /// The fill ring: chunks that the kernel may put received frames into.
     pub fill: Consumer<Addresses>,
     /// Chunks that have been sent.
     pub completion: Producer<Addresses>,
@@ -139,8 +139,8 @@ impl KernelSide {
 /// A queue and the kernel's end of it. The queue's memory does not begin at address 0, so there are
 /// addresses that are not its own.
 ///
-/// At each wake-up for frames to send, `takes` entries vanish from the ring as if they were sent.
-/// With `None`, the test takes them with [`KernelSide::take_tx`].
+/// At each wake-up for the TX ring, the double removes up to `takes` entries from the ring, as if
+/// the kernel had sent them. With `None`, the test takes the entries with [`KernelSide::take_tx`].
 ///
 /// # Errors
 /// As [`Queue::new`].
@@ -148,7 +148,7 @@ pub fn queue(
     config: &QueueConfig,
     takes: Option<u32>,
 ) -> Result<(Queue<DoubleKernel>, KernelSide), QueueError> {
-    // Let the counters wrap soon.
+    // Start the counters so that they wrap after a few entries.
     let start = u32::MAX - 2;
     let rings = Rings {
         fill: Arc::new(HeapRing::new(config.rx_chunks, start)),

@@ -14,7 +14,7 @@ const CONFIG: QueueConfig = QueueConfig {
     tx_metadata: false,
 };
 
-/// Frames with metadata in front, which are of one piece.
+/// A configuration with metadata. Frames then have one piece.
 const WITH_METADATA: QueueConfig = QueueConfig {
     max_frame_bytes: 4000,
     tx_metadata: true,
@@ -60,7 +60,8 @@ pub fn lie(script: &[u8]) {
     let (mut queue, mut kernel) = queue(&config, None).expect("sound rings to begin with");
     let mut held = Vec::new();
     while !script.0.is_empty() {
-        // Errors report corrupt rings, which stay corrupt unless a counter is corrected.
+        // Errors are ignored: they report a corrupt ring, and it stays corrupt until the script
+        // corrects the counter.
         match script.byte() % 8 {
             0 => {
                 let _ = queue.receive(1 + usize::from(script.byte() % 8), &mut check);
@@ -116,7 +117,7 @@ fn check(frame: Frame<'_>) {
 fn kernel_acts(script: &mut Script<'_>, kernel: &mut KernelSide) {
     match script.byte() % 8 {
         0 | 1 => {
-            // An honest piece, whose length may be 0.
+            // A piece in a chunk of the fill ring. Its length may be 0.
             let address = kernel.take_fill().unwrap_or_else(|| script.number());
             let options = script.byte().into();
             kernel.deliver(

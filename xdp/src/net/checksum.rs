@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071).
 
-/// The ones' complement sum, not folded, of the 16-bit words of `bytes`, which start at an even
-/// offset of the packet. If their number is odd, a zero byte is assumed after the last.
+/// The ones' complement sum, not folded, of the 16-bit words of `bytes`. The bytes start at an even
+/// offset of the packet. If the number of bytes is odd, a zero byte is assumed after the last.
 #[inline]
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     // Sums of 32-bit words fold to those of 16-bit words, and 2^32 of them fit.
@@ -18,7 +18,8 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 /// Folds a sum into 16 bits.
 #[inline]
 pub(super) fn fold(sum: u64) -> u16 {
-    // At most 2^33 - 2, then 2^17 + 2^16 - 3, then 2^16, then 2^16 - 1: no branch needed.
+    // The sums are at most 2^33 - 2, 2^17 + 2^16 - 3, 2^16 and 2^16 - 1, so four steps need no
+    // branch.
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);

@@ -20,11 +20,12 @@ pub struct PathKey {
 /// The kernel's state of a neighbour's address (RFC 4861, 7.3.2, and Linux's own states).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourState {
-    /// A request is on its way, without an answer so far.
+    /// A request was sent and is not answered yet.
     Incomplete,
     /// The address is valid, for now or permanently.
     Valid,
-    /// The address is known but not confirmed recently. The kernel checks it when it is used.
+    /// The Ethernet address is known but was not confirmed recently. The kernel confirms it at its
+    /// next use.
     Stale,
     /// The neighbour did not answer.
     Failed,
@@ -48,7 +49,7 @@ pub enum Route {
     Broadcast,
     /// To this machine itself: to this or another of its interfaces.
     Local,
-    /// Nowhere, or over another interface.
+    /// No route over the interface: there is none, or it leads over another interface.
     None,
     /// A rule or route prohibits it.
     Prohibited,

@@ -45,8 +45,8 @@ pub struct OwnAddress {
     pub address: IpAddr,
     /// Length of the address's prefix, in bits.
     pub prefix_len: u8,
-    /// Whether packets may be sent from it. For an IPv6 address, that is after its duplicate
-    /// address detection has succeeded (RFC 4862, 5.4).
+    /// Whether packets may be sent from it. An IPv6 address is usable once its duplicate address
+    /// detection has succeeded (RFC 4862, 5.4).
     pub usable: bool,
 }
 
@@ -81,15 +81,14 @@ pub struct OtherAddress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tagging {
     /// No tag is written. Received frames are accepted only without a tag, or with one that names
-    /// no VLAN. Right for a VLAN device itself, too: the kernel tags the frames that pass through
-    /// it.
+    /// no VLAN. Use this for a VLAN device, too: the kernel tags the frames that pass through it.
     #[default]
     None,
-    /// The tag of the VLAN device, for frames that bypass the device and leave through the
-    /// interface below.
+    /// Frames carry the tag of the VLAN device. This is for frames that bypass the device and leave
+    /// through the interface under it.
     Device(Priority),
-    /// This tag, whose own priority is ignored. A tag of VLAN 0 names no VLAN and carries only the
-    /// priority (IEEE 802.1Q, 6.9).
+    /// Frames carry this tag, with the priority from [`Priority`] instead of its own. A tag of VLAN
+    /// 0 names no VLAN and carries only the priority (IEEE 802.1Q, 6.9).
     Fixed(VlanTag, Priority),
 }
 

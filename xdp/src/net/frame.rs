@@ -44,8 +44,8 @@ pub struct Received<'a> {
 }
 
 /// Parses a frame of the most common form: to this Ethernet address and one of these IP addresses,
-/// untagged, IPv4 without options, and valid. Returns `None` for any other frame, and leaves it to
-/// [`Station::parse`]. That includes sources and destinations to which a rule applies.
+/// untagged, IPv4 without options, and valid. Returns `None` for any other frame, for
+/// [`Station::parse`]. Frames from or to a reserved IPv4 address are among those.
 #[inline]
 pub(super) fn parse_usual<'f>(
     mac: &Mac,
@@ -56,8 +56,9 @@ pub(super) fn parse_usual<'f>(
     /// Neither "this network" (0) nor loopback (127), and below multicast and broadcast.
     const UNICAST: core::ops::Range<u8> = 1..224;
     let header = bytes.first_chunk::<HEADERS_LEN>()?;
-    // From the EtherType to the identification, from there to the middle of the source, to the
-    // ports, and the UDP header: few large loads are faster than many small ones.
+    // Four loads of eight bytes: from the EtherType to the identification, from the flags to the
+    // first half of the source address, from there to the source port, and the UDP header. Few
+    // large loads are faster than many small ones.
     let (kind, after) = (word::<12, _>(header), word::<20, _>(header));
     let (addresses_at, udp) = (word::<26, _>(header), word::<34, _>(header));
     let (ip_len, udp_len) = ((kind >> 16) as u16, (udp >> 16) as u16);
@@ -108,7 +109,7 @@ fn word<const AT: usize, const LEN: usize>(header: &[u8; LEN]) -> u64 {
     u64::from_be_bytes(core::array::from_fn(|i| header[AT + i]))
 }
 
-/// What such a word contributes to a checksum.
+/// The sum of the two 32-bit halves of a word, which is its contribution to a checksum.
 #[inline(always)]
 fn halves(word: u64) -> u64 {
     (word >> 32) + (word & 0xffff_ffff)

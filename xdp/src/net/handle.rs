@@ -1,4 +1,4 @@
-//! The core together with its link to the kernel.
+//! [`Net`]: the core together with its netlink connection to the kernel.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,8 +14,8 @@ use super::frame::Received;
 use super::netlink::Netlink;
 use super::reasons::{NetCounters, Refusal, RxDrop};
 
-/// The most requests to the kernel that a path may need before its first header: the route, and the
-/// neighbour or, for another interface of this host, its address and the route again.
+/// The maximum number of requests to the kernel before a path's first header: the route, and the
+/// neighbour or, for another interface of this host, its Ethernet address and the route again.
 const QUESTIONS: usize = 3;
 
 /// An interface's place in the network, followed by netlink. See the module's
@@ -52,12 +52,12 @@ impl Net {
             source: io::ErrorKind::InvalidData.into(),
         })?;
         if !link.ethernet {
-            return Err(unsupported(link, "it is no Ethernet"));
+            return Err(unsupported(link, "it is not an Ethernet interface"));
         }
         if let Err(Refusal::NoVlan) = config.tagging.check(link) {
             return Err(unsupported(
                 link,
-                "frames are to carry its VLAN's tag, but it is no VLAN's device",
+                "frames are to carry its VLAN's tag, but it is not a VLAN device",
             ));
         }
         Ok(net)
@@ -103,8 +103,8 @@ impl Net {
     /// hold it in a [`Waiting`](super::Waiting), or drop it.
     ///
     /// # Errors
-    /// Why nothing can be sent there; counted. [`Refusal::may_pass`] tells whether that may change
-    /// without intervention.
+    /// The reason why nothing can be sent on this path. The refusal is counted.
+    /// [`Refusal::may_pass`] tells whether it may end without intervention.
     #[inline(always)]
     pub fn header_for(&mut self, key: PathKey) -> Result<Header<'_>, Refusal> {
         let found = match self.core.find_ready(&key) {
@@ -137,7 +137,7 @@ impl Net {
     /// sequence). The pieces of a frame must have been joined before.
     ///
     /// # Errors
-    /// Why the frame is dropped; counted.
+    /// The reason why the frame is dropped. The drop is counted.
     #[inline]
     pub fn parse<'f>(&mut self, frame: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         self.core.parse(frame)
@@ -164,8 +164,8 @@ impl Net {
         self.core.addresses()
     }
 
-    /// Whether another interface of this host has this address. Link-local addresses are ignored:
-    /// they mean nothing without the link.
+    /// Whether another interface of this host has this address. Returns `false` for link-local
+    /// addresses, which are unique only on one link.
     pub fn is_others(&self, address: IpAddr) -> bool {
         self.core.is_others(address)
     }

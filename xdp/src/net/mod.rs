@@ -1,5 +1,5 @@
-//! What the kernel's stack does for a socket but not for a raw frame: routes, neighbours,
-//! addresses, and the headers from Ethernet to UDP.
+//! Routes, neighbours, addresses, and the headers from Ethernet to UDP: what the kernel's stack
+//! handles for a socket but not for a raw frame.
 //!
 //! ```text
 //!              header_for(path)               poll, fd, next_deadline
@@ -28,20 +28,20 @@
 //! The kernel decides where a packet goes and who a neighbour is. Routes are not read
 //! and interpreted here: the kernel is asked once for each pair of source and
 //! destination (`RTM_GETROUTE`), as for a socket that is bound to the interface, so
-//! that rules, metrics, several tables and next hop objects mean what they mean to it.
+//! that the kernel applies its rules, metrics, tables and next hop objects as usual.
 //! ARP and neighbour discovery are the kernel's, too: it is told that a neighbour is in
 //! use (`NTF_USE`), and its table is followed. See docs/adr/0011-netlink.md.
 //!
-//! One decision is made here: packets for another interface of the same host leave over the link if
-//! they are within the link's prefix. The kernel would deliver them locally, and answers no ARP
-//! between its own interfaces. A cable or switch may connect the interfaces all the same, and then
-//! a frame arrives.
+//! The crate makes one decision itself: packets for another interface of the same host leave over
+//! the link if they are within the link's prefix. The kernel would deliver them locally, and
+//! answers no ARP between its own interfaces. Such a packet arrives only if a cable or switch
+//! connects the two interfaces.
 //!
 //! # Bounds
 //!
-//! At most [`CoreConfig::max_paths`] paths are remembered and hardly more next hops. [`Waiting`]
-//! bounds the waiting frames. A neighbour is requested at most once a second, and at most 64 of
-//! them in each check of those in use. Sending a packet on a known path allocates nothing.
+//! At most [`CoreConfig::max_paths`] paths are remembered, and about as many next hops. [`Waiting`]
+//! bounds the waiting frames. A neighbour is requested at most once a second. Once a second, at
+//! most 64 neighbours in use are requested. Sending a packet on a known path allocates nothing.
 //!
 //! # Layout
 //!

@@ -36,7 +36,7 @@ reasons! {
         InterfaceGone = "tx_interface_gone",
         /// The interface is down or has no carrier.
         LinkDown = "tx_link_down",
-        /// The source is no address of the interface.
+        /// The source is not an address of the interface.
         SourceNotOurs = "tx_source_not_ours",
         /// The source address may not be used yet, because of duplicate address detection.
         SourceTentative = "tx_source_tentative",
@@ -44,8 +44,8 @@ reasons! {
         Families = "tx_families",
         /// The destination is unspecified, or a broadcast address.
         Destination = "tx_destination",
-        /// The destination is this machine, and no other interface of it that is on the link. Such
-        /// packets do not go over the link.
+        /// The destination is an address of this machine, and not one of another interface that is
+        /// on the link. Such packets do not go over the link.
         Local = "tx_local",
         /// No route leads there over this interface.
         NoRoute = "tx_no_route",
@@ -64,7 +64,7 @@ reasons! {
 
 impl Refusal {
     /// Whether the same packet may become sendable soon without intervention. A driver need not
-    /// report that it can never be sent.
+    /// report such a refusal to its user.
     pub fn may_pass(self) -> bool {
         matches!(
             self,
@@ -85,7 +85,7 @@ reasons! {
         OtherMac = "rx_other_mac",
         /// The frame belongs to another VLAN, or has more than one tag.
         OtherVlan = "rx_other_vlan",
-        /// The frame is not an IP packet.
+        /// The EtherType is neither IPv4, IPv6 nor RoCE v1.
         EtherType = "rx_ethertype",
         /// The frame is a RoCE v1 packet, and RoCE v1 is not enabled.
         RoceV1 = "rx_roce_v1",
@@ -107,7 +107,7 @@ reasons! {
         UdpPort = "rx_udp_port",
         /// The UDP length is wrong.
         UdpLength = "rx_udp_length",
-        /// The source address is not valid for a station.
+        /// The source address is multicast, unspecified, loopback or broadcast.
         BadSource = "rx_bad_source",
         /// The destination is neither an address of the interface nor a group that
         /// was joined.
@@ -127,7 +127,7 @@ reasons! {
     }
 }
 
-/// What has been refused, dropped and done. Counters only increase.
+/// Counters of refused packets, dropped frames and requests to the kernel. They only increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetCounters {
     refused: [u64; Refusal::ALL.len()],

@@ -116,7 +116,7 @@ impl Template {
             udp: Some(UdpHeader {
                 src_port: UDP_PORT,
                 dst_port: UDP_PORT,
-                // RoCEv2 uses none: the ICRC covers more (Annex A17.3.2).
+                // RoCEv2 sends no UDP checksum, because the ICRC covers more (Annex A17.3.2).
                 checksum: 0,
             }),
         };
@@ -209,7 +209,8 @@ impl Template {
         }
     }
 
-    /// The same for untagged Ethernet, IPv4 and UDP, with all offsets known at compile time.
+    /// As [`Template::write`], for untagged Ethernet, IPv4 and UDP, with all offsets known at
+    /// compile time.
     #[inline(always)]
     fn write_usual(&self, frame: &mut [u8; USUAL_LEN], fields: &PacketFields) {
         const IP: usize = ETHERNET_LEN;
@@ -242,7 +243,8 @@ impl Template {
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Completes the checksum of a whole frame that [`Template::begin_checksum`] began.
+    /// Completes the UDP checksum that [`Template::begin_checksum`] began. `frame` is the whole
+    /// frame.
     pub fn end_checksum(frame: &mut [u8], at: ChecksumAt) {
         let Some(covered) = frame.get_mut(usize::from(at.start)..) else {
             return;
@@ -288,7 +290,8 @@ impl Template {
     }
 }
 
-/// The constant fields of the IP header or GRH.
+/// The IP header or GRH with its constant fields; `None` if the addresses are of different
+/// families.
 fn network(path: PathKey) -> Option<NetworkHeader<'static>> {
     use std::net::IpAddr::{V4, V6};
     match (path.src, path.dst) {

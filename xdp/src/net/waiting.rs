@@ -9,10 +9,10 @@ use super::core::Resolution;
 use super::facts::Mac;
 use super::reasons::WaitDrop;
 
-/// The most frames that wait for one next hop.
+/// The maximum number of frames that wait for one next hop.
 pub const MAX_WAITING_PER_HOP: usize = 16;
 
-/// The most frames that wait in all.
+/// The maximum number of frames that wait for all next hops together.
 pub const MAX_WAITING: usize = 256;
 
 /// The longest wait of a frame. It equals the time that the kernel spends on resolving a neighbour:
@@ -57,8 +57,9 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Adds a frame that waits for `hop`. If that exceeds a bound, returns the oldest frame of the
-    /// same next hop, or else of all, which the caller drops.
+    /// Adds a frame that waits for `hop`. If `hop` then has too many frames, removes and returns
+    /// the oldest of them. If all next hops together have too many, removes and returns the oldest
+    /// frame of all. The caller drops the returned frame.
     #[must_use]
     pub fn hold(&mut self, hop: IpAddr, now: Instant, frame: T) -> Option<T> {
         let same = |waiting: &&Frame<T>| waiting.hop == hop;

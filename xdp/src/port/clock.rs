@@ -6,7 +6,7 @@ use roce_stack::Instant;
 
 /// How often a driver that only spins looks for network events.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// The clock is read in one of this many calls.
+/// The number of calls of [`Clock::is_time_to_look`] for each reading of the clock.
 const CALLS_PER_LOOK: u32 = 16;
 
 #[derive(Debug)]

@@ -16,7 +16,7 @@ const IPV4_HEADERS: usize = 20 + 8;
 /// Length of RoCE v1's GRH, in bytes.
 const GRH: usize = 40;
 
-/// Up to this many queues, each has as much memory as a single one: 16 MiB.
+/// The number of queues up to which each has the full amount of memory: 16 MiB.
 const QUEUES_WITH_ALL: u32 = 4;
 
 /// The longest transport packet in an IP packet of `mtu` bytes.
@@ -28,8 +28,8 @@ pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool, roce_v1: bool) -> usize {
     })
 }
 
-/// How the UDP checksum of packets over IPv6 is filled in. RoCE has none (Annex A17.3.2, with RFC
-/// 6936), but a firewall on the path may require one. Over IPv4 none is sent.
+/// How the UDP checksum of packets over IPv6 is filled in. RoCEv2 requires none (Annex A17.3.2,
+/// with RFC 6936), but a firewall on the path may. Over IPv4, packets carry none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ipv6Checksum {
     /// No checksum: the field is 0.
@@ -79,7 +79,7 @@ impl XdpPortConfig {
         sockets.memory.tx_frames = (sockets.memory.tx_frames / share).max(1);
     }
 
-    /// Approximate bytes that each queue holds before it drops frames.
+    /// The approximate number of received bytes that each queue holds before it drops frames.
     pub fn receive_buffer_bytes(&self) -> usize {
         // A packet takes at least one chunk, and most carry 1024 bytes or more.
         self.sockets.memory.rx_chunks as usize * 1024

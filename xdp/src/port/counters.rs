@@ -1,18 +1,19 @@
-//! What a port counts besides its queues and the network.
+//! The counters of a port, without those of its queues and of the network.
 
 use super::XdpPort;
 use crate::net::WaitDrop;
 use crate::socket::SocketQueue;
 use crate::umem::Owner;
 
-/// What a port has done and dropped so far, without the counters of its queues and of the network.
+/// Counters of packets that a port has received, sent and dropped, without the counters of its
+/// queues and of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounters {
     /// Packets delivered.
     pub rx_packets: u64,
     /// Their bytes, from BTH to ICRC.
     pub rx_bytes: u64,
-    /// Frames dropped because they were longer than the longest frame.
+    /// Frames dropped because they were longer than 64 KiB.
     pub rx_too_long: u64,
     /// Packets committed for transmission.
     pub tx_packets: u64,

@@ -7,8 +7,9 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use crate::socket::SocketConfig;
 
-/// The joined groups. Each has a socket that receives nothing. While it is open, the kernel tells
-/// routers and switches (IGMP, MLD), and the NIC's filter.
+/// The joined groups. Each has a socket that receives nothing. While the socket is open, the kernel
+/// reports the membership to routers and switches (IGMP, MLD), and lets the NIC's filter pass the
+/// group's frames.
 #[derive(Debug, Default)]
 pub(super) struct Groups(Vec<(IpAddr, Socket)>);
 
@@ -32,7 +33,7 @@ impl Groups {
             source,
         };
         if !group.is_multicast() {
-            let what = "it is no multicast group's address";
+            let what = "it is not a multicast address";
             return Err(failed(std::io::Error::new(
                 std::io::ErrorKind::InvalidInput,
                 what,
@@ -63,7 +64,8 @@ fn member(index: u32, group: IpAddr) -> std::io::Result<Socket> {
         IpAddr::V4(_) => (Ipv4Addr::LOCALHOST.into(), 0),
         IpAddr::V6(_) => (Ipv6Addr::LOCALHOST.into(), 0),
     };
-    // Without a loopback interface that is up, it stays unbound, which receives nothing either.
+    // If the loopback interface is down, the socket stays unbound, and then receives nothing
+    // either.
     let _ = socket.bind(&std::net::SocketAddr::from(nowhere).into());
     match group {
         IpAddr::V4(group) => {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use roce_port::RxSink;
 use roce_stack::RxMeta;
 
-/// The most packets that wait.
+/// The maximum number of waiting packets.
 const MOST: usize = 256;
 
 /// The waiting packets. Their buffers are reused.
@@ -26,13 +26,13 @@ impl Loopback {
         self.waiting.len() >= MOST
     }
 
-    /// Reserves room for a packet, until the next call.
+    /// Reserves room for a packet. The next call of any function may reuse the room.
     pub(super) fn reserve(&mut self, len: usize) -> &mut [u8] {
         self.writing.resize(len, 0);
         &mut self.writing
     }
 
-    /// Queues the packet, unless too many wait.
+    /// Queues the reserved packet, unless too many wait. Returns whether the packet is queued.
     pub(super) fn commit(&mut self, meta: RxMeta) -> bool {
         if self.is_full() {
             return false;
@@ -43,7 +43,7 @@ impl Loopback {
         true
     }
 
-    /// Queues a copy of a packet, unless too many wait.
+    /// Queues a copy of a packet, unless too many wait. Returns whether the packet is queued.
     pub(super) fn copy(&mut self, meta: RxMeta, transport: &[u8]) -> bool {
         self.reserve(transport.len()).copy_from_slice(transport);
         self.commit(meta)

@@ -1,4 +1,4 @@
-//! Queues behind the `Port` trait.
+//! [`XdpPort`], which implements the `Port` trait with queues.
 
 mod clock;
 mod config;
@@ -36,7 +36,7 @@ use transmit::{Reserved, Special};
 /// address, writes all headers from Ethernet to UDP, and removes them again. The whole header is
 /// seen and written here, so every bit of the ICRC is checked.
 ///
-/// A driver that has nothing to do waits for the descriptors of [`XdpPort::fds`].
+/// A driver that has nothing to do waits on the descriptors of [`XdpPort::fds`].
 /// [`Port::follow_network`] handles network events (routes, neighbours, addresses, the link).
 /// [`Port::receive`] calls it about every millisecond.
 pub struct XdpPort {
@@ -115,8 +115,8 @@ impl XdpPort {
         self.driver
     }
 
-    /// The descriptors to wait for, besides [`Port::next_deadline`]: those of the queues, then that
-    /// of network events.
+    /// The descriptors to wait on, until [`Port::next_deadline`] at the latest: those of the
+    /// queues, then that of network events.
     pub fn fds(&self) -> impl Iterator<Item = PortFd<'_>> {
         let network = PortFd {
             fd: self.net.fd(),
@@ -141,7 +141,7 @@ impl XdpPort {
         std::mem::take(&mut self.changes)
     }
 
-    /// Returns packets to addresses that the interface no longer has to the kernel.
+    /// Passes packets again to the kernel that are for an address that the interface no longer has.
     fn forget_addresses_that_are_gone(&mut self) -> Result<(), PortError> {
         let own = self.net.addresses();
         let mut gone = Vec::new();

@@ -17,8 +17,8 @@ use crate::socket::{self, SocketConfig, ZeroCopy};
 const LONGEST_FRAME: usize = 1 << 16;
 
 /// The configuration of the sockets when the program is attached in `mode`. A program in generic
-/// mode gets copies of the frames. If the driver received into our memory all the same, each frame
-/// would be copied twice, and the socket would still report zero-copy.
+/// mode gets copies of the frames. If the driver still received into our memory, each frame would
+/// be copied twice, and the socket would report zero-copy nevertheless.
 fn suited(sockets: &SocketConfig, mode: Mode, checksum: Ipv6Checksum) -> SocketConfig {
     let mut sockets = sockets.clone();
     sockets.memory.tx_metadata = checksum == Ipv6Checksum::Auto;

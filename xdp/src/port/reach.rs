@@ -1,4 +1,4 @@
-//! Checks when a path is chosen whether the port can reach it.
+//! Checks whether the port can reach the destination of a path, when the path is chosen.
 
 use std::io;
 
@@ -19,10 +19,11 @@ impl XdpPort {
         match self.net.header_for(path_of(path)) {
             Err(Refusal::Local | Refusal::NoRoute) if to_others => Err(self.beyond(path)),
             Err(Refusal::OffLink) => {
-                Err(self.unreachable(path, "the way there leads by a gateway"))
+                Err(self.unreachable(path, "the route leads through a gateway"))
             }
             Err(Refusal::NoRoute) => Err(self.unreachable(path, "no route leads there")),
-            // Either the stack refuses it, or the neighbour may still answer.
+            // With any other result, either a later send reports the refusal, or the neighbour may
+            // still answer.
             Ok(_) | Err(_) => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use crate::net::Net;
 use crate::queue::Frame;
 
 impl XdpPort {
-    /// Delivers packets from all queues. The first queue rotates.
+    /// Delivers packets from all queues. Each call starts at another queue.
     pub(super) fn receive_frames(
         &mut self,
         budget: usize,

@@ -157,7 +157,7 @@ impl XdpPort {
                 return;
             }
             Reserved::Frame { queue, len } => {
-                // A corrupt ring shows again at the next `flush`.
+                // The next `flush` reports a corrupt ring.
                 if let Err(_corrupt) = self.queues[queue].commit() {
                     cold_path();
                 }

@@ -92,7 +92,7 @@ const JMP_X: u8 = 0x0d;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const LD_IMM64: u8 = 0x18;
-/// The source register of a 64-bit constant that is a map's file descriptor.
+/// The value of the source register field that marks a 64-bit constant as a map's file descriptor.
 const PSEUDO_MAP_FD: u8 = 1;
 
 /// A program under construction.

@@ -1,8 +1,8 @@
 //! The redirect program: it sends our frames to our sockets, and passes all others to the kernel.
 //!
 //! It is assembled here from a few instructions and loaded with `bpf(2)`, so no C tool chain is
-//! needed. It is attached with a link, so it is detached when the process ends, however that
-//! happens.
+//! needed. It is attached with a BPF link, so the kernel detaches it when the process ends, for
+//! whatever reason.
 //!
 //! A frame is ours if it meets these conditions:
 //!

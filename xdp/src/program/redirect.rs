@@ -11,15 +11,15 @@ use super::asm::When::{Above, AnyBit, Equal, NotEqual};
 use super::asm::{Assembler, Label};
 use crate::sys::bpf::XDP_PASS;
 
-/// Which frames the program redirects besides RoCEv2.
+/// Which RoCE frames the program redirects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedirectConfig {
     /// Whether to redirect RoCE v1, which has its own EtherType and a GRH in place of the IPv6
     /// header (InfiniBand Architecture Specification, Annex A16).
     pub roce_v1: bool,
-    /// The part whose destination QPNs are ours; all QPNs if `None`. Packets for other QPNs go to
-    /// the kernel, for other processes behind the same address. Multicast packets are ours in any
-    /// case. So are packets to QP1, except for answers to requests from other parts.
+    /// The part of the QPN space that is ours; all of it if `None`. Packets to other QPNs go to the
+    /// kernel, for other processes that share the address. Multicast packets are always ours.
+    /// Packets to QP1 are ours unless they answer a request of another part.
     pub part: Option<QpnPart>,
 }
 
@@ -159,8 +159,8 @@ fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
     asm.place(ours);
 }
 
-/// Loads the first byte of the ID that a management datagram answers. It has the same layout as the
-/// first byte of a QPN. Jumps to `ours` if the datagram is not an answer.
+/// Loads the first byte of the communication or request ID that tells which part a reply is for. It
+/// has the same layout as the first byte of a QPN. Jumps to `ours` if the datagram is not a reply.
 fn whose_answer(asm: &mut Assembler, ours: Label) {
     let (lookup, end) = (asm.label(), asm.label());
     needs(asm, mad::REMOTE_ID + 1, ours);

@@ -34,7 +34,7 @@ fn loaded(config: &RedirectConfig) -> Program {
     }
     let socket = xsk::socket().expect("AF_XDP");
     program.set_socket(0, socket.as_fd()).expect("a socket");
-    // The map's entry ends with its socket.
+    // Closing the socket would remove its entry from the map, so leak the socket.
     std::mem::forget(socket);
     program
 }
@@ -364,7 +364,7 @@ fn what_is_for_other_processes_qps_is_the_kernels() {
             for (at, byte) in (bth + 5..).zip(&u32::to_be_bytes(qpn)[1..]) {
                 to.bytes = to.with(at, *byte);
             }
-            // Flags of congestion, beside it.
+            // The congestion bits share a word with the QPN, and do not count.
             let bytes = to.with(bth + 4, 0xff);
             is(
                 &program,

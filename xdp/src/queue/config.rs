@@ -3,12 +3,12 @@
 use super::TxMetadata;
 use crate::umem::CHUNK_BYTES;
 
-/// The amount of memory of a queue, and its purposes.
+/// The amount of memory of a queue, and what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
     /// Number of chunks for received frames.
     pub rx_chunks: u32,
-    /// The most frames that can wait to be sent or to be completed by the kernel.
+    /// The maximum number of frames that wait to be sent, or to be completed by the kernel.
     pub tx_frames: u32,
     /// The longest frame to send, Ethernet header included, in bytes.
     pub max_frame_bytes: usize,
@@ -33,8 +33,9 @@ impl QueueConfig {
         }
     }
 
-    /// Whether there is room for metadata. The kernel wants it in front of every piece, within the
-    /// piece's own chunk. Our pieces are adjacent, so only frames of one piece can have metadata.
+    /// Whether frames to send have room for metadata. The kernel expects metadata in front of every
+    /// piece, within the piece's own chunk. Our pieces are adjacent, so only frames of one piece
+    /// can have metadata.
     pub fn has_metadata(&self) -> bool {
         self.tx_metadata && self.max_frame_bytes + TxMetadata::LEN <= CHUNK_BYTES
     }

@@ -1,4 +1,4 @@
-//! What a queue counts.
+//! The counters of a queue.
 
 use crate::umem::ChunkFault;
 
@@ -81,7 +81,7 @@ impl QueueCounters {
         self.rx_dropped[reason as usize]
     }
 
-    /// The number dropped for any reason.
+    /// The number of received frames and pieces dropped for any reason.
     pub fn dropped_in_all(&self) -> u64 {
         self.rx_dropped.iter().sum()
     }

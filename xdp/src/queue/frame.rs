@@ -2,10 +2,11 @@
 
 use crate::umem::Share;
 
-/// The most pieces of a frame. The kernel's own limit is a first part and 17 fragments.
+/// The maximum number of pieces of a frame. It is the kernel's own limit: a first part and 17
+/// fragments.
 pub const MAX_PIECES: usize = 18;
 
-/// Where a piece of a frame lies; checked.
+/// The position of a piece of a frame, checked to be within one chunk of the share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Piece {
     pub(super) address: u64,

@@ -1,4 +1,4 @@
-//! Metadata: what the driver, or the kernel, is to do to a frame when sending it.
+//! Metadata: what the driver or the kernel has to fill in when it sends a frame.
 
 /// The position of a 16-bit checksum (RFC 1071), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub struct TxMetadata {
 }
 
 impl TxMetadata {
-    /// Its length in bytes. The kernel's structure, at the start of it, has 16 bytes, and 24 since
-    /// Linux 6.14.
+    /// The length of the metadata in bytes. It starts with the kernel's structure, which has 16
+    /// bytes, and 24 since Linux 6.14.
     pub const LEN: usize = 32;
 
     /// The metadata as bytes.

@@ -1,8 +1,8 @@
 //! One queue of an interface: a socket's four rings and a share of the UMEM.
 //!
-//! A frame has one piece or several, since a chunk holds less than path MTU 4096 needs. Frames to
-//! send are contiguous all the same: each has room of several adjacent chunks, and only its
-//! descriptors are split at their borders.
+//! A frame has one piece or several, because a chunk is smaller than a frame of path MTU 4096. A
+//! frame to send is still contiguous: its slot has several adjacent chunks, and only its
+//! descriptors are split at the chunk borders.
 //!
 //! Nothing is allocated after [`Queue::new`], and everything is bounded. Chunks of received frames
 //! return to the fill ring before [`Queue::receive`] returns, and there is room for
@@ -35,7 +35,7 @@ use crate::umem::{ChunkCounts, Ledger, Share};
 use receive::Receiving;
 use transmit::Transmitting;
 
-/// What a queue needs of the kernel besides its rings.
+/// The calls to the kernel that a queue needs in addition to its rings.
 pub trait Kernel {
     /// Rings of descriptors.
     type Descriptors: RingMemory<Entry = Descriptor>;
@@ -45,8 +45,8 @@ pub trait Kernel {
     /// Makes the kernel check the TX ring.
     ///
     /// # Errors
-    /// If the socket is of no use any more. That the kernel is busy, that it has no room at
-    /// the moment or that the link is down is no error.
+    /// If the socket is of no use any more. It is not an error if the kernel is busy, has no room
+    /// at the moment, or the link is down.
     fn wake_tx(&self) -> io::Result<()>;
 
     /// Makes the kernel check the fill ring and receive frames.
@@ -123,7 +123,7 @@ impl<K: Kernel> Queue<K> {
         Ok(queue)
     }
 
-    /// What has been done and dropped so far.
+    /// Counters of frames received, sent and dropped so far.
     pub fn counters(&self) -> &QueueCounters {
         &self.counters
     }

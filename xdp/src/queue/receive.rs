@@ -14,7 +14,7 @@ use std::hint::cold_path;
 pub(super) struct Receiving {
     /// Chunks that wait to go into the fill ring.
     free: Vec<u32>,
-    /// Once this many are free, they go into the fill ring.
+    /// The number of free chunks at which they go into the fill ring.
     kept: usize,
     pieces: [Piece; MAX_PIECES],
     count: usize,
@@ -23,8 +23,8 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    /// The most free chunks to collect before they go into the fill ring, unless an eighth of all
-    /// is less.
+    /// The maximum number of free chunks to collect before they go into the fill ring. With few
+    /// chunks, it is an eighth of them.
     const KEPT: u32 = 32;
 
     pub(super) fn new(config: &QueueConfig) -> Self {
@@ -72,7 +72,7 @@ impl<K: Kernel> Queue<K> {
     }
 
     /// Whether the kernel asks for a wake-up for the fill ring. Only a caller that has just added
-    /// chunks can miss the flag.
+    /// chunks (`gave`) can miss the flag, so only it pays for a fence.
     fn wants_to_fill(&self, gave: bool) -> bool {
         if gave {
             self.fill.needs_wakeup()

@@ -22,7 +22,7 @@ pub(super) struct Transmitting {
     unsent: Box<[u8]>,
     /// The frame that is being written.
     reserved: Option<Held>,
-    /// Whether the last `flush` left frames behind.
+    /// Whether the kernel did not take all frames at the last `flush` and needs another wake-up.
     blocked: bool,
 }
 
@@ -45,9 +45,9 @@ impl Transmitting {
     }
 }
 
-/// A complete frame that waits outside the queue's order, such as one whose destination's Ethernet
-/// address is not known yet. It keeps its slot until it is passed to [`Queue::commit_held`] or
-/// [`Queue::drop_held`].
+/// A frame that is set aside, for instance because its destination's Ethernet address is not known
+/// yet. It is not in the TX ring, and other frames may be sent before it. It keeps its slot until
+/// it is passed to [`Queue::commit_held`] or [`Queue::drop_held`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Held {
     place: u32,
@@ -61,7 +61,7 @@ pub struct Held {
 pub enum NoRoom {
     /// All slots are in use: flush, or retry when the kernel has sent some frames.
     Full,
-    /// No frame may have this length.
+    /// The length is 0 or too long, or the frame can't have the requested checksum.
     Length,
 }
 
@@ -255,7 +255,7 @@ impl<K: Kernel> Queue<K> {
         self.transmitting.unsent.len() - self.transmitting.free.len() - reserved
     }
 
-    /// Whether frames wait that need another call of the kernel.
+    /// Whether committed frames need another [`Queue::flush`] to be sent.
     pub fn has_queued(&self) -> bool {
         self.transmitting.blocked
     }

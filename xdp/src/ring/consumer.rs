@@ -23,7 +23,7 @@ impl<M: RingMemory> Consumer<M> {
     /// # Errors
     /// If the ring's counters are impossible.
     pub fn new(memory: M) -> Result<Self, Corrupt> {
-        // Our own counter, which nothing else writes.
+        // Nothing else writes our own counter, so no ordering is needed.
         let next = memory.consumer().load(Ordering::Relaxed);
         let mut new = Self {
             producer: next,
@@ -71,9 +71,10 @@ impl<M: RingMemory> Consumer<M> {
     fn refresh(&mut self) -> Result<(), Corrupt> {
         // Acquire: the entries before this counter are visible.
         let producer = self.memory.producer().load(Ordering::Acquire);
-        // Counted from what was released: slots that we keep can't be in use again.
+        // The producer may not reuse slots that are not released, so it is at most one ring ahead
+        // of `released`.
         filled(producer, self.released, self.memory.capacity())?;
-        // Nor may entries that were there disappear.
+        // Entries that were visible may not disappear, so the producer is not behind `next`.
         filled(producer, self.next, self.memory.capacity())?;
         self.producer = producer;
         Ok(())

@@ -6,9 +6,8 @@
 //! then advances its own. So an entry is visible only when it is complete, and a slot is reused
 //! only when the other side no longer reads it.
 //!
-//! The other side is not trusted. Counters that are further apart than the ring is long give
-//! [`Corrupt`], whatever their values. An entry is read exactly once, and then checked by the
-//! caller.
+//! The other side is not trusted. If the distance of the counters exceeds the ring's capacity, the
+//! functions return [`Corrupt`]. An entry is read exactly once, and then checked by the caller.
 //!
 //! The code is generic over the memory ([`RingMemory`]), so that it runs without a
 //! kernel, too: over [`HeapRing`], and under a model checker.

@@ -92,7 +92,7 @@ impl<M: RingMemory> Producer<M> {
     /// Whether the kernel wants to be woken to look at the ring.
     ///
     /// The kernel sets the flag and then checks the ring one last time; we submit and then check
-    /// the flag. Without a full fence in between, both could miss each other.
+    /// the flag. Without a full fence in between, each side could miss the other's write.
     pub fn needs_wakeup(&self) -> bool {
         M::Word::full_fence();
         self.has_asked_for_wakeup()
@@ -107,7 +107,8 @@ impl<M: RingMemory> Producer<M> {
     fn refresh(&mut self) -> Result<u32, Corrupt> {
         // Acquire: the other side has read an entry before we overwrite its slot.
         let consumer = self.memory.consumer().load(Ordering::Acquire);
-        // The other side may have taken what was submitted since the last read, and no more.
+        // Since the last read, the other side may have taken at most the entries that were
+        // submitted.
         let outstanding = self.submitted.wrapping_sub(self.consumer);
         if consumer.wrapping_sub(self.consumer) > outstanding {
             cold_path();

@@ -66,7 +66,7 @@ fn a_capacity_is_rounded_up_to_a_power_of_two() {
 
 #[test]
 fn a_consumer_does_not_believe_impossible_counters() {
-    // Two entries are read and not released, so nothing else than 2 to 4 can be.
+    // Two of four entries are read and not released, so the producer's counter can only be 2 to 4.
     for (lie, believed) in [
         (1, false),
         (2, true),

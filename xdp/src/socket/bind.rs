@@ -199,7 +199,7 @@ fn allow_to_send(fd: BorrowedFd<'_>, memory: &QueueConfig) {
 }
 
 /// Lets one call send the whole ring. In copy mode, one call sends 32 pieces of frames by default:
-/// 16 packets of path MTU 4096. Each additional call costs as much as a third of a packet.
+/// 16 packets of path MTU 4096. Each additional call takes a third of the time that a packet takes.
 fn send_all_by_one_call(fd: BorrowedFd<'_>, memory: &QueueConfig) {
     /// `XDP_MAX_TX_SKB_BUDGET` of the kernel's `linux/if_xdp.h`.
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
@@ -241,7 +241,7 @@ fn bind_first(config: &SocketConfig, socket: &XdpSocket) -> io::Result<()> {
 }
 
 /// Binds a socket. The kernel releases a closed socket's queue with a delay, so this retries a
-/// queue that is in use for up to `patience`.
+/// queue that is in use, for up to `config.patience`.
 fn bind_patiently(
     config: &SocketConfig,
     socket: &XdpSocket,

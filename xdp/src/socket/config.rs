@@ -8,7 +8,7 @@ use crate::umem::{ROOM_FOR_HEADERS, RX_PIECE_BYTES};
 /// Whether the driver reads and writes frames in our memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroCopy {
-    /// If it supports it; otherwise the kernel copies.
+    /// If the driver supports it; otherwise the kernel copies.
     #[default]
     Auto,
     /// Always; otherwise opening the sockets fails.

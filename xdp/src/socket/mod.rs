@@ -143,8 +143,7 @@ pub fn open(config: &SocketConfig) -> Result<Vec<SocketQueue>, OpenError> {
     Ok(queues)
 }
 
-/// The configuration without metadata if the kernel does not support it, or the driver would ignore
-/// it.
+/// The configuration, without metadata if the kernel does not support metadata.
 fn with_what_the_kernel_knows(config: &SocketConfig) -> SocketConfig {
     let mut config = config.clone();
     if config.memory.has_metadata() {

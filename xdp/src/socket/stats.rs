@@ -17,9 +17,9 @@ pub struct SocketStatistics {
     pub tx_invalid_descs: u64,
     /// Received frames dropped because the RX ring was full.
     pub rx_ring_full: u64,
-    /// Times that the fill ring was found empty.
+    /// The number of times that the kernel found the fill ring empty.
     pub rx_fill_ring_empty_descs: u64,
-    /// Times that the TX ring was found empty.
+    /// The number of times that the kernel found the TX ring empty.
     pub tx_ring_empty_descs: u64,
 }
 

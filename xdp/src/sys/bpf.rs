@@ -36,7 +36,7 @@ const INFO_NAME: usize = 64;
 pub(crate) enum MapKind {
     /// A hash map.
     Hash,
-    /// From queues to AF_XDP sockets.
+    /// A map from queues to AF_XDP sockets.
     Sockets,
 }
 

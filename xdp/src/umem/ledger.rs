@@ -62,7 +62,7 @@ impl ChunkCounts {
 pub enum ChunkFault {
     /// It is outside the queue's share.
     Foreign,
-    /// The kernel does not have this chunk now: it returned it twice, or never got it.
+    /// The kernel does not own this chunk now: it returned the chunk twice, or never got it.
     NotOwned,
 }
 
@@ -103,8 +103,8 @@ impl Ledger {
         self.addresses.start + u64::from(chunk) * CHUNK_BYTES as u64
     }
 
-    /// Takes back the chunk at this address, which the kernel returns and `owner` had, and gives it
-    /// to `to`. Returns the chunk.
+    /// Passes the chunk at `address`, which the kernel returns, from `owner` to `to`. Returns the
+    /// chunk's index.
     ///
     /// # Errors
     /// If the address is outside the share, or `owner` does not have the chunk.

@@ -1,8 +1,8 @@
 //! The memory for frames, shared with the kernel.
 //!
 //! A UMEM is one mapping of chunks of [`CHUNK_BYTES`]. It is cut into one [`Share`] for each queue,
-//! which no other queue touches. So queues share the mapping and its registration, and nothing that
-//! would need a lock. The [`Ledger`] of a share records the owner of each chunk.
+//! which no other queue touches. Queues therefore share only the mapping and its registration, and
+//! need no lock. The [`Ledger`] of a share records the owner of each chunk.
 
 mod ledger;
 mod share;
@@ -19,7 +19,7 @@ use crate::sys::memory::Mapping;
 /// Length of a chunk in bytes. The kernel allows no more than a page.
 pub const CHUNK_BYTES: usize = 4096;
 
-/// The most bytes of a received frame in one chunk: the kernel reserves 256 in front.
+/// The maximum number of bytes of a received frame in one chunk: the kernel reserves 256 in front.
 pub const RX_PIECE_BYTES: usize = 3840;
 
 /// The kernel's allowance around an IP packet, in bytes: Ethernet, two VLAN tags and the frame

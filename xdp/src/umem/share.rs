@@ -20,7 +20,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The caller cuts each chunk once.
+    /// A share of `chunks` chunks from `first` on. The caller must not put a chunk into two shares.
     pub(super) fn new(memory: Arc<Mapping>, first: u32, chunks: u32) -> Self {
         Self {
             memory,

@@ -109,7 +109,7 @@ fn stale_neighbours_in_use_are_confirmed() {
     lab.near.ip("neighbour change 10.90.0.2 dev near nud stale");
     let shown = || lab.near.ip("neighbour show 10.90.0.2 dev near");
     assert!(shown().contains("STALE"));
-    // Not used: left alone.
+    // A stale neighbour that is not used is left alone.
     let later = lab.now() + Duration::from_secs(10);
     net.poll(later).expect("the interface is there");
     net.poll(later + Duration::from_secs(2))
@@ -185,7 +185,7 @@ fn an_interface_that_is_deleted_is_an_error() {
     assert_eq!(error.source.raw_os_error(), Some(libc::ENODEV));
     assert!(error.to_string().contains("near"), "{error}");
     assert_eq!(lead(&mut net, SRC, DST), Err(Refusal::InterfaceGone));
-    // Another one of the same name is another one.
+    // A new interface with the same name does not replace the deleted one.
     lab.near.ip("link add near type bridge");
     net.poll(lab.now()).expect_err("it stays gone");
 }
@@ -239,7 +239,7 @@ fn addresses_are_followed() {
         lead(&mut net, "10.90.0.5", DST),
         Err(Refusal::SourceNotOurs)
     );
-    // An address with a peer is the local one, and not the peer's.
+    // On a point-to-point link, the interface's address is the local one, not the peer's.
     lab.near
         .ip("address add 10.97.0.1 peer 10.97.0.2/32 dev near");
     lab.far.ip("address add 10.97.0.2/32 dev far");

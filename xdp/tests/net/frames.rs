@@ -146,7 +146,7 @@ fn we_take_the_kernels_frames() {
         .into_iter()
         .filter(|&reason| net.counters().rx_dropped(reason) > 0)
         .inspect(|reason| {
-            // What else the link carried, and nothing of RoCE.
+            // Dropped frames are other traffic of the link, and no RoCE frames.
             let others = [RxDrop::EtherType, RxDrop::NotUdp];
             assert!(others.contains(reason), "{reason}");
         })

@@ -43,7 +43,7 @@ impl Namespace {
         )
     }
 
-    /// Does `work` inside.
+    /// Runs `work` in a thread in this namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let enter = || {
             setns(&self.handle, CloneFlags::CLONE_NEWNET).expect("a namespace of our own");
@@ -101,7 +101,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// `None`, and a loud word, if the machine doesn't let us.
+    /// A lab; `None`, after a message on stderr, if this process may not create one.
     pub(crate) fn new(test: &str) -> Option<Lab> {
         match Lab::try_new() {
             Ok(lab) => Some(lab),
@@ -233,7 +233,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// From one address to another by RoCEv2.
+/// The path of RoCEv2 packets from one address to another.
 pub(crate) fn path(src: &str, dst: &str) -> PathKey {
     PathKey {
         src: ip(src),

@@ -1,4 +1,4 @@
-//! What `net` learns from the kernel, in network namespaces of the tests' own. Takes
+//! Tests of what `net` learns from the kernel, in network namespaces of the tests' own. They need
 //! root and iproute2.
 
 mod follow;

@@ -41,7 +41,7 @@ fn another_interface_of_the_host_is_reached_by_its_own_address() {
     for (src, dst, _) in ENDS {
         assert_eq!(lead(&mut net, src, dst), Ok(Lead::To(MAC)));
         assert_eq!(net.resolution(ip(dst)), Resolution::Failed, "nobody asked");
-        // It is itself that it reaches by its own.
+        // A path from an address to itself is local.
         assert_eq!(lead(&mut net, src, src), Err(Refusal::Local));
     }
     // Link-local: neighbour discovery finds it, or finds the host that has it on another link.

@@ -18,7 +18,7 @@ pub(crate) fn skip(test: &str, why: &str) {
         !required,
         "{test}: {why}, and ROCE_LAB=require does not allow skipping it"
     );
-    // Written directly, because the test harness captures what macros print.
+    // Write to stderr directly, because the test harness captures what the print macros write.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
 }
 

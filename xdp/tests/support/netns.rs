@@ -28,7 +28,7 @@ impl Namespace {
         new
     }
 
-    /// Does `work` inside.
+    /// Runs `work` in a thread in this namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let fd = self.handle.as_raw_fd();
         let enter = move || {
@@ -41,7 +41,8 @@ impl Namespace {
         std::thread::scope(|scope| scope.spawn(enter).join().expect("the work succeeds"))
     }
 
-    /// Runs a command inside and returns what became of it; words are separated by spaces.
+    /// Runs a command in this namespace and returns its output and exit status. Words are separated
+    /// by spaces.
     pub(crate) fn output(&self, line: &str) -> Output {
         self.inside(|| {
             let mut words = line.split_whitespace();
@@ -76,8 +77,8 @@ impl Namespace {
             .to_owned()
     }
 
-    /// Waits until an interface sends: once it is up, the kernel takes a while to
-    /// notice, and drops packets as long.
+    /// Waits until an interface can send. After it comes up, the kernel takes a while to notice,
+    /// and drops packets meanwhile.
     pub(crate) fn wait_until_up(&self, interface: &str) {
         wait_for("the interface is up", || {
             let line = self.link(interface);

@@ -93,7 +93,8 @@ pub(crate) fn send(port: &mut dyn Port, to: &TxMeta, packet: &[u8]) -> Received 
     })
 }
 
-/// Takes what waits at the moment. Both ports are driven, since one may wait for a neighbour.
+/// Receives the packets that have arrived so far at `far`. Drives both ports, because one may wait
+/// for a neighbour.
 pub(crate) fn drive(near: &mut dyn Port, far: &mut dyn Port, into: &mut VecDeque<Received>) {
     near.flush().expect("a port that works");
     near.receive(64, &mut |_: &RxMeta, _: &[u8]| {})
@@ -107,7 +108,7 @@ pub(crate) fn cross(pair: &Pair, near: &mut dyn Port, far: &mut dyn Port, lens: 
     cross_by(RoceVersion::V2, pair, near, far, lens);
 }
 
-/// The same by this version of RoCE.
+/// As [`cross`], with packets of `version`.
 pub(crate) fn cross_by(
     version: RoceVersion,
     pair: &Pair,
@@ -163,7 +164,7 @@ pub(crate) fn no_chunk_is_lost(port: &mut XdpPort) {
     for queue in port.queues() {
         let [fill, free] = [Owner::Fill, Owner::Free].map(|owner| queue.chunks().of(owner));
         assert_eq!(fill + free, memory.chunks());
-        // A few may wait for others to go back with.
+        // A few free chunks may not be in the fill ring yet.
         assert!(
             fill + 32 >= memory.rx_chunks,
             "{fill} of {}",

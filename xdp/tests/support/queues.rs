@@ -114,7 +114,7 @@ pub(crate) fn send(queue: &mut SocketQueue, frame: &[u8]) {
     queue.commit().expect("a queue that works");
 }
 
-/// Frames that wait at the moment, put together.
+/// Receives the frames that have arrived so far into `into`, each with its pieces joined.
 pub(crate) fn receive(queue: &mut SocketQueue, into: &mut VecDeque<Vec<u8>>) {
     let mut sink = |frame: Frame<'_>| {
         let mut copy = vec![0; frame.len()];
@@ -124,7 +124,7 @@ pub(crate) fn receive(queue: &mut SocketQueue, into: &mut VecDeque<Vec<u8>>) {
     queue.receive(64, &mut sink).expect("a queue that works");
 }
 
-/// Waits until everything was sent, and sees that no chunk is lost.
+/// Waits until everything is sent, and checks that no chunk is lost.
 pub(crate) fn nothing_is_lost(queue: &mut SocketQueue, config: &QueueConfig) {
     wait_for("all is sent", || {
         queue.flush().expect("a queue that works");
@@ -133,7 +133,7 @@ pub(crate) fn nothing_is_lost(queue: &mut SocketQueue, config: &QueueConfig) {
     let chunks = queue.chunks();
     let [fill, free] = [Owner::Fill, Owner::Free].map(|owner| chunks.of(owner));
     assert_eq!(fill + free, config.chunks(), "{chunks:?}");
-    // A few may wait for others to go back with.
+    // A few free chunks may not be in the fill ring yet.
     assert!(fill + 32 >= config.rx_chunks, "{chunks:?}");
     let counters = queue.counters();
     assert_eq!(

@@ -119,7 +119,7 @@ fn pcapng_times() {
     let offset = |sec: i64| Order::Big.i64(sec);
     assert_eq!(time(&[(14, &offset(100))], 1), "100.000001000");
     assert_eq!(time(&[(14, &offset(-1))], 1), "-0.999999000");
-    // What follows the end of the options is none.
+    // Bytes after the end of the options are not an option.
     assert_eq!(time(&[(0, &[]), (9, &[0])], 1), "0.000001000");
 }
 
@@ -314,7 +314,7 @@ fn interfaces_are_limited() {
     );
 }
 
-/// An input that fails is not one that ends.
+/// A read error is not taken for the end of the file.
 #[test]
 fn read_errors_are_told() {
     struct Broken;

@@ -28,7 +28,7 @@ impl Timestamp {
         self.ns - earlier.ns
     }
 
-    /// Time from `earlier` to this; `None` if `earlier` is later.
+    /// Time from `earlier` to this; zero if `earlier` is later.
     pub(in crate::decode) fn since(self, earlier: Timestamp) -> Duration {
         let ns = self.ns_since(earlier).clamp(0, i128::from(u64::MAX));
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))

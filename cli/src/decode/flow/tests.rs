@@ -82,7 +82,7 @@ fn repeated_psns_are_told_from_late_ones() {
     assert_eq!(found, expected);
 }
 
-/// Nothing is made of a PSN that is far from all others.
+/// A PSN that is far from all others starts a new sequence.
 #[test]
 fn far_jumps_start_anew() {
     let found = arrivals(&[10, 0x80_0000, 0x80_0001, 11]);
@@ -128,7 +128,7 @@ fn reads_take_several_psns() {
     assert_eq!(missing(Some(1024), 100, 4097, 106), gap(1));
     assert_eq!(missing(Some(1024), 100, 0, 101), NEXT);
     assert_eq!(missing(Some(1024), 100, 4096, 103), Arrival::Repeated);
-    // Without it, any will do.
+    // Without the MTU, any MTU that fits is accepted.
     for packets in [1, 2, 4, 8, 16] {
         assert_eq!(missing(None, 100, 4096, 100 + packets), NEXT);
     }
@@ -269,7 +269,7 @@ fn directions_are_paired() {
     assert_eq!(ends, expected);
 }
 
-/// Where two flows may be meant, none is, until a response is for one of them only.
+/// An answer that fits two flows counts for neither, until a response fits only one of them.
 #[test]
 fn directions_in_doubt_are_left_open() {
     let other_send = |psn| there(packet(Opcode::RC_SEND_ONLY, 4, psn), 0);

@@ -192,7 +192,7 @@ fn messages_that_are_not_read_are_named() {
         assert_eq!(found.kind.name(), name);
         assert_eq!(found.brief(), "id 0x01020304 peer's 0x11121314");
     }
-    // An MRA of no message that there is.
+    // An MRA for a message type that does not exist.
     (mad[17], mad[24 + 8]) = (0x11, 0xc0);
     let found = parsed(&mad);
     assert!(found.brief().contains("malformed: "), "{found:?}");

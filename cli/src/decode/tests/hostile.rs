@@ -75,7 +75,7 @@ fn broken_files_are_read_as_far_as_they_go() {
     assert_eq!(last["records"], 1);
 }
 
-/// Any byte of a capture may be any other.
+/// A capture in which any one byte is changed is still decoded without a panic.
 #[test]
 fn no_byte_is_trusted() {
     let sender = Sender::v4(false);
@@ -101,7 +101,7 @@ fn no_byte_is_trusted() {
     }
 }
 
-/// Nothing of one packet is taken for part of the next.
+/// No bytes of one packet are decoded as part of the next.
 #[test]
 fn what_was_cut_off_is_not_made_up_from_earlier_packets() {
     let frame = Sender::v4(false).frame(packet(Opcode::RC_SEND_ONLY, 3, 4), 8);

@@ -159,7 +159,7 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
     )
 }
 
-/// The finding that it works, as far as this program can see.
+/// The finding that the framework works, as far as the doctor can tell.
 fn takes(context: &Context<'_>, check: &str, what: &str) -> Finding {
     let devices = context.machine.devices.join(", ");
     let how = match context.by_run {

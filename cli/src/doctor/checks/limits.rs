@@ -133,7 +133,7 @@ pub(in crate::doctor) fn open_files(context: &Context<'_>) -> Vec<Finding> {
         None => Finding::ok(CHECK, "unlimited"),
         Some(files @ ..64) => Finding::failure(
             CHECK,
-            format!("{files}: a device takes some 20, with its sockets, threads and channels"),
+            format!("{files}: a device needs some 20, for its sockets, threads and channels"),
         )
         .remedy(REMEDY),
         Some(files @ 64..1024) => Finding::warning(

@@ -14,7 +14,7 @@ use super::machine::{Machine, Shows};
 
 pub(super) use program::program;
 
-/// The way that programs are started in this environment.
+/// The machine, and the way that programs are started on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) machine: &'a Machine,

@@ -74,7 +74,8 @@ fn unseen(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding>
     let modules = machine.text("/proc/modules").unwrap_or_default();
     let has_module = modules.lines().any(|line| line.starts_with("rdma_rxe "));
     if socket.uid == 0 && (rxe.is_some() || has_module) {
-        let what = "the kernel's Soft-RoCE (rdma_rxe) holds it: no device can be used beside it";
+        let what =
+            "the kernel's Soft-RoCE (rdma_rxe) holds it: no device of this stack works meanwhile";
         let remedy = match rxe {
             Some(name) => format!("sudo rdma link delete {}", quoted(name)),
             None => "sudo modprobe -r rdma_rxe".to_owned(),
@@ -83,7 +84,8 @@ fn unseen(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding>
     }
     let uid = socket.uid;
     let what = match has_ours {
-        // They may own it, from another container in the same network namespace.
+        // This stack's processes may own the socket, from another container in the same network
+        // namespace.
         true => format!(
             "a process that is not seen from here holds it (user {uid}); this stack's own of \
              another user would keep devices from working"

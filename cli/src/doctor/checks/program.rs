@@ -116,7 +116,7 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
     }
     if verbs.is_empty() {
         let what =
-            "names no libibverbs when it starts; what it loads while it runs is not seen here";
+            "names no libibverbs when it starts; libraries that it loads later are not checked";
         findings.push(Finding::ok(shown, what));
     }
     findings
@@ -147,7 +147,7 @@ fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -
     }
     let what = match context.by_run {
         true => format!("{copy}: without `roce run` it finds hardware only"),
-        false => format!("{copy}: it passes this stack by, and finds hardware only"),
+        false => format!("{copy}: it bypasses this stack, and finds only hardware"),
     };
     Finding::unless_by_run(context.by_run, shown, what)
         .remedy(format!("roce run {}", quoted(shown)))

@@ -6,7 +6,8 @@ use roce_verbs::settings::{check_environment, unknown_variables};
 
 const CHECK: &str = "variables";
 
-/// Checks the variables, of this process: the reader of settings knows no other environment.
+/// Checks the variables of this process. The code that reads settings can't read another
+/// environment.
 pub(in crate::doctor) fn settings(_: &Context<'_>) -> Vec<Finding> {
     let wrong = check_environment(&[]);
     let mut findings: Vec<Finding> = wrong

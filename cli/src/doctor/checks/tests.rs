@@ -326,7 +326,7 @@ fn a_bundled_libibverbs_is_found() {
         found.2.contains("a renamed copy") && found.2.contains(renamed),
         "{found:?}"
     );
-    // Started as it is, it passes this stack by, …
+    // Started directly, it bypasses this stack, …
     let mut made = made;
     in_place(&mut made);
     made.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");

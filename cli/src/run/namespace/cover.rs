@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// More than all device files take.
+/// Options of the tmpfs; its size is more than all device files need.
 const SIZE: &str = "mode=0755,size=64m";
 
 /// The cover, while it is writable. It is removed if dropped before it is filled.

@@ -43,7 +43,7 @@ fn an_ordinary_program_has_no_obstacle() {
         None
     );
     assert_eq!(obstacle_of(b"#!/bin/sh\n", 0o755), None);
-    // A setuid program of oneself stays oneself.
+    // The setuid bit of a program that the user owns has no effect.
     assert_eq!(obstacle_of(b"#!/bin/sh\n", 0o4755), None);
 }
 

@@ -12,7 +12,7 @@ fn entry(index: u8, gid: &str, version: RoceVersion) -> GidEntry {
     }
 }
 
-/// A device as the lab's guest has one, and an entry of RoCE v1.
+/// A device like that of the lab's guest, and a GID table entry of RoCE v1.
 fn facts(hardware: Option<&str>) -> Facts {
     Facts {
         name: "roce_eth0".into(),

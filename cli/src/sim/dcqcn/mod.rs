@@ -30,27 +30,27 @@ pub struct DcqcnArgs {
     #[arg(long, value_name = "NAME", value_parser = scenario_name)]
     pub scenario: Vec<String>,
 
-    /// Let senders do this only; may be given more than once
+    /// Use this congestion control algorithm only; may be given more than once
     #[arg(long, value_name = "NAME", value_parser = algorithm)]
     pub algorithm: Vec<Algorithm>,
 
-    /// Only with flow control (pfc), or only with short queues that drop (drop)
+    /// Only networks with flow control (pfc), or only those whose short queues drop (drop)
     #[arg(long, value_name = "KIND", value_parser = loss)]
     pub network: Option<Loss>,
 
-    /// Where all chance comes from
+    /// Seed of all random numbers
     #[arg(long, value_name = "X", default_value_t = 1)]
     pub seed: u64,
 
-    /// How many runs at a time; as many as there are processors unless given
+    /// Number of concurrent runs; by default the number of processors
     #[arg(long, value_name = "J")]
     pub jobs: Option<NonZero<usize>>,
 
-    /// Name the experiments
+    /// List the experiments
     #[arg(long)]
     pub list: bool,
 
-    /// Print what came of them as JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
 

@@ -9,7 +9,7 @@ fn counters(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// A process with a device; `n` grows all that it counts.
+/// A process with a device, whose counters are proportional to `n`.
 fn process(pid: u32, qps: u32, seconds: f64, n: u64) -> Snapshot {
     let qps = (0..qps).map(|qp| QpSnapshot {
         qpn: 0x00ab_0000 + qp,

@@ -79,7 +79,8 @@ fn two_flows_come_to_share_a_link() {
     }
 }
 
-/// Without marks, round trips do as much: the two share, and the switch drops nothing.
+/// Without marks, control by round-trip times does as much: the two flows share the link, and the
+/// switch drops nothing.
 #[test]
 fn two_flows_that_look_at_round_trips_come_to_share_a_link() {
     let outcome = share(CongestionControl::Delay(DelayParameters::DEFAULT));

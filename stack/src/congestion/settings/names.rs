@@ -7,9 +7,9 @@ use crate::time::Duration;
 /// A parameter of the set `P`.
 pub(super) struct Name<P> {
     pub(super) name: &'static str,
-    /// Other names, which do not follow from a rule.
+    /// Other names, which [`find`] does not derive from `name`.
     also: &'static [&'static str],
-    /// The name of the same parameter in another form.
+    /// The canonical name, if this is another form of the same parameter.
     pub(super) same_as: Option<&'static str>,
     pub(super) slot: fn(&mut P) -> Slot<'_>,
 }
@@ -48,8 +48,8 @@ impl<P> Name<P> {
     }
 }
 
-/// Finds a parameter by name, in letters of either case. Ignores the suffix of the firmware of
-/// adapters for their first port, and the prefix of Linux's driver.
+/// Finds a parameter by name; case does not matter. Ignores the suffix `_p1`, with which the
+/// firmware of adapters marks their first port, and the prefixes `rp_` and `np_` of Linux's driver.
 pub(super) fn find<P>(names: &'static [Name<P>], given: &str) -> Option<&'static Name<P>> {
     let given = given.to_ascii_lowercase();
     let given = given.strip_suffix("_p1").unwrap_or(&given);
@@ -110,7 +110,7 @@ pub(super) const DCQCN: &[Name<DcqcnParameters>] = &[
     name("start_rate", &[], |p| Slot::Rate(&mut p.start_rate)),
 ];
 
-/// The parameters of the algorithm by round trips.
+/// The parameters of the delay algorithm.
 pub(super) const DELAY: &[Name<DelayParameters>] = &[
     name("base_target", &[], |p| {
         Slot::Time(&mut p.base_target, Duration::ZERO)

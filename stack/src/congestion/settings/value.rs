@@ -19,7 +19,7 @@ pub(super) enum Slot<'a> {
     Time(&'a mut Duration, Duration),
     /// A fraction, in 1/1024.
     Of1024(&'a mut u16),
-    /// The remaining fraction, in 1/1024, whose text is the removed fraction.
+    /// A weight, in 1/1024. Its text is the complement, such as `1/256` for 1020.
     TakenOf1024(&'a mut u16),
     /// A fraction, in percent.
     Percent(&'a mut u8),
@@ -34,7 +34,7 @@ pub(super) enum Slot<'a> {
 }
 
 impl Slot<'_> {
-    /// Parses and sets the value. The error has the valid values.
+    /// Parses and sets the value. The error is a text that describes the valid values.
     pub(super) fn set(self, text: &str) -> Result<(), String> {
         let valid = self.valid();
         self.take(text).ok_or(valid)
@@ -115,7 +115,7 @@ impl fmt::Display for Slot<'_> {
     }
 }
 
-/// A rate above that of any link: 10 Tbit/s.
+/// The maximum of rates in Mbit/s: 10 Tbit/s, more than any link has.
 const MAX_RATE: u32 = 10_000_000;
 
 fn within<T: core::str::FromStr + PartialOrd>(text: &str, least: T, most: T) -> Option<T> {

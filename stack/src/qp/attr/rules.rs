@@ -32,19 +32,19 @@ pub(super) fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(Names, 
 
 /// The attributes of one transport service.
 struct Attributes {
-    /// Needed by Reset to Init, and the others that it takes.
+    /// Needed by Reset to Init, and the others that this transition takes.
     init: (Names, Names),
-    /// Taken in Init.
+    /// Taken by Init to Init.
     initial: Names,
-    /// Taken in the transition to RTR.
+    /// Taken by Init to RTR, besides those needed.
     on_the_way: Names,
-    /// Needed by RTR.
+    /// Needed by Init to RTR.
     rtr: Names,
-    /// Needed by RTS.
+    /// Needed by RTR to RTS.
     rts: Names,
-    /// Taken in RTS, and in the transition to it.
+    /// Taken by every transition to RTS, RTS to RTS included.
     running: Names,
-    /// Taken in SQD.
+    /// Taken by SQD to SQD.
     drained: Names,
 }
 

@@ -10,7 +10,7 @@ use crate::wr::WcStatus;
 use roce_wire::{NakCode, Packet, RnrTimer, Syndrome};
 
 impl Requester {
-    /// Takes an acknowledge packet.
+    /// Handles an acknowledge packet.
     pub(super) fn receive_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -31,7 +31,8 @@ impl Requester {
             Syndrome::Ack(credits) => {
                 cx.counters.count(Stat::AcksReceived);
                 // rule: 9.7.7.2-unsolicited-taken
-                // An old ACK carries no news; a repetition of the newest may carry credits.
+                // An old ACK says nothing new. A repetition of the newest ACK may carry new
+                // credits.
                 // rule: 9.7.6.1-old-ack
                 if at >= self.una.prev() {
                     let run = self.recovery.run();
@@ -52,9 +53,9 @@ impl Requester {
         }
     }
 
-    /// The peer has executed everything through `at`. If a READ or atomic before it still has no
-    /// response, the response was lost: an implied NAK (9.7.5.2.4). Returns whether everything
-    /// through `at` is acknowledged now.
+    /// Notes that the peer has executed everything through `at`. If a READ or atomic before it
+    /// still has no response, the response was lost: an implied NAK (9.7.5.2.4). Returns whether
+    /// everything through `at` is acknowledged now.
     pub(super) fn acknowledge_through(
         &mut self,
         cx: &mut Cx<'_>,

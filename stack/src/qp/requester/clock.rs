@@ -1,23 +1,25 @@
-//! The round-trip time, and the timer for late answers.
+//! The round-trip time, and the timer for late responses.
 //!
-//! The local ACK timeout is the application's and long: if the last packet of a message is lost, or
-//! the only NAK, many round trips pass unused. So the requester measures the round trip of packets
-//! that were sent once (the answer to a retransmitted packet may belong to either copy), and asks
-//! for a late answer after a few round trips, as TCP does.
+//! The application sets the local ACK timeout, and sets it to many round trips. If the last packet
+//! of a message or the only NAK is lost, all of this time would pass unused. So the requester
+//! measures the round trip of packets that were sent only once (the response to a retransmitted
+//! packet may belong to either copy). If a response is late by a few round trips, it asks for it
+//! with a retransmission, as TCP does.
 
 use super::round_trip::{LONGEST, RoundTrips};
 use crate::qp::attr::QpConfig;
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
 
-/// The host's own delays, in nanoseconds, that may add to a round trip without making the answer
+/// The delay, in nanoseconds, that the hosts may add to a round trip before a response counts as
 /// late.
 const SLACK: u64 = 10_000;
 
 /// Each unanswered question doubles the wait for the next, up to 2^5 times.
 const MAX_DOUBLINGS: u32 = 5;
 
-/// The number of round trips for which a request without a completion may go unacknowledged.
+/// The number of round trips that a packet which did not ask for an acknowledgement may stay
+/// unacknowledged.
 const DEFERRAL_ROUND_TRIPS: u64 = 16;
 
 /// Measures round trips and runs the timer for asking.
@@ -30,19 +32,20 @@ pub(super) struct Clock {
     /// The packet that is being timed: one past its PSN, and when it was sent.
     timed: Option<(Seq, Instant)>,
     doublings: u32,
-    /// The late answer was excused once, since the sender paused.
+    /// The timer was restarted once although the response was late, because the sender had paused.
     excused: bool,
-    /// When the first packet that has been outstanding ever since was sent.
+    /// When the first packet was sent after nothing was outstanding; `None` if nothing is.
     since: Option<Instant>,
     /// When the oldest packet was retransmitted because the peer missed it.
     repeated: Option<Instant>,
-    /// When an answer will be late.
+    /// When a response counts as late.
     deadline: Option<Instant>,
     /// All outstanding packets deferred their AckReq, and `deadline` is when to ask about them.
     deferred: bool,
     /// One past the newest packet that asked for an acknowledgement, and when it was sent.
     asked: Option<(Seq, Instant)>,
-    /// False without a local ACK timeout: then the application wants to wait for ever.
+    /// False without a local ACK timeout: then the timer never runs, since the application wants to
+    /// wait for ever.
     enabled: bool,
     /// Round trips for congestion control and statistics.
     pub(super) trips: RoundTrips,
@@ -157,8 +160,9 @@ impl Clock {
         self.wait(now);
     }
 
-    /// Notes that the peer misses `at`, which is retransmitted now: the next answer belongs to it.
-    /// The answer that has just arrived belongs to a packet sent since the last progress.
+    /// Notes that the peer misses `at`, which is retransmitted now: the next response belongs to
+    /// it. If no round trip was measured before, the time since the first outstanding packet was
+    /// sent counts as one.
     pub(super) fn on_missing(&mut self, now: Instant, at: Seq) {
         if self.usual.is_none()
             && let Some(since) = self.since
@@ -171,8 +175,8 @@ impl Clock {
         self.wait(now);
     }
 
-    /// Whether the missing packet was retransmitted less than most of a round trip ago: then the
-    /// peer sent this report before the packet arrived.
+    /// Whether the missing packet was retransmitted less than three quarters of a round trip ago:
+    /// then the peer reported it as missing before the retransmission arrived.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         match (self.repeated, self.usual) {
             (Some(at), Some(usual)) => now.nanos_since(at) < usual * 3 / 4,
@@ -195,8 +199,9 @@ impl Clock {
         self.doublings <= 1
     }
 
-    /// Restarts the timer of a late answer after a pause, and returns whether it did. While the
-    /// packet still waits to be sent, it always does; otherwise only once until there is progress.
+    /// Restarts the timer after a pause if the response is late, and returns whether it did. While
+    /// the missing packet waits to be sent (`waits`), it restarts every time; otherwise only once
+    /// until there is progress.
     pub(super) fn excuse(&mut self, now: Instant, waits: bool) -> bool {
         let late = self.deadline.is_some_and(|at| at <= now);
         if late && (waits || !self.excused) {

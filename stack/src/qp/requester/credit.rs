@@ -8,7 +8,7 @@ use roce_wire::{Credits, Packet, Syndrome};
 /// The number of receives, counted from the start of the connection, that requests may consume.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Credit {
-    /// `None` while the peer does not count, or has not sent any credits yet.
+    /// `None` while the peer sends no credit count, or has not sent any credits yet.
     limit: Option<u64>,
     /// The first PSN of the newest message, if it was begun without credit.
     probe: Option<Seq>,
@@ -42,7 +42,8 @@ pub(super) fn credits_of(packet: &Packet<'_>) -> Option<Credits> {
 }
 
 impl Requester {
-    /// Takes the number of receives that the peer has left beyond those it has acknowledged.
+    /// Updates the limit. `credits` is the number of receives that the peer has left beyond those
+    /// that it has acknowledged.
     pub(super) fn update_credit(&mut self, credits: Credits) {
         // rule: 9.7.7.2-no-count
         let Some(count) = credits.count() else {
@@ -58,7 +59,7 @@ impl Requester {
         };
         self.credit.limit = Some(consumed + u64::from(count));
         if count > 0 {
-            // A peer that was not ready reports with this that it is now.
+            // A peer that was not ready reports this way that it is ready now.
             // rule: 9.7.7.2-no-deadlock
             self.retry.receiver_is_ready();
         }

@@ -56,8 +56,9 @@ impl Fetches {
         }
     }
 
-    /// Whether the READ response that is due, at `at`, may be the last of its burst. It must be the
-    /// last if no response of the request follows.
+    /// Whether `ends` is right for the READ response at `at`, which is due. The last response of a
+    /// request must end a message. An earlier one may end a message only if parts of the request
+    /// were requested on their own.
     fn may_end(&self, at: Seq, ends: bool) -> bool {
         self.open
             .front()
@@ -70,8 +71,9 @@ impl Fetches {
         Some(fetch.first.max(at))
     }
 
-    /// The last PSN of a new request that starts at `from`: it covers half of the window, so that
-    /// the next can be in flight meanwhile, or all of it if there can't be a next.
+    /// The last PSN of a new request for the responses from `from` on. The request covers half of
+    /// the window, so that the next one can be in flight at the same time, or all of the window if
+    /// only one may be outstanding.
     pub(super) fn chunk(&self, from: Seq, last: Seq, window: u64) -> Seq {
         let packets = if self.max > 1 {
             (window / 2).max(1)

@@ -1,5 +1,5 @@
-//! The requester: from the send queue to the wire, and from responses to
-//! completions (IBTA 1.7, 9.7.3 to 9.7.6).
+//! The requester: turns send requests into packets, and responses into completions (IBTA 1.7, 9.7.3
+//! to 9.7.6).
 //!
 //! Four sequence numbers describe its state:
 //!
@@ -15,12 +15,12 @@
 //! of its responses (IBTA 1.7, 9.7.3.1).
 //!
 //! Each file beside this one is one task of a requester: [`transmit`] decides what is sent next,
-//! [`packets`] sends it, [`memory_placement`] sends FLUSH and ATOMIC WRITE, [`stretch`] sends the
-//! middle of long messages, [`ack`] handles acknowledgements, [`fetch`] handles READ and atomic
-//! responses, [`out_of_order`] keeps out-of-order responses and asks for missing ones, [`recovery`]
-//! retransmits only what is missing, [`clock`] knows when an answer is late, [`retry`] waits and
-//! retries, [`round_trip`] measures, [`credit`] counts the peer's receives, [`local`] executes
-//! requests without packets.
+//! [`packets`] sends it, [`placement`] sends FLUSH and ATOMIC WRITE, [`stretch`] sends the middle
+//! of long messages, [`ack`] handles acknowledgements, [`fetch`] handles READ and atomic responses,
+//! [`early`] keeps out-of-order responses and asks for missing ones, [`recovery`] retransmits only
+//! what is missing, [`clock`] detects late answers, [`retry`] waits and retries, [`round_trip`]
+//! measures round trips, [`credit`] counts the peer's receives, [`held`] tracks the packets that
+//! the port keeps, [`local`] executes requests without packets.
 
 mod ack;
 mod clock;
@@ -71,7 +71,7 @@ struct SendWqe {
     done: bool,
     /// The number of the peer's receives that it and all requests before it consume.
     receives: u64,
-    /// The SRQ of the peer that it is for. (XRC only.)
+    /// The peer's SRQ that the request is for. (XRC only.)
     srq: Option<Srqn>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Feedback {
     pub(crate) acked: Acked,
     /// Some packets were lost.
     pub(crate) lost: bool,
-    /// No answer arrived for a whole local ACK timeout.
+    /// No response arrived for a whole local ACK timeout.
     pub(crate) timed_out: bool,
 }
 
@@ -115,11 +115,11 @@ pub(crate) struct Requester {
     nxt: Seq,
     max: Seq,
     assigned: Seq,
-    /// The index in `sq` of the request that owns `nxt`; its length if none does.
+    /// The index in `sq` of the request that owns `nxt`; the length of `sq` if none does.
     cursor: usize,
     /// The number of the peer's receives that all requests posted so far consume.
     receives: u64,
-    /// Packets sent since one asked for an acknowledgement.
+    /// Packets sent since the last one that asked for an acknowledgement.
     unrequested: u64,
     /// One past the last PSN that may be in flight, given what other QPs have in flight.
     shared_end: Seq,
@@ -229,7 +229,7 @@ impl Requester {
         self.max - self.una
     }
 
-    /// The room of a request that completes.
+    /// The token for the queue entry of a request that completes; see [`Room`].
     pub(crate) fn room(&self) -> Room {
         self.sq.room()
     }
@@ -312,7 +312,7 @@ impl Requester {
         }
     }
 
-    /// Whether there may be something to send.
+    /// Whether it may have something to send.
     pub(crate) fn wants_to_send(&self) -> bool {
         let some = self.cursor < self.sq.len() || self.recovery.due().is_some();
         some && !self.retry.is_waiting_for_receiver()
@@ -323,7 +323,7 @@ impl Requester {
         self.sq.prefetch(self.cursor);
     }
 
-    /// The place before which the port may release all packets, if the port keeps any.
+    /// The position before which the port may release all packets; `None` if it keeps none.
     pub(crate) fn take_acknowledged(&mut self) -> Option<Position> {
         let una = self.una;
         self.held.take(una).then(|| una.position()).flatten()
@@ -373,8 +373,8 @@ impl Requester {
         Ok(true)
     }
 
-    /// Advances `una` to `to`, completing every request that ends there or before.
-    /// No READ or atomic in between may still lack its response.
+    /// Advances `una` to `to`, and completes every request that ends there or before. The caller
+    /// makes sure that no READ or atomic before `to` still lacks its response.
     // rule: 9.7.6.1-partial
     fn advance(&mut self, cx: &mut Cx<'_>, core: &Core, to: Seq) -> Result<(), QpFailure> {
         if to <= self.una {

@@ -31,16 +31,21 @@ pub(super) struct OutOfOrderResponses {
 
 /// A repeated request for the responses `missing .. end`.
 ///
-/// A packet that arrives afterwards may have been sent before it, or was delivered out of order. It
-/// shows that the missing response was lost once more only if it answers a packet that was sent
-/// after this request, or if it is one of the requested responses (for the same missing response,
-/// one no later than `witness`). Acknowledgements count only in the first case: a peer may send one
-/// for each duplicate (Soft-RoCE does), all with the PSN of its newest packet.
+/// A packet that arrives afterwards may have been sent before the request arrived, or may have been
+/// delivered out of order. So it shows that the missing response was lost once more only in two
+/// cases:
+///
+/// - It answers a packet that was sent after the request.
+/// - It is one of the requested responses. If the response that was missing then is still missing,
+///   its PSN must also not be above `witness`.
+///
+/// Acknowledgements count only in the first case: a peer may send one for each duplicate (Soft-RoCE
+/// does), all with the PSN of its newest packet.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     missing: Seq,
     end: Seq,
-    /// One past the newest PSN that had been sent by then.
+    /// One past the newest PSN that had been sent before the request.
     max: Seq,
     /// The PSN of the packet that showed that they are missing.
     witness: Seq,
@@ -65,7 +70,8 @@ impl OutOfOrderResponses {
         self.nak = None;
     }
 
-    /// Treats any sign of a gap as news, after a timeout.
+    /// Forgets the last repeated request, after a timeout: any packet behind a gap then counts as
+    /// new evidence.
     pub(super) fn forget_asked(&mut self) {
         self.asked = None;
     }
@@ -138,7 +144,7 @@ impl Requester {
             result?;
         }
         if let Some(reached) = self.out_of_order.reached {
-            // If it was asked for already, it is in flight.
+            // If the response at `una` was requested already, it is in flight.
             let known = self
                 .out_of_order
                 .asked

@@ -10,13 +10,13 @@ use crate::transmit::Transmit;
 use crate::wr::{RemoteAddr, SendFlags, SendOp};
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
 
-/// The maximum number of unsignaled WRITEs in a row that don't ask for an acknowledgement.
+/// Of this many unsignaled WRITEs in a row, at least one asks for an acknowledgement.
 const MAX_DEFERRED: u64 = 16;
 
 /// Why a packet of a SEND or WRITE is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It is the next packet.
+    /// It is sent in order, at `nxt`.
     New,
     /// It probes for credit.
     Probe,
@@ -30,7 +30,7 @@ pub(super) enum AckReq {
     Yes,
     /// A packet behind it will ask.
     No,
-    /// Perhaps no packet follows; see [`Requester::may_defer_ack_req`].
+    /// It need not ask, and perhaps no packet that asks follows; see [`Requester::spares`].
     Deferred,
 }
 
@@ -103,7 +103,8 @@ impl Requester {
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(cursor.index);
         let repr = PacketRepr { bth, ext };
-        // Then it needn't wait for the work that follows after the turn.
+        // If this is the last packet of all, it need not wait in the port until the end of the
+        // turn.
         let ends = cx.alone && why == Why::New && is_last && cursor.index + 1 == self.sq.len();
         let packet = Outgoing {
             path,
@@ -160,7 +161,7 @@ impl Requester {
         };
         send_request(cx, port, core, Opcode::RC_READ_REQUEST, cursor, ext)?;
         Ok(Sent {
-            // A response behind others does not measure the round trip.
+            // Responses before this one would delay it, so it would not measure the round trip.
             timed: self.una == cursor.at,
             ..Sent::request(packets)
         })
@@ -204,9 +205,9 @@ impl Requester {
     }
 
     /// Whether the only packet of `wqe` may go without asking for an acknowledgement: `wqe` is a
-    /// small, unsignaled WRITE. While such WRITEs follow each other quickly, one in a few asks.
-    /// When they stop, [`Requester::ask_after_deferral`] asks about the rest. So a program that
-    /// answers a WRITE with a WRITE sends one packet instead of two.
+    /// small, unsignaled WRITE. While such WRITEs follow each other quickly, only one in several
+    /// asks. When they stop, [`Requester::ask_at_last`] asks about the rest. So if two programs
+    /// answer each WRITE with a WRITE, most WRITEs cost no additional acknowledgement.
     fn may_defer_ack_req(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
         let is_small_write = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
         let few = MAX_DEFERRED.min(self.sq.limits().depth as u64 / 4);

@@ -1,12 +1,12 @@
 //! Selective retransmission, if the peer supports it.
 //!
 //! The specification lets a responder drop the packets behind a gap, so a requester that gets a NAK
-//! goes back and retransmits everything (go-back-N). A responder may as well keep them. Nothing on
-//! the wire announces it, but a requester can find out: it retransmits only the missing packet, and
-//! looks how far the answer reaches.
+//! goes back and retransmits everything (go-back-N). A responder may also keep them. Nothing on the
+//! wire announces this, but a requester can find out: it retransmits only the missing packet, and
+//! sees how far the next acknowledgement reaches.
 //!
-//! - It acknowledges exactly that packet: the peer has dropped the rest. Go back.
-//! - It acknowledges more than was retransmitted: the peer has kept the rest ([`Peer::Holds`]).
+//! - It covers exactly that packet: the peer has dropped the rest. Go back.
+//! - It covers more than was retransmitted: the peer has kept the rest ([`Peer::Holds`]).
 //!
 //! So the first loss of each connection costs one round trip in which nothing but the missing
 //! packet is sent. To any responder, that looks like a short pause of its peer.
@@ -30,7 +30,7 @@ pub(super) enum Peer {
 pub(super) enum Cause {
     /// The peer sent a NAK for them.
     Nak,
-    /// Their answer is late.
+    /// Their response is late.
     Late,
     /// Everything is retransmitted, and the first packet twice.
     Copy,
@@ -71,7 +71,8 @@ pub(super) struct Recovery {
     /// The number of packets of the next run, less one. It grows while the gap turns out to be
     /// longer than the run.
     extra: u64,
-    /// The last answer, to a question after a late one, acknowledged only the packet that asked.
+    /// The oldest packet was retransmitted because a response was late, and the response covered
+    /// only this packet: perhaps everything after it was lost.
     suspicious: bool,
     /// Everything is being retransmitted because of the local ACK timeout.
     pub(super) timed_out: bool,
@@ -92,7 +93,8 @@ impl Recovery {
         }
     }
 
-    /// Whether nothing else may be sent: otherwise the answer would not tell what the peer does.
+    /// Whether nothing else may be sent: otherwise the next acknowledgement would not show what the
+    /// peer does.
     pub(super) fn is_learning(&self) -> bool {
         self.peer == Peer::Unknown && self.run.is_some_and(|run| run.cause == Cause::Nak)
     }
@@ -171,8 +173,8 @@ impl Requester {
         if go_back {
             self.go_back(at);
             if !fetch && self.recovery.peer == Peer::Discards {
-                // If it were lost again, everything behind it would be lost, too, without another
-                // NAK: the peer sends one NAK for each gap.
+                // The peer sends only one NAK for each gap. If this packet were lost again, the
+                // peer would drop everything after it without another NAK.
                 self.begin_run(cx, at, Cause::Copy, 0, None);
             }
             self.clock.on_missing(cx.now, at);
@@ -184,7 +186,7 @@ impl Requester {
 
     /// Whether `una`, which the peer misses, has been retransmitted already.
     pub(super) fn is_repeating(&self, cx: &Cx<'_>) -> bool {
-        // A run ends behind `una`; otherwise it is over.
+        // If there is a run, its end is above `una`.
         let run = self.recovery.run;
         run.is_some_and(|run| run.first < self.una) || self.clock.is_stale(cx.now)
     }
@@ -222,8 +224,8 @@ impl Requester {
         }
     }
 
-    /// Asks about packets that deferred their AckReq, if no packet has followed that asks, by
-    /// retransmitting the newest one.
+    /// Retransmits the newest packet, to get an acknowledgement of packets that did not ask for
+    /// one, if no later packet has asked.
     pub(super) fn ask_after_deferral(&mut self, cx: &mut Cx<'_>) {
         if self.una < self.max && self.nxt == self.max {
             self.clock.distrust();
@@ -231,7 +233,7 @@ impl Requester {
         }
     }
 
-    /// Asks again because the answer is late.
+    /// Retransmits a packet to get a response that is late.
     pub(super) fn ask_again(&mut self, cx: &mut Cx<'_>) {
         if self.una == self.max || self.retry.is_waiting_for_receiver() {
             return;
@@ -247,10 +249,10 @@ impl Requester {
         }
     }
 
-    /// Asks a peer that keeps out-of-order packets. The first question retransmits the newest
-    /// packet: the peer then acknowledges everything or sends a NAK. If it stays silent, it has
-    /// already sent the NAK, or is gone. The next question retransmits the oldest packet. If the
-    /// answer acknowledges only that packet, the rest is lost, too.
+    /// Asks a peer that keeps out-of-order packets. The first attempt retransmits the newest
+    /// packet: the peer then acknowledges everything or sends a NAK. If there is no response, the
+    /// peer has already sent its only NAK for the gap, or is dead. The next attempt retransmits the
+    /// oldest packet. If the acknowledgement covers only that packet, the rest was lost, too.
     fn ask_holder(&mut self, cx: &mut Cx<'_>) {
         if self.recovery.suspicious {
             self.go_back(self.una);
@@ -286,7 +288,7 @@ impl Requester {
         self.begin_run(cx, self.una, Cause::Late, 0, also.then_some(newest));
     }
 
-    /// Requests the responses from `una` to before `end` again.
+    /// Requests the responses `una .. end` again.
     pub(super) fn begin_gap(&mut self, cx: &mut Cx<'_>, end: Seq) {
         self.begin_run(cx, self.una, Cause::Gap, 0, None);
         if let Some(run) = &mut self.recovery.run {

@@ -12,8 +12,8 @@ use roce_wire::RnrTimer;
 /// The value of `rnr_retry` that stands for no limit.
 const FOR_EVER: u8 = 7;
 
-/// Each timeout in a row waits twice as long as the one before, so that a stalled sender backs off;
-/// but at most four times the first, so that a dead peer is detected in bounded time.
+/// Each timeout in a row is twice as long as the one before, so that a stalled sender backs off,
+/// but at most this many times the first, so that a dead peer is detected in bounded time.
 const MAX_BACKOFF: u32 = 4;
 
 /// Timers and counters of retries.
@@ -119,7 +119,7 @@ impl Retry {
             }
             self.rnr_retries_left -= 1;
         }
-        // The peer has answered, so it is not gone, and earlier timeouts don't count.
+        // The peer has responded, so earlier timeouts do not count.
         self.retries_left = self.retries;
         self.backoff = 1;
         self.ack_deadline = None;
@@ -130,10 +130,10 @@ impl Retry {
 }
 
 impl Requester {
-    /// Restarts the timers after a pause in which nothing could be sent: an answer whose time ran
-    /// out during the pause is not late. For packets that have already left, this happens only once
-    /// until there is progress, since a sender that pauses again and again would otherwise never
-    /// ask.
+    /// Restarts the timers after a pause in which nothing could be sent: a response whose time ran
+    /// out during the pause is not late. For packets that had been sent before the pause, this
+    /// happens only once until there is progress. Otherwise, a sender that pauses again and again
+    /// would never ask for the response.
     pub(crate) fn after_pause(&mut self, cx: &mut Cx<'_>) {
         if self.retry.ack_deadline.is_some_and(|at| at <= cx.now) {
             self.retry.restart(cx.now);

@@ -13,7 +13,8 @@ use crate::time::{Duration, Instant, nanos};
 /// overflowing.
 pub(super) const LONGEST: u64 = 86_400_000_000_000;
 
-/// The number of packets that are noted at a time. A window has about four that ask.
+/// The number of packets that are noted at a time. About four packets of a window ask for an
+/// acknowledgement.
 const NOTED: usize = 4;
 
 /// Measures round trips.

@@ -1,7 +1,8 @@
 //! The middle of a long message: packets that differ only in PSN and payload.
 //!
-//! The decisions and lookups of [`transmit`](super::transmit) for each packet are the same up to
-//! the next packet that has to ask for an acknowledgement, as long as nothing arrives in between.
+//! The decisions and lookups that [`transmit`](super::transmit) makes for each packet have the same
+//! result up to the next packet that has to ask for an acknowledgement, as long as nothing arrives
+//! in between. So they are made only once.
 
 use super::packets::{AckReq, Sent, bth, data_opcode};
 use super::{Requester, SendWqe};

@@ -11,7 +11,7 @@ use crate::transmit::Transmit;
 use crate::wr::{SendFlags, SendOp, WcStatus};
 use core::hint::cold_path;
 
-/// What the next packet at a position is.
+/// What to send at a place.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// The packet of a SEND or WRITE.
@@ -23,7 +23,7 @@ enum What {
 }
 
 impl Requester {
-    /// Sends about `budget` packets at most.
+    /// Sends up to about `budget` packets.
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,
@@ -95,7 +95,7 @@ impl Requester {
         Ok(Turn::More)
     }
 
-    /// Sends from `nxt` on, and moves `nxt` past it.
+    /// Sends `what` at `nxt`, and moves `nxt` past it.
     fn send_next(
         &mut self,
         cx: &mut Cx<'_>,
@@ -127,7 +127,7 @@ impl Requester {
     ) -> Result<(), EmitError> {
         let gap_end = self.recovery.gap_end();
         if let Some(end) = gap_end {
-            // Requests without a response are known to have arrived.
+            // Requests that have no response of their own are known to have arrived: skips them.
             let next = self.fetches.open_from(at).map_or(end, |open| open.min(end));
             if next > at {
                 self.recovery.on_sent(next - at);
@@ -184,7 +184,7 @@ impl Requester {
         }
     }
 
-    /// Decides about the packet at `nxt`, which `wqe` owns.
+    /// Decides what to send at `nxt`, which `wqe` owns; `None` if it has to wait.
     fn next(&self, core: &Core, wqe: &SendWqe) -> Option<What> {
         let begins = self.nxt == wqe.first;
         if self.retry.is_waiting_for_receiver() || self.recovery.is_learning() {
@@ -197,8 +197,8 @@ impl Requester {
             cold_path();
             return None;
         }
-        // A fence waits for what comes before it. When it is retransmitted, it may be open itself,
-        // as may READs and atomics behind it: those don't count.
+        // A fenced request waits for earlier READs and atomics. When it is retransmitted, its own
+        // response may be missing, and those of later READs and atomics, too: they do not count.
         // rule: 9.5-fence-again
         let earlier = || self.fetches.first_open().is_some_and(|at| at < self.nxt);
         // rule: 9.5-fence

@@ -1,4 +1,4 @@
-//! READ and atomics: executed once, remembered for duplicates.
+//! READ and atomics: executed, and noted to answer duplicates.
 
 use super::reply_queue::Reply;
 use super::{Refusal, Responder};
@@ -61,8 +61,9 @@ impl Resources {
         self.done.push_back(done);
     }
 
-    /// The READs and atomics that were executed last, in one run up to `end`: the PSN of the first,
-    /// and their number. `end` and 0 if the last request was of another kind.
+    /// Of the READs and atomics that were executed without another request in between, and that end
+    /// at `end`: the PSN of the first, and their number. `end` and 0 if the last request was of
+    /// another kind.
     pub(super) fn run_before(&self, end: Seq) -> (Seq, u32) {
         let newest_first = self.done.iter().rev();
         newest_first.fold((end, 0), |(at, count), done| {
@@ -83,7 +84,7 @@ impl Resources {
         });
     }
 
-    /// Whether a FLUSH or ATOMIC WRITE at `at` is known to have been executed.
+    /// Whether the request at `at` is a noted FLUSH or ATOMIC WRITE.
     pub(super) fn was_placement(&self, at: Seq) -> bool {
         self.find(at)
             .is_some_and(|done| matches!(done.what, What::Placement))

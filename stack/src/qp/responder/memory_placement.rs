@@ -1,8 +1,8 @@
 //! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19).
 //!
-//! Requests are executed one after the other, so all WRITEs before a FLUSH are in memory when its
-//! turn comes; a fence makes them visible to every thread. Both operations are answered like a READ
-//! of no bytes, and use responder resources as it does.
+//! Requests are executed one after the other, so all WRITEs before a FLUSH are in memory when it is
+//! executed; a fence makes them visible to every thread. Both operations have the same response as
+//! a READ of no bytes, and occupy a responder resource like it.
 
 use super::reply_queue::Reply;
 use super::{Refusal, Responder};
@@ -111,7 +111,8 @@ fn empty_reply(at: Seq, pd: PdId, msn: u32) -> Reply {
     }
 }
 
-/// Whether the FLUSH requests a placement, and no reserved one.
+/// Whether the FLUSH requests a placement, and neither a reserved placement nor a reserved
+/// selectivity.
 fn is_legal(feth: &Feth) -> bool {
     let known = FlushPlacement::GLOBAL_VISIBILITY.union(FlushPlacement::PERSISTENCE);
     feth.placement != FlushPlacement::NONE
@@ -119,8 +120,8 @@ fn is_legal(feth: &Feth) -> bool {
         && !matches!(feth.selectivity, FlushSelectivity::Reserved(_))
 }
 
-/// Checks that the peer may flush what it names. No memory here is persistent, so no region has
-/// that right.
+/// Checks that the peer may flush the range or region that it names. No memory here is persistent,
+/// so persistence is always denied.
 fn check_flush(
     cx: &Cx<'_>,
     (pd, qpn): (PdId, Qpn),

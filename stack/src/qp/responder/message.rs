@@ -1,4 +1,4 @@
-//! Executes SEND and WRITE: places the payload of messages in memory.
+//! SEND and WRITE: places their bytes in memory.
 
 use super::{Arrival, Refusal, Responder};
 use crate::memory::Access;
@@ -269,7 +269,7 @@ impl Responder {
 
     /// Fails the QP because a SEND with invalidate names a key that may not be invalidated. The
     /// receive completes with an error and the QP fails, but the peer gets no NAK (IBTA 1.7,
-    /// 9.9.6.3, class J). It retries until its retries are used up.
+    /// 9.9.6.3, class J). The peer retries until its retries are used up.
     // rule: 9.4.1.1-invalidate-refused
     #[cold]
     fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {

@@ -1,5 +1,5 @@
-//! The responder: from requests on the wire to memory, receive completions and
-//! answers (IBTA 1.7, 9.7.4).
+//! The responder: turns requests on the wire into memory accesses, receive completions and replies
+//! (IBTA 1.7, 9.7.4).
 //!
 //! It keeps one number, `epsn`, the PSN that must come next. A packet is new, a duplicate (before
 //! `epsn`) or behind a gap (after it):
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Each file beside this one is one task of a responder: [`request`] decides which of the three a
-//! packet is, [`out_of_order`] keeps what is behind a gap, [`message`] executes SEND and WRITE,
-//! [`memory_placement`] FLUSH and ATOMIC WRITE, and [`fetch`] READ and atomics, which it notes for
-//! duplicates; [`reply_queue`] keeps the replies in order, [`reply`] sends them.
+//! packet is, [`early`] keeps what is behind a gap, [`place`] executes SEND and WRITE, [`fetch`]
+//! executes READ and atomics and notes them for duplicates, [`placement`] executes FLUSH and ATOMIC
+//! WRITE, [`owed`] keeps the replies in order, [`reply`] sends them.
 
 mod fetch;
 mod memory_placement;
@@ -52,7 +52,7 @@ pub(crate) struct Responder {
     refused: bool,
     /// That NAK was an RNR NAK.
     not_ready: bool,
-    /// Requests behind the gap.
+    /// The kept out-of-order requests.
     out_of_order: ReorderQueue,
     /// The PSN for which the NAK was sent twice.
     said_again: Option<Seq>,
@@ -62,7 +62,7 @@ pub(crate) struct Responder {
     starved: bool,
 }
 
-/// Why a request was refused for good, which is the code of the NAK.
+/// Why a request was refused for good. It determines the code of the NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     InvalidRequest,
@@ -118,7 +118,7 @@ impl Responder {
         self.abandon();
     }
 
-    /// Stops executing. Replies that are queued may still be sent.
+    /// Stops executing requests. Replies that are queued may still be sent.
     pub(crate) fn abandon(&mut self) {
         self.inbound = None;
         self.refused = false;
@@ -133,12 +133,12 @@ impl Responder {
         self.rq.srq()
     }
 
-    /// The XRC domain that SRQs are named in.
+    /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
     pub(crate) fn domain(&self) -> Option<XrcdId> {
         self.rq.domain()
     }
 
-    /// The room of a receive that completes.
+    /// The token for the queue entry of a receive that completes; see [`Room`].
     pub(crate) fn room(&self) -> Option<Room> {
         self.rq.room()
     }
@@ -155,8 +155,8 @@ impl Responder {
     /// Appends a request to the receive queue.
     pub(crate) fn post(&mut self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         self.rq.post(wr)?;
-        // An unsolicited acknowledgement brings the peer its credits sooner than its next attempt
-        // would (9.7.7.2).
+        // An unsolicited acknowledgement gives the peer its credits before it would probe for them
+        // (9.7.7.2).
         // rule: 9.7.7.2-unsolicited
         if self.starved && self.epsn > self.first {
             self.replies.acknowledge();

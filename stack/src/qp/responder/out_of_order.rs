@@ -1,6 +1,6 @@
 //! Out-of-order requests: kept until the gap before them has closed, and then executed as if they
-//! had arrived only now. The peer can tell only by the acknowledgement, which then reaches beyond
-//! what it retransmitted.
+//! had just arrived. The peer notices this only because the acknowledgement covers more than it
+//! retransmitted.
 
 use super::Responder;
 use crate::counters::{DropReason, Stat};
@@ -12,7 +12,8 @@ use core::hint::cold_path;
 use roce_wire::Packet;
 
 impl Responder {
-    /// Handles a request behind a gap. The peer gets one NAK for the gap (IBTA 1.7, 9.7.5.2.8).
+    /// Handles a request behind a gap. The first one behind each gap causes a NAK (IBTA 1.7,
+    /// 9.7.5.2.8).
     pub(super) fn receive_out_of_order(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
         // After an RNR NAK, the peer retransmits everything.
         let kept = if self.not_ready {
@@ -58,7 +59,7 @@ impl Responder {
             let result = match first.cmp(&self.epsn) {
                 // rule: 9.5-executed-in-order
                 Ordering::Equal => self.execute(cx, core, &packet.as_packet()),
-                // A READ before it owns its PSN.
+                // A kept READ before it covers this PSN.
                 _ => {
                     cx.counters.drop(DropReason::DuplicateOutOfOrder);
                     Ok(())
@@ -70,8 +71,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Repeats the NAK, but only once for each gap: the peer retransmits a packet that has arrived,
-    /// so the first NAK may have been lost.
+    /// Repeats the NAK, but only once for each gap. It is called when the peer retransmits a packet
+    /// that has arrived, so the first NAK may have been lost.
     pub(super) fn say_again(&mut self, cx: &Cx<'_>) {
         if self.said_again != Some(self.epsn) && cx.reorder.first(&self.out_of_order).is_some() {
             self.said_again = Some(self.epsn);

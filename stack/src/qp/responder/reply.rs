@@ -1,8 +1,8 @@
-//! Answers: sent in the order of their PSNs, when the port has room.
+//! Sends the replies in the order of their PSNs, when the port has room.
 //!
-//! Acknowledgements coalesce: the responder sends one for everything that was executed, after the
-//! responses of READs and atomics that come before it. It sends none if such a response comes after
-//! it, since a response acknowledges what precedes it (IBTA 1.7, 9.7.5.1.2).
+//! Acknowledgements coalesce: the responder sends one for all requests executed so far, after the
+//! responses of READs and atomics with lower PSNs. It sends none if such a response with a higher
+//! PSN follows, since a response acknowledges what precedes it (IBTA 1.7, 9.7.5.1.2).
 
 use super::reply_queue::{Nak, NakKind, Reply};
 use super::{Refusal, Responder};
@@ -96,9 +96,9 @@ impl Responder {
         })
     }
 
-    /// Drops the front reply if the request was retransmitted and has had a complete answer before;
-    /// its region or its key has gone since. With the first answer, the peer may have gone on to
-    /// invalidate the key.
+    /// Drops the front reply if it answers a retransmitted request that has been answered
+    /// completely before, and whose memory can't be read any more. After the first reply, the peer
+    /// may have invalidated the key.
     // rule: 9.7.5.1.3-duplicate-read-checked
     fn drop_repeated(&mut self) -> bool {
         let repeated = self
@@ -112,7 +112,7 @@ impl Responder {
         repeated
     }
 
-    /// Refuses the rest of a READ response, whose region has gone since the request was admitted.
+    /// Refuses the rest of a READ response, whose memory can't be read any more.
     // rule: 9.9.3-region-goes
     fn refuse_reply(&mut self) {
         if let Some(pending) = self.replies.queue.pop_front() {
@@ -200,9 +200,9 @@ impl Responder {
     }
 
     /// Acknowledges everything executed so far, up to the newest SEND or WRITE. READs and atomics
-    /// are acknowledged only by their own responses: if such a response was lost, a peer like
-    /// Soft-RoCE would take a plain acknowledgement with its PSN for success, and go on without the
-    /// data.
+    /// are acknowledged only by their own responses. If such a response were lost and a plain
+    /// acknowledgement carried its PSN, peers like Soft-RoCE would take the request for completed
+    /// without its data.
     fn send_ack(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,5 +1,5 @@
-//! The queue of answers to the peer: replies in the order of their PSNs, then an acknowledgement or
-//! a NAK.
+//! The queue of packets to the peer: replies to READs and atomics in the order of their PSNs, then
+//! an acknowledgement or a NAK.
 
 use super::Refusal;
 use crate::memory::PdId;
@@ -7,7 +7,7 @@ use crate::seq::Seq;
 use roce_wire::Reth;
 use std::collections::VecDeque;
 
-/// An answer that is not a plain acknowledgement.
+/// A reply other than a plain acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reply {
     /// The responses `at .. end` of a READ in domain `pd`, of which `offset` bytes have been sent.
@@ -46,11 +46,11 @@ pub(super) struct PendingReply {
     pub(super) reply: Reply,
     /// It answers a duplicate.
     again: bool,
-    /// The request has not had a complete answer before.
+    /// No complete reply to the request has been sent yet.
     pub(super) unanswered: bool,
 }
 
-/// A negative acknowledgement, which comes last.
+/// A negative acknowledgement, which is sent last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nak {
     pub(super) at: Seq,

@@ -84,8 +84,9 @@ impl Responder {
         }
     }
 
-    /// Notes the SRQ that a request of XRC names, which must be in the QP's domain (IBTA 1.7, annex
-    /// A14). All packets of a message name the same SRQ.
+    /// Notes the SRQ that an XRC request names. Returns false if it is not in the QP's XRC domain,
+    /// or if the request continues a message (`goes_on`) that named another SRQ (IBTA 1.7, annex
+    /// A14).
     fn name_srq(&mut self, cx: &Cx<'_>, packet: &Packet<'_>, goes_on: bool) -> bool {
         match packet.ext.xrceth {
             Some(xrceth) => {
@@ -107,7 +108,7 @@ impl Responder {
         }
     }
 
-    /// Sends an RNR NAK because no receive is posted; the request stays due (9.7.5.2.8).
+    /// Queues an RNR NAK because no receive is posted; the request is expected again (9.7.5.2.8).
     // rule: 9.7.5.2.8-rnr-once
     pub(super) fn not_ready(&mut self) {
         self.refused = true;

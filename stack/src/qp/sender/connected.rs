@@ -15,7 +15,7 @@ pub(super) fn check(
     message_len(&request.op, source)
 }
 
-/// The packet of the request that begins at byte `offset`; `None` if the QP has no path.
+/// The packet that carries the request's bytes from `offset` on; `None` if the QP has no path.
 #[inline]
 pub(super) fn packet<'a>(
     core: &'a Core,

@@ -27,8 +27,8 @@ pub(super) fn check(
     }
 }
 
-/// The packet of the request; `None` if the request's target is not a datagram's destination, which
-/// the QP does not accept.
+/// The packet of the request; `None` if the request's target is not a datagram's destination. The
+/// QP refuses such requests when they are posted.
 #[inline]
 pub(super) fn packet<'a>(core: &Core, wqe: &'a SendWqe, psn: Psn) -> Option<NextPacket<'a>> {
     let Target::Datagram(to) = &wqe.target else {
@@ -62,8 +62,8 @@ pub(super) fn packet<'a>(core: &Core, wqe: &'a SendWqe, psn: Psn) -> Option<Next
     })
 }
 
-/// A Q_Key in the request with the highest bit set stands for the QP's own, which only the owner of
-/// the QP can set (IBTA 1.7, 10.2.5).
+/// The Q_Key that the packet carries: the requested one, or the QP's own if the highest bit of the
+/// requested one is set. Only the owner of the QP can set the QP's own (IBTA 1.7, 10.2.5).
 // rule: 9.8.3-qkey-controlled
 fn sent_qkey(requested: QKey, own: QKey) -> QKey {
     if requested.0 & 1 << 31 != 0 {

@@ -1,7 +1,7 @@
 //! The sending half of a QP without acknowledgements: UC and UD (IBTA 1.7, 9.8).
 //!
-//! It splits messages into packets, numbers them, sends them and forgets them. A request completes
-//! when its last packet has left.
+//! It splits messages into packets, numbers and sends them, and never retransmits them. A request
+//! completes when its last packet has been handed to the port.
 
 mod connected;
 mod datagram;
@@ -35,7 +35,7 @@ struct NextPacket<'a> {
     is_last: bool,
 }
 
-/// Send requests, of which the oldest may have been begun.
+/// The send queue, of which the oldest request may be partly sent.
 #[derive(Debug)]
 pub(crate) struct Sender {
     queue: WorkQueue<SendWqe>,
@@ -79,7 +79,7 @@ impl Sender {
         self.drain_pending = false;
     }
 
-    /// The room of a request that completes.
+    /// The token for the queue entry of a request that completes; see [`Room`].
     pub(crate) fn room(&self) -> Room {
         self.queue.room()
     }

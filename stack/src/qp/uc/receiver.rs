@@ -1,7 +1,7 @@
 //! The receiving half of a UC QP (IBTA 1.7, 9.8.2.2 and 9.9.3).
 //!
-//! An error of the peer loses its message silently, since UC has no NAK. Only a receive whose own
-//! memory is wrong fails, and the QP with it.
+//! A message with an error is dropped silently, since UC has no NAK. Only an error in the receive's
+//! own memory completes the receive with an error and fails the QP.
 
 use crate::counters::{DropReason, Stat};
 use crate::memory::Access;
@@ -24,7 +24,7 @@ enum Inbound {
     },
 }
 
-/// Places messages that arrive completely.
+/// Places packets, and completes messages that arrive completely.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) rq: Receives,
@@ -37,7 +37,7 @@ pub(crate) struct Receiver {
 enum Refusal {
     /// An error of the peer, or a loss: the packet is dropped and counted.
     Drop(DropReason),
-    /// The receive at the front is at fault, or a completion found no room.
+    /// The receive at the front is at fault, or a CQ overran.
     Failure(QpFailure),
 }
 
@@ -81,7 +81,7 @@ impl Receiver {
     ) -> Result<(), QpFailure> {
         let position = packet.bth.opcode.position();
         let begins = matches!(position, Position::First | Position::Only);
-        // The message that this packet continues. It is put back only if the packet is good.
+        // The message that this packet continues. It stays open only if the packet is accepted.
         // rule: 9.8.2-receive-reused
         let open = self.inbound.take();
         let known = match (begins, open) {

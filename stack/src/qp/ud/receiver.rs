@@ -46,7 +46,7 @@ impl Receiver {
         meta: &RxMeta,
         packet: &Packet<'_>,
     ) -> Result<Result<(), QpFailure>, DropReason> {
-        // Every UD opcode has the header.
+        // Every UD packet has a DETH.
         let deth = packet.ext.deth.ok_or(DropReason::Malformed)?;
         // rule: 9.8.3-qkey-check
         if deth.qkey != core.config.qkey {
@@ -73,7 +73,7 @@ impl Receiver {
             Ok(()) => (
                 WcStatus::Success,
                 Arrival {
-                    // A packet's length.
+                    // The length of a packet always fits.
                     bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
                     by_write: false,
                     solicited: packet.bth.solicited,

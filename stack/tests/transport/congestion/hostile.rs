@@ -7,7 +7,7 @@ use roce_wire::Opcode;
 const PACKETS: u64 = 64;
 const MARKED: u8 = 3;
 
-/// QPs with the hosts 2, 3 and 2 again.
+/// QPs whose peers are hosts 2, 3 and 2.
 fn three(parameters: DcqcnParameters) -> Many {
     let control = CongestionControl::Dcqcn(parameters);
     Many::new(control, &[2, 3, 2], PACKETS as usize * 1024)
@@ -51,7 +51,7 @@ fn a_flood_of_cnps_costs_nobody_else() {
 #[test]
 fn a_stranger_slows_nobody() {
     let mut many = three(DcqcnParameters::PAPER);
-    // The peer of another QP, and the peer of none.
+    // The peer of another QP, and a host that is no peer.
     flood(&mut many, 100, 3);
     flood(&mut many, 100, 9);
     assert_eq!(many.node.nic.counters().drops(DropReason::WrongPeer), 200);

@@ -223,8 +223,8 @@ fn a_limit_lasts_until_reset() {
     assert_eq!(hand.out().len(), PACKETS);
 }
 
-/// Once full rate has been back for long enough, only the program's limit is left of a QP that
-/// congestion control limited.
+/// Once full rate has been back for long enough, a QP that congestion control limited has only the
+/// program's limit.
 #[test]
 fn a_limit_outlasts_congestion() {
     let CongestionControl::Dcqcn(parameters) = fixed(1000) else {

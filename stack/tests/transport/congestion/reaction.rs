@@ -35,7 +35,7 @@ pub(super) fn cnp(hand: &mut Hand) {
     hand.deliver(bth, ExtHeaders::NONE, &[]);
 }
 
-/// The time until `packets` packets have left, and the maximum that left at once.
+/// The time until `packets` packets have left, and the largest number that left at one time.
 pub(super) fn send(hand: &mut Hand, packets: usize) -> (Duration, usize) {
     let begun = hand.now;
     let (mut sent, mut most) = (0, 0);

@@ -7,7 +7,7 @@ use roce_wire::{
     Aeth, AtomicAckEth, AtomicEth, ExtHeaders, Ieth, ImmDt, Opcode, PKey, Psn, Reth, Syndrome,
 };
 
-/// What the attacker knows: addresses and keys, and approximately which PSNs are due.
+/// The knowledge of the attacker: addresses and keys, and approximately the expected PSNs.
 #[derive(Clone, Debug)]
 pub(super) struct Knowledge {
     pub(super) regions: Vec<(u64, u32)>,

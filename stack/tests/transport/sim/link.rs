@@ -18,7 +18,7 @@ pub(crate) struct Faults {
     pub(crate) corrupt: u32,
 }
 
-/// What a script does to a packet.
+/// The action of a script on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Left to chance; without [`Faults`], the packet arrives.
@@ -133,7 +133,7 @@ impl Link {
         self.queue(now + delay, frame);
     }
 
-    /// With `ROCE_TRACE` set, shows what is sent.
+    /// With `ROCE_TRACE` set, prints the packets that are sent.
     fn trace(&self, frame: &Frame, sent: &Sent) {
         if self.traced {
             let Sent { at, bth, ext, len } = sent;

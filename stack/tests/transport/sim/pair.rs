@@ -157,7 +157,7 @@ pub(crate) fn to_state(state: QpState) -> QpAttributes {
 pub(crate) struct Pair {
     pub(crate) setup: Setup,
     pub(crate) nodes: [Node; 2],
-    /// `links[A]` carries what A sends.
+    /// `links[A]` carries the packets that A sends.
     pub(crate) links: [Link; 2],
     pub(crate) now: Instant,
     packets: usize,
@@ -261,7 +261,7 @@ impl Pair {
             .expect("posted for receiving");
     }
 
-    /// Lets both ends send what they have, to the wire.
+    /// Lets both ends transmit to the wire.
     pub(crate) fn pump(&mut self) {
         for side in [A, B] {
             let node = &mut self.nodes[side];

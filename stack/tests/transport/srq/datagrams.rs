@@ -18,7 +18,7 @@ fn deth(qkey: QKey) -> ExtHeaders {
 }
 
 /// A datagram for any QP takes the oldest receive. A datagram that is refused, or for which there
-/// is no room, takes none.
+/// is no room, consumes none.
 // shows: 10.2.9-srq, 10.2.9-srq-order
 #[test]
 fn datagrams_take_the_receives_of_all() {

@@ -56,7 +56,7 @@ fn the_limit_is_told_once() {
     assert!(events(&mut many).is_empty());
 }
 
-/// A limit that is already reached raises the event at once; no limit, never.
+/// A limit that is already reached raises the event at once; without a limit there is no event.
 // shows: 10.2.9-srq-rearm
 #[test]
 fn a_limit_that_is_reached_is_told_at_once() {

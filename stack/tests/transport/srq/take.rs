@@ -59,7 +59,7 @@ fn an_empty_srq_is_not_ready() {
     many.post(1, &[mem.sge(0, 8)]);
     assert!(
         many.hand.out().is_empty(),
-        "the SRQ does not know who waits: the peer's timer decides"
+        "the SRQ does not know which peers wait: the peer's timer decides"
     );
     many.qps[0].1 -= 1;
     many.send(0, Opcode::RC_SEND_ONLY, &[5; 8]);

@@ -1,4 +1,4 @@
-//! Errors: one of the peer costs a message, one of the QP's own the send queue.
+//! Errors: one by the peer costs a message, one of the QP itself stops the send queue.
 
 use super::setup;
 use crate::sim::pair::assert_outcomes;

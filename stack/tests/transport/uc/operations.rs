@@ -69,7 +69,7 @@ fn nothing_is_acknowledged() {
     pair.post(A, 1, SendOp::Send, &[from.sge(0, 9000)]);
     pair.post(A, 2, SendOp::Write(to.remote(0)), &[from.sge(0, 9000)]);
     pair.pump();
-    // They have left, and there is nothing else to wait for.
+    // They have been sent, and there is nothing else to wait for.
     pair.assert_sent(A, &[1, 2]);
     pair.run();
     assert_eq!(pair.links[A].log.len(), 18);

@@ -101,7 +101,7 @@ fn packets_carry_the_key_and_the_number() {
     };
     for (qkey, sent) in [
         (0x7fff_0001, 0x7fff_0001),
-        // The highest bit stands for the QP's own.
+        // The highest bit selects the QP's own Q_Key.
         (0x8000_0000, QKEY.0),
         (0xffff_ffff, QKEY.0),
     ] {

@@ -67,7 +67,7 @@ fn a_group_is_reached_over_the_wire() {
 }
 
 /// Every attached QP gets a copy, the sender included if the port loops it back. A QP without a
-/// receive loses only its own copy, and a QP that left gets none.
+/// receive loses only its own copy, and a QP that left gets no copy.
 // shows: 9.8.3-multicast
 #[test]
 fn every_attached_qp_gets_a_copy() {

@@ -1,4 +1,4 @@
-//! What a bound window opens, and to which QPs.
+//! The access that a bound window gives, and the QPs that have it.
 
 use super::{TYPES, bindable, peers_rights, through, whole, window};
 use crate::errors::remote_operations;
@@ -21,7 +21,7 @@ fn attempt(pair: &mut Pair, op: SendOp, len: usize) -> WcStatus {
     done[0].status
 }
 
-/// A window opens its bytes with its own rights, although the region gives none.
+/// A window gives access to its bytes with its own rights, although the region has none.
 #[test]
 fn a_window_opens_what_its_region_keeps_closed() {
     for kind in TYPES {

@@ -1,5 +1,5 @@
 //! When bindings and invalidations are executed among the other requests of a send queue (IBTA 1.7,
-//! 10.8.3.3 and 10.6.5.1), and what peers may invalidate.
+//! 10.8.3.3 and 10.6.5.1), and which keys peers may invalidate.
 
 use super::{TYPES, bindable, through, whole, window};
 use crate::sim::{A, B, Fate, Pair, Sent, Setup, pattern, to_state};

@@ -5,8 +5,8 @@ use crate::sim::{A, B, Setup};
 use roce_stack::{DropReason, SendOp};
 use roce_wire::{Credits, ExtHeaders, Opcode, Syndrome, Transport, XrcEth};
 
-/// Requests have the opcodes of XRC and name their SRQ in each packet; responses name none and
-/// carry no credits.
+/// Requests have the opcodes of XRC and name their SRQ in each packet; responses do not name one
+/// and carry no credits.
 // shows: A14-xrceth, A14-opcodes
 #[test]
 fn every_packet_is_of_xrc() {

@@ -1,4 +1,4 @@
-//! Memory that the initiator may not touch.
+//! Memory that the initiator may not access.
 
 use roce_tests::ends::{End, Options, Ours, Theirs, connect};
 use roce_tests::lab::{Lab, SharedLab};
@@ -9,14 +9,14 @@ use roce_wire::{NakCode, Qpn, Syndrome};
 
 use super::{LENGTH, RECEIVE, assert_receive, impatient, run};
 
-/// A way to go wrong.
+/// A faulty request.
 struct Case {
     name: &'static str,
     /// The rights to both ends' regions.
     rights: (OurAccess, Access),
-    /// What the target is asked for, given address and key of its region.
+    /// The request, given address and key of the target's region.
     operation: fn(u64, u32) -> Operation,
-    /// What the target answers, and the status of the initiator.
+    /// The target's answer, and the initiator's status.
     nak: NakCode,
     status: &'static str,
     /// The status of the target's receive: of this stack, of rxe.
@@ -44,12 +44,12 @@ fn fetch_add(addr: u64, rkey: u32) -> Operation {
 /// Length of either region.
 const REGION: u32 = 1 << 16;
 
-/// An address so that the last byte accessed is the first behind the region.
+/// An address for which the last accessed byte is the first beyond the region.
 fn beyond(addr: u64) -> u64 {
     addr + u64::from(REGION - LENGTH + 1)
 }
 
-/// With all rights to the region, a refusal for lack of access.
+/// A case with all rights to the region, which is refused with a remote access error.
 fn denied(name: &'static str, operation: fn(u64, u32) -> Operation) -> Case {
     Case {
         name,
@@ -62,7 +62,7 @@ fn denied(name: &'static str, operation: fn(u64, u32) -> Operation) -> Case {
     }
 }
 
-/// A refusal for lack of one right, given by what is left.
+/// A case that is refused because one right is missing, given the remaining rights.
 fn without(
     right: OurAccess,
     left: Access,
@@ -96,7 +96,7 @@ fn cases() -> Vec<Case> {
         without(OurAccess::REMOTE_READ, w | a, "no right to read", read),
         without(OurAccess::REMOTE_ATOMIC, w | r, "no atomics", fetch_add),
         Case {
-            // rxe has a status of its own there.
+            // rxe has a different status here.
             receive: ["LOC_ACCESS_ERR", "REM_ACCESS_ERR"],
             ..denied("WRITE with immediate, wrong rkey", |a, k| {
                 write_imm(a, k ^ 0x100)
@@ -105,7 +105,7 @@ fn cases() -> Vec<Case> {
         Case {
             nak: NakCode::InvalidRequest,
             status: "REM_INV_REQ_ERR",
-            // It refuses to post it.
+            // rxe refuses to post it.
             can_rxe: false,
             ..denied("misaligned atomic", |a, k| fetch_add(a + 4, k))
         },
@@ -128,7 +128,7 @@ fn we_refuse_what_rxe_may_not_do() {
     refusals(&lab, Sender::Ours);
 }
 
-/// Goes through the cases with this target, and looks at the NAKs on the wire.
+/// Runs the cases with this target, and checks the NAKs on the wire.
 fn refusals(lab: &SharedLab, target: Sender) {
     let capture = lab.capture_start().unwrap();
     let mut expected: Vec<(Case, Qpn)> = Vec::new();
@@ -156,12 +156,12 @@ fn refusals(lab: &SharedLab, target: Sender) {
     assert_tshark_content(lab, &files.outside);
     for (case, initiator) in expected {
         let answers = frames.syndromes(target, initiator);
-        // Refused once and for all, at once.
+        // Refused once, without retries.
         assert_eq!(answers, [Syndrome::Nak(case.nak)], "{}", case.name);
     }
 }
 
-/// One case: both ends go to the error state and flush, and no byte has moved.
+/// Runs one case: both ends go to the error state and flush, and no byte has moved.
 fn refused<I: End, T>(case: &Case, from: &mut I, to: &mut dyn End, endpoint: fn(&I) -> T) -> T {
     let name = case.name;
     from.write_memory(0, &[0xff; LENGTH as usize]);

@@ -1,4 +1,4 @@
-//! A peer that is not there any more.
+//! A peer that is gone.
 
 use roce_tests::ends::{End, connect};
 use roce_tests::lab::Lab;
@@ -6,14 +6,14 @@ use roce_tests::peer::Operation;
 
 use super::{LENGTH, RECEIVE, impatient, post};
 
-/// The first of three requests is given up, the others and the receive are flushed.
+/// The first of three requests fails, the others and the receive are flushed.
 fn assert_given_up(end: &mut dyn End, (addr, rkey): (u64, u32)) {
     end.receive(RECEIVE, &[(0, LENGTH)]);
     post(end, 1, Operation::Write { addr, rkey });
     post(end, 2, Operation::Read { addr, rkey });
     post(end, 3, Operation::Send);
     let mut done = end.completions(4);
-    // Each queue keeps its order, but nothing is said of one and the other.
+    // Each queue keeps its order, but the order between the two queues is unspecified.
     let receive = done.iter().position(|c| c.wr_id == RECEIVE);
     let receive = done.remove(receive.expect("a receive was posted"));
     assert_eq!(receive.status, "WR_FLUSH_ERR");
@@ -53,7 +53,7 @@ fn rxe_gives_up_a_pair_of_ours_that_was_destroyed() {
     };
     let (ours, mut theirs) = connect(&lab, &impatient());
     let remote = ours.remote(0);
-    // The device stays: it is there to say nothing.
+    // The device stays open, and does not answer.
     let context = ours.context.clone();
     drop(ours);
     assert_given_up(&mut theirs, remote);

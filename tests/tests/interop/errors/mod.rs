@@ -1,5 +1,5 @@
-//! What both ends see when something is wrong: the completion status that the
-//! specification names, and the code that is on the wire.
+//! The result of faulty requests at both ends: the completion status that the specification
+//! requires, and the code on the wire.
 
 mod access;
 mod gone;
@@ -11,13 +11,13 @@ use roce_tests::ends::{End, Options, Ours, PATIENCE};
 use roce_tests::peer::{Completion, Operation};
 use roce_verbs::observation::Stat;
 
-/// The `wr_id` of receives that are posted to see what becomes of them.
+/// The `wr_id` of receives whose completion is checked.
 const RECEIVE: u64 = 33;
 
-/// The length of everything but atomics.
+/// The length of all operations except atomics.
 const LENGTH: u32 = 100;
 
-/// Options with which retries end soon: after 67 ms each, and twice.
+/// Options with few and short retries: two, after 67 ms each.
 fn impatient() -> Options {
     Options {
         retry_count: 2,
@@ -56,7 +56,7 @@ fn assert_writes(from: &mut dyn End, to: &mut dyn End) {
     assert!(done.is_success(), "{done:?} of {}", from.name());
 }
 
-/// Waits until our end has counted something.
+/// Waits until our end has counted `stat`.
 fn wait_for(ours: &Ours, stat: Stat) {
     let deadline = Instant::now() + PATIENCE;
     while ours.context.counters().stat(stat) == 0 {

@@ -36,9 +36,8 @@ fn a_send_too_long_for_our_receive_is_an_invalid_request() {
     );
 }
 
-/// Here rxe goes its own way: the specification has a NAK for an invalid request
-/// and a local length error of the receive. What we make of rxe's NAK is as
-/// specified.
+/// rxe deviates here: the specification requires a NAK for an invalid request and a local length
+/// error of the receive. We treat rxe's NAK as specified.
 #[test]
 fn a_send_too_long_for_the_receive_of_rxe_is_what_its_nak_says() {
     let Some(lab) = Lab::get_or_skip() else {
@@ -86,7 +85,7 @@ fn who_posts_no_receive_is_given_up_and_blamed_for_nothing() {
     }
 }
 
-/// Once, and for each of two retries.
+/// One RNR NAK for the request, and one for each of two retries.
 #[track_caller]
 fn assert_three_times_not_ready(naks: &[Syndrome]) {
     assert_eq!(naks.len(), 3, "{naks:?}");
@@ -120,7 +119,7 @@ fn a_late_receive_is_not_too_late() {
     assert_writes(&mut theirs, &mut ours);
 }
 
-/// Posts the receive when the initiator has been told that there is none.
+/// Posts the receive after the initiator has got an RNR NAK.
 fn late<I: End, T: End>(from: &mut I, to: &mut T, operation: Operation, refused: fn(&I, &T)) {
     super::post(from, 1, operation);
     refused(from, to);
@@ -130,7 +129,7 @@ fn late<I: End, T: End>(from: &mut I, to: &mut T, operation: Operation, refused:
     assert!(done.is_success(), "{done:?}");
 }
 
-/// A key that was never made, or whose owner does not let peers invalidate it. The responder
+/// A key that never existed, or whose owner does not allow peers to invalidate it. The responder
 /// sends no NAK for that (IBTA 1.7, 9.9.6.3, class J), so rxe gives up.
 #[test]
 fn a_key_that_may_not_be_invalidated_is_an_error() {

@@ -47,7 +47,7 @@ fn commands_have_input_output_status_and_an_end() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("in vain") && error.contains("started"),
+        error.contains("timed out") && error.contains("started"),
         "{error}"
     );
 }

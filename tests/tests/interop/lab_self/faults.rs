@@ -1,4 +1,4 @@
-//! Packets lost and duplicated on purpose, and the end of that.
+//! Injected loss and duplication, and their removal.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -95,7 +95,7 @@ fn each_packet_of_a_batch_is_lost_on_its_own() {
         .enter(|| UdpSocket::bind((HOST_IP4, 0)).unwrap())
         .unwrap();
     set_segment_size(&socket, 100);
-    // The kernel is given one datagram and makes 20 of it, as late as it can.
+    // The kernel gets one datagram and segments it into 20 packets, as late as possible.
     let sent = socket.send_to(&[0xee; 2000], (GUEST_IP4, ROCE)).unwrap();
     assert_eq!(sent, 2000);
     let files = capture.stop().unwrap();
@@ -112,7 +112,7 @@ fn each_packet_of_a_batch_is_lost_on_its_own() {
     }
 }
 
-/// Has the kernel cut up what is sent through the socket.
+/// Makes the kernel segment datagrams of the socket.
 fn set_segment_size(socket: &UdpSocket, bytes: libc::c_int) {
     let size = libc::socklen_t::try_from(size_of_val(&bytes)).unwrap();
     // SAFETY: the option's value is an int, which outlives the call.
@@ -202,7 +202,7 @@ fn the_next_test_finds_the_lab_as_booted() {
 }
 
 /// Sends datagrams of 64 bytes to the guest, the first byte of which is `opcode`.
-/// Their queue pair is one that the guest has not.
+/// Their queue pair does not exist in the guest.
 fn send_from_outside(lab: &Lab, port: u16, opcode: u8, count: usize) {
     lab.enter(|| {
         let socket = UdpSocket::bind((HOST_IP4, 0)).unwrap();
@@ -210,15 +210,15 @@ fn send_from_outside(lab: &Lab, port: u16, opcode: u8, count: usize) {
         datagram[0] = opcode;
         datagram[5..8].fill(0xee);
         for _ in 0..count {
-            // Nobody listens on other ports, which the guest says, and sends report.
+            // No program listens on other ports: the guest answers that, and sends report it.
             let _ = socket.send_to(&datagram, (GUEST_IP4, port));
         }
     })
     .unwrap();
 }
 
-/// Has the guest send `count` datagrams to the RoCE port of the host and then one to
-/// another port; returns how many came.
+/// Makes the guest send `count` datagrams to the RoCE port of the host and then one to another
+/// port. Returns the number that arrived.
 fn receive_on_the_host(lab: &Lab, count: usize) -> usize {
     let socket = UdpSocket::bind((HOST_IP4, ROCE)).unwrap();
     let end = UdpSocket::bind((HOST_IP4, ROCE + 1)).unwrap();
@@ -235,7 +235,7 @@ fn receive_on_the_host(lab: &Lab, count: usize) -> usize {
         .unwrap()
         .success()
         .unwrap();
-    // The link keeps the order: after this one there is nothing more to come.
+    // The link keeps the order: this datagram is the last.
     let (_, from) = end.recv_from(&mut [0; 64]).unwrap();
     assert!(from.ip() == GUEST_IP4);
     socket.set_nonblocking(true).unwrap();

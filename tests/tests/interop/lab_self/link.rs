@@ -51,8 +51,8 @@ fn the_path_mtu_follows_the_link_mtu() {
             .find(|line| line.contains("active_mtu"))
             .unwrap();
         assert!(active.ends_with(path), "{active}");
-        // A packet of this size crosses the link and comes back, and it is the
-        // largest that does so in one piece.
+        // A packet of this size crosses the link and returns, and it is the largest that does so
+        // unfragmented.
         let payload = link - 28;
         let mut ping = ping(&lab, &GUEST_IP4.to_string());
         let output = ping
@@ -151,8 +151,7 @@ fn captures_hold_what_passed_and_nothing_of_the_lab() {
     }
 }
 
-/// A socket to a port of the guest where nobody listens, whose datagrams are sent
-/// whole or not at all.
+/// A socket to a port of the guest without a listener, whose datagrams are never fragmented.
 fn unfragmented_socket() -> UdpSocket {
     let socket = UdpSocket::bind((HOST_IP4, 0)).unwrap();
     socket.connect((GUEST_IP4, ROCE)).unwrap();

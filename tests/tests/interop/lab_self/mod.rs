@@ -15,14 +15,14 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// UDP port of RoCEv2.
 const ROCE: u16 = 4791;
 
-/// A ping from outside the guest, options to be added.
+/// A ping from outside the guest, to which options can be added.
 fn ping(lab: &Lab, address: &str) -> Command {
     let mut command = lab.host_command("busybox");
     command.args(["ping", "-W5", address]);
     command
 }
 
-/// How many packets of a capture match a filter of pcap-filter(7).
+/// The number of packets in a capture that match a filter of pcap-filter(7).
 fn count(lab: &Lab, file: &Path, filter: &str) -> usize {
     let output = lab
         .host_command("tcpdump")

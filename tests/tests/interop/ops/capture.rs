@@ -1,4 +1,4 @@
-//! What either side puts on the wire, as others see it.
+//! The packets of both sides on the wire, checked by other programs.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ fn every_operation(from: &mut dyn End, to: &mut dyn End, size: u32) {
     assert_success(&run(from, compare_swap, HERE + 5000, 8), "COMP_SWAP");
 }
 
-/// Both sides have sent every packet of RC but those with invalidate (IBTA 1.7,
+/// Both sides have sent each RC opcode except those with invalidate (IBTA 1.7,
 /// 9.2.1, table 38).
 fn assert_opcodes(frames: &Frames) {
     for side in [Sender::Ours, Sender::Theirs] {

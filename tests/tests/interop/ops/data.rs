@@ -1,4 +1,4 @@
-//! Every operation at every interesting size, and where its bytes end up.
+//! Each operation at each interesting size, and the destination of its bytes.
 
 use roce_tests::ends::{End, Options, connect, pattern};
 use roce_tests::lab::Lab;
@@ -36,7 +36,7 @@ fn every_operation_at_every_size(gid: GidIndex, link_mtu: u32, path_mtu: u32) {
         ..Options::default()
     };
     let (mut ours, mut theirs) = connect(&lab, &options);
-    // Nothing was said about it: both found out for themselves.
+    // It was not configured: both derived it from the link.
     assert_eq!(ours.qp.query().1.path_mtu.bytes(), path_mtu as usize);
     assert_eq!(theirs.peer.active_mtu(), path_mtu);
     both_ways(&mut ours, &mut theirs, |from, to| {
@@ -50,7 +50,7 @@ fn every_operation_at_every_size(gid: GidIndex, link_mtu: u32, path_mtu: u32) {
     });
 }
 
-/// The immediate data of a round: no two bytes alike, so that their order shows.
+/// The immediate data of a round, with four different bytes, so that a wrong order shows.
 fn immediate(round: u32) -> u32 {
     0x0102_0304 + (round << 24)
 }
@@ -64,7 +64,7 @@ fn sends(from: &mut dyn End, to: &mut dyn End, size: u32, round: u32) {
         let bytes = pattern(size, round);
         from.write_memory(HERE, &bytes);
         let watched = Watched::new(to, THERE, size);
-        // Room for more than comes: the completion says how much came.
+        // Larger than the message: the completion has the number of bytes that arrived.
         to.receive(9, &[(THERE, size + GUARD)]);
         assert_success(&run(from, operation, HERE, size), "SEND");
         let received = to.completion();

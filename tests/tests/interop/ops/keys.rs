@@ -1,4 +1,4 @@
-//! SEND with invalidate: a key that works until it is taken back.
+//! SEND with invalidate: a key works until it is invalidated.
 
 use roce_tests::ends::{End, Options, connect, pattern};
 use roce_tests::lab::Lab;
@@ -27,7 +27,7 @@ fn our_key_works_until_rxe_invalidates_it() {
     window.read(0, &mut placed).unwrap();
     assert!(placed == bytes);
 
-    // Of two packets: the key goes with the last.
+    // A message of two packets: the last carries the key.
     ours.receive(5, &[(0, 2000)]);
     let send = Operation::SendInv { key };
     assert_success(&run(&mut theirs, send, HERE, 2000), "SEND");

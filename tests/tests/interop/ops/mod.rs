@@ -9,10 +9,10 @@ mod windows;
 use roce_tests::ends::{End, Ours, Theirs};
 use roce_tests::peer::{Completion, Operation};
 
-/// How many bytes around what is written are checked to be as they were.
+/// Bytes around the written ones that are checked to be unchanged.
 const GUARD: u32 = 64;
 
-/// Where the initiator's bytes are, in its region; where they go, in the target's.
+/// Offset of the initiator's bytes in its region, and of their destination in the target's.
 const HERE: u32 = 4096 + 3;
 const THERE: u32 = 128 + 5;
 
@@ -38,21 +38,21 @@ fn assert_success(completion: &Completion, opcode: &str) {
     assert_eq!(completion.opcode.as_deref(), Some(opcode), "{completion:?}");
 }
 
-/// Bytes of a region, and what is to become of them and of those around.
+/// Bytes of a region whose changes are checked, with guards around them.
 struct Watched {
     offset: u32,
     before: Vec<u8>,
 }
 
 impl Watched {
-    /// Fills `length` bytes and the guards around them with something.
+    /// Fills `length` bytes and the guards around them with a pattern.
     fn new(end: &mut dyn End, offset: u32, length: u32) -> Self {
         let before = vec![0xa5; (length + 2 * GUARD) as usize];
         end.write_memory(offset - GUARD, &before);
         Self { offset, before }
     }
 
-    /// Checks that the bytes are these now, and the guards as they were.
+    /// Checks that the bytes equal these, and that the guards are unchanged.
     #[track_caller]
     fn assert_holds(self, end: &mut dyn End, expected: &[u8]) {
         let mut whole = self.before;

@@ -1,7 +1,7 @@
 //! Memory windows of both types, ours and rxe's.
 //!
-//! What a peer may do beyond a window's bounds is tested of our windows only: the kernel
-//! of the lab does not check those of its own.
+//! Access beyond a window's bounds is tested for our windows only: the kernel of the lab does not
+//! check the bounds of its own.
 
 use roce_tests::ends::{End, Options, Ours, connect, pattern};
 use roce_tests::lab::Lab;
@@ -11,8 +11,7 @@ use roce_verbs::{Access as OurAccess, MemoryRegion, RemoteAddr, SendOp, SendRequ
 
 use super::{HERE, assert_success, run};
 
-/// A region that gives peers nothing by itself, a window, and what it is to show: 3000
-/// bytes from 500 on.
+/// A region without remote rights, a window, and its range: 3000 bytes from 500 on.
 fn window(ours: &Ours, kind: MwType) -> (MemoryRegion, MemoryWindow, MwView) {
     let access = OurAccess::LOCAL_WRITE | OurAccess::MW_BIND;
     let region = ours.pd.allocate(4096, access).unwrap();
@@ -148,7 +147,7 @@ fn we_use_a_window_of_type_1_of_rxe() {
     ours.write_memory(HERE, &[0; 2000]);
     assert_success(&run(&mut ours, read(remote), HERE, 2000), "RDMA_READ");
     assert!(ours.read_memory(HERE, 2000) == bytes);
-    // Unbound, it is closed.
+    // Once unbound, it gives no access.
     theirs.peer.free_window(&window).unwrap();
     let refused = run(&mut ours, write(remote), HERE, 8);
     assert_eq!(refused.status, "REM_ACCESS_ERR");

@@ -1,25 +1,25 @@
 //! Soft-RoCE can stop in the middle of a message, for good.
 //!
 //! Its requester compares its next PSN with the last acknowledged one, and the packets that
-//! are under way with a limit. If there are too many, it notes that it waits, and whoever takes
-//! acknowledgements wakes it then (rxe_req.c: `wait_psn`, `need_req_skb`). Nothing holds the two
-//! together: if the last acknowledgement comes in between, nobody is woken, and as nothing is
-//! outstanding, no timer runs either. It takes a guest whose processors are taken away at the
-//! wrong moment: with six of them on two cores of the host it came twice in an hour.
+//! are under way with a limit. If there are too many, it sets a flag, and the code that handles
+//! acknowledgements wakes it up (rxe_req.c: `wait_psn`, `need_req_skb`). The two steps are not
+//! atomic: if the last acknowledgement arrives in between, nothing wakes up the requester, and as
+//! nothing is outstanding, no timer runs either. It takes a guest whose processors are taken away
+//! at the wrong moment: with six of them on two cores of the host it came twice in an hour.
 //!
-//! It shows without doubt: the PSN that it sends next is the one that we expect next, so that
-//! all that it sent has arrived; and this PSN is in the middle of a message.
+//! The stall can be proved: the PSN that it sends next is the one that we expect next, so all its
+//! packets have arrived; and this PSN is in the middle of a message.
 
 use std::time::Duration;
 
 use roce_tests::lab::{GUEST_RDMA_DEVICE, Lab};
 use serde_json::Value;
 
-/// What begins the line of the guest's queue pairs.
+/// The prefix of the line with the guest's queue pairs.
 pub(crate) const QPS: &str = "queue pairs: ";
 
-/// How the guest is, for those who look for a reason: its QPs, what its device counted, and
-/// where the processes of `program` wait.
+/// The state of the guest, for diagnosis: its QPs, the counters of its device, and where the
+/// processes of `program` wait.
 pub(crate) fn describe(lab: &Lab, program: &str) -> String {
     let look = format!(
         "echo \"{QPS}$(rdma -j resource show qp)\"; \
@@ -35,20 +35,20 @@ pub(crate) fn describe(lab: &Lab, program: &str) -> String {
     }
 }
 
-/// Whether Soft-RoCE has stopped in the middle of a message of so many packets, by what ours
-/// printed and [`describe`] told.
+/// Whether Soft-RoCE has stopped in the middle of a message of `packets` packets, according to our
+/// output and [`describe`].
 pub(super) fn is_theirs(failure: &str, packets: usize) -> bool {
     stand(failure).is_some_and(|stand| stand.is_stalled(packets as u32))
 }
 
-/// The PSNs of what the guest sends.
+/// The PSNs of the guest's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stand {
     /// The first.
     first: u32,
-    /// What we expect next.
+    /// The one that we expect next.
     expected: u32,
-    /// What it sends next.
+    /// The one that it sends next.
     next: u32,
 }
 
@@ -59,7 +59,7 @@ impl Stand {
     }
 }
 
-/// Takes the PSNs out of what was printed.
+/// Parses the PSNs in the output.
 fn stand(failure: &str) -> Option<Stand> {
     let remote = failure.split("remote address:").nth(1)?;
     let qpn = hex_after(remote, "QPN 0x")?;
@@ -78,7 +78,7 @@ fn hex_after(text: &str, label: &str) -> Option<u32> {
     u32::from_str_radix(rest.get(..6)?, 16).ok()
 }
 
-/// What was printed when it happened, after 625 messages of 1,024 packets, and 389 packets.
+/// The output when it happened, after 625 messages of 1,024 packets, and 389 packets.
 const STALLED: &str = include_str!("stalled.txt");
 
 #[test]
@@ -89,13 +89,13 @@ fn a_stall_is_told_from_what_is_printed() {
     assert!(is_theirs(STALLED, 1024), "{told:?}");
     // At the end of a message it may just have nothing to send.
     assert!(!is_theirs(STALLED, come as usize));
-    // What is under way comes again.
+    // Packets in flight are retransmitted.
     let under_way = STALLED.replace("\"sq-psn\":13801385", "\"sq-psn\":13801386");
     assert!(!is_theirs(&under_way, 1024));
     assert!(!is_theirs("nothing of this", 1024));
 }
 
-/// The guest tells its PSNs in the form that is looked for.
+/// The guest prints its PSNs in the expected form.
 #[test]
 fn the_guest_tells_its_psns() {
     let Some(lab) = Lab::get_or_skip() else {

@@ -1,14 +1,14 @@
-//! Which programs are tried with which arguments, and which of them Soft-RoCE supports.
+//! The programs and arguments to try, and which of them Soft-RoCE supports.
 
-/// What was found of some of them: whether they worked from rxe to rxe. Lines of what
-/// `ROCE_COMBINATIONS=all` writes to the lab's folder `kept/programs`.
+/// The results of some of them: whether they worked from rxe to rxe. The lines are from the output
+/// of `ROCE_COMBINATIONS=all` in the lab's folder `kept/programs`.
 const LIST: &str = include_str!("combinations.txt");
 
-/// What stands before a combination that works, and before one that does not.
+/// Prefix of a combination that works, and of one that does not.
 const WORKS: &str = "works ";
 const FAILS: &str = "fails ";
 
-/// Those that are run each time.
+/// The combinations that always run.
 const FEW: [&str; 5] = [
     "ibv_rc_pingpong -g 1 -n 100 -c -e",
     "ibv_uc_pingpong -g 1 -n 100 -c",
@@ -17,11 +17,11 @@ const FEW: [&str; 5] = [
     "ib_write_bw -x 1 -n 20 -s 16384",
 ];
 
-/// Which are run: those of the environment variable `ROCE_COMBINATIONS`, `all` or those that
-/// contain its words, or else few.
+/// The combinations to run: those of the environment variable `ROCE_COMBINATIONS` (`all`, or those
+/// that contain its words), or else few.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
-    /// Few. Those that are not in the list are tried from rxe to rxe first.
+    /// The few. Those that are not in the list are tried from rxe to rxe first.
     Few,
     /// Those that contain these words. Each is tried from rxe to rxe first.
     Tried(String),
@@ -57,16 +57,17 @@ pub(super) fn line(combination: &str, from_rxe_to_rxe: &Result<String, String>) 
     }
 }
 
-/// What a program says why it ends: mostly the last line.
+/// A program's reason for its failure: usually the last line.
 fn reason(failure: &str) -> &str {
     let mut lines = failure.lines().map(str::trim).filter(|line| {
-        // Some programs draw a line under everything.
+        // Some programs end their output with a ruler.
         line.contains(char::is_alphabetic)
     });
     lines.next_back().unwrap_or_default()
 }
 
-/// Whether the list says that a combination works from rxe to rxe. Nothing if it is not there.
+/// Whether a combination works from rxe to rxe according to the list. `None` if it is not in the
+/// list.
 pub(super) fn listed(combination: &str) -> Option<bool> {
     listing().find_map(|(words, works)| (words == combination).then_some(works))
 }
@@ -79,7 +80,7 @@ fn listing() -> impl Iterator<Item = (&'static str, bool)> {
     })
 }
 
-/// All that are tried.
+/// All combinations.
 fn all() -> Vec<String> {
     let mut all = pingpongs();
     for operation in ["write", "read", "send", "atomic"] {
@@ -168,7 +169,7 @@ fn option(service: &str) -> String {
     }
 }
 
-/// Messages of several packets where there may be some.
+/// Messages of several packets, if the service allows them.
 fn size(operation: &str, service: &str) -> &'static str {
     match (operation, service) {
         ("atomic", _) => "",
@@ -177,7 +178,8 @@ fn size(operation: &str, service: &str) -> &'static str {
     }
 }
 
-/// The list is of what is tried, and it does not say of any that is run each time that it fails.
+/// The list contains only combinations that exist, and those that always run do not fail according
+/// to it.
 #[test]
 fn the_list_is_of_what_is_tried() {
     let all = all();
@@ -194,7 +196,7 @@ fn the_list_is_of_what_is_tried() {
         );
         assert_ne!(listed(combination), Some(false), "{combination}");
     }
-    // Nothing is left to find of the pingpongs.
+    // The list contains all pingpongs.
     assert!(
         pingpongs()
             .iter()

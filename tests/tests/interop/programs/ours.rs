@@ -15,12 +15,12 @@ use tempfile::TempDir;
 
 use super::{PATIENCE, PORT};
 
-/// How often it is looked whether a program listens.
+/// Interval between checks whether a program listens.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A folder for `LD_LIBRARY_PATH`, with the library that was built together with this test.
+/// A folder for `LD_LIBRARY_PATH`, with the library that was built with this test.
 pub(super) fn library() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let library = programs::built("libroce_verbs_shim.so");
@@ -31,7 +31,7 @@ pub(super) fn library() -> TempDir {
 /// The program, killed when dropped.
 pub(super) struct Ours {
     child: Child,
-    /// What it printed, when it has closed both of its outputs.
+    /// Its output, once it has closed stdout and stderr.
     said: mpsc::Receiver<String>,
 }
 
@@ -55,8 +55,8 @@ impl Ours {
         let (sender, said) = mpsc::channel();
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What can't be read is not there; the exit code tells all that matters. Neither
-            // program writes more to stderr than a pipe holds.
+            // A read error only shortens the output; the exit code is what counts. Neither program
+            // writes more to stderr than a pipe holds.
             let _ = out.read_to_end(&mut bytes);
             let _ = err.read_to_end(&mut bytes);
             let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
@@ -86,9 +86,10 @@ impl Ours {
         }
     }
 
-    /// All that it printed, as an error if it failed or has not ended in time.
+    /// Its output, as an error if it failed or has not ended in time.
     pub(super) fn finish(&mut self) -> Result<String, String> {
-        // Second by second: while this process is held up, nobody's time runs out.
+        // Wait in steps of a second, so that the time in which this process does not run counts at
+        // most as one.
         let said = (0..PATIENCE.as_secs()).find_map(|_| self.said.recv_timeout(SECOND).ok());
         let Some(said) = said else {
             return Err(format!("it has not ended in {PATIENCE:?}"));
@@ -103,7 +104,7 @@ impl Ours {
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        // Both do nothing if it has ended.
+        // Both calls do nothing if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -10,15 +10,15 @@ use super::ours::Ours;
 use super::{PATIENCE, PORT, stall};
 use crate::pingpong::stall::describe;
 
-/// What perftest is told besides, as the guest is emulated: the processor's frequency may be said
-/// to be another one than is measured (`-F`), and with 16 QPs a second may pass until a packet is
-/// answered (`-u`: the local ACK timeout is 4.096 us x 2^18, one second).
+/// Further options of perftest because the guest is emulated: the reported frequency of the
+/// processor may differ from the measured one (`-F`), and with 16 QPs an answer may take a second
+/// (`-u`: the local ACK timeout is 4.096 us x 2^18, one second).
 const FOR_AN_EMULATOR: [&str; 3] = ["-F", "-u", "18"];
 
-/// How often a run is repeated that the guest could not go on with.
+/// The most repetitions of a run in which the guest has stalled.
 const REPETITIONS: usize = 2;
 
-/// Who the server is. The client is the other one.
+/// Which end is the server. The client is the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Server {
     Ours,
@@ -33,11 +33,11 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// From rxe to rxe, in the guest: what the client printed, or why there is no result.
+    /// From rxe to rxe, in the guest: the client's output, or the reason why there is no result.
     pub(super) fn rxe_alone(&self) -> Result<String, String> {
         let mut said = self.rxe_alone_once();
         for _ in 0..REPETITIONS {
-            // Who refuses does so for good; who has waited in vain may have been unlucky.
+            // A refusal is final; after a timeout, another attempt may succeed.
             match &said {
                 Err(failure) if failure.contains("has not ended") || clock_is_unfit(failure) => {}
                 _ => break,
@@ -54,7 +54,7 @@ impl Run<'_> {
         both(server, client).and_then(|[_, client]| self.result(client))
     }
 
-    /// Between us and rxe: what the client printed, or what became of both.
+    /// Between us and rxe: the client's output, or the failures of both.
     pub(super) fn with_us(&self, server: Server) -> Result<String, String> {
         let mut said = self.with_us_once(server);
         for _ in 0..REPETITIONS {
@@ -100,7 +100,7 @@ impl Run<'_> {
         };
         match ended.and_then(|[_, client]| self.result(client)) {
             Ok(client) => {
-                // If it stays, it goes with the lab.
+                // A leftover file is deleted with the lab.
                 let _ = std::fs::remove_file(&capture);
                 Ok(client)
             }
@@ -118,7 +118,7 @@ impl Run<'_> {
         self.combination.split(' ').next().unwrap_or_default()
     }
 
-    /// The program and its arguments but for the device.
+    /// The program and its arguments, except for the device.
     fn arguments(&self, host: Option<Ipv4Addr>) -> Vec<String> {
         let words = self.combination.split(' ').map(str::to_owned);
         let more: &[&str] = match self.combination.starts_with("ib_") {
@@ -131,7 +131,7 @@ impl Run<'_> {
     }
 
     fn in_guest(&self, host: Option<Ipv4Addr>) -> GuestChild {
-        // It says first who it is.
+        // Its first line is its process ID.
         self.lab
             .guest(["sh", "-c", "echo $$; exec \"$@\"", "sh"])
             .args(&self.arguments(host))
@@ -140,7 +140,7 @@ impl Run<'_> {
             .expect("it starts")
     }
 
-    /// The server in the guest, when it listens, or else what it printed when it ended.
+    /// Starts the server in the guest. Returns it once it listens, or its output if it ended.
     fn listening_in_guest(&self) -> Result<GuestChild, String> {
         let mut server = self.in_guest(None);
         let id = server.read_line(PATIENCE).expect("its number");
@@ -156,7 +156,7 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that the client tells of a result.
+    /// Checks that the client printed a result.
     fn result(&self, client: String) -> Result<String, String> {
         match tells_of_a_result(self.combination, &client) {
             true => Ok(client),
@@ -164,13 +164,13 @@ impl Run<'_> {
         }
     }
 
-    /// Where our packets are captured.
+    /// The file with the capture of our packets.
     fn capture(&self, server: Server) -> PathBuf {
         let name = format!("{} server {server:?}.pcapng", self.combination);
         self.lab.directory().join(name.replace(' ', "_"))
     }
 
-    /// Keeps a capture for those who look for a reason, and says where.
+    /// Keeps a capture for diagnosis, and returns a message with its path.
     fn keep(&self, capture: &Path) -> String {
         let folder = self.lab.keep_directory("programs").expect("a folder");
         let kept = folder.join(capture.file_name().unwrap_or_default());
@@ -188,10 +188,10 @@ struct Failure {
     is_theirs: bool,
 }
 
-/// For one that has nobody to talk to any more.
+/// Timeout of a program whose peer has ended.
 const SHORTLY: Duration = Duration::from_secs(2);
 
-/// How long the other one may take once this one has ended.
+/// Timeout of the other program after this one has ended.
 fn patience(said: &Result<String, String>) -> Duration {
     match said {
         Ok(_) => PATIENCE,
@@ -199,7 +199,7 @@ fn patience(said: &Result<String, String>) -> Duration {
     }
 }
 
-/// All that a program in the guest printed, as an error if it failed or has not ended in time.
+/// The output of a program in the guest, as an error if it failed or has not ended in time.
 fn end_of(program: GuestChild, patience: Duration) -> Result<String, String> {
     let output = program
         .wait(patience)
@@ -211,7 +211,7 @@ fn end_of(program: GuestChild, patience: Duration) -> Result<String, String> {
     }
 }
 
-/// What both printed, or what became of each: of the one that knows why at last.
+/// The output of both, or the failures of each, with the more specific one last.
 fn both(
     server: Result<String, String>,
     client: Result<String, String>,
@@ -224,21 +224,21 @@ fn both(
     }
 }
 
-/// Whether perftest could not find out how fast the processor's clock is, as it asks at the end of
-/// a run: that of an emulated processor that has to wait for a real one is not steady.
+/// Whether perftest failed to measure the frequency of the processor at the end of a run: that of
+/// an emulated processor, which waits for a real one, is not steady.
 fn clock_is_unfit(failure: &str) -> bool {
     failure.contains("Correlation coefficient") && failure.contains("Can't produce a report")
 }
 
-/// Whether a program that has ended well has done what it was told.
+/// Whether a program that succeeded has printed a result.
 fn tells_of_a_result(combination: &str, said: &str) -> bool {
     let words: Vec<&str> = combination.split(' ').collect();
     if words[0].ends_with("pingpong") {
-        // The original ends well even if data were wrong.
+        // The original succeeds even if data were wrong.
         let counted = said.contains(" iters in ") || said.contains("success");
         return counted && !said.contains("invalid data");
     }
-    // A line for each size: the size, how many messages, how fast, and more.
+    // A line for each size: the size, the number of messages, the speed, and more.
     let is_result = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         words.len() > 4 && words.iter().all(|word| word.parse::<f64>().is_ok())

@@ -1,6 +1,6 @@
 //! Whether Soft-RoCE has stopped in the middle of a message (see [`crate::pingpong::stall`]), for
-//! programs that don't tell which PSN they expect: shown by what the guest says of its QPs, and
-//! by the capture of what came from it and what we answered.
+//! programs that don't print the PSN that they expect. The proof is the guest's report on its QPs,
+//! and the capture of its packets and of our answers.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use crate::pingpong::stall::QPS;
 
-/// Whether a QP in the guest has stopped, by our capture and what
-/// [`describe`](crate::pingpong::stall::describe) told.
+/// Whether a QP in the guest has stopped, according to our capture and
+/// [`describe`](crate::pingpong::stall::describe).
 pub(super) fn is_theirs(capture: &Path, guest: &str) -> bool {
     let qps = guest.lines().find_map(|line| line.strip_prefix(QPS));
     let qps = qps.and_then(|qps| serde_json::from_str::<Value>(qps).ok());
     let Some(Value::Array(qps)) = qps else {
         return false;
     };
-    // A program that has not come to open its device has captured nothing.
+    // A program that has not opened its device has captured nothing.
     if qps.is_empty() || !capture.is_file() {
         return false;
     }
@@ -25,8 +25,8 @@ pub(super) fn is_theirs(capture: &Path, guest: &str) -> bool {
     qps.iter().any(|qp| has_stopped(qp, &packets))
 }
 
-/// Whether the PSN that a QP sends next follows the last one that came from it, and that one was
-/// in the middle of a message, and we have acknowledged whatever it asked us to.
+/// Whether the PSN that a QP sends next follows the last one that arrived, which was in the middle
+/// of a message, and we have acknowledged all packets that requested it.
 fn has_stopped(qp: &Value, packets: &[Value]) -> bool {
     let number = |name| qp[name].as_u64();
     let (Some(theirs), Some(ours), Some(next)) = (number("lqpn"), number("rqpn"), number("sq-psn"))
@@ -35,7 +35,7 @@ fn has_stopped(qp: &Value, packets: &[Value]) -> bool {
     };
     let to = |qpn: u64| {
         packets.iter().filter(move |packet| {
-            // What was dropped has a comment that says so.
+            // Dropped packets have a comment.
             packet["dest_qpn"] == qpn && packet["comments"].is_null()
         })
     };
@@ -62,7 +62,7 @@ fn opcode(packet: &Value) -> u64 {
     packet["opcode"].as_u64().unwrap_or(u64::MAX)
 }
 
-/// How far a PSN is behind another one. Nothing if it is not (IBTA 1.7, 9.7.2).
+/// The distance by which a PSN is behind another one; `None` if it is not (IBTA 1.7, 9.7.2).
 fn behind(next: u64, psn: u64) -> Option<u64> {
     let distance = next.wrapping_sub(psn) & 0xff_ffff;
     (1..1 << 23).contains(&distance).then_some(distance)
@@ -78,7 +78,7 @@ fn is_followed(opcode: u64) -> bool {
     matches!(opcode & 0x1f, 0x00 | 0x01 | 0x06 | 0x07)
 }
 
-/// What acknowledges: responses, but for NAKs.
+/// Packets that acknowledge: responses, except NAKs.
 fn is_answer(packet: &Value) -> bool {
     match opcode(packet) {
         0x0d..=0x10 | 0x12 => true,
@@ -117,16 +117,16 @@ mod tests {
         ];
         let answered = [&come[..], &[ack(0xff_ffff)]].concat();
         assert!(has_stopped(&qp(1), &answered));
-        // What is under way comes again.
+        // Packets in flight are retransmitted.
         assert!(!has_stopped(&qp(2), &answered));
-        // It waits for us.
+        // It waits for our acknowledgement.
         assert!(!has_stopped(&qp(1), &come));
         let early = [&come[..], &[ack(0xff_fffe)]].concat();
         assert!(!has_stopped(&qp(1), &early));
         // At the end of a message it may have nothing to send.
         let ended = [&answered[..], &[request(2, 1, false)]].concat();
         assert!(!has_stopped(&qp(2), &ended));
-        // Of what we have dropped we know.
+        // Packets that we have dropped do not count.
         let mut dropped = answered.clone();
         dropped[2]["comments"] = json!(["dropped: out of sequence"]);
         assert!(!has_stopped(&qp(1), &dropped));

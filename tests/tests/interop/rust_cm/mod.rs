@@ -3,8 +3,8 @@
 //! and, as a quick variant without a guest, on our librdmacm.so.1. Each is the server once and
 //! the client once, with `Listener` and `Connection` at our end, and step by step.
 //!
-//! Both ends of a connection choose the PSN that the other end begins with. Two ends of this API
-//! would also agree if both had it the wrong way round; rping does not.
+//! Each end of a connection chooses the first PSN of the other end. Two ends of this API would also
+//! agree if both mixed up the two PSNs; rping does not.
 
 mod rping;
 
@@ -19,10 +19,10 @@ use roce_tests::programs::is_installed_or_skip;
 use roce_tests::veth;
 use rping::{End, ROUNDS, SIZE, Server, ServerBySteps};
 
-/// Longest time for a run.
+/// Timeout of a run.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// What rping is told: its role, and an address.
+/// rping's arguments: its role, and an address.
 fn arguments(host: IpAddr, role: &str) -> Vec<String> {
     let (host, rounds, size) = (host.to_string(), ROUNDS.to_string(), SIZE.to_string());
     let words = ["rping", "-v", "-V", "-d", "-C", &rounds, "-S", &size, "-a"];
@@ -30,7 +30,7 @@ fn arguments(host: IpAddr, role: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Each round's data are in what rping prints.
+/// Checks that rping's output has the data of each round.
 fn check(said: &str) {
     println!("rping: {said}");
     assert_eq!(said.matches("ping data: ").count(), ROUNDS, "{said}");
@@ -80,7 +80,7 @@ fn serve_the_kernel<S: Send>(lab: &Lab, listen: fn(End) -> S, serve: fn(S)) {
     check(&client.wait(PATIENCE).expect("it ends").stdout_text());
 }
 
-/// rping on our library; it is killed with this value.
+/// rping on our library, killed when this value is dropped.
 struct OnOurLibrary {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -108,7 +108,7 @@ impl OnOurLibrary {
         }
     }
 
-    /// Reads what it prints, up to a line with this text or to its end.
+    /// Reads its output up to a line with this text, or to its end.
     fn read_to(&mut self, text: &str) {
         loop {
             let from = self.said.len();

@@ -1,6 +1,6 @@
-//! rping's protocol over the Rust API: the client tells where a text is, the server READs it;
-//! the client tells where it wants it back, the server WRITEs it there. A SEND of the server
-//! follows each.
+//! rping's protocol over the Rust API: the client sends the address of a text, and the server READs
+//! it; the client sends the address of a buffer, and the server WRITEs the text there. The server
+//! confirms each with a SEND.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(super) const ROUNDS: usize = 3;
 /// Bytes of a text.
 pub(super) const SIZE: usize = 1000;
 
-/// Where things are in an end's region: a message that tells an address and a length, one that
-/// came, and two texts.
+/// Offsets in an end's region: the outgoing message with an address and a length, the received one,
+/// and two texts.
 const OUT: usize = 0;
 const IN: usize = 16;
 const ADVERTISEMENT: usize = 16;
@@ -47,7 +47,7 @@ pub(super) struct Server {
     listener: Listener,
 }
 
-/// One that listens, and takes the steps of a connection one by one.
+/// One that listens, and performs the steps of a connection one by one.
 pub(super) struct ServerBySteps {
     end: End,
     _claim: PortClaim,
@@ -156,7 +156,7 @@ impl End {
         self.perform(qp, SendOp::Send, OUT, ADVERTISEMENT);
     }
 
-    /// Takes requests from now on.
+    /// Starts listening.
     pub(super) fn listen(self) -> Server {
         let listener = Listener::bind(&self.context, (self.at, PORT).into());
         Server {
@@ -234,7 +234,7 @@ impl End {
         qp.post_send(&request).expect("posted");
     }
 
-    /// Takes completions up to the one of this kind.
+    /// Polls completions up to the one with this opcode.
     fn wait_for(&self, opcode: WcOpcode) {
         loop {
             let done = self.cq.poll_for(PATIENCE).expect("no overrun");
@@ -246,7 +246,7 @@ impl End {
         }
     }
 
-    /// Ends the connection, whichever end is the first to ask for it.
+    /// Ends the connection, whichever end is the first to disconnect.
     fn disconnect(&self, connection: ConnectionId) {
         let done = self
             .manager

@@ -1,4 +1,4 @@
-//! Every operation, and where its bytes end up.
+//! Each operation, and the destination of its bytes.
 
 use roce_tests::lab::Lab;
 use roce_tests::peer::{Access, GidIndex, Operation, SendWork};

@@ -1,11 +1,11 @@
-//! What both sides see when something is wrong.
+//! The result of faulty requests at both sides.
 
 use roce_tests::lab::{HOST_IP4, Lab};
 use roce_tests::peer::{Access, Connect, GidIndex, Operation, Region};
 
 use super::{End, LENGTH, TIMEOUT, connected};
 
-/// A way to go wrong: what the target prepares, and what it then is asked for.
+/// A faulty request: the target's preparation, and the request.
 struct Wrong {
     prepare: fn(&mut End),
     request: fn(&End) -> Operation,
@@ -46,7 +46,7 @@ fn errors_end_in_their_status_on_both_sides() {
         Wrong {
             prepare: |two| two.receive(1, 0, 99),
             request: |_| Operation::Send,
-            // Here rxe goes its own way: the specification has REM_INV_REQ_ERR
+            // rxe deviates here: the specification requires REM_INV_REQ_ERR
             // for the initiator and LOC_LEN_ERR for the target.
             initiator: "REM_OP_ERR",
             target: Some("LOC_QP_OP_ERR"),
@@ -72,7 +72,7 @@ fn errors_end_in_their_status_on_both_sides() {
         if let Some(target) = target {
             assert_eq!(two.poll().status, target, "beside {initiator}");
         }
-        // Nobody is to blame for a receive that was not posted yet.
+        // A missing receive is not an error of the target.
         let state = if initiator == "RNR_RETRY_EXC_ERR" {
             "RTS"
         } else {

@@ -1,5 +1,5 @@
-//! Two peers of the guest move data to each other with every RC operation: what
-//! later tests ask of this stack, rxe is shown to do with itself.
+//! Two peers in the guest move data to each other with each RC operation. This shows that rxe does
+//! with itself what other tests require of this stack.
 
 mod data;
 mod errors;

@@ -1,4 +1,4 @@
-//! What a peer puts on the wire.
+//! The packets of a peer on the wire.
 
 use std::net::UdpSocket;
 
@@ -46,7 +46,7 @@ fn values_stand_on_the_wire_as_they_were_given() {
             .send(&end.pair, &SendWork::new(1, *operation, &sge))
             .unwrap();
     }
-    // Nothing is acknowledged, so that they come again: in order, from the first.
+    // Nothing is acknowledged, so all are retransmitted in order, from the first on.
     let mut buffer = [0; 2048];
     let mut expected = operations.iter().zip(0x9abc_u32..).peekable();
     while let Some(((_, opcode, header), psn)) = expected.peek() {

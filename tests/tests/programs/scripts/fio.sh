@@ -1,6 +1,6 @@
-# Moves 8 MiB of random blocks by the verb VERB. With `send`, the server checks the sum in each
-# block that comes. fio asks for no retry when the receiver is not ready, so the server of a
-# `send` posts receives for all blocks.
+# Moves 8 MiB of random blocks with the verb VERB. With `send`, the server verifies the checksum of
+# each block. fio asks for no retry when the receiver is not ready, so the server of a `send` posts
+# receives for all blocks.
 sums=
 [ "$VERB" != send ] || sums=verify=crc32c
 cat >server.fio <<JOB

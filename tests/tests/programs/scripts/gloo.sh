@@ -1,4 +1,4 @@
-# Collectives of two processes. The first result of each is compared with what it must be.
+# Collectives of two processes. The first result of each is checked.
 for collective in allreduce_ring allreduce_ring_chunked allreduce_halving_doubling \
     broadcast_one_to_all pairwise_exchange sendrecv_roundtrip allgather_ring; do
     mkdir "$PWD/$collective"

@@ -1,5 +1,5 @@
-// Writes blocks to a disk over iSCSI, reads them back, and compares them with each other and
-// with the file that the target keeps the disk in.
+// Writes blocks to a disk over iSCSI, reads them back, and compares them with each other and with
+// the file of the target's disk.
 //
 //   iscsi URL FILE
 #include <iscsi/iscsi.h>

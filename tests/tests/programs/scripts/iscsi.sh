@@ -1,6 +1,6 @@
 # A disk of tgt over iSER, written and read back by libiscsi, and compared with the file.
 head -c 16777216 /dev/zero >disk
-# An ordinary user may not write where tgtd has its control socket.
+# An ordinary user may not write to the folder of tgtd's control socket.
 export TGT_IPC_SOCKET=$PWD/tgt
 tgtd -f & server=$!
 until tgtadm --lld iser --op show --mode sys >/dev/null 2>&1; do kill -0 $server; done

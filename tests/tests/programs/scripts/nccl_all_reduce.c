@@ -2,9 +2,9 @@
 //
 //   nccl_all_reduce libnccl.so.2
 //
-// NCCL takes processes with different NCCL_HOSTIDs for processes of different hosts, and so uses
+// NCCL treats processes with different NCCL_HOSTIDs as processes on different hosts, and so uses
 // the network between them. The driver and NCCL are loaded at run time, so that the program
-// compiles anywhere. Ends with 77 where there is no GPU.
+// compiles anywhere. Exits with 77 if there is no GPU.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

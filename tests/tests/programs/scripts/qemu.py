@@ -47,7 +47,7 @@ class Machine:
 
 
 source = Machine("source")
-# It stays where it is, so that nothing changes its memory before it is compared.
+# The guest stays stopped, so that its memory does not change before it is compared.
 target = Machine("target", "-S", "-incoming", WHERE)
 source.do("migrate", uri=WHERE)
 while (state := source.do("query-migrate")).get("status") not in ("completed", "failed"):

@@ -1,2 +1,2 @@
-# A guest that runs is migrated to another QEMU by RDMA, and the memory of both is compared.
+# Migrates a running guest to another QEMU over RDMA, and compares the memory of both.
 /usr/bin/python3 -c "$MIGRATE"

@@ -1,9 +1,9 @@
-// Moves data by each of UCX's ways between two processes, and compares it.
+// Moves data with each of UCX's operations between two processes, and compares it.
 //
 //   ucp PORT          waits for a client
 //   ucp PORT ADDRESS  is the client
 //
-// The processes exchange what they need over TCP; all data goes by UCX.
+// The processes exchange addresses and keys over TCP; all data goes over UCX.
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void flush(void)
 	finish(ucp_worker_flush_nbx(worker, &none), "flush", 0);
 }
 
-// Both have come here. Progress goes on meanwhile: the peer may need it.
+// Waits until both are here. Keeps making progress meanwhile, because the peer may need it.
 static void meet(void)
 {
 	flush();
@@ -233,7 +233,7 @@ static void message(size_t size, int seed)
 	meet();
 }
 
-// Both add to the server's window; the client fetches what the sum was.
+// Both add to the server's window; the client fetches the sum.
 static void atomics(void)
 {
 	uint64_t one = 1, before = 0;

@@ -5,10 +5,10 @@ use roce_tests::veth::Pair;
 use super::pair_for;
 use super::place::Place;
 
-/// It prints an event for each thing that happens to the interface.
+/// It prints an event for each change of the interface.
 fn watches(pair: &Pair, place: &Place<'_>) {
     let watch = place.alone("ibv_asyncwatch -d DEVICE");
-    // From here on it has the device open.
+    // It has opened the device.
     watch.wait_for_line("roce_near: async event FD");
     let events = [
         ("address add 10.91.0.77/24 dev near", "GID_CHANGE (18)"),

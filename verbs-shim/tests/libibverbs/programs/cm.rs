@@ -1,4 +1,4 @@
-//! Programs that find their peers by address and port: those of rdmacm-utils.
+//! The programs of rdmacm-utils, which find their peers by address and port.
 
 use roce_tests::programs::is_installed_or_skip;
 use roce_tests::veth::Pair;
@@ -13,7 +13,7 @@ const IB: u32 = 0x013f;
 
 /// A program and its peer.
 struct Run {
-    /// What both are started with, and what follows for the server and for the client.
+    /// The arguments of both, and the further ones of the server and of the client.
     words: &'static str,
     own: [&'static str; 2],
     /// Where the server listens: the space, and the port.
@@ -87,7 +87,7 @@ fn programs_connect_by_address_and_port() {
 }
 
 /// Two interfaces of one host that a cable joins, each with a process over AF_XDP. The client
-/// names its own address, too.
+/// also names its own address.
 #[test]
 fn programs_connect_by_address_and_port_on_one_host_over_af_xdp() {
     if !is_installed_or_skip("rping") {
@@ -121,7 +121,7 @@ fn programs_send_to_multicast_groups() {
 /// From this address to a group that the place's host is in.
 fn multicast(place: &Place<'_>, from: &str) {
     let receiver = place.alone("stdbuf -oL mckey -m 230.1.2.3 -b HOST -C 10");
-    // Both pause then, for switches to learn of the group.
+    // Both then pause, so that switches can learn the group.
     receiver.wait_for_line("joined dgid");
     let sender = place.alone(&format!("mckey -m 230.1.2.3 -b {from} -s -C 10"));
     for end in [sender, receiver] {

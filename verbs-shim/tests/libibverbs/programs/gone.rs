@@ -11,7 +11,7 @@ use super::pair_for;
 use super::place::{Place, Words};
 use super::process::Process;
 
-/// Both ends of `rping`, the server's one that goes on when a client is done.
+/// Both ends of `rping`; the server serves further clients.
 fn rping() -> Words {
     Words {
         words: "stdbuf -oL rping -v -a HOST".to_owned(),
@@ -22,7 +22,7 @@ fn rping() -> Words {
 
 const SERVICE: u32 = TCP << 16 | 7174;
 
-/// Messages go to and fro at that moment.
+/// Returns while messages flow in both directions.
 fn start(place: &Place<'_>) -> [Process; 2] {
     let ends = place.start_served(&rping(), SERVICE);
     for end in &ends {
@@ -40,7 +40,7 @@ fn a_program_notices_that_its_peer_on_this_host_is_killed() {
     let [server, client] = start(&place);
     drop(client);
     server.wait_for_line("server DISCONNECT EVENT");
-    // It serves the next one.
+    // The server serves the next client.
     let client = place.client(&rping());
     client.wait_for_line("ping data: rdma-ping-");
     drop(server);
@@ -79,7 +79,7 @@ fn a_program_notices_that_its_peer_on_another_host_is_killed() {
         other.wait_for_line("disconnected");
         other.finish("the end that lives");
     }
-    // If it stays, it is overwritten some day.
+    // A leftover file does no harm: a later run overwrites it.
     let _ = std::fs::remove_file(&program);
 }
 
@@ -102,7 +102,7 @@ fn forged_messages_end_no_connection() {
     let told = Process::spawn(attack).finish("forge.py");
     assert!(told.contains("it was asked"), "{told}");
     assert!(client.is_running(), "it has ended");
-    // Messages still go to and fro.
+    // Messages still flow in both directions.
     server.drop_lines();
     server.wait_for_line("ping data: rdma-ping-");
 }

@@ -1,5 +1,4 @@
-//! Programs of rdma-core and perftest, as Debian builds them: nothing in them knows of
-//! this library.
+//! Programs of rdma-core and perftest, as Debian builds them, without changes for this library.
 
 mod asyncwatch;
 mod cm;
@@ -84,6 +83,6 @@ fn the_textbook_program() {
         let told = Place::cable(&pair, datapath).run(&words, 18516);
         assert_eq!(told, "ok\n");
     }
-    // If it stays, it is overwritten some day.
+    // A leftover file does no harm: a later run overwrites it.
     let _ = fs::remove_file(&program);
 }

@@ -6,10 +6,10 @@ use roce_tests::veth::Pair;
 use super::pair_for;
 use super::place::Place;
 
-/// Each runs with every service that it is for, polling and sleeping on a channel (`-e`).
+/// Each runs with each of its services, both polling and sleeping on a channel (`-e`).
 fn pingpongs(place: &Place<'_>) {
     let runs = [
-        // Each of 1,000 messages; `-c` compares the bytes.
+        // 1,000 messages each; `-c` compares the bytes.
         ("ibv_rc_pingpong -c", "1000 iters"),
         ("ibv_rc_pingpong -c -e", "1000 iters"),
         ("ibv_rc_pingpong -c -o", "1000 iters"),
@@ -19,7 +19,7 @@ fn pingpongs(place: &Place<'_>) {
         ("ibv_ud_pingpong -e -s 1000", "1000 iters"),
         ("ibv_srq_pingpong -c", "1000 iters"),
         ("ibv_srq_pingpong -e", "1000 iters"),
-        // Requests put together by calls; one connection for several receivers.
+        // Requests built by calls; one connection for several receivers.
         ("ibv_rc_pingpong -c -N", "1000 iters"),
         ("ibv_xsrq_pingpong", "success"),
         ("ibv_xsrq_pingpong -e", "success"),

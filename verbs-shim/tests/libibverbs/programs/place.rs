@@ -1,4 +1,4 @@
-//! Where two programs run that are each other's peers.
+//! The places where a server and its client run.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::process::Process;
 use crate::library;
 
-/// Where a server and its client run, and what carries their packets.
+/// Where a server and its client run, and how their packets travel.
 pub(crate) struct Place<'a> {
     server: &'a End,
     client: &'a End,
@@ -29,9 +29,9 @@ pub(crate) struct Place<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words {
     pub(crate) words: String,
-    /// More words for the server alone, and for the client alone.
+    /// Further arguments of the server, and of the client.
     pub(crate) own: [String; 2],
-    /// The release of Debian that the program is of, unless it is this machine's.
+    /// The Debian release of the program; `None` for this machine's.
     pub(crate) release: Option<Release>,
     /// Variables of the environment.
     pub(crate) variables: Vec<(&'static str, &'static str)>,
@@ -53,8 +53,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// One host with one address for both ends. AF_XDP is not available: `lo` has one queue, and
-    /// the kernel gives that to one socket.
+    /// One host with one address for both ends. AF_XDP is not available: `lo` has one queue, which
+    /// only one socket can have.
     pub(crate) fn loopback(end: &'a End) -> Self {
         Self {
             server: end,
@@ -67,7 +67,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The server's device, and how packets travel.
+    /// The server's device, and the datapath.
     pub(crate) fn name(&self) -> String {
         format!("{} over {}", self.devices[0].0, self.datapath)
     }
@@ -115,7 +115,7 @@ impl<'a> Place<'a> {
         [server, Process::spawn(self.command(words, 1))]
     }
 
-    /// The client of `words`, once more.
+    /// Starts the client of `words` again.
     pub(crate) fn client(&self, words: &Words) -> Process {
         Process::spawn(self.command(words, 1))
     }
@@ -148,7 +148,7 @@ impl<'a> Place<'a> {
         command
     }
 
-    /// A program that runs at the client's end alone.
+    /// Starts a program without a peer, at the client's end.
     pub(crate) fn alone(&self, words: &str) -> Process {
         let words = Words {
             words: words.to_owned(),

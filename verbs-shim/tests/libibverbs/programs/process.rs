@@ -1,4 +1,4 @@
-//! A program that runs beside the test, and its output.
+//! A program that runs during the test, and its output.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,10 +7,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a program may take that ends within seconds on an idle machine.
+/// Timeout of a program that ends within seconds on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A process, killed with this value.
+/// A process, killed when this value is dropped.
 pub(crate) struct Process {
     child: Child,
     /// Its stdout and stderr.
@@ -63,14 +63,14 @@ impl Process {
         });
     }
 
-    /// Waits until it, or another process of its namespace, takes requests for a service of
-    /// the connection manager.
+    /// Waits until it, or another process of its namespace, accepts requests for a service of the
+    /// connection manager.
     pub(crate) fn wait_until_it_serves(&mut self, service: u32) {
         self.wait_for_name(service, &format!("/service/{service:08x}/"));
     }
 
     /// Waits until it, or another process of its namespace, has a service of the connection
-    /// manager: over AF_XDP a process does not announce to others that it takes requests.
+    /// manager: over AF_XDP a process does not announce to others that it accepts requests.
     pub(crate) fn wait_until_it_has(&mut self, service: u32) {
         self.wait_for_name(service, &format!("/claim/{service:08x}"));
     }
@@ -82,7 +82,8 @@ impl Process {
         });
     }
 
-    /// Waits until something is so, unless the process ends before.
+    /// Waits until `is_so` returns true. Panics if the process ends first, or with `otherwise` after
+    /// [`PATIENCE`].
     fn wait_until(&mut self, otherwise: &str, is_so: impl Fn() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so() {
@@ -95,22 +96,22 @@ impl Process {
         }
     }
 
-    /// Whether it has not ended yet.
+    /// Whether it is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
     }
 
-    /// Passes over the lines that it has printed so far.
+    /// Discards the lines that it has printed so far.
     pub(crate) fn drop_lines(&self) {
         self.lines.try_iter().for_each(drop);
     }
 
-    /// Its number.
+    /// Its process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it prints a line with these words. Lines before that are passed over.
+    /// Waits until it prints a line that contains `words`, and discards the lines before it.
     pub(crate) fn wait_for_line(&self, words: &str) {
         let end = Instant::now() + PATIENCE;
         let mut before = String::new();

@@ -1,6 +1,6 @@
-//! Programs of the newer releases of Debian, which are linked to newer versions of symbols:
-//! rdma-core 56 and 65. They come from their packages, with their C library and loader, and
-//! with the libraries of vendors that perftest loads.
+//! Programs of newer Debian releases, which are linked to newer versions of symbols: rdma-core 56
+//! and 65. They come from their packages, with their C library, their loader and the vendors'
+//! libraries that perftest loads.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::output_of;
 use super::place::{Place, Words};
 use crate::library;
 
-/// What the programs need from their release.
+/// The packages of the release that the programs need.
 const PACKAGES: [&str; 11] = [
     "ibverbs-utils",
     "ibverbs-providers",
@@ -50,7 +50,7 @@ const RUNS: [(&str, &str); 8] = [
     ("ib_send_lat -c UD -n 100 -p 18515 -d DEVICE -x GID", " 2 "),
 ];
 
-/// Runs them all between two processes of one host.
+/// Runs all of [`RUNS`] between two processes of one host.
 fn programs(suite: &str) {
     let (Some(release), Some(pair)) = (release_or_skip(suite), Pair::new_or_skip(1500, 1)) else {
         return;
@@ -112,7 +112,7 @@ fn libraries_of_vendors(suite: &str) {
     };
     let library = library::folder();
     output_of(command(&release.command_line(library.path(), &program)));
-    // If it stays, it is overwritten some day.
+    // A leftover file does no harm: a later run overwrites it.
     let _ = std::fs::remove_file(&program);
 }
 

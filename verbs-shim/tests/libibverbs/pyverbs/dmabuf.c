@@ -1,6 +1,6 @@
 /*
- * Where pyverbs gets dma-bufs from. Debian builds it without: its own functions of these names
- * say EOPNOTSUPP. Here, a buffer is a file in memory, which can be mapped as a GPU's can.
+ * The source of pyverbs' dma-bufs. Debian builds pyverbs without one: its functions of these names
+ * return EOPNOTSUPP. Here, a buffer is a file in memory, which can be mapped as a GPU's can.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -42,7 +42,7 @@ void dmabuf_free(struct dmabuf *buffer)
 	free(buffer);
 }
 
-/* Who maps a buffer does so through its device, at an offset that stands for it. */
+/* Callers map a buffer through its device, at an offset that identifies the buffer. */
 int dmabuf_get_drm_fd(struct dmabuf *buffer)
 {
 	return buffer->fd;

@@ -1,4 +1,4 @@
-//! Huge pages, which some tests take, for as long as they run.
+//! Huge pages for the tests that need them, while they run.
 
 use std::fs;
 use std::io;
@@ -7,10 +7,10 @@ use roce_tests::programs::say_skipped;
 
 const RESERVED: &str = "/proc/sys/vm/nr_hugepages";
 
-/// How many more: those that take most map one at each of two ends.
+/// The number of pages to add: the tests that need most map one at each of two ends.
 const PAGES: u64 = 4;
 
-/// Reserved pages, given back with this value.
+/// Reserved pages, released when this value is dropped.
 pub(super) struct HugePages {
     before: u64,
 }
@@ -21,10 +21,11 @@ fn reserved() -> io::Result<u64> {
 }
 
 impl HugePages {
-    /// Reserves pages. Reports it if the machine has none, or does not allow this user any.
+    /// Reserves pages. If the machine has none, or this user may not reserve any, reports that and
+    /// returns `None`.
     ///
     /// # Panics
-    /// Then, if `ROCE_LAB` is `require`.
+    /// In that case, if `ROCE_LAB` is `require`.
     pub(super) fn reserve_or_skip() -> Option<Self> {
         let pages = Self::reserve().ok().flatten();
         if pages.is_none() {
@@ -39,7 +40,7 @@ impl HugePages {
         fs::write(RESERVED, wanted.to_string())?;
         let pages = Self { before };
         if reserved()? < wanted {
-            // Memory is in pieces, some of which can be put together.
+            // Compaction makes contiguous memory out of fragments.
             fs::write("/proc/sys/vm/compact_memory", "1")?;
             fs::write(RESERVED, wanted.to_string())?;
         }
@@ -49,7 +50,7 @@ impl HugePages {
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        // Not more than it was told can be done about an error.
+        // A destructor can do nothing about an error.
         let _ = fs::write(RESERVED, self.before.to_string());
     }
 }

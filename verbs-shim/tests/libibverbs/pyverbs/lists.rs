@@ -9,7 +9,7 @@ use super::{Outcome, here};
 /// The message of tests that need huge pages if there are none.
 const NO_HUGE_PAGES: &str = "There are no huge pages of size 2M allocated";
 
-/// A line of the notes that `run.py` takes.
+/// A line of the results that `run.py` writes.
 pub(super) fn outcome(line: &str) -> (String, Outcome) {
     let mut words = line.splitn(3, '\t');
     let mut word = || words.next().expect("three words");
@@ -49,7 +49,7 @@ fn skipped(row: &str) -> Option<(String, Outcome)> {
     Some((name.to_owned(), Outcome::Skipped(reason.to_owned())))
 }
 
-/// On a machine that gives no huge pages, the tests that take some are skipped.
+/// On a machine without huge pages, the tests that need some are skipped.
 pub(super) fn without_huge_pages(expected: &mut BTreeMap<String, Outcome>) {
     for (_, outcome) in expected
         .iter_mut()
@@ -59,7 +59,7 @@ pub(super) fn without_huge_pages(expected: &mut BTreeMap<String, Outcome>) {
     }
 }
 
-/// A line for each test that was expected and did not come, or came otherwise.
+/// A line for each test whose result differs from the expected one, or of which one is missing.
 pub(super) fn differences(
     expected: &BTreeMap<String, Outcome>,
     found: &BTreeMap<String, Outcome>,

@@ -45,17 +45,17 @@ class Notes(unittest.TextTestResult):
 
 
 def find_add_ref():
-    """In release 44, a region of a dma-buf asks its buffer to note it by a method that is
-    there, but that Python can't see: all such regions fail, on every device. Here is one that
-    it can see. That nothing is noted matters to those who close a buffer before its regions."""
+    """In release 44, a region of a dma-buf registers itself with its buffer through a method that
+    Python can't see, so all such regions fail, on every device. This adds a visible method, which
+    does nothing. That matters only to tests that close a buffer before its regions."""
     attributes = gc.get_referents(DmaBuf.__dict__)[0]
     attributes["add_ref"] = lambda buffer, region: None
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(DmaBuf))
 
 
 def find_interface():
-    """Tests of the connection manager look for the interface of the device in /sys, where
-    `roce run` shows it. Here is what they would find there."""
+    """Tests of the connection manager look for the device's interface in /sys, where `roce run`
+    shows it. This returns what they would find there."""
     folder = f"/sys/class/infiniband/{device}/device/net/"
     exists = os.path.exists
     os.path.exists = lambda path: path == folder or exists(path)
@@ -65,7 +65,7 @@ def find_interface():
 
 
 find_add_ref()
-# As for a script that lies there.
+# As for a script in that folder.
 sys.path.insert(0, folder)
 sys.argv = ["run_tests.py", "--dev", device]
 from args_parser import parser  # noqa: E402

@@ -38,7 +38,7 @@ fn auto_takes_xdp_with_zero_copy_and_where_only_trying_tells() {
     assert_eq!(facts(None).against_auto(&options), None);
 }
 
-/// Slower than sockets, but sockets can't do it.
+/// AF_XDP in copy mode is slower than sockets, but sockets can't carry RoCE v1.
 #[test]
 fn auto_takes_xdp_for_roce_v1_whatever_the_driver_does() {
     let options = DatapathOptions {
@@ -59,7 +59,7 @@ fn auto_takes_xdp_for_roce_v1_whatever_the_driver_does() {
     assert_not_taken(&loopback, options, "stays on this machine");
 }
 
-/// What speaks against AF_XDP under `auto`.
+/// Asserts that `auto` does not choose AF_XDP, for a reason that contains `why`.
 #[track_caller]
 fn assert_not_taken(facts: &Facts, options: DatapathOptions, why: &str) {
     let said = facts.against_auto(&options).expect("not taken");
@@ -86,7 +86,7 @@ fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
     assert_not_taken(
         &long,
         options,
-        "up to a link MTU of 3814 bytes, this is 3815",
+        "up to a link MTU of 3814 bytes, but the link's is 3815",
     );
     let loopback = Facts {
         loopback: true,
@@ -102,7 +102,7 @@ fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
     };
     assert_not_taken(&forbidden, options, "setcap");
     let tunnel = change(|offer| offer.ethernet = false);
-    assert_not_taken(&tunnel, options, "no Ethernet");
+    assert_not_taken(&tunnel, options, "not Ethernet");
     let held = change(|offer| {
         offer.holder = Some(roce_xdp::program::Holder {
             id: 7,
@@ -113,7 +113,7 @@ fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
     assert_not_taken(&held, options, "program 7 (other)");
 }
 
-/// The interface by which the machine is reached is taken only if AF_XDP is named.
+/// The interface through which the machine is reached is used only if AF_XDP is named.
 #[test]
 fn auto_spares_the_interface_of_the_default_route() {
     let of = |default_route| Facts {
@@ -129,7 +129,7 @@ fn auto_spares_the_interface_of_the_default_route() {
         assert_eq!(of(Ok(false)).against_auto(&options), None);
         assert_not_taken(&of(Ok(true)), options, "ROCE_DATAPATH=xdp");
         let unknown = of(Err(io::ErrorKind::PermissionDenied.into()));
-        assert_not_taken(&unknown, options, "does not tell");
+        assert_not_taken(&unknown, options, "can't read");
     }
     let named = DatapathOptions {
         datapath: DatapathChoice::Xdp,
@@ -138,7 +138,7 @@ fn auto_spares_the_interface_of_the_default_route() {
     assert_eq!(of(Ok(true)).against(&named), None);
 }
 
-/// The kernel says that virtio_net's XDP is native, and attaching is refused all the same.
+/// The kernel says that virtio_net supports native XDP, but attaching a program fails.
 #[test]
 fn a_driver_that_refuses_programs_is_not_expected_to_take_them() {
     let refusing = DriverOffer {
@@ -158,7 +158,7 @@ fn a_driver_that_refuses_programs_is_not_expected_to_take_them() {
         ..
     } = expected_kind(Some(refusing), &config, 1500)
     else {
-        panic!("that is no AF_XDP");
+        panic!("not AF_XDP");
     };
     assert_eq!(attachment, Some(XdpAttachment::Generic));
     assert_eq!(why_not_native.as_deref(), Some("it refuses"));
@@ -180,7 +180,7 @@ fn no_more_queues_are_taken_than_there_are() {
     assert_eq!(facts.queues(&asks(1)), 1);
     assert_eq!(facts.queues(&DatapathOptions::default()), 2);
     let said = facts.against(&asks(3)).expect("too many");
-    assert!(said.contains("3 queues, the interface has 2"), "{said}");
+    assert!(said.contains("3 queues, but the interface has 2"), "{said}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_is_expected_follows_the_driver_and_the_mode() {
                 assert_eq!(why_copied.is_some(), zero_copy == Some(false));
                 (attachment, zero_copy)
             }
-            DatapathKind::Udp { .. } => panic!("that is no AF_XDP"),
+            DatapathKind::Udp { .. } => panic!("not AF_XDP"),
         }
     };
     let native = Some(XdpAttachment::Native);
@@ -236,7 +236,7 @@ fn zero_copy_is_expected_up_to_what_the_driver_takes() {
             assert_eq!(tx_features, Some(features));
             zero_copy
         }
-        DatapathKind::Udp { .. } => panic!("that is no AF_XDP"),
+        DatapathKind::Udp { .. } => panic!("not AF_XDP"),
     };
     assert_eq!(zero_copy(ZERO_COPY, 3814), Some(true));
     assert_eq!(zero_copy(ZERO_COPY, 3815), Some(false));

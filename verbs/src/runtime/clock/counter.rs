@@ -1,15 +1,15 @@
-//! The processor's own counter.
+//! The processor's counter (TSC).
 
-/// Whether [`ticks`] counts at one rate, and alike on all processors: the kernel has looked into
-/// that for its own clock. It goes on to look, and may change its mind; then what differs between
-/// two answers of the clock shows.
+/// Whether [`ticks`] counts at one rate, in step on all processors: then the kernel uses it as its
+/// clock source. The kernel may later change its mind. The counter then disagrees with readings of
+/// the clock, and the ticker notices.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn keeps_time() -> bool {
     const KERNELS: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     std::fs::read_to_string(KERNELS).is_ok_and(|name| name.trim() == "tsc")
 }
 
-/// What the counter shows. It may be read earlier than what comes before in the program.
+/// The counter's value. The processor may execute this before earlier instructions.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[expect(unsafe_code)]
@@ -19,13 +19,13 @@ pub(super) fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Elsewhere the system's clock is as quick.
+/// On other architectures, reading the system's clock is as fast.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn keeps_time() -> bool {
     false
 }
 
-/// There is none.
+/// There is no counter.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn ticks() -> u64 {
     0

@@ -1,7 +1,7 @@
 use super::*;
 
-/// By how much a clock that is right may differ: what one correction of the machine's clock, and
-/// a rate that has just been taken, can make in a window.
+/// The error that a correct clock may have: one adjustment of the host's clock in a window, and the
+/// error of a rate that has just been measured.
 const TOLERANCE_NS: u64 = 10_000;
 
 #[test]

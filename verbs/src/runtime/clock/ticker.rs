@@ -1,50 +1,51 @@
-//! The time between two questions for it.
+//! The time between two readings of the system's clock.
 
 use parking_lot::Mutex;
 use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// So many ticks after a question, the next is asked: at 2.6 GHz after 0.1 ms. Who keeps the
-/// machine's clock corrects it by 500 ns in a millisecond at most, by a tenth if he is in a hurry.
+/// The number of ticks after which the clock is read again: 0.1 ms at 2.6 GHz. NTP slews the host's
+/// clock by at most 500 ns in a millisecond, or by a tenth after a large error.
 const WINDOW: u64 = 1 << 18;
 
-/// A question whose answer took longer, since the thread lost its processor, tells nothing of the
-/// counter.
+/// A reading that took more ticks than this, because the thread lost its processor, says nothing
+/// about the counter.
 const PROMPT: u64 = 1 << 10;
 
-/// A rate that was taken over so many ticks is as good as it has to be: two answers, each with
-/// an error of at most [`PROMPT`] / 2, make one of 2^-16. The first one is taken over a window.
+/// A rate that was measured over this many ticks is precise enough: two readings, each with an
+/// error of at most [`PROMPT`] / 2, give a relative error of 2^-16. The first rate is measured over
+/// one window.
 const PRECISE: u64 = 1 << 26;
 
-/// A rate that differs by more than this part of it from the last is none: the machine slept, or
-/// was moved to another.
+/// A rate that differs from the last by more than one part in this number is invalid: the machine
+/// was suspended, or migrated to another host.
 const STEADY: u64 = 64;
 
-/// An answer may differ by so many nanoseconds, and by a part of 2^14 of the time since the last,
-/// from what would have been told. If it does by more, the clock is being set to another rate.
+/// A reading may differ from the predicted time by this many nanoseconds, plus the time since the
+/// last reading divided by 2^14. A larger difference means that the clock's rate is being changed.
 const TOLERATED_NS: u64 = 1_000;
 
-/// Rates that a counter can have, in nanoseconds for 2^32 ticks: those of 64 MHz to 16 GHz.
+/// The possible rates of a counter, in nanoseconds per 2^32 ticks: 64 MHz to 16 GHz.
 const POSSIBLE: std::ops::Range<u64> = 1 << 28..1 << 36;
 
-/// Tells the time by a counter of the processor.
+/// Gives the time by a counter of the processor.
 ///
-/// The time is asked for once in a while, and taken on from there by the rate at which the counter
-/// was found to tick. Threads read it without a lock; one of them at a time asks.
+/// One thread at a time reads the clock, once in a while. Between readings, the time is
+/// extrapolated at the measured rate of the counter, which takes no lock.
 #[derive(Debug, Default)]
 pub(super) struct Ticker {
-    /// Odd while the three others change.
+    /// Odd while the next three fields change (a sequence lock).
     version: AtomicU64,
-    /// What the counter and the clock showed.
+    /// The counter's and the clock's values at the last reading.
     ticks: AtomicU64,
     ns: AtomicU64,
-    /// Nanoseconds for 2^32 ticks; 0 if that is not known.
+    /// Nanoseconds per 2^32 ticks; 0 if the rate is unknown.
     rate: AtomicU64,
-    /// Since when the rate is taken.
+    /// The reading since which the rate is measured.
     anchor: Mutex<Option<Answer>>,
 }
 
-/// What the clock showed when the counter showed something.
+/// A reading: the clock's value at one value of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answer {
     ticks: u64,
@@ -52,7 +53,7 @@ struct Answer {
 }
 
 impl Ticker {
-    /// The time when the counter shows `ticks`; nothing if it has to be asked for.
+    /// The time when the counter is at `ticks`; `None` if the clock must be read.
     #[inline]
     pub(super) fn at(&self, ticks: u64) -> Option<u64> {
         let version = self.version.load(Ordering::Acquire);
@@ -68,10 +69,10 @@ impl Ticker {
         Some(ns + ((since * rate) >> 32))
     }
 
-    /// Asks for the time, which is returned and told from now on.
+    /// Reads the clock, returns its time, and extrapolates from it from now on.
     #[cold]
     pub(super) fn ask(&self, counter: impl Fn() -> u64, clock: impl FnOnce() -> u64) -> u64 {
-        // Another thread may have asked while this one was on its way here.
+        // Another thread may be reading the clock already.
         let Some(mut anchor) = self.anchor.try_lock() else {
             return clock();
         };
@@ -86,7 +87,7 @@ impl Ticker {
         ns
     }
 
-    /// The rate, now that there is one answer more; 0 if it is not known.
+    /// The rate after one more reading; 0 if it is unknown.
     fn rate_at(&self, anchor: &mut Option<Answer>, now: Answer) -> u64 {
         let last = self.rate.load(Ordering::Relaxed);
         let Some(then) = *anchor else {
@@ -115,8 +116,8 @@ impl Ticker {
         }
     }
 
-    /// Whether the answer is what would have been told, as far as that can be expected. The lock
-    /// is held.
+    /// Whether the reading agrees with the extrapolated time, within the tolerance. The caller
+    /// holds the lock.
     fn agrees(&self, answer: Answer, rate: u64) -> bool {
         let ticks = answer
             .ticks
@@ -127,7 +128,7 @@ impl Ticker {
         told.abs_diff(answer.ns) <= TOLERATED_NS + (since >> 14)
     }
 
-    /// Has [`Ticker::at`] go on from here. The lock is held.
+    /// Makes [`Ticker::at`] extrapolate from this reading. The caller holds the lock.
     fn publish(&self, answer: Answer, rate: u64) {
         let version = self.version.load(Ordering::Relaxed);
         self.version

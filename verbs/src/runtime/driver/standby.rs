@@ -1,13 +1,13 @@
-//! The background thread beside an application that calls.
+//! The background thread while the application calls.
 //!
-//! An application that polls drives the NIC better than any other thread: each packet
-//! that woke this thread would only take the processor from it. An application that
-//! calls now and then, and between its calls watches its memory for what a peer writes
-//! there, drives nothing meanwhile. Which one it is shows in how often it calls while this
-//! thread waits, and in whether it is just in a call when this thread has waited: one that
-//! keeps a link busy calls seldom, but spends its time there. (When it last called says
-//! nothing: this thread may have taken its processor.) If it mostly drives, the thread
-//! stays away until it mostly does not.
+//! An application that polls drives the NIC better than any other thread: if packets woke this
+//! thread up, it would only take the processor away from the application. An application that calls
+//! now and then, and between its calls watches its memory for a peer's writes, does not drive the
+//! NIC meanwhile. Two observations tell them apart: how often the application calls while this
+//! thread waits, and whether it is in a call when this thread has waited. (An application that
+//! keeps a link busy calls seldom, but spends its time in these calls.) The time of its last call
+//! says nothing, since this thread may have taken its processor. While the application mostly
+//! drives, this thread backs off.
 
 use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
 use crate::runtime::DeviceState;
@@ -20,31 +20,31 @@ use std::time::{Duration, Instant};
 /// An application that polls calls again within this time, on average.
 const POLLS: Duration = Duration::from_micros(5);
 
-/// An acknowledgement waits so long for what the application sends in answer. Sent at
-/// once, it would wake a thread of the peer's; and the peer, who may poll until it has
-/// come, would go on to watch its memory, and not drive its NIC when the answer comes.
+/// The time that an acknowledgement waits for the application's answer. Sent at once, it would wake
+/// up a thread of the peer. A peer that polls until the acknowledgement arrives would then watch
+/// its memory, and not drive its NIC when the answer arrives.
 const ANSWERS: Duration = Duration::from_micros(100);
 
-/// What was posted waits so long for the call that sends it: most of the time it is under
-/// way, and has the NIC.
+/// The time that posted requests wait for the call that posted them to send them: most of the time,
+/// that call is still in progress and holds the NIC.
 const SENDS: Duration = Duration::from_micros(100);
 
-/// So soon the thread looks again at an application that it has just left alone: it may
-/// watch its memory by now. Each time that it does not, it is left alone for twice as long.
+/// The first back-off. An application that was driving may watch its memory by now, so the thread
+/// checks again after this time. It doubles with each check that finds the application driving.
 const SHORTEST_ABSENCE: Duration = Duration::from_micros(50);
 
-/// It is never left alone for longer. An application that has driven the NIC for at least so
-/// long, and goes to do something else without a word, lets peers and timers wait until the
-/// look after the one that finds it silent for [`APPLICATION_DRIVES`]: 2.5 ms at most. Each look
-/// costs its processor 27 us, timer, changes of threads and cold caches together.
+/// The longest back-off. If an application has driven the NIC for at least this long and then stops
+/// without [`Shared::hand_over`], peers and timers wait until the check after the one that finds no
+/// call within [`APPLICATION_DRIVES`]: at most 2.5 ms. A check costs the application's processor 27
+/// us, including the timer, context switches and cold caches.
 const LONGEST_ABSENCE: Duration = Duration::from_millis(2);
 
-/// What came of the last times, beside an application that calls.
+/// What the last checks of a calling application found.
 #[derive(Debug)]
 pub(super) struct Standby {
-    /// How sure it is that the application drives: 0 to [`Standby::CERTAIN`].
+    /// The confidence that the application drives the NIC: 0 to [`Beside::CERTAIN`].
     drives: u8,
-    /// For how long it stays away next time.
+    /// The next back-off.
     absence: Duration,
 }
 
@@ -58,8 +58,7 @@ impl Default for Standby {
 }
 
 impl Standby {
-    /// Waits for something to do, no longer than two milliseconds, and does it unless
-    /// the application polls.
+    /// Waits for work, for at most two milliseconds, and does it unless the application polls.
     pub(super) fn take_turn(&mut self, shared: &DeviceState) {
         let (began, calls) = (Instant::now(), shared.calls());
         let woken = if self.leaves_it_to_the_application() {
@@ -67,14 +66,15 @@ impl Standby {
         } else {
             wait_for_packets(shared)
         };
-        // Who is answered is in a call just then, whatever it does otherwise.
+        // A packet that wakes up this thread may also wake up the application, which is then in a
+        // call whether it polls or not.
         let in_call = shared.engine.is_locked();
         let calls = shared.calls().wrapping_sub(calls);
         if is_polling(calls, began.elapsed()) || in_call && !woken {
             self.note(true);
         } else if !in_call {
             self.note(false);
-            // Who has the lock sees to all of it.
+            // If another thread has the lock, it does all the work.
             if let Some(mut engine) = shared.engine.try_lock() {
                 if engine.progress(shared.now()) && engine.channels.is_empty() {
                     engine.note_watching();
@@ -86,17 +86,17 @@ impl Standby {
         }
     }
 
-    /// So many times in a row are enough.
+    /// This confidence is enough to back off.
     const SURE: u8 = 4;
-    /// More than this is not counted: an application may change its ways.
+    /// The confidence does not grow beyond this, because an application may change its behaviour.
     const CERTAIN: u8 = 8;
 
     fn leaves_it_to_the_application(&self) -> bool {
         self.drives >= Self::SURE
     }
 
-    /// While it is not sure, one look at an application that does not drive is enough to
-    /// begin anew. Once it is, such a look may have fallen between two calls.
+    /// Below [`Beside::SURE`], one check that finds the application not driving resets the
+    /// confidence. Above it, such a check may have fallen between two calls.
     fn note(&mut self, drives: bool) {
         if drives && self.leaves_it_to_the_application() {
             self.absence = LONGEST_ABSENCE.min(self.absence * 2);
@@ -112,19 +112,20 @@ impl Standby {
     }
 }
 
-/// Whether so many calls in so long a time are those of an application that polls.
+/// Whether `calls` calls in `time` are those of an application that polls.
 fn is_polling(calls: u64, time: Duration) -> bool {
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
     calls > 1 && time < POLLS.saturating_mul(calls)
 }
 
-/// Whether what is to be sent is acknowledgements, and the application watches memory. One
-/// that waits for events expects its peer's acknowledgement before the peer's answer.
+/// Whether the only packets to send are acknowledgements, and the application watches its memory.
+/// An application that waits for events expects its peer's acknowledgement before the peer's
+/// answer.
 fn may_wait_for_an_answer(engine: &Engine) -> bool {
     engine.channels.is_empty() && engine.has_only_acknowledgements_to_send()
 }
 
-/// Waits for a packet, a timer or half a millisecond. The application's calls wake nobody.
+/// Waits for a packet, a timer or half a millisecond. Calls of the application do not end the wait.
 /// Returns whether something came.
 fn wait_for_packets(shared: &DeviceState) -> bool {
     let (wake_ups, longest) = {
@@ -143,8 +144,8 @@ fn wait_for_packets(shared: &DeviceState) -> bool {
     wait(shared, packets_of(&wake_ups), longest)
 }
 
-/// Waits for any of these, for whoever wakes this thread, or for so long. Returns whether
-/// any of it came.
+/// Waits for one of `polled`, for a wake-up of this thread, or for `longest`. Returns whether it
+/// was woken up before `longest` passed.
 fn wait<'a>(shared: &'a DeviceState, mut polled: Vec<PollFd<'a>>, longest: Duration) -> bool {
     polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
     let woken = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
@@ -192,7 +193,7 @@ mod tests {
             standby.note(false);
             assert!(
                 !standby.leaves_it_to_the_application(),
-                "in doubt it does what there is to do"
+                "in doubt, it does the work"
             );
         }
     }

@@ -18,8 +18,8 @@ fn nothing_said_changes_nothing() {
     assert_eq!(none.priorities, None);
 }
 
-/// Who asks for a class has it, then the service level decides, then what is said for all
-/// others; and what is forced is for all. ECN is left alone.
+/// A class that the program asks for comes first, then the service level's, then the default. A
+/// forced class overrides all of these. ECN stays as it is.
 #[test]
 fn classes_come_from_who_is_nearest() {
     let all = settings("default_roce_tos=106, sl2dscp=3:46\nsl2dscp = 4:0 # best effort");

@@ -16,7 +16,7 @@ pub(super) fn write(text: &mut Text, devices: &[DeviceSnapshot]) {
     let failed = devices
         .iter()
         .map(|device| (Labels::of(device), f64::from(device.failure.is_some())));
-    let help = "Whether the port works no more.";
+    let help = "Whether the port has failed.";
     text.metric(Kind::Gauge, "roce_device_failed", help, failed);
     write_queue_pairs(text, devices);
     for stat in Stat::ALL {
@@ -56,16 +56,16 @@ fn write_queue_pairs(text: &mut Text, devices: &[DeviceSnapshot]) {
             (labels, in_it.count() as f64)
         })
     });
-    let help = "Queue pairs that are told of below, by state.";
+    let help = "Queue pairs reported below, by state.";
     text.metric(Kind::Gauge, "roce_queue_pairs", help, samples);
     let left_out = devices
         .iter()
         .map(|device| (Labels::of(device), device.qps_left_out as f64));
-    let help = "Queue pairs beyond those that are told of.";
+    let help = "Queue pairs that are not reported.";
     text.metric(Kind::Gauge, "roce_queue_pairs_left_out", help, left_out);
 }
 
-/// What ports count differs by datapath, and there is no more to say of it than its name.
+/// The counters of ports differ by datapath, so their help text has only the name.
 fn write_port(text: &mut Text, devices: &[DeviceSnapshot]) {
     let names: BTreeSet<&String> = devices
         .iter()
@@ -82,25 +82,25 @@ fn write_port(text: &mut Text, devices: &[DeviceSnapshot]) {
     }
 }
 
-/// The metric of a counter, and what it counts.
+/// The metric for a counter, and its help text.
 fn name_of(stat: Stat) -> (&'static str, &'static str) {
     match stat {
         Stat::RxPackets => (
             "roce_received_packets_total",
             "Packets received for a queue pair with the right ICRC.",
         ),
-        Stat::RxBytes => ("roce_received_bytes_total", "Their payload."),
+        Stat::RxBytes => ("roce_received_bytes_total", "Payload bytes received."),
         Stat::TxPackets => ("roce_sent_packets_total", "Packets sent."),
-        Stat::TxBytes => ("roce_sent_bytes_total", "Their payload."),
-        Stat::Retransmitted => ("roce_retransmitted_packets_total", "Packets sent again."),
+        Stat::TxBytes => ("roce_sent_bytes_total", "Payload bytes sent."),
+        Stat::Retransmitted => ("roce_retransmitted_packets_total", "Packets retransmitted."),
         Stat::Timeouts => ("roce_ack_timeouts_total", "Local ACK timeouts."),
         Stat::SpuriousTimeouts => (
             "roce_spurious_ack_timeouts_total",
-            "Local ACK timeouts although everything had arrived.",
+            "Spurious local ACK timeouts: everything had arrived.",
         ),
         Stat::LateAnswers => (
             "roce_late_answers_total",
-            "Answers that were late by the measured round trip, and asked for again.",
+            "Answers that were late by the measured round-trip time, and requested again.",
         ),
         Stat::AcksReceived => ("roce_acks_received_total", "Acknowledgements received."),
         Stat::AcksSent => ("roce_acks_sent_total", "Acknowledgements sent."),
@@ -120,7 +120,7 @@ fn name_of(stat: Stat) -> (&'static str, &'static str) {
         Stat::RnrNaksSent => ("roce_rnr_naks_sent_total", "RNR NAKs sent."),
         Stat::ImpliedNaks => (
             "roce_implied_naks_total",
-            "Responses found missing by what came after them.",
+            "Responses found missing because later ones arrived.",
         ),
         Stat::FatalNaksReceived => ("roce_fatal_naks_received_total", "Other NAKs received."),
         Stat::FatalNaksSent => ("roce_fatal_naks_sent_total", "Other NAKs sent."),
@@ -130,11 +130,11 @@ fn name_of(stat: Stat) -> (&'static str, &'static str) {
         ),
         Stat::UnfinishedMessages => (
             "roce_unfinished_messages_total",
-            "Messages of which a part came and the rest did not.",
+            "Messages that arrived only in part.",
         ),
         Stat::EcnMarked => (
             "roce_ecn_marked_packets_total",
-            "Packets received with the mark for congestion experienced.",
+            "Packets received with the ECN mark for congestion experienced.",
         ),
         Stat::CnpsReceived => (
             "roce_cnps_received_total",
@@ -146,11 +146,11 @@ fn name_of(stat: Stat) -> (&'static str, &'static str) {
         ),
         Stat::CnpsSuppressed => (
             "roce_cnps_suppressed_total",
-            "Marked packets for which no notification was sent, since one had just been.",
+            "Marked packets for which no notification was sent, because one had just been sent.",
         ),
         Stat::Unsendable => (
             "roce_unsendable_packets_total",
-            "Packets that the port could not send at all.",
+            "Packets that the port could not send.",
         ),
     }
 }

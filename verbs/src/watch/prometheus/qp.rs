@@ -5,7 +5,7 @@ use super::{DeviceSnapshot, Kind, Labels, Text};
 
 const BITS: f64 = 8.0;
 
-/// A metric, and its value, if a QP has one.
+/// A metric, and how to read its value, if the QP has one.
 struct Metric {
     kind: Kind,
     name: &'static str,
@@ -43,15 +43,15 @@ const fn gauge(
 const METRICS: &[Metric] = &[
     counter("roce_qp_sent_packets_total", "Packets sent.",
         |qp| Some(qp.tx_packets as f64)),
-    counter("roce_qp_sent_bytes_total", "Their payload.",
+    counter("roce_qp_sent_bytes_total", "Payload bytes sent.",
         |qp| Some(qp.tx_bytes as f64)),
     counter("roce_qp_received_packets_total", "Packets received with the right ICRC.",
         |qp| Some(qp.rx_packets as f64)),
-    counter("roce_qp_received_bytes_total", "Their payload.",
+    counter("roce_qp_received_bytes_total", "Payload bytes received.",
         |qp| Some(qp.rx_bytes as f64)),
-    counter("roce_qp_retransmitted_packets_total", "Packets sent again.",
+    counter("roce_qp_retransmitted_packets_total", "Packets retransmitted.",
         |qp| Some(qp.retransmitted as f64)),
-    counter("roce_qp_ecn_marked_packets_total", "Packets that came with the mark for congestion experienced.",
+    counter("roce_qp_ecn_marked_packets_total", "Packets received with the ECN mark for congestion experienced.",
         |qp| Some(qp.ecn_marked as f64)),
     counter("roce_qp_cnps_received_total", "Congestion notification packets received.",
         |qp| Some(qp.cnps_received as f64)),
@@ -59,25 +59,25 @@ const METRICS: &[Metric] = &[
         |qp| Some(qp.cnps_sent as f64)),
     counter("roce_qp_cnps_suppressed_total", "Marked packets for which no notification was sent.",
         |qp| Some(qp.cnps_suppressed as f64)),
-    gauge("roce_qp_rate_limit_bytes_per_second", "The rate that it keeps to, while it is limited.",
+    gauge("roce_qp_rate_limit_bytes_per_second", "The rate limit, while the rate is limited.",
         |qp| qp.rate_bits_per_second.map(|rate| rate / BITS)),
-    gauge("roce_qp_target_rate_bytes_per_second", "The rate that it rises towards, while it is limited.",
+    gauge("roce_qp_target_rate_bytes_per_second", "The target rate, while the rate is limited.",
         |qp| qp.target_rate_bits_per_second.map(|rate| rate / BITS)),
-    gauge("roce_qp_alpha_ratio", "How congested DCQCN takes its path for, from 0 to 1.",
+    gauge("roce_qp_alpha_ratio", "DCQCN's estimate of congestion on the path, from 0 to 1.",
         |qp| qp.alpha),
-    gauge("roce_qp_window_bytes", "What it may have in flight by congestion control.",
+    gauge("roce_qp_window_bytes", "The congestion window.",
         |qp| qp.window_bytes.map(|bytes| bytes as f64)),
-    gauge("roce_qp_in_flight_bytes", "What its peer has not acknowledged yet.",
+    gauge("roce_qp_in_flight_bytes", "Bytes that the peer has not acknowledged yet.",
         |qp| Some(qp.in_flight_bytes as f64)),
-    gauge("roce_qp_round_trip_seconds", "The usual round trip.",
+    gauge("roce_qp_round_trip_seconds", "The smoothed round-trip time.",
         |qp| qp.rtt_seconds),
-    gauge("roce_qp_shortest_round_trip_seconds", "The shortest round trip.",
+    gauge("roce_qp_shortest_round_trip_seconds", "The shortest round-trip time.",
         |qp| qp.min_rtt_seconds),
-    gauge("roce_qp_target_round_trip_seconds", "The round trip that it aims at.",
+    gauge("roce_qp_target_round_trip_seconds", "The target round-trip time.",
         |qp| qp.target_rtt_seconds),
     gauge("roce_qp_send_requests", "Send requests that have not completed.",
         |qp| Some(qp.sends_queued as f64)),
-    gauge("roce_qp_receive_requests", "Receive requests of its own that have not completed.",
+    gauge("roce_qp_receive_requests", "Receive requests of the QP's own queue that have not completed.",
         |qp| Some(qp.receives_queued as f64)),
 ];
 

@@ -1,5 +1,5 @@
-//! What is written is read by a parser that takes nothing but what the format's description
-//! allows, written apart from the writer.
+//! A parser reads what was written. It accepts only what the format's description allows, and
+//! shares no code with the writer.
 
 use super::super::snapshot::QpSnapshot;
 use super::*;
@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A sample: the metric, its labels, its value.
 type Sample = (String, Vec<(String, String)>, f64);
 
-/// Reads a whole text; panics at the first thing that is not as it should be.
+/// Reads a whole text; panics at the first error.
 fn read(text: &str) -> Vec<Sample> {
     assert!(
         text.is_empty() || text.ends_with('\n'),
-        "the last line has no end"
+        "the last line does not end"
     );
     let mut seen = BTreeSet::new();
     let mut begun: Option<(String, Option<String>)> = None;
@@ -80,7 +80,7 @@ fn read_sample(line: &str) -> Sample {
     }
 }
 
-/// Up to the closing quote, with the three escapes that there are.
+/// Reads up to the closing quote. The format has three escapes.
 fn read_value(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -95,7 +95,7 @@ fn read_value(text: &str) -> (String, &str) {
             other => value.push(other),
         }
     }
-    panic!("a value without an end: {text}");
+    panic!("an unterminated value: {text}");
 }
 
 fn device(context: u64, name: &str) -> DeviceSnapshot {
@@ -171,7 +171,7 @@ fn the_text_is_as_prometheus_has_it() {
     assert_eq!(
         qp("roce_qp_alpha_ratio"),
         None,
-        "what is not known is not told"
+        "unknown values are left out"
     );
     assert_eq!(
         value(&samples, "roce_queue_pairs", ("state", "RTS")),

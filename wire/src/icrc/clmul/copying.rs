@@ -1,7 +1,8 @@
 //! Copies a payload into its packet, and computes the CRC during the copy.
 //!
-//! It copies 256 bytes at a time, in four registers of 64, each of which holds four sums of 128
-//! bits. Each sum is carried over 2048 bits, and at the end all are carried over to the last.
+//! Each step copies 256 bytes through four registers of 64 bytes. Each register holds four 128-bit
+//! sums. A step carries each sum over 2048 bits. At the end, all sums are carried over to the last
+//! one.
 
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_set_epi64x, _mm512_broadcast_i32x4, _mm512_castsi512_si128,
@@ -19,8 +20,8 @@ use crate::Bth;
 /// The bytes of a register.
 const VECTOR: usize = 64;
 
-/// From this number of bytes on, copying and summing up together is faster than one after the
-/// other.
+/// The payload length in bytes from which computing the CRC during the copy is faster than after
+/// it.
 pub(in super::super) const LEAST: usize = 512;
 const _: () = assert!(LEAST >= 4 * VECTOR);
 
@@ -54,7 +55,7 @@ pub(in super::super) unsafe fn copy(
     Some(unsafe { fold(first, second, transport, payload, from) })
 }
 
-/// Copies for `copy`.
+/// Implements [`copy`], after its checks.
 ///
 /// # Safety
 /// `payload` must be within `transport` and at least [`LEAST`] long, and that many bytes must be
@@ -120,7 +121,7 @@ fn after_bth(x: __m128i, bth: &[u8; Bth::LEN]) -> __m128i {
 /// Copies 64 bytes from byte `at` on, and returns them.
 ///
 /// # Safety
-/// They must exist on both sides.
+/// 64 bytes must be readable at `from` + `at`, and writable at `to` + `at`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 #[expect(unsafe_code, reason = "others may write what is copied")]
@@ -152,11 +153,11 @@ unsafe fn take_four(from: *const u8, to: *mut u8, at: usize) -> [__m512i; 4] {
     }
 }
 
-/// Carries each 16 bytes of `x` over a distance of bits, and adds `next`.
+/// Multiplies each 16 bytes of `x` by the factors `over`, and adds `next`.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn carry_wide(x: __m512i, over: [i64; 2], next: __m512i) -> __m512i {
-    /// The sum of three.
+    /// The ternary function a XOR b XOR c.
     const XOR: i32 = 0x96;
     let by = _mm512_broadcast_i32x4(_mm_set_epi64x(over[1], over[0]));
     let low = _mm512_clmulepi64_epi128(x, by, 0x00);

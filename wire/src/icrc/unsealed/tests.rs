@@ -89,7 +89,8 @@ fn every_alignment_does() {
     }
 }
 
-/// Such packets are invalid, or rare: they are written and then sealed.
+/// Packets that the fast path does not take, because they are invalid or rare, are written and then
+/// sealed.
 #[test]
 fn other_packets_are_as_written_and_sealed() {
     let mut numbers = Numbers(52);

@@ -53,10 +53,11 @@ impl Core {
         }
     }
 
-    /// Makes every path be judged again when it is used next.
+    /// Marks every path as outdated, so that it is judged again at its next use.
     fn invalidate_paths(&mut self) {
         self.generation += 1;
-        // An answer to an outstanding request may describe the state before the change.
+        // The answer to an outstanding request may describe the state before the change, so drop
+        // the request.
         self.requests
             .retain(|request| !matches!(request, Request::Route(_)));
     }
@@ -171,10 +172,10 @@ impl Core {
         self.open(key, hop, resolution, mtu)
     }
 
-    /// The path to an address of another interface of this host, if the link leads there according
-    /// to the route or the prefix of the source. ARP does not resolve such an address, because the
-    /// kernel rejects a packet whose source is its own address as forged. So this asks for the
-    /// interface's Ethernet address.
+    /// The path to an address of another interface of this host, if the route, or the prefix of the
+    /// source, says that the address is on the link. ARP does not resolve such an address: the
+    /// kernel considers a packet whose source is one of its own addresses forged, and drops it. So
+    /// this function requests the other interface's Ethernet address instead.
     fn path_to_other_interface(&mut self, key: PathKey, route: Route) -> Option<Verdict> {
         if self.addresses.contains(&key.dst) {
             return None;
@@ -194,7 +195,7 @@ impl Core {
             }
             OtherLink::Known(None) => Some(Verdict::Refused(Refusal::Local)),
             OtherLink::Pending => {
-                // The answer makes the path be judged again.
+                // When the answer arrives, the path is judged again.
                 self.request(Request::OtherLink(index));
                 Some(Verdict::Pending)
             }

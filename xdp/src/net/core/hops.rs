@@ -8,8 +8,9 @@ use roce_stack::{Duration, Instant};
 use super::super::event::NeighbourState;
 use super::super::facts::Mac;
 
-/// Minimum interval between two requests to the kernel for one neighbour, whether it does not
-/// answer or its entry is stale and in use. The kernel itself tries three times, a second apart.
+/// The minimum interval between two requests to the kernel for one neighbour. It applies to a
+/// neighbour that does not answer, and to one in use whose entry is stale. The kernel itself tries
+/// three times, a second apart.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of a next hop's Ethernet address.
@@ -65,7 +66,7 @@ impl Hops {
         self.hops.get(&address).map(Hop::resolution)
     }
 
-    /// Whether to tell the kernel now that `address` is in use. If so, marks it as told.
+    /// Whether to tell the kernel now that `address` is in use. If so, records the time.
     pub(super) fn is_to_be_asked(&mut self, address: IpAddr, now: Instant) -> bool {
         let Some(hop) = self.hops.get_mut(&address) else {
             return false;
@@ -100,7 +101,7 @@ impl Hops {
         hop.state = state;
         let after = hop.resolution();
         if matches!(before, Resolution::Known(_)) && after == Resolution::Pending {
-            // An address that was known and has been forgotten is requested at once.
+            // If the kernel has forgotten an Ethernet address, the next use requests it at once.
             hop.asked_at = None;
         }
         before != after

@@ -1,4 +1,4 @@
-//! The state machine of the network's state, without I/O.
+//! The state machine that follows an interface and its network, without I/O.
 
 use std::collections::VecDeque;
 use std::hint::cold_path;
@@ -25,7 +25,7 @@ use others::Others;
 /// How often the neighbours in use are checked.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The most neighbours requested in one tick.
+/// The maximum number of neighbours requested in one tick.
 const ASKS_PER_TICK: usize = 64;
 
 /// The configuration of a [`Core`].
@@ -33,8 +33,8 @@ const ASKS_PER_TICK: usize = 64;
 pub struct CoreConfig {
     /// Whether frames carry a VLAN's tag.
     pub tagging: Tagging,
-    /// The most paths (pairs of source and destination) to remember. A path that was forgotten
-    /// costs a request to the kernel when it is used again.
+    /// The maximum number of paths (pairs of source and destination) to remember. A path that was
+    /// forgotten costs a request to the kernel when it is used again.
     pub max_paths: usize,
     /// Whether to accept frames of RoCE v1.
     pub roce_v1: bool,
@@ -50,7 +50,7 @@ impl Default for CoreConfig {
     }
 }
 
-/// What has changed in the network, by the caller's concern.
+/// What has changed in the network, grouped by what the caller has to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// The link: MTU, Ethernet address, up or down.
@@ -62,7 +62,7 @@ pub struct Changes {
     pub neighbours: bool,
 }
 
-/// A header for a packet, and what it still lacks.
+/// A header for a packet, and the next hop whose address is still missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     /// The header.
@@ -128,8 +128,8 @@ impl Core {
         }
     }
 
-    /// Finds the path, for [`Core::header`]. The result is valid until the next call of any other
-    /// function that changes this. If the path is not known, [`Core::next_request`] requests it.
+    /// Finds a path, for [`Core::header`]. The result is valid until the next call of a `&mut self`
+    /// function. If the path is not known, [`Core::next_request`] requests it.
     ///
     /// # Errors
     /// Why nothing can be sent on the path, now or ever. The refusal is counted, except for
@@ -153,8 +153,8 @@ impl Core {
         found
     }
 
-    /// Finds a path on which a packet can be sent at once. `None` if there is work to do first, or
-    /// if [`Core::find`] has to say why not.
+    /// Finds a path on which a packet can be sent at once. Returns `None` if the caller must call
+    /// [`Core::find`] instead, which requests what is missing, or returns the refusal.
     #[inline]
     pub(super) fn find_ready(&mut self, key: &PathKey) -> Option<PathIndex> {
         let generation = self.generation;
@@ -184,7 +184,7 @@ impl Core {
         }
     }
 
-    /// The state of a path that is as recent as everything else.
+    /// The result for a path whose verdict belongs to the current generation.
     #[inline]
     fn settled(&mut self, at: usize) -> Result<PathIndex, Refusal> {
         match self.paths.at(at).verdict {
@@ -209,8 +209,8 @@ impl Core {
         }
     }
 
-    /// Judges a path again as far as possible without the kernel, and requests the rest from the
-    /// kernel.
+    /// Judges a path anew. Requests the route from the kernel unless the verdict does not depend on
+    /// it.
     #[cold]
     fn lookup(&mut self, at: usize) -> Result<PathIndex, Refusal> {
         let key = self.paths.at(at).key;
@@ -380,7 +380,7 @@ impl Core {
         }
     }
 
-    /// The latest time for the next [`Core::tick`]; `None` if nothing was sent.
+    /// The latest time for the next [`Core::tick`]; `None` if no path was used since the last one.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.busy.then(|| self.ticked + TICK)
     }
@@ -389,7 +389,7 @@ impl Core {
         push_once(&mut self.requests, request);
     }
 
-    /// Forgets next hops that no path uses, when there are more of them than there can be paths.
+    /// Forgets next hops that no path uses, once there are more next hops than `max_paths`.
     fn drop_unused_hops(&mut self) {
         if self.hops.len() > self.config.max_paths {
             let paths = &self.paths;
@@ -399,12 +399,12 @@ impl Core {
     }
 }
 
-/// A path that was found.
+/// A path that [`Core::find`] found, for [`Core::header`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathIndex(usize);
 
-/// Adds a request unless it is already queued. So there are never more requests than paths and next
-/// hops.
+/// Adds a request unless it is already queued. The number of requests is therefore bounded by the
+/// number of paths and next hops.
 fn push_once(requests: &mut VecDeque<Request>, request: Request) {
     if !requests.contains(&request) {
         requests.push_back(request);

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use super::super::facts::{Mac, OtherAddress};
 
 /// The other interfaces. Link-local addresses are left out: another interface may have the same one
-/// on another link, so only neighbour discovery finds its owner. Unlike ARP, neighbour discovery is
-/// answered between interfaces of one host.
+/// on another link, so only neighbour discovery finds its owner. The kernel answers neighbour
+/// discovery, unlike ARP, between two interfaces of one host.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     addresses: BTreeSet<(IpAddr, u32)>,

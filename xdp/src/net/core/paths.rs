@@ -14,8 +14,8 @@ pub(super) enum Verdict {
     Pending,
     /// Nothing can be sent on it.
     Refused(Refusal),
-    /// The path leads to a group, to another interface of this host or, if there is one, to this
-    /// next hop.
+    /// Packets can be sent on the path. It leads to the next hop `hop` or, without one, directly to
+    /// a multicast group or to another interface of this host.
     Open {
         template: Box<Template>,
         hop: Option<IpAddr>,
@@ -29,12 +29,11 @@ pub(super) enum Verdict {
 pub(super) struct Path {
     pub(super) key: PathKey,
     pub(super) verdict: Verdict,
-    /// The generation of changes that the verdict belongs to. A path of an older generation is
-    /// requested again.
+    /// The generation that the verdict belongs to. A path of an older generation is judged again.
     pub(super) generation: u64,
     /// Whether it was used since the last tick.
     pub(super) used: bool,
-    /// Whether it was used since the clock hand last passed it.
+    /// Whether it was used since the hand of the clock replacement algorithm last passed it.
     spared: bool,
 }
 
@@ -106,7 +105,7 @@ impl Paths {
         Some(at)
     }
 
-    /// The same, but only for a path that was found recently.
+    /// As [`Paths::find`], but only for a path that was found recently. Also returns the path.
     #[inline]
     pub(super) fn find_recent(&mut self, key: &PathKey) -> Option<(usize, &Path)> {
         let at = self.recent[recent_slot(key.dst)];

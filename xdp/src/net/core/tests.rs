@@ -45,7 +45,7 @@ fn own(address: &str, usable: bool) -> OwnAddress {
     }
 }
 
-/// A core with a link and two addresses, that has nothing to ask.
+/// A core with a link and two addresses, and no requests.
 fn core_with(config: CoreConfig) -> Core {
     let mut core = Core::new(config, START);
     assert_eq!(requests(&mut core), [Request::Link, Request::Addresses]);
@@ -85,7 +85,7 @@ fn neighbour(address: &str, mac: Mac, state: NeighbourState) -> Event {
     }
 }
 
-/// Answers the question for the route that the path must bring about.
+/// Answers the route request that looking up the path must cause.
 #[track_caller]
 fn answer(core: &mut Core, path: PathKey, route: Route) {
     assert_eq!(core.find(path), Err(Refusal::RoutePending));
@@ -232,7 +232,7 @@ fn a_stale_neighbour_is_refreshed_while_it_is_used() {
     assert_eq!(core.next_deadline(), Some(second(1)));
     core.tick(second(1));
     assert_eq!(requests(&mut core), [Request::Neighbour(path.dst)]);
-    // Not used since: nothing to do, and nothing to wake up for.
+    // Not used since: no work, and no deadline.
     assert_eq!(core.next_deadline(), None);
     core.tick(second(2));
     assert_eq!(requests(&mut core), []);
@@ -240,7 +240,7 @@ fn a_stale_neighbour_is_refreshed_while_it_is_used() {
     assert_eq!(core.next_deadline(), Some(second(2)));
     core.tick(second(2));
     assert_eq!(requests(&mut core), [Request::Neighbour(path.dst)]);
-    // One that is good is left alone.
+    // A valid neighbour is not requested.
     core.handle(neighbour("10.0.0.2", MAC, NeighbourState::Valid));
     leads_to(&mut core, path).unwrap();
     core.tick(second(4));
@@ -316,7 +316,7 @@ fn groups_need_no_neighbour() {
     let path = key("10.0.0.1", "239.129.2.3");
     answer(&mut core, path, Route::Multicast);
     assert_eq!(leads_to(&mut core, path), Ok([1, 0, 0x5e, 1, 2, 3]));
-    // Some tables say "by way of", which groups don't mind.
+    // A route to a group may have a gateway, which has no effect.
     let path = key("fe80::1", "ff02::1:ff00:2");
     answer(&mut core, path, via("fe80::9"));
     assert_eq!(leads_to(&mut core, path), Ok([0x33, 0x33, 0xff, 0, 0, 2]));
@@ -469,8 +469,8 @@ fn paths_and_next_hops_are_bounded() {
         assert!(core.paths.iter().count() <= 8);
         assert!(core.hops.len() <= 9);
     }
-    // The one in use was forgotten when the table was full for the first time and
-    // everything in it had just been used, if at all.
+    // The path in use was forgotten once: when the table was full for the first time, all paths
+    // counted as recently used.
     assert!(core.counters().route_lookups <= 999 + 2);
     answer(&mut core, path(1), ON_LINK);
 }

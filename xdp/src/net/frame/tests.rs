@@ -276,7 +276,8 @@ fn frames_of_another_vlan_are_dropped() {
     assert_eq!(verdict(&tagged(6), Some(TAG)), Err(RxDrop::OtherVlan));
     assert_eq!(verdict(&v4(), Some(TAG)), Err(RxDrop::OtherVlan));
     assert_eq!(verdict(&tagged(5), None), Err(RxDrop::OtherVlan));
-    // A tag for its priority alone; ours may be one, too, which asks for none of others.
+    // A tag of VLAN 0 carries only a priority. If our own tag is one, untagged frames are accepted,
+    // too.
     assert_eq!(verdict(&tagged(0), None), taken);
     let priority = Some(VlanTag { tci: 0, ..TAG });
     assert_eq!(verdict(&tagged(3 << 13), priority), taken);
@@ -358,14 +359,14 @@ fn hostile_frames_do_no_harm() {
             Err(_) => dropped += 1,
         }
     }
-    // Both really happened.
+    // Frames were both accepted and dropped in large numbers.
     assert!(
         taken > 4000 && dropped > 4000,
         "{taken} taken, {dropped} dropped"
     );
 }
 
-/// As [`parse`], the short way.
+/// As [`parse`], by the fast path.
 fn parse_short(frame: &[u8]) -> Option<Received<'_>> {
     parse_usual(&OWN, &addresses(), frame)
 }

@@ -107,8 +107,8 @@ fn link(message: &LinkMessage, index: u32) -> Option<Link> {
     })
 }
 
-/// The Ethernet address of another interface, if the message is about its link. An interface that
-/// is gone has lost its addresses earlier.
+/// The Ethernet address of another interface, if the message is about its link. There is no event
+/// for an interface that is gone, because its addresses were removed before.
 pub(super) fn other_link(message: &LinkMessage) -> Option<Event> {
     let index = message.header.index;
     if !is_link(message, index) {
@@ -164,7 +164,7 @@ pub(super) fn address(message: &AddressMessage, index: u32) -> Option<OwnAddress
     let waits =
         flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
     Some(OwnAddress {
-        // With a peer, the other attribute has the peer's address.
+        // On a point-to-point link, the attribute `Address` has the peer's address.
         address: local.or(prefix)?,
         prefix_len: message.header.prefix_len,
         usable: !waits && !flags.contains(AddressFlags::Dadfailed),

@@ -17,7 +17,8 @@ mod decode;
 mod encode;
 mod socket;
 
-/// The most datagrams of events read in one call: the caller has frames to move, too.
+/// The maximum number of event datagrams read in one call, because the caller also has to receive
+/// and send frames.
 const EVENTS_AT_ONCE: usize = 64;
 
 /// The sockets to the kernel.
@@ -159,11 +160,12 @@ impl Netlink {
         Ok(())
     }
 
-    /// Requests a neighbour, and makes the kernel resolve it if that can help.
+    /// Requests the state of a neighbour, and makes the kernel resolve it if its entry is neither
+    /// valid nor incomplete.
     fn neighbour(&mut self, core: &mut Core, address: IpAddr) -> io::Result<()> {
         let mut known = self.known(core, address)?;
-        // To say that a permanent neighbour is in use would end its permanence, and the
-        // others are good or being asked for already.
+        // `NTF_USE` would turn a permanent entry into an ordinary one. Other valid entries need no
+        // request, and the kernel is already resolving an incomplete one.
         if !matches!(
             known,
             Event::Neighbour {

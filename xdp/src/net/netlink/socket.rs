@@ -11,7 +11,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// The kernel's messages are shorter than this, unless a reader offers more (netlink(7)).
+/// Size of the receive buffer, in bytes. The kernel's messages are shorter than this, unless a
+/// reader offers a larger buffer (netlink(7)).
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Size in bytes of the kernel's buffer for unread events. When it overflows, everything is
@@ -81,7 +82,7 @@ impl NetlinkSocket {
         this.socket.set_rx_buf_sz(RECEIVE_BUFFER_BYTES)?;
         for group in GROUPS {
             match this.socket.add_membership(group) {
-                // This kernel lacks next hop objects.
+                // Ignore the error: a kernel without next hop objects has no such group.
                 Err(_) if group == RTNLGRP_NEXTHOP => {}
                 other => other?,
             }

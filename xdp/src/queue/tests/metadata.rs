@@ -64,7 +64,7 @@ fn a_checksum_is_asked_for_in_front_of_its_frame() {
     assert_eq!(queue.chunks().of(Owner::Free), CONFIG.tx_chunks());
 }
 
-/// The kernel takes no frame at all that has no room for it.
+/// The kernel takes a frame only if it has room for metadata, even a frame without a checksum.
 #[test]
 fn frames_without_a_checksum_keep_the_room_and_no_flag() {
     let (mut queue, mut kernel) = with_metadata();

@@ -121,7 +121,8 @@ fn completions_of_what_is_not_being_sent_are_counted() {
     queue.commit().expect("sound rings");
     queue.flush().expect("sound rings");
     let sent = kernel.take_tx().expect("the frame").address;
-    // Another's, one that waits to be filled, one that is free; then the right one, twice.
+    // An address outside the share, a chunk in the fill ring, a free chunk; then the sent chunk,
+    // twice.
     for address in [0, 4096, sent + 4096, sent, sent] {
         kernel.complete(address);
         queue.flush().expect("sound rings");
@@ -184,7 +185,7 @@ fn what_the_kernel_does_not_take_waits() {
     );
 }
 
-/// A frame in a hurry leaves at once, with those before it; to flush costs no other call.
+/// `send` sends a frame at once, with those before it. The next `flush` makes no other system call.
 #[test]
 fn what_is_sent_at_once_is_not_sent_again() {
     let (mut queue, kernel) = queue(&CONFIG, Some(3)).expect("sound rings");

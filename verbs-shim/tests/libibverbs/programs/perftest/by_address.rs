@@ -1,6 +1,6 @@
 //! perftest's programs with `-R`: they find their peers by address and port.
 //!
-//! They connect twice. Their servers do not listen in between, and their clients ask at once.
+//! They connect twice. Their servers do not listen in between, and their clients connect at once.
 
 use super::super::cm::TCP;
 use super::super::pair_for;

@@ -17,10 +17,10 @@ use super::run::PORT;
 /// multiple of a cache line, to which SEND rounds up.
 const SIZE: usize = 313 * 64;
 
-/// Room for headers before what UD receives.
+/// Bytes for headers in front of each datagram that UD receives.
 const UD_ROOM: usize = 64;
 
-/// Which part of a file has to be as which part of the other one.
+/// Which part of a file must equal which part of the other one.
 #[derive(Clone, Copy)]
 enum Moved {
     /// From the first half of the sender to the second half of the receiver.
@@ -57,8 +57,8 @@ impl Files {
         Self { bytes, qps, size }
     }
 
-    /// What QP `qp` of the server (0) or the client (1) has in the first half, or in the
-    /// second one, from this offset.
+    /// The bytes from `offset` on in the part of QP `qp`, in the first or second half, of the server
+    /// (0) or the client (1).
     fn part(&self, role: usize, qp: usize, second: bool, offset: usize) -> &[u8] {
         let place = if second { self.qps + qp } else { qp };
         let start = place * self.size.max(4096) + offset;
@@ -71,7 +71,7 @@ impl Files {
             let here = self.part(1, qp, false, 0);
             let there = self.part(0, qp, true, offset);
             assert!(here == there, "{what}: other bytes at QP {qp}");
-            // If nothing had been moved, they would differ as the halves of one buffer do.
+            // Without transfers they would differ, as the halves of one buffer do.
             let still = match moved {
                 Moved::Sent => self.part(1, qp, true, 0),
                 Moved::Read => self.part(0, qp, false, 0),
@@ -113,7 +113,7 @@ fn adds(place: &Place<'_>) {
         u64::from_ne_bytes(*bytes)
     };
     for message in 0..20 {
-        // A line of the cache for each, at both ends.
+        // A cache line for each, at both ends.
         let (found, left) = (number(1, message * 64), number(0, 4096 + message * 64));
         assert_eq!(left, found.wrapping_add(1), "message {message}");
     }

@@ -1,11 +1,11 @@
-//! All combinations of services and options that perftest's programs have.
+//! All combinations of services and options of perftest's programs.
 
 use super::run::Choice::{
     Bidirectional, CompareAndSwap, Events, Inline, InlineByStructures, ManyQps, Srq,
 };
 use super::run::{Choice, Run};
 
-/// A program, the services that it has here, and the options that it has with each.
+/// A program, its services here, and its options with each.
 struct Program {
     name: &'static str,
     services: &'static [&'static str],
@@ -62,9 +62,9 @@ const PROGRAMS: [Program; 8] = [
     },
 ];
 
-/// Whether a run can have these.
+/// Whether a run can combine these.
 fn go_together(service: &str, choices: &[Choice]) -> bool {
-    // With XRC every receive queue is shared, and it takes no option.
+    // With XRC every receive queue is shared, without the option.
     let twice = choices.contains(&Srq) && service == "XRC";
     let both = choices.contains(&Inline) && choices.contains(&InlineByStructures);
     // perftest posts no more receives to a shared queue than one QP sends (`-n`), however many QPs
@@ -74,7 +74,7 @@ fn go_together(service: &str, choices: &[Choice]) -> bool {
     !twice && !both && !starves
 }
 
-/// Every subset of `choices` that a service can have.
+/// All subsets of `choices` that are valid for a service.
 fn subsets(service: &str, choices: &[Choice]) -> Vec<Vec<Choice>> {
     (0..1_u32 << choices.len())
         .map(|bits| {
@@ -114,7 +114,7 @@ pub(super) fn every_combination() -> Vec<Run> {
     runs(subsets, false)
 }
 
-/// Every program with every service, without options and with as many as go together.
+/// Every program with every service, without options and with the most that can be combined.
 pub(super) fn none_and_most() -> Vec<Run> {
     let choose = |service: &str, choices: &[Choice]| {
         let most = subsets(service, choices)

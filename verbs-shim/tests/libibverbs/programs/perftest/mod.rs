@@ -1,7 +1,7 @@
-//! perftest's programs, with the options that they have.
+//! perftest's programs, with their options.
 //!
-//! `ROCE_PERFTEST=all cargo test -p roce-verbs-shim perftest` runs every combination, for
-//! about half an hour. Without it, there is a choice of them that takes a minute.
+//! `ROCE_PERFTEST=all cargo test -p roce-verbs-shim perftest` runs every combination, which takes
+//! about half an hour. Without the variable, a selection runs, which takes a minute.
 
 mod by_address;
 mod data;
@@ -49,7 +49,7 @@ fn perftest_between_namespaces() {
         return check(&place, &matrix::every_combination());
     }
     let mut runs = matrix::none_and_most();
-    // On one host, each option of RC has its turn.
+    // On one host, each option of RC is tested.
     let most = |run: &Run| run.service.starts_with('U') || run.program == "ib_send_bw";
     runs.retain(|run| run.choices.is_empty() || most(run));
     check(&place, &runs);

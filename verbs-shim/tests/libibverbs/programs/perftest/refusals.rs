@@ -3,7 +3,7 @@
 use super::super::pair_for;
 use super::super::place::Place;
 
-/// Words, and the program's answer to them.
+/// Arguments, and the program's message about them.
 const REFUSED: [(&str, &str); 17] = [
     (
         "ib_write_bw -c UD",

@@ -8,7 +8,7 @@ pub(super) const PORT: u16 = 18515;
 /// Messages of a QP: a run has to work, not to measure.
 const MESSAGES: u64 = 20;
 
-/// The same at each size, of which the largest is 8 MiB. It takes no less.
+/// Messages of a QP at each size, up to 8 MiB: the fewest that perftest accepts.
 const MESSAGES_OF_EACH_SIZE: u64 = 5;
 
 /// perftest sends inline only if the device's part ID is in its own list. This one also makes it
@@ -26,10 +26,9 @@ pub(super) enum Choice {
     ManyQps,
     /// `-b`: both ends send.
     Bidirectional,
-    /// `-I 64`: data up to this size is in the request, put together by calls of the
-    /// extended API.
+    /// `-I 64`: data up to 64 bytes is inline; requests are built by calls of the extended API.
     Inline,
-    /// The same with requests as structures.
+    /// The same with requests in structures.
     InlineByStructures,
     /// `-e`: sleeps on a channel.
     Events,
@@ -111,8 +110,7 @@ impl Run {
         part.into_iter().chain(unreliable.then_some(ROOM))
     }
 
-    /// The sizes of messages that a table of results has, in bytes, where a packet holds
-    /// `mtu` bytes.
+    /// The message sizes in a table of results, in bytes, where a packet holds `mtu` bytes.
     fn sizes(&self, mtu: u64) -> Vec<u64> {
         let largest = match self.service {
             "UD" => mtu,

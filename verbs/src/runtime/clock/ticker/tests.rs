@@ -2,11 +2,11 @@ use super::*;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 
-/// A counter that ticks three times in two nanoseconds, and a clock that shows those.
+/// A counter that ticks three times in two nanoseconds, and a clock that counts those nanoseconds.
 #[derive(Default)]
 struct Machine {
     ticks: Cell<u64>,
-    /// How often the clock was asked.
+    /// The number of readings of the clock.
     asked: Cell<u32>,
 }
 
@@ -15,7 +15,7 @@ impl Machine {
         self.ticks.get() / 3 * 2 + self.ticks.get() % 3 * 2 / 3
     }
 
-    /// So many ticks later, the time by `ticker`.
+    /// The time by `ticker`, `ticks` later.
     fn after(&self, ticks: u64, ticker: &Ticker) -> u64 {
         self.ticks.set(self.ticks.get() + ticks);
         let told = ticker.at(self.ticks.get());
@@ -32,18 +32,18 @@ impl Machine {
         )
     }
 
-    /// Whether that was the time, to a nanosecond.
+    /// Whether `told` is the time, to a nanosecond.
     fn is_right(&self, told: u64) -> bool {
         told.abs_diff(self.ns()) <= 1
     }
 }
 
-/// Asks when counter and clock show this.
+/// Makes the ticker read the counter at `ticks` and the clock at `ns`.
 fn ask(ticker: &Ticker, ticks: u64, ns: u64) -> u64 {
     ticker.ask(|| ticks, || ns)
 }
 
-/// A ticker that knows the rate.
+/// A ticker with a known rate.
 fn in_use(machine: &Machine) -> Ticker {
     let ticker = Ticker::default();
     machine.after(1 << 40, &ticker);
@@ -117,7 +117,7 @@ fn a_counter_that_changes_its_rate_is_begun_with_anew() {
     ask(&ticker, 0, 0);
     ask(&ticker, WINDOW, WINDOW);
     assert_eq!(ticker.at(WINDOW + 10), Some(WINDOW + 10));
-    // The machine slept for as long as it had been awake, and its counter did not.
+    // The machine was suspended for as long as it had run, and its counter kept counting.
     ask(&ticker, PRECISE, PRECISE / 2);
     assert_eq!(ticker.at(PRECISE + 10), None);
     ask(&ticker, PRECISE + WINDOW, PRECISE / 2 + WINDOW);
@@ -130,7 +130,7 @@ fn a_clock_that_is_set_to_another_rate_is_followed() {
     let ticker = Ticker::default();
     ask(&ticker, 0, 0);
     ask(&ticker, WINDOW, WINDOW);
-    // From now on it is a tenth faster.
+    // From now on the clock runs a tenth faster.
     let (ticks, ns) = (2 * WINDOW, 2 * WINDOW + WINDOW / 10);
     assert_eq!(ask(&ticker, ticks, ns), ns);
     assert_eq!(ticker.at(ticks + 10), None);
@@ -186,7 +186,7 @@ fn who_comes_while_another_asks_asks_for_itself() {
     assert_eq!((outer, inner.get()), (1, 2));
 }
 
-/// What is read while it changes belongs together.
+/// A reader never gets a mixture of two readings.
 #[test]
 fn threads_are_told_one_time() {
     const RATE: u64 = 2 << 32;

@@ -16,7 +16,7 @@ fn link_of(index: u32, mac: Option<Mac>) -> Event {
     Event::OtherLink { index, mac }
 }
 
-/// A core that knows of these addresses of other interfaces.
+/// A core that knows these addresses of other interfaces.
 fn core_beside(others: &[OtherAddress]) -> Core {
     let mut core = core();
     core.handle(Event::Addresses(vec![
@@ -31,7 +31,7 @@ fn core_beside(others: &[OtherAddress]) -> Core {
     core
 }
 
-/// Answers all that the path brings about, with this route and this interface's address.
+/// Answers all requests that the path causes, with this route and this interface's address.
 #[track_caller]
 fn answer_beside(core: &mut Core, path: PathKey, route: Route, index: u32, mac: Option<Mac>) {
     answer(core, path, route);
@@ -41,14 +41,14 @@ fn answer_beside(core: &mut Core, path: PathKey, route: Route, index: u32, mac: 
     answer(core, path, route);
 }
 
-/// For IPv4 the kernel reports that it is on the link, for IPv6 that it is local.
+/// The kernel reports such an address as on the link, or as local.
 #[test]
 fn what_the_link_leads_to_is_sent_to_the_other_interface() {
     let ends = [
         ("10.0.0.1", "10.0.0.2", ON_LINK),
         ("10.0.0.1", "10.0.0.2", Route::Local),
         ("fd00::1", "fd00::2", Route::Local),
-        // A route says that this is on the link.
+        // An address outside the prefix of the source, but on the link according to the route.
         ("10.0.0.1", "10.9.9.9", ON_LINK),
     ];
     for (src, dst, route) in ends {
@@ -61,7 +61,7 @@ fn what_the_link_leads_to_is_sent_to_the_other_interface() {
             answer_beside(&mut core, path, route, 8, Some(OTHER_MAC));
             assert_eq!(leads_to(&mut core, path), Ok(OTHER_MAC));
             assert_eq!(requests(&mut core), [], "no neighbour is asked for");
-            // Nor later, when neighbours in use are looked after.
+            // Nor later, when the neighbours in use are checked.
             core.tick(START + TICK);
             assert_eq!(requests(&mut core), []);
         }
@@ -71,7 +71,7 @@ fn what_the_link_leads_to_is_sent_to_the_other_interface() {
 #[test]
 fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
     let cases = [
-        // Here, and out of every prefix, or of that of the source.
+        // Addresses of this host outside the prefix of the source.
         ("10.0.0.1", "10.0.1.2", Route::Local, Err(Refusal::Local)),
         ("fd00::1", "fd01::2", Route::Local, Err(Refusal::Local)),
         ("10.0.0.1", "10.0.0.2", Route::None, Err(Refusal::NoRoute)),
@@ -81,9 +81,9 @@ fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
             Route::Prohibited,
             Err(Refusal::Prohibited),
         ),
-        // A router may well bring it back by the other interface.
+        // A router may send the packet back to the other interface.
         ("10.0.0.1", "10.0.0.2", via("10.0.0.254"), Ok("10.0.0.254")),
-        // Of a link alone: another interface that has it need not be on this one.
+        // A link-local address: another interface that has it need not be on this link.
         ("fe80::1", "fe80::2", ON_LINK, Ok("fe80::2")),
     ];
     for (src, dst, route, expected) in cases {
@@ -112,7 +112,7 @@ fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
     let path = key("10.0.0.1", "10.0.0.1");
     answer(&mut core, path, Route::Local);
     assert_eq!(core.find(path), Err(Refusal::Local));
-    // No Ethernet: nothing can be sent to it.
+    // An interface without an Ethernet address: nothing can be sent to it.
     let mut core = core_beside(&[other(1, "10.0.0.2")]);
     let path = key("10.0.0.1", "10.0.0.2");
     answer_beside(&mut core, path, ON_LINK, 1, None);
@@ -143,7 +143,7 @@ fn other_interfaces_are_followed() {
     answer(&mut core, path, ON_LINK);
     assert_eq!(leads_to(&mut core, path), Err(path.dst));
     assert_eq!(requests(&mut core), [Request::Neighbour(path.dst)]);
-    // And here.
+    // Then this host's interface has the address again.
     core.handle(Event::OtherAddress(other(8, "10.0.0.2")));
     answer(&mut core, path, ON_LINK);
     assert_eq!(leads_to(&mut core, path), Ok(MOVED), "it was followed");

@@ -20,11 +20,11 @@ fn no_router_is_passed() {
     assert_eq!(core.counters().refused(Refusal::OffLink), 1);
     answer(&mut core, far_v2, via("10.0.0.254"));
     assert_eq!(leads_to(&mut core, far_v2), Err(ip("10.0.0.254")));
-    // Nor is a neighbour requested that no path needs.
+    // Only the RoCEv2 path requests the gateway's address.
     assert_eq!(requests(&mut core), [Request::Neighbour(ip("10.0.0.254"))]);
 }
 
-/// On the link, neighbours are found as for RoCEv2; the header is another one.
+/// On the link, neighbours are found as for RoCEv2; only the header differs.
 // shows: A16-next-hop
 #[test]
 fn neighbours_are_found_by_arp_and_neighbour_discovery() {
@@ -42,7 +42,7 @@ fn neighbours_are_found_by_arp_and_neighbour_discovery() {
 }
 
 /// A link-local GID that was derived from an Ethernet address contains the destination: the kernel
-/// is asked nothing. Others are neighbours like any.
+/// is not asked. Other addresses are resolved as neighbours.
 // shows: A16-next-hop
 #[test]
 fn an_ethernet_address_in_the_gid_is_where_it_is() {
@@ -50,7 +50,7 @@ fn an_ethernet_address_in_the_gid_is_where_it_is() {
     let inside = "fe80::ff:fe00:2";
     assert_eq!(leads_to(&mut core, v1("fe80::1", inside)), Ok(MAC));
     assert_eq!(requests(&mut core), []);
-    // RoCEv2 asks.
+    // With RoCEv2, the kernel is asked.
     answer(&mut core, key("fe80::1", inside), ON_LINK);
     let made_up = v1("fe80::1", "fe80::1234");
     requests(&mut core);
@@ -69,7 +69,7 @@ fn what_is_to_ourselves_is_local() {
     assert_eq!(core.find(path), Err(Refusal::Local));
 }
 
-/// The new Ethernet address of the link is in the frames from then on.
+/// After the link's Ethernet address has changed, frames carry the new one.
 #[test]
 fn a_path_without_a_route_follows_the_link() {
     let mut core = core();
