@@ -3,22 +3,22 @@
 //! The window of a QP fits the buffer of a peer's port. A thousand QPs between the same two hosts
 //! share that buffer: if each used its whole window, most packets would be dropped, including the
 //! retransmitted ones. So all of them together stay within one window. A QP that finds no room
-//! waits in a queue, and is called when an acknowledgement makes room. That room is reserved for it
-//! until its turn to send has ended, so that QPs that need not wait can't overtake it.
+//! waits in a queue, and gets a turn when an acknowledgement makes room. That room is reserved for it
+//! until its turn to send has ended, so that other QPs can't overtake it.
 
 use crate::ids::Handle;
 use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-/// The minimum that QPs may have in flight together, in bytes.
+/// The lower bound of the limit for all QPs of a share, in bytes.
 const LEAST: u64 = 64 << 10;
 
-/// A QP is called only if at least this fraction of the window (one in 16) is free: for a packet or
-/// two, a turn costs more than it gains.
+/// A waiting QP gets a turn only if at least one part in this number of the window is free: for a
+/// packet or two, a turn costs more than it gains.
 const WORTH_A_CALL: u64 = 16;
 
-/// How long the rate of a QP that got a CNP serves other QPs as an estimate for the path.
+/// How long a rate that a CNP has reduced serves other QPs to the same peer as an estimate.
 const CNP_COUNTS: Duration = Duration::from_millis(10);
 
 /// A QP's share of a peer window.
@@ -27,7 +27,7 @@ pub(crate) struct WindowShare {
     /// The window, and its peer.
     window: Option<(usize, IpAddr)>,
     bytes: u64,
-    /// Room that no other QP may take.
+    /// Bytes of room that are reserved for this QP.
     reserved: u64,
     waits: bool,
 }
@@ -56,7 +56,7 @@ struct PeerWindow {
     slowed: Option<(Instant, f64)>,
 }
 
-/// The bytes that QPs may have in flight together if each alone may have `window_bytes`.
+/// The limit for all QPs of a share, given the window of one QP; both in bytes.
 fn limit(window_bytes: usize) -> u64 {
     (window_bytes as u64).max(LEAST)
 }
@@ -179,7 +179,7 @@ impl PeerWindows {
         }
     }
 
-    /// Queues a QP that found no room; it will be called.
+    /// Queues a QP that found no room, until [`PeerWindows::next_waiting`] returns it.
     pub(crate) fn wait(&mut self, share: &mut WindowShare, qp: Handle) {
         if let Some((index, _)) = share.window
             && let Some(window) = self.windows.get_mut(index)
@@ -207,7 +207,7 @@ impl PeerWindows {
         window.waiting.pop_front()
     }
 
-    /// The QP that will be called after the next one.
+    /// The QP that [`PeerWindows::next_waiting`] will return after the next one.
     pub(crate) fn second(&self, window: PeerWindowId) -> Option<Handle> {
         self.windows[window.0].waiting.get(1).copied()
     }
@@ -226,7 +226,8 @@ impl WindowShare {
         self.window.map(|(index, _)| PeerWindowId(index))
     }
 
-    /// Notes that the QP was called: it waits no longer, unless it finds no room again.
+    /// Notes that [`Shares::call`] returned the QP: it no longer waits, unless it finds no room
+    /// again.
     pub(crate) fn on_called(&mut self) {
         self.waits = false;
     }

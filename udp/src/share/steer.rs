@@ -33,9 +33,9 @@ enum Give {
     Number(u32),
 }
 
-/// Makes the group of this socket steer by the current names. Several processes may do so at once:
-/// each changes its names first and reads them all afterwards, so the last one to attach a program
-/// has seen all.
+/// Makes the group of this socket steer by the current names. Several processes may do so at the
+/// same time. Each changes its own names first and reads all names afterwards, so the last one to
+/// attach a program has seen all changes.
 pub(super) fn follow(place: &Place, socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut followed = None;
     for _ in 0..READS {

@@ -10,7 +10,7 @@ use crate::support::{open, packet, receive, send, to};
 use crate::{V6, exchange, open_v6, pair};
 
 fn classes(from: &mut UdpPort, mut into: Option<&mut UdpPort>, to: &TxMeta) {
-    // Alone, repeated (the socket takes the class for its own), changing, joined.
+    // The classes come alone, repeated (so that the socket adopts the class), and changing.
     for traffic_class in [0, 2, 2, 2, 1, 3, 1, 0, 0, 0xb8, 0xba, 0xba, 0xff, 2] {
         let to = TxMeta {
             traffic_class,

@@ -1,5 +1,5 @@
-//! Ports over the loopback interface, as any user may run them. Each test has its
-//! own addresses in 127/8; those over `::1`, of which there is one, take turns.
+//! Ports over the loopback interface. These tests need no privilege. Each test has its own
+//! addresses in 127/8. Those over `::1` share one address, and take turns.
 
 mod addresses;
 mod arrivals;
@@ -23,8 +23,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// The right to have a port at `::1`, and that port, which sends to itself. It is
-/// closed before the right passes on.
+/// A lock for `::1`, and a port there, which sends to itself. The port is closed before the lock is
+/// released.
 fn open_v6(test: &str) -> Option<(MutexGuard<'static, ()>, UdpPort)> {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if UdpSocket::bind((V6, 0)).is_err() {
