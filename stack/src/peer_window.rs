@@ -196,9 +196,9 @@ impl PeerWindows {
         !self.windows[window.0].waiting.is_empty()
     }
 
-    /// The QP that should have a turn if there is room in the window: the one that has waited
-    /// longest. After its turn, the rest of the room goes to the next. [`PeerWindows::reserve`] should
-    /// follow.
+    /// Returns the QP that has waited longest, if there is room in the window: it gets a turn, and
+    /// after it the rest of the room goes to the next QP. The caller then calls
+    /// [`PeerWindows::reserve`].
     pub(crate) fn next_waiting(&mut self, window: PeerWindowId) -> Option<Handle> {
         let window = &mut self.windows[window.0];
         if window.free(self.limit) < self.limit / WORTH_A_CALL {
