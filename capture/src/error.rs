@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// The reason why a capture file could not be created.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum CreateError {
     /// The name is empty.
     Empty,

@@ -3,6 +3,7 @@
 
 mod command;
 pub mod decode;
+mod device_errors;
 pub mod devices;
 pub mod doctor;
 pub mod dump;

@@ -3,19 +3,24 @@
 //! - [`Tree`]: the modules of a crate, as the compiler finds them.
 //! - [`imports`]: the uses of other modules' items, with their positions.
 //! - [`cycles`]: modules that import each other in a cycle.
+//! - [`public_enums`]: the enums that are declared `pub`.
+//! - [`packages`]: the crates that are published.
 //! - [`toml_files`]: the data files of a folder.
 #![warn(missing_docs)]
 
 mod cycles;
 mod data;
+mod enums;
 mod imports;
 mod names;
+mod packages;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use cycles::{Cycle, cycles};
 pub use data::{DataError, read_toml, toml_files};
+pub use enums::{PublicEnum, public_enums};
 pub use imports::{Import, imports};
 pub use tree::{Module, ModuleId, SourceError, Tree};
 
@@ -27,4 +32,13 @@ pub fn project_root() -> PathBuf {
     crate_root
         .parent()
         .map_or(crate_root.clone(), PathBuf::from)
+}
+
+/// The folders of the crates that are published, such as `wire`, by the list of packages in
+/// `.ci/check-packages`.
+///
+/// # Errors
+/// If that file or a manifest can't be read, or names no crate of the project.
+pub fn packages() -> Result<Vec<PathBuf>, DataError> {
+    packages::packages(&project_root())
 }

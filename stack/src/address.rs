@@ -58,6 +58,7 @@ pub struct Destination {
 
 /// Why an address handle was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AddressError {
     /// The protection domain is not one of this NIC.
     UnknownPd,

@@ -1,27 +1,10 @@
 //! The counters of the NIC. Every dropped packet has a reason, and every reason has a counter.
 
+use crate::labelled::labelled;
 use core::fmt;
 use core::ops::Index;
 
-macro_rules! counters {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $label:literal,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$doc])* $variant,)* }
-
-        impl $name {
-            /// All of them, in a fixed order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// Its name in tables and metrics.
-            pub const fn label(self) -> &'static str {
-                match self { $(Self::$variant => $label,)* }
-            }
-        }
-    };
-}
-
-counters! {
+labelled! {
     /// Why a received packet was dropped.
     DropReason {
         /// Not a well-formed transport packet.
@@ -84,7 +67,7 @@ counters! {
     }
 }
 
-counters! {
+labelled! {
     /// Other counters.
     Stat {
         /// Packets received for a QP of this NIC with a correct ICRC, including those that were

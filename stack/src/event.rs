@@ -5,6 +5,7 @@ use roce_wire::Qpn;
 
 /// An asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// The CQ has a completion of the requested kind.
     CqNotify(CqId),
@@ -39,4 +40,54 @@ pub enum Event {
     /// The port's addresses, and so its GIDs, have changed.
     // rule: A17.3.1-gid-changes
     GidChange,
+}
+
+impl Event {
+    /// One event of each kind, for tests of the tables that translate them.
+    pub const fn one_of_each(cq: CqId, qp: Qpn, srq: Srqn) -> [Event; 12] {
+        [
+            Event::CqNotify(cq),
+            Event::CqError(cq),
+            Event::QpRequestError(qp),
+            Event::QpAccessError(qp),
+            Event::QpFatal(qp),
+            Event::CommEstablished(qp),
+            Event::SqDrained(qp),
+            Event::LastWqeReached(qp),
+            Event::SrqLimit(srq),
+            Event::PortActive,
+            Event::PortError,
+            Event::GidChange,
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The place in [`Event::one_of_each`]. A new event does not compile until it is here.
+    fn place(event: Event) -> usize {
+        match event {
+            Event::CqNotify(_) => 0,
+            Event::CqError(_) => 1,
+            Event::QpRequestError(_) => 2,
+            Event::QpAccessError(_) => 3,
+            Event::QpFatal(_) => 4,
+            Event::CommEstablished(_) => 5,
+            Event::SqDrained(_) => 6,
+            Event::LastWqeReached(_) => 7,
+            Event::SrqLimit(_) => 8,
+            Event::PortActive => 9,
+            Event::PortError => 10,
+            Event::GidChange => 11,
+        }
+    }
+
+    #[test]
+    fn one_of_each_holds_every_event() {
+        let events = Event::one_of_each(CqId(1), Qpn::QP1, Srqn::from_bits(1));
+        let places = events.map(place);
+        assert_eq!(places, std::array::from_fn(|index| index));
+    }
 }

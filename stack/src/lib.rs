@@ -28,6 +28,7 @@ mod event;
 mod hash;
 mod ids;
 mod kind;
+mod labelled;
 mod memory;
 mod nic;
 mod part;

@@ -54,6 +54,7 @@ pub struct SrqStatus {
 
 /// Why an SRQ was not created, changed or destroyed. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SrqError {
     /// No SRQ has this number.
     Unknown(Srqn),

@@ -113,6 +113,7 @@ pub struct TxSlot<'a> {
 
 /// Why [`Transmit::reserve`] lent no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReserveError {
     /// The queue is full: flush it, or try again when the network has taken some packets.
     Full,

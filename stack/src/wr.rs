@@ -53,6 +53,7 @@ pub struct Flush {
 
 /// What a send work request does (IBTA 1.7, 10.8 and 11.4.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SendOp {
     /// Delivers the bytes into a receive work request of the peer.
     Send,

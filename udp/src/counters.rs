@@ -4,6 +4,7 @@ use std::io;
 
 /// Why a queued packet was dropped instead of sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TxDrop {
     /// Longer than the path's MTU (EMSGSIZE).
     TooLong,

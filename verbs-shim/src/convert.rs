@@ -86,6 +86,7 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
     Ok(given.map(|(_, flag)| *flag).collect())
 }
 
+/// `WC_GENERAL_ERR` is for a status that this table does not know. A test finds one.
 pub(crate) fn c_status(status: WcStatus) -> u32 {
     match status {
         WcStatus::Success => WC_SUCCESS,
@@ -101,9 +102,14 @@ pub(crate) fn c_status(status: WcStatus) -> u32 {
         WcStatus::RemoteOperationError => WC_REM_OP_ERR,
         WcStatus::RetryExceeded => WC_RETRY_EXC_ERR,
         WcStatus::RnrRetryExceeded => WC_RNR_RETRY_EXC_ERR,
+        _ => WC_GENERAL_ERR,
     }
 }
 
+/// No `IBV_WC_…` operation.
+const UNKNOWN_OPCODE: u32 = u32::MAX;
+
+/// [`UNKNOWN_OPCODE`] is for an operation that this table does not know. A test finds one.
 pub(crate) fn c_opcode(opcode: WcOpcode) -> u32 {
     match opcode {
         WcOpcode::Send => WC_SEND,
@@ -117,6 +123,7 @@ pub(crate) fn c_opcode(opcode: WcOpcode) -> u32 {
         WcOpcode::LocalInv => WC_LOCAL_INV,
         WcOpcode::Recv => WC_RECV,
         WcOpcode::RecvRdmaWithImm => WC_RECV_RDMA_WITH_IMM,
+        _ => UNKNOWN_OPCODE,
     }
 }
 
@@ -140,4 +147,24 @@ where
     std::ffi::c_int: TryFrom<T>,
 {
     value.try_into().unwrap_or(std::ffi::c_int::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_status_has_a_number_of_its_own() {
+        let numbers: BTreeSet<u32> = WcStatus::ALL.iter().map(|s| c_status(*s)).collect();
+        assert!(!numbers.contains(&WC_GENERAL_ERR), "{numbers:?}");
+        assert_eq!(numbers.len(), WcStatus::ALL.len());
+    }
+
+    #[test]
+    fn every_operation_has_a_number_of_its_own() {
+        let numbers: BTreeSet<u32> = WcOpcode::ALL.iter().map(|o| c_opcode(*o)).collect();
+        assert!(!numbers.contains(&UNKNOWN_OPCODE), "{numbers:?}");
+        assert_eq!(numbers.len(), WcOpcode::ALL.len());
+    }
 }

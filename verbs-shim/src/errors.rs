@@ -27,6 +27,7 @@ impl<T, E: ToErrno + Display> OrErrno<T> for Result<T, E> {
     }
 }
 
+/// The errno value of an error. The enums may grow: an error that is not named here is `EINVAL`.
 pub(crate) trait ToErrno {
     fn to_errno(&self) -> Errno;
 }
@@ -58,6 +59,7 @@ impl ToErrno for OpenError {
             Self::UnknownDevice { .. } | Self::UnknownAddress { .. } => Errno::ENODEV,
             Self::Environment { .. } => Errno::EINVAL,
             Self::System { source, .. } => of_io(source),
+            _ => Errno::EINVAL,
         }
     }
 }
@@ -67,6 +69,7 @@ impl ToErrno for StartError {
         match self {
             Self::Datapath { .. } => Errno::EOPNOTSUPP,
             Self::QpNumbers { source, .. } | Self::System { source, .. } => of_io(source),
+            _ => Errno::EINVAL,
         }
     }
 }
@@ -97,6 +100,7 @@ impl ToErrno for ConnectError {
             | Self::NoAddressFor { .. }
             | Self::WrongService { .. }
             | Self::PathMtu { .. } => Errno::EINVAL,
+            _ => Errno::EINVAL,
         }
     }
 }
@@ -117,6 +121,7 @@ impl ToErrno for AccessError {
             Self::WrongPd | Self::WrongQp | Self::Denied => Errno::EPERM,
             Self::WindowsBound => Errno::EBUSY,
             Self::OutOfBounds | Self::Fault => Errno::EFAULT,
+            _ => Errno::EINVAL,
         }
     }
 }
@@ -132,6 +137,7 @@ impl ToErrno for RegionError {
         match self {
             Self::Register(error) => error.to_errno(),
             Self::Range(_) => Errno::EINVAL,
+            _ => Errno::EINVAL,
         }
     }
 }
@@ -142,6 +148,7 @@ impl ToErrno for ReregisterError {
             Self::Register(error) => error.to_errno(),
             Self::WindowsBound { .. } => Errno::EBUSY,
             Self::UnknownKey => Errno::EINVAL,
+            _ => Errno::EINVAL,
         }
     }
 }
@@ -173,6 +180,7 @@ impl ToErrno for QpError {
         match self {
             Self::Start(error) => error.to_errno(),
             Self::Create(error) => error.to_errno(),
+            _ => Errno::EINVAL,
         }
     }
 }
@@ -182,6 +190,7 @@ impl ToErrno for CreateQpError {
         match self {
             Self::QpnsUsedUp { .. } => Errno::ENOMEM,
             Self::Srq(error) => error.to_errno(),
+            _ => Errno::EINVAL,
         }
     }
 }
@@ -228,6 +237,7 @@ impl ToErrno for ListenError {
             Self::Address(error) => error.to_errno(),
             Self::Agent(error) => error.to_errno(),
             Self::Steering(error) => of_io(error),
+            _ => Errno::EINVAL,
         }
     }
 }

@@ -157,28 +157,47 @@ pub(crate) extern "C" fn get_async_event(
     })
 }
 
-/// An event in C's form; `None` if its object is gone.
+/// An event in C's form; `None` if its object is gone, or if C has no such event.
 fn c_event(objects: &Registry, event: Event) -> Option<IbvAsyncEvent> {
-    let of_qp = |qpn| objects.qps.acquire(&qpn);
-    let port = || Some(std::ptr::without_provenance_mut(1));
-    let (element, event_type) = match event {
-        Event::CqNotify(_) => return None,
-        Event::CqError(id) => (objects.cqs.acquire(&id), EVENT_CQ_ERR),
-        Event::QpRequestError(qpn) => (of_qp(qpn), EVENT_QP_REQ_ERR),
-        Event::QpAccessError(qpn) => (of_qp(qpn), EVENT_QP_ACCESS_ERR),
-        Event::QpFatal(qpn) => (of_qp(qpn), EVENT_QP_FATAL),
-        Event::CommEstablished(qpn) => (of_qp(qpn), EVENT_COMM_EST),
-        Event::SqDrained(qpn) => (of_qp(qpn), EVENT_SQ_DRAINED),
-        Event::LastWqeReached(qpn) => (of_qp(qpn), EVENT_QP_LAST_WQE_REACHED),
-        Event::SrqLimit(srqn) => (objects.srqs.acquire(&srqn), EVENT_SRQ_LIMIT_REACHED),
-        Event::PortActive => (port(), EVENT_PORT_ACTIVE),
-        Event::PortError => (port(), EVENT_PORT_ERR),
-        Event::GidChange => (port(), EVENT_GID_CHANGE),
-    };
+    let (element, event_type) = translate(event)?;
     Some(IbvAsyncEvent {
-        element: element?,
+        element: match element {
+            Element::Cq(id) => objects.cqs.acquire(&id)?,
+            Element::Qp(qpn) => objects.qps.acquire(&qpn)?,
+            Element::Srq(srqn) => objects.srqs.acquire(&srqn)?,
+            // The number of the only port.
+            Element::Port => std::ptr::without_provenance_mut(1),
+        },
         event_type,
     })
+}
+
+/// The object that an event is about.
+enum Element {
+    Cq(CqId),
+    Qp(Qpn),
+    Srq(Srqn),
+    Port,
+}
+
+/// The object and the number of an event. `None` for [`Event::CqNotify`], which a completion
+/// channel reports, and for an event that this table does not know. A test finds one.
+fn translate(event: Event) -> Option<(Element, u32)> {
+    let translated = match event {
+        Event::CqError(id) => (Element::Cq(id), EVENT_CQ_ERR),
+        Event::QpRequestError(qpn) => (Element::Qp(qpn), EVENT_QP_REQ_ERR),
+        Event::QpAccessError(qpn) => (Element::Qp(qpn), EVENT_QP_ACCESS_ERR),
+        Event::QpFatal(qpn) => (Element::Qp(qpn), EVENT_QP_FATAL),
+        Event::CommEstablished(qpn) => (Element::Qp(qpn), EVENT_COMM_EST),
+        Event::SqDrained(qpn) => (Element::Qp(qpn), EVENT_SQ_DRAINED),
+        Event::LastWqeReached(qpn) => (Element::Qp(qpn), EVENT_QP_LAST_WQE_REACHED),
+        Event::SrqLimit(srqn) => (Element::Srq(srqn), EVENT_SRQ_LIMIT_REACHED),
+        Event::PortActive => (Element::Port, EVENT_PORT_ACTIVE),
+        Event::PortError => (Element::Port, EVENT_PORT_ERR),
+        Event::GidChange => (Element::Port, EVENT_GID_CHANGE),
+        _ => return None,
+    };
+    Some(translated)
 }
 
 /// `ibv_ack_async_event`.
@@ -216,6 +235,7 @@ fn object<C>(element: *mut c_void) -> Handle<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn an_object_waits_for_its_events_to_be_acknowledged() {
@@ -233,5 +253,15 @@ mod tests {
             unacknowledged.acknowledge(1);
         });
         assert_eq!(table.acquire(&7), None);
+    }
+
+    #[test]
+    fn every_event_but_that_of_channels_has_a_number_of_its_own() {
+        let events = Event::one_of_each(CqId(1), Qpn::QP1, Srqn::from_bits(1));
+        let numbers: BTreeSet<u32> = events
+            .into_iter()
+            .filter_map(|event| Some(translate(event)?.1))
+            .collect();
+        assert_eq!(numbers.len(), events.len() - 1, "{numbers:?}");
     }
 }

@@ -11,6 +11,7 @@ use std::fmt;
 
 /// Why a device was not opened.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum OpenError {
     /// No device has this name.
     UnknownDevice {
@@ -87,6 +88,7 @@ impl std::error::Error for OpenError {
 /// Why the datapath of an open device did not start. Opening a device touches no interface, so this
 /// error comes from the first call that needs the datapath or a QP number.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum StartError {
     /// The requested datapath is not available.
     Datapath {
@@ -139,6 +141,7 @@ impl std::error::Error for StartError {
 
 /// Why a QP was not created.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum QpError {
     /// The device did not start, so the QP has no number.
     Start(StartError),
@@ -171,6 +174,7 @@ impl From<CreateQpError> for QpError {
 
 /// Why a QP was not connected, an address handle not created, or a multicast group not joined.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The GID table has no entry with this index.
     UnknownGid {
@@ -325,6 +329,7 @@ impl From<PortError> for ConnectError {
 
 /// Why a memory region was not created, or an access to it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RegionError {
     /// The NIC refused to register the memory.
     Register(RegisterError),

@@ -25,6 +25,7 @@ pub struct DevicesArgs {
 
 /// Why the list could not be made or printed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DevicesError {
     /// The environment is malformed.
     Environment(OpenError),

@@ -280,6 +280,7 @@ impl Entry {
                     tx_features: tx_features.map(names_of),
                 });
             }
+            _ => {}
         }
         let not_taken = datapath.not_taken.into_iter();
         self.datapaths_not_taken = not_taken

@@ -6,6 +6,7 @@ use std::io;
 
 /// Why `roce dump` ended.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DumpError {
     /// No interface has this name.
     UnknownInterface {

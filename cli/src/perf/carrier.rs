@@ -48,7 +48,7 @@ impl Carrier {
             datapath: datapath.map_or("idle", Datapath::name),
             zero_copy: datapath.and_then(|datapath| match datapath.kind {
                 DatapathKind::Xdp { zero_copy, .. } => zero_copy,
-                DatapathKind::Udp { .. } => None,
+                _ => None,
             }),
             port_counters: context.port_counters().into_iter().collect(),
             xdp_queues: context.xdp_queues().into_iter().map(Queue::from).collect(),

@@ -1,10 +1,12 @@
 //! Errors of a measurement.
 
 use super::op::Op;
+use crate::device_errors::device_errors;
 use std::fmt;
 
 /// Why a measurement ended early.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PerfError {
     /// Invalid arguments.
     Usage(String),
@@ -52,22 +54,4 @@ impl PerfError {
     }
 }
 
-macro_rules! device_error {
-    ($($type:ty),*) => { $(
-        impl From<$type> for PerfError {
-            fn from(error: $type) -> Self {
-                Self::Device(error.to_string())
-            }
-        }
-    )* };
-}
-
-device_error!(
-    roce_verbs::device::OpenError,
-    roce_verbs::qp::ConnectError,
-    roce_verbs::qp::QpError,
-    roce_verbs::memory::RegionError,
-    roce_verbs::memory::BufferRange,
-    roce_verbs::work::PostError,
-    roce_verbs::completion::CqOverrun
-);
+device_errors!(error: PerfError => PerfError::Device(error.to_string()));

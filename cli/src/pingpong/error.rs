@@ -1,5 +1,6 @@
 //! Errors of a run.
 
+use crate::device_errors::device_errors;
 use std::fmt;
 
 /// Why a run failed, as a message for the user.
@@ -39,23 +40,4 @@ impl fmt::Display for PingpongError {
 
 impl std::error::Error for PingpongError {}
 
-/// Makes `?` work on the errors of the verbs, whose text is complete.
-macro_rules! from_errors {
-    ($($error:ty),*) => {
-        $(impl From<$error> for PingpongError {
-            fn from(error: $error) -> Self {
-                Self::new(error.to_string())
-            }
-        })*
-    };
-}
-
-from_errors!(
-    roce_verbs::device::OpenError,
-    roce_verbs::qp::ConnectError,
-    roce_verbs::qp::QpError,
-    roce_verbs::memory::RegionError,
-    roce_verbs::memory::BufferRange,
-    roce_verbs::work::PostError,
-    roce_verbs::completion::CqOverrun
-);
+device_errors!(error: PingpongError => PingpongError::new(error.to_string()));

@@ -14,6 +14,7 @@ const BUILD: &str = if cfg!(debug_assertions) {
 
 /// Why `roce run` or `roce env` failed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum RunError {
     /// Invalid arguments.
     Usage(String),

@@ -60,6 +60,7 @@ pub enum Experiment {
 
 /// Why there is no result.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum SimError {
     /// The first seed could not be drawn.
     Draw(getrandom::Error),

@@ -65,11 +65,11 @@ impl FaultCounters {
     pub fn each(&self) -> [(&'static str, u64); 6] {
         [
             ("fault_received", self.received),
-            ("fault_lost", self.lost),
+            (Loss::Chance.counter(), self.lost),
             ("fault_duplicated", self.duplicated),
             ("fault_reordered", self.reordered),
             ("fault_corrupted", self.corrupted),
-            ("fault_overflowed", self.overflowed),
+            (Loss::Overflow.counter(), self.overflowed),
         ]
     }
 }

@@ -27,11 +27,30 @@ pub struct Effects {
 
 /// Why a packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Loss {
     /// At random.
     Chance,
     /// The layer already holds the maximum number of packets.
     Overflow,
+}
+
+impl Loss {
+    /// The name of the counter that counts it.
+    pub const fn counter(self) -> &'static str {
+        match self {
+            Self::Chance => "fault_lost",
+            Self::Overflow => "fault_overflowed",
+        }
+    }
+
+    /// What happened, in a phrase.
+    pub const fn explain(self) -> &'static str {
+        match self {
+            Self::Chance => "lost",
+            Self::Overflow => "lost: too many packets were held back",
+        }
+    }
 }
 
 /// Passes packets on to a sink that ignores the effects of the faults.

@@ -1,7 +1,6 @@
 //! Completion queues: small ones, shared ones, and applications that let completions wait.
 
 use super::look::is_receive;
-use super::outcome::label;
 use super::plan::CqPlan;
 use super::state::{CqState, PairState, Run, Token};
 use crate::fabric::HostId;
@@ -121,7 +120,7 @@ impl Run<'_> {
         }
         for done in taken.drain(..) {
             let (pair, side) = self.whose((pair, side), &done)?;
-            let name = label(done.status);
+            let name = done.status.label();
             *self.outcome.completions.entry(name).or_default() += 1;
             self.oracle.completed(pair, side, &done)?;
             if let (Some(pool), true) = (self.end(pair, side).pool, is_receive(done.opcode)) {

@@ -2,7 +2,6 @@
 
 use crate::fabric::Counters;
 use crate::oracle::Violation;
-use roce_stack::WcStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -76,24 +75,5 @@ impl Summary {
         self.overruns += outcome.overruns;
         self.numbers_again += outcome.numbers_again;
         self.virtual_seconds += outcome.virtual_ns as f64 / 1e9;
-    }
-}
-
-/// A status's short name.
-pub(super) fn label(status: WcStatus) -> &'static str {
-    match status {
-        WcStatus::Success => "success",
-        WcStatus::LocalLengthError => "local length",
-        WcStatus::LocalQpOperationError => "local QP operation",
-        WcStatus::LocalProtectionError => "local protection",
-        WcStatus::LocalAccessError => "local access",
-        WcStatus::WorkRequestFlushed => "flushed",
-        WcStatus::MemoryWindowBindError => "memory window bind",
-        WcStatus::BadResponse => "bad response",
-        WcStatus::RemoteInvalidRequest => "remote invalid request",
-        WcStatus::RemoteAccessError => "remote access",
-        WcStatus::RemoteOperationError => "remote operation",
-        WcStatus::RetryExceeded => "retries exceeded",
-        WcStatus::RnrRetryExceeded => "RNR retries exceeded",
     }
 }

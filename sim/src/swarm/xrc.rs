@@ -1,7 +1,6 @@
 //! XRC: the domain of each host, its shared receive queues, and their completions.
 
 use super::look::is_receive;
-use super::outcome::label;
 use super::plan::{Op, Wrong};
 use super::pools::{PoolSpec, longest};
 use super::state::{Domain, Queue, Run};
@@ -103,7 +102,7 @@ impl Run<'_> {
         ) {
             self.oracle.broke(pair, side);
         }
-        let name = label(done.status);
+        let name = done.status.label();
         *self.outcome.completions.entry(name).or_default() += 1;
         self.oracle.completed_in(pair, side, Some(pool), done)?;
         self.place_is_free(pool, done.wr_id);

@@ -7,6 +7,7 @@ const LEAST_PERIOD: Duration = Duration::from_micros(1);
 
 /// How senders avoid filling the queues of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum CongestionControl {
     /// No congestion control. Congestion notification packets are only counted.
     None,

@@ -72,6 +72,7 @@ impl Access {
 
 /// Why an access to memory was denied (IBTA 1.7, 10.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AccessError {
     /// No region and no bound window has the key, or its remote rights were
     /// invalidated.
@@ -108,6 +109,7 @@ impl std::error::Error for AccessError {}
 
 /// Why a region was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// Remote writing or atomics were requested without local writing (IBTA 1.7, 11.2.8.2).
     NeedsLocalWrite,

@@ -33,6 +33,7 @@ pub struct Reregister {
 
 /// Why a region was not re-registered. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReregisterError {
     /// No region has this key.
     UnknownKey,

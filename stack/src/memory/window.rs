@@ -59,6 +59,7 @@ pub struct MwBind {
 /// Why a window was not bound. It is unchanged. The completion reports only
 /// [`WcStatus::MemoryWindowBindError`](crate::WcStatus::MemoryWindowBindError).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BindError {
     /// No window has this ID.
     UnknownWindow,
@@ -84,6 +85,7 @@ pub enum BindError {
 
 /// Why a region was not deregistered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeregisterError {
     /// No region has this key.
     UnknownKey,

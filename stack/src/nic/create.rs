@@ -12,6 +12,7 @@ use roce_wire::Qpn;
 
 /// Why no QP was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CreateQpError {
     /// All QPNs are in use.
     QpnsUsedUp {

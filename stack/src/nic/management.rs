@@ -50,6 +50,7 @@ pub(super) struct GeneralServices {
 
 /// Why a management datagram is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MadError {
     /// QP1 is not open; see [`Nic::open_general_services`].
     NotOpen,

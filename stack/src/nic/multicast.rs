@@ -33,6 +33,7 @@ impl Groups {
 
 /// Why a QP was not attached to a group or detached from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MulticastError {
     /// No QP has this number.
     UnknownQp(Qpn),

@@ -56,6 +56,7 @@ pub struct QpAttributes {
 
 /// Why a QP was not modified. The QP is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ModifyError {
     /// No QP has this number.
     UnknownQp(Qpn),

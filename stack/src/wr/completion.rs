@@ -1,38 +1,40 @@
 //! The result of a work request.
 
+use crate::labelled::labelled;
 use roce_wire::Qpn;
 
-/// How a work request ended (IBTA 1.7, 11.6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WcStatus {
-    /// Success.
-    Success,
-    /// The receive buffer was too small, or a request's length was illegal.
-    LocalLengthError,
-    /// The QP was not able to execute the request.
-    LocalQpOperationError,
-    /// A local key, address or right was wrong.
-    LocalProtectionError,
-    /// The receive of a WRITE with immediate: the WRITE was denied access to the local memory that
-    /// it names.
-    LocalAccessError,
-    /// The QP had failed before this request's turn came.
-    WorkRequestFlushed,
-    /// Binding a memory window or invalidating a key failed: window, key, region, bounds or rights
-    /// were wrong. (IBTA: memory management operation error.)
-    MemoryWindowBindError,
-    /// The peer sent a response that fits no request.
-    BadResponse,
-    /// The peer rejected the request as invalid.
-    RemoteInvalidRequest,
-    /// The peer denied access: remote key, address or right.
-    RemoteAccessError,
-    /// The peer failed to execute the request.
-    RemoteOperationError,
-    /// The peer did not answer before the transport retries were used up.
-    RetryExceeded,
-    /// The peer posted no receive request before the RNR retries were used up.
-    RnrRetryExceeded,
+labelled! {
+    /// How a work request ended (IBTA 1.7, 11.6.2).
+    WcStatus {
+        /// Success.
+        Success = "success",
+        /// The receive buffer was too small, or a request's length was illegal.
+        LocalLengthError = "local length",
+        /// The QP was not able to execute the request.
+        LocalQpOperationError = "local QP operation",
+        /// A local key, address or right was wrong.
+        LocalProtectionError = "local protection",
+        /// The receive of a WRITE with immediate: the WRITE was denied access to the local memory that
+        /// it names.
+        LocalAccessError = "local access",
+        /// The QP had failed before this request's turn came.
+        WorkRequestFlushed = "flushed",
+        /// Binding a memory window or invalidating a key failed: window, key, region, bounds or rights
+        /// were wrong. (IBTA: memory management operation error.)
+        MemoryWindowBindError = "memory window bind",
+        /// The peer sent a response that fits no request.
+        BadResponse = "bad response",
+        /// The peer rejected the request as invalid.
+        RemoteInvalidRequest = "remote invalid request",
+        /// The peer denied access: remote key, address or right.
+        RemoteAccessError = "remote access",
+        /// The peer failed to execute the request.
+        RemoteOperationError = "remote operation",
+        /// The peer did not answer before the transport retries were used up.
+        RetryExceeded = "retries exceeded",
+        /// The peer posted no receive request before the RNR retries were used up.
+        RnrRetryExceeded = "RNR retries exceeded",
+    }
 }
 
 impl WcStatus {
@@ -75,31 +77,32 @@ impl core::fmt::Display for WcStatus {
     }
 }
 
-/// The operation that completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WcOpcode {
-    /// A SEND of any kind.
-    Send,
-    /// A WRITE, with immediate or without.
-    RdmaWrite,
-    /// A READ.
-    RdmaRead,
-    /// A compare-and-swap.
-    CompareSwap,
-    /// A fetch-and-add.
-    FetchAdd,
-    /// A FLUSH.
-    Flush,
-    /// An ATOMIC WRITE.
-    AtomicWrite,
-    /// A memory window was bound.
-    BindMw,
-    /// A key was invalidated.
-    LocalInv,
-    /// A SEND arrived.
-    Recv,
-    /// A WRITE with immediate arrived.
-    RecvRdmaWithImm,
+labelled! {
+    /// The operation that completed.
+    WcOpcode {
+        /// A SEND of any kind.
+        Send = "send",
+        /// A WRITE, with immediate or without.
+        RdmaWrite = "rdma_write",
+        /// A READ.
+        RdmaRead = "rdma_read",
+        /// A compare-and-swap.
+        CompareSwap = "compare_swap",
+        /// A fetch-and-add.
+        FetchAdd = "fetch_add",
+        /// A FLUSH.
+        Flush = "flush",
+        /// An ATOMIC WRITE.
+        AtomicWrite = "atomic_write",
+        /// A memory window was bound.
+        BindMw = "bind_mw",
+        /// A key was invalidated.
+        LocalInv = "local_inv",
+        /// A SEND arrived.
+        Recv = "recv",
+        /// A WRITE with immediate arrived.
+        RecvRdmaWithImm = "recv_rdma_with_imm",
+    }
 }
 
 /// The completion of a work request.

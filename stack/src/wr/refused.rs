@@ -7,6 +7,7 @@ use roce_wire::Qpn;
 
 /// Why a work request was not accepted. Nothing was posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PostError {
     /// No QP has this number.
     UnknownQp(Qpn),

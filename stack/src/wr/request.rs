@@ -55,6 +55,7 @@ pub struct SendRequest<'a> {
 
 /// The local bytes of a request.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Payload<'a> {
     /// In one stretch of a region.
     Element(Sge),
@@ -67,6 +68,7 @@ pub enum Payload<'a> {
 
 /// The QP or the queue that a request is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// The QP's own peer. (RC and UC.)
     #[default]

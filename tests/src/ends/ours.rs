@@ -220,6 +220,7 @@ fn completion(ours: &roce_verbs::Completion) -> Completion {
         WcStatus::RemoteOperationError => "REM_OP_ERR",
         WcStatus::RetryExceeded => "RETRY_EXC_ERR",
         WcStatus::RnrRetryExceeded => "RNR_RETRY_EXC_ERR",
+        other => panic!("{other:?} has no name in verbs.h here"),
     };
     let opcode = match ours.opcode {
         WcOpcode::Send => "SEND",
@@ -233,6 +234,7 @@ fn completion(ours: &roce_verbs::Completion) -> Completion {
         WcOpcode::LocalInv => "LOCAL_INV",
         WcOpcode::Recv => "RECV",
         WcOpcode::RecvRdmaWithImm => "RECV_RDMA_WITH_IMM",
+        other => panic!("{other:?} has no name in verbs.h here"),
     };
     Completion {
         wr_id: ours.wr_id,

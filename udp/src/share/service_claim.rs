@@ -19,6 +19,7 @@ pub struct ServiceClaim {
 
 /// Why a service can't be claimed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ClaimError {
     /// Another claim has it.
     Taken {

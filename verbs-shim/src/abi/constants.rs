@@ -67,6 +67,7 @@ c_constants! { OLD:
     WC_REM_OP_ERR = 11,
     WC_RETRY_EXC_ERR = 12,
     WC_RNR_RETRY_EXC_ERR = 13,
+    WC_GENERAL_ERR = 21,
     WC_SEND = 0,
     WC_RDMA_WRITE = 1,
     WC_RDMA_READ = 2,

@@ -27,12 +27,7 @@ impl Comments {
 
     /// Faults lost the packet.
     pub(super) fn lost(&mut self, why: Loss) {
-        match why {
-            Loss::Chance => self.fault("lost", "fault_lost"),
-            Loss::Overflow => {
-                self.fault("lost: too many packets were held back", "fault_overflowed")
-            }
-        }
+        self.fault(why.explain(), why.counter());
     }
 
     /// What faults did to the packet before it arrived.

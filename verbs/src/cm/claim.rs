@@ -45,6 +45,7 @@ impl PortClaim {
                     holder,
                 }),
                 ClaimError::System(source) => PortClaimError::System(source),
+                other => PortClaimError::System(io::Error::other(other)),
             })?;
             Ok(Self {
                 space,

@@ -8,6 +8,7 @@ use std::{fmt, io};
 
 /// Why a connection manager can't listen.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ListenError {
     /// The address can't be used.
     Address(ConnectError),

@@ -15,6 +15,7 @@ use std::str::FromStr;
 
 /// The datapath to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DatapathChoice {
     /// AF_XDP if the driver reads and writes frames in the process's memory (zero-copy), this
     /// process may use it, and no default route leads through the interface. UDP sockets otherwise.
@@ -101,6 +102,7 @@ pub struct Datapath {
 
 /// The kind of a datapath, and what is specific to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DatapathKind {
     /// UDP sockets.
     Udp {

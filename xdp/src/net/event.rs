@@ -57,6 +57,7 @@ pub enum Route {
 
 /// News for the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// The link, as it is now.
     Link(Link),

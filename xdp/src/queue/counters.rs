@@ -4,6 +4,7 @@ use crate::umem::ChunkFault;
 
 /// Why a received frame, or a piece of one, was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RxDrop {
     /// A piece at an address outside of the queue's memory.
     ForeignAddress,

@@ -31,6 +31,7 @@ impl fmt::Display for RingName {
 
 /// Why a queue is unusable.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum QueueError {
     /// The share of the UMEM is too small.
     Share {

@@ -59,6 +59,7 @@ impl ChunkCounts {
 
 /// What is wrong with an address that the kernel returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ChunkFault {
     /// It is outside the queue's share.
     Foreign,

@@ -88,7 +88,7 @@ pub(crate) fn send(port: &mut dyn Port, to: &TxMeta, packet: &[u8]) -> Received 
                 port.flush().expect("a port that works");
                 None
             }
-            Err(ReserveError::Unsendable) => panic!("{to:?} can't be sent to"),
+            Err(error) => panic!("{to:?} can't be sent to: {error:?}"),
         }
     })
 }

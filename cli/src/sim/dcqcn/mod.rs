@@ -61,6 +61,7 @@ pub struct DcqcnArgs {
 
 /// Why the experiments failed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DcqcnError {
     /// A run failed.
     Run(RunError),
