@@ -3,8 +3,8 @@
 //! The window of a QP fits the buffer of a peer's port. A thousand QPs between the same two hosts
 //! share that buffer: if each used its whole window, most packets would be dropped, including the
 //! retransmitted ones. So all of them together stay within one window. A QP that finds no room
-//! waits in a queue, and gets a turn when an acknowledgement makes room. That room is reserved for it
-//! until its turn to send has ended, so that other QPs can't overtake it.
+//! waits in a queue, and gets a turn when an acknowledgement makes room. That room is reserved for
+//! it until its turn to send has ended, so that other QPs can't overtake it.
 
 use crate::ids::Handle;
 use crate::time::{Duration, Instant};
@@ -226,8 +226,8 @@ impl WindowShare {
         self.window.map(|(index, _)| PeerWindowId(index))
     }
 
-    /// Notes that [`Shares::call`] returned the QP: it no longer waits, unless it finds no room
-    /// again.
+    /// Notes that [`PeerWindows::next_waiting`] returned the QP: it no longer waits, unless it
+    /// finds no room again.
     pub(crate) fn on_called(&mut self) {
         self.waits = false;
     }

@@ -39,7 +39,7 @@ pub(crate) enum Kept {
     No,
 }
 
-/// A kept packet that is now in order. Its buffer goes back with [`EarlyPool::give_back`].
+/// A kept packet that is now in order. Its buffer goes back with [`ReorderPool::give_back`].
 #[derive(Debug)]
 pub(crate) struct BufferedPacket {
     bth: Bth,

@@ -35,7 +35,7 @@ const APPLICATION_DRIVES: Duration = Duration::from_micros(500);
 /// The time that the thread keeps polling after the last packet before it sleeps.
 const LINGER: Duration = Duration::from_micros(50);
 
-/// Starts the thread. It ends when [`Shared::stop`] is set and it is woken up.
+/// Starts the thread. It ends when [`DeviceState::stop`] is set and it is woken up.
 pub(crate) fn spawn(
     shared: Arc<DeviceState>,
     monitor: Monitor,

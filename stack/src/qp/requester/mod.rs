@@ -15,12 +15,12 @@
 //! of its responses (IBTA 1.7, 9.7.3.1).
 //!
 //! Each file beside this one is one task of a requester: [`transmit`] decides what is sent next,
-//! [`packets`] sends it, [`placement`] sends FLUSH and ATOMIC WRITE, [`stretch`] sends the middle
-//! of long messages, [`ack`] handles acknowledgements, [`fetch`] handles READ and atomic responses,
-//! [`early`] keeps out-of-order responses and asks for missing ones, [`recovery`] retransmits only
-//! what is missing, [`clock`] detects late answers, [`retry`] waits and retries, [`round_trip`]
-//! measures round trips, [`credit`] counts the peer's receives, [`held`] tracks the packets that
-//! the port keeps, [`local`] executes requests without packets.
+//! [`packets`] sends it, [`memory_placement`] sends FLUSH and ATOMIC WRITE, [`stretch`] sends the
+//! middle of long messages, [`ack`] handles acknowledgements, [`fetch`] handles READ and atomic
+//! responses, [`out_of_order`] keeps out-of-order responses and asks for missing ones, [`recovery`]
+//! retransmits only what is missing, [`clock`] detects late answers, [`retry`] waits and retries,
+//! [`round_trip`] measures round trips, [`credit`] counts the peer's receives, [`held`] tracks the
+//! packets that the port keeps, [`local`] executes requests without packets.
 
 mod ack;
 mod clock;

@@ -30,7 +30,8 @@ pub(super) enum AckReq {
     Yes,
     /// A packet behind it will ask.
     No,
-    /// It need not ask, and perhaps no packet that asks follows; see [`Requester::spares`].
+    /// It need not ask, and perhaps no packet that asks follows; see
+    /// [`Requester::may_defer_ack_req`].
     Deferred,
 }
 
@@ -130,8 +131,8 @@ impl Requester {
         })
     }
 
-    /// Requests the responses from `cursor` to `last` of a READ. A long READ is requested in pieces,
-    /// so that the window bounds the responses.
+    /// Requests the responses from `cursor` to `last` of a READ. A long READ is requested in
+    /// pieces, so that the window bounds the responses.
     pub(super) fn send_read(
         &self,
         cx: &mut Cx<'_>,
@@ -206,8 +207,8 @@ impl Requester {
 
     /// Whether the only packet of `wqe` may go without asking for an acknowledgement: `wqe` is a
     /// small, unsignaled WRITE. While such WRITEs follow each other quickly, only one in several
-    /// asks. When they stop, [`Requester::ask_at_last`] asks about the rest. So if two programs
-    /// answer each WRITE with a WRITE, most WRITEs cost no additional acknowledgement.
+    /// asks. When they stop, [`Requester::ask_after_deferral`] asks about the rest. So if two
+    /// programs answer each WRITE with a WRITE, most WRITEs cost no additional acknowledgement.
     fn may_defer_ack_req(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
         let is_small_write = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
         let few = MAX_DEFERRED.min(self.sq.limits().depth as u64 / 4);

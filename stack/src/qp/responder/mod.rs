@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Each file beside this one is one task of a responder: [`request`] decides which of the three a
-//! packet is, [`early`] keeps what is behind a gap, [`place`] executes SEND and WRITE, [`fetch`]
-//! executes READ and atomics and notes them for duplicates, [`placement`] executes FLUSH and ATOMIC
-//! WRITE, [`owed`] keeps the replies in order, [`reply`] sends them.
+//! packet is, [`out_of_order`] keeps what is behind a gap, [`message`] executes SEND and WRITE,
+//! [`fetch`] executes READ and atomics and notes them for duplicates, [`memory_placement`] executes
+//! FLUSH and ATOMIC WRITE, [`reply_queue`] keeps the replies in order, [`reply`] sends them.
 
 mod fetch;
 mod memory_placement;

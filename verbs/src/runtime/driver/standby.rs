@@ -34,15 +34,15 @@ const SENDS: Duration = Duration::from_micros(100);
 const SHORTEST_ABSENCE: Duration = Duration::from_micros(50);
 
 /// The longest back-off. If an application has driven the NIC for at least this long and then stops
-/// without [`Shared::hand_over`], peers and timers wait until the check after the one that finds no
-/// call within [`APPLICATION_DRIVES`]: at most 2.5 ms. A check costs the application's processor 27
-/// us, including the timer, context switches and cold caches.
+/// without [`DeviceState::hand_over`], peers and timers wait until the check after the one that
+/// finds no call within [`APPLICATION_DRIVES`]: at most 2.5 ms. A check costs the application's
+/// processor 27 us, including the timer, context switches and cold caches.
 const LONGEST_ABSENCE: Duration = Duration::from_millis(2);
 
 /// What the last checks of a calling application found.
 #[derive(Debug)]
 pub(super) struct Standby {
-    /// The confidence that the application drives the NIC: 0 to [`Beside::CERTAIN`].
+    /// The confidence that the application drives the NIC: 0 to [`Standby::CERTAIN`].
     drives: u8,
     /// The next back-off.
     absence: Duration,
@@ -95,7 +95,7 @@ impl Standby {
         self.drives >= Self::SURE
     }
 
-    /// Below [`Beside::SURE`], one check that finds the application not driving resets the
+    /// Below [`Standby::SURE`], one check that finds the application not driving resets the
     /// confidence. Above it, such a check may have fallen between two calls.
     fn note(&mut self, drives: bool) {
         if drives && self.leaves_it_to_the_application() {
