@@ -136,6 +136,9 @@ impl Device {
     /// Opens the device with the environment's settings. [`OpenOptions`] can set them in the
     /// program.
     ///
+    /// One lock guards everything of a [`Context`]. Threads that communicate at the same time each
+    /// open the device: contexts share UDP port 4791, and no lock.
+    ///
     /// # Errors
     /// If the operating system refuses a thread or a descriptor, or an environment variable is
     /// malformed.
