@@ -56,7 +56,9 @@ impl ToErrno for PortError {
 impl ToErrno for OpenError {
     fn to_errno(&self) -> Errno {
         match self {
-            Self::UnknownDevice { .. } | Self::UnknownAddress { .. } => Errno::ENODEV,
+            Self::UnknownDevice { .. }
+            | Self::NoSuchAddress { .. }
+            | Self::UnknownAddress { .. } => Errno::ENODEV,
             Self::Environment { .. } => Errno::EINVAL,
             Self::System { source, .. } => of_io(source),
             _ => Errno::EINVAL,

@@ -99,10 +99,7 @@ impl Device {
                 loopback.extra.push(address);
                 Ok(loopback)
             }
-            _ => Err(OpenError::UnknownDevice {
-                name: format!("with address {address}"),
-                known,
-            }),
+            _ => Err(OpenError::NoSuchAddress { address, known }),
         }
     }
 
@@ -197,5 +194,22 @@ impl Device {
             own.chain(&self.extra).copied().collect()
         };
         self.addresses().unwrap_or_else(|_| known())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_no_interface_has_is_named() {
+        // Of the range for documentation (RFC 5737): no host has it.
+        let address = IpAddr::from([192, 0, 2, 77]);
+        let error = Device::with_address(address).expect_err("no such address");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("no interface has the address 192.0.2.77; the devices are: roce_"),
+            "{text}"
+        );
     }
 }

@@ -20,6 +20,13 @@ pub enum OpenError {
         /// The names of the devices that exist.
         known: Vec<String>,
     },
+    /// No device's interface has the address.
+    NoSuchAddress {
+        /// The address asked for.
+        address: std::net::IpAddr,
+        /// The names of the devices that exist.
+        known: Vec<String>,
+    },
     /// The interface does not have the address.
     UnknownAddress {
         /// The address asked for.
@@ -60,6 +67,13 @@ impl fmt::Display for OpenError {
                     "no device is named {name:?}; there are: {}",
                     known.join(", ")
                 )
+            }
+            Self::NoSuchAddress { address, known } => {
+                write!(f, "no interface has the address {address}; ")?;
+                match known.is_empty() {
+                    true => write!(f, "no interface has any"),
+                    false => write!(f, "the devices are: {}", known.join(", ")),
+                }
             }
             Self::UnknownAddress { address, interface } => write!(
                 f,

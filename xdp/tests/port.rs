@@ -3,8 +3,9 @@
 mod support;
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use roce_port::Port;
 use roce_stack::{Flow, ReserveError, RxMeta, Transmit, TxMeta};
 use roce_wire::{Qpn, VlanTag};
@@ -190,6 +191,27 @@ fn groups_are_joined_and_left() {
         .join("10.91.0.9".parse().expect("an address"))
         .expect_err("no group");
     assert!(error.to_string().contains("10.91.0.9"), "{error}");
+}
+
+#[test]
+fn a_group_for_which_the_program_has_no_room_stays_left() {
+    let test = "a_group_for_which_the_program_has_no_room_stays_left";
+    let Some(pair) = Pair::new(test, 1500, 1) else {
+        return;
+    };
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("up to the hard limit");
+    let mut port = open(&pair.near, 1500, 1, AttachMode::Auto);
+    // Each joined group is a socket, and an address of the program's table of 1,024.
+    let mut joined = (0..2048_u32).map(|n| IpAddr::from(Ipv4Addr::from(0xefc0_0000 + n)));
+    let refused = joined.find_map(|group| {
+        let outcome = pair.near.namespace.inside(|| port.join(group));
+        outcome.err().map(|error| (group, error.to_string()))
+    });
+    let (group, first) = refused.expect("the table has an end");
+    let again = pair.near.namespace.inside(|| port.join(group));
+    let again = again.expect_err("still no room").to_string();
+    assert_eq!(again, first, "the group was not left");
 }
 
 #[test]

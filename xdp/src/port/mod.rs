@@ -244,7 +244,11 @@ impl Port for XdpPort {
         }
         self.groups.join(&self.config.sockets, group)?;
         self.net.accept_group(group);
-        self.program.add_address(group).map_err(program_error)
+        let outcome = self.program.add_address(group).map_err(program_error);
+        if outcome.is_err() {
+            self.leave(group);
+        }
+        outcome
     }
 
     fn leave(&mut self, group: IpAddr) {
