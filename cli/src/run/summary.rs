@@ -104,7 +104,7 @@ mod tests {
         (totals.processes, totals.devices_opened) = (1, 3);
         assert!(said(&totals).contains("made no QP ready"));
         totals.qps = 2;
-        assert!(said(&totals).contains("moved nothing"));
+        assert!(said(&totals).contains("moved no data"));
         assert_eq!(
             text("x", &totals),
             "x: 1 process opened devices, 3 times in all; 2 QPs, 0 of them connected to a peer; 0 \
