@@ -4,10 +4,13 @@
 //! - [`imports`]: the uses of other modules' items, with their positions.
 //! - [`cycles`]: modules that import each other in a cycle.
 //! - [`public_enums`]: the enums that are declared `pub`.
+//! - [`public_api`]: the public items of a crate, as lines; [`listings`]: those of all crates that are
+//!   published.
 //! - [`packages`]: the crates that are published.
 //! - [`toml_files`]: the data files of a folder.
 #![warn(missing_docs)]
 
+mod api;
 mod cycles;
 mod data;
 mod enums;
@@ -18,10 +21,12 @@ mod packages;
 mod tests;
 mod tree;
 
+pub use api::{listings, outdated, public_api};
 pub use cycles::{Cycle, cycles};
 pub use data::{DataError, read_toml, toml_files};
 pub use enums::{PublicEnum, public_enums};
 pub use imports::{Import, imports};
+pub use packages::Package;
 pub use tree::{Module, ModuleId, SourceError, Tree};
 
 use std::path::PathBuf;
@@ -34,11 +39,10 @@ pub fn project_root() -> PathBuf {
         .map_or(crate_root.clone(), PathBuf::from)
 }
 
-/// The folders of the crates that are published, such as `wire`, by the list of packages in
-/// `.ci/check-packages`.
+/// The crates that are published, by the list of packages in `.ci/check-packages`.
 ///
 /// # Errors
 /// If that file or a manifest can't be read, or names no crate of the project.
-pub fn packages() -> Result<Vec<PathBuf>, DataError> {
+pub fn packages() -> Result<Vec<Package>, DataError> {
     packages::packages(&project_root())
 }

@@ -1,16 +1,19 @@
 //! Resolves names in modules.
 
 use crate::{ModuleId, Tree};
+use proc_macro2::{Delimiter, TokenTree};
 use std::collections::BTreeMap;
 use syn::{Item, UseTree, Visibility};
 
 /// The target of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A module of this crate.
     Module(ModuleId),
-    /// An item that this module defines.
-    ItemOf(ModuleId),
+    /// The item of this name that a module defines.
+    Item(ModuleId, String),
+    /// A path that begins with the name of another crate.
+    External(Vec<String>),
 }
 
 /// One name of a `use` declaration.
@@ -67,8 +70,8 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// The target of `path`, written in `module`. `None` for items of other crates, and for
-    /// variables and type parameters.
+    /// The target of `path`, written in `module`. `None` for names that are not declared or
+    /// imported there: other crates, variables, and type parameters.
     pub(crate) fn resolve(&self, module: ModuleId, path: &[String]) -> Option<Target> {
         self.path_from(module, path, LONGEST_CHAIN)
     }
@@ -88,14 +91,18 @@ impl<'a> Names<'a> {
         };
         let mut at = start;
         for name in rest {
-            // After an item come a variant or an associated item.
-            let Target::Module(module) = at else {
-                return Some(at);
-            };
-            at = match name.as_str() {
-                "super" => Target::Module(self.tree.modules[module].parent?),
-                "self" => at,
-                name => self.name_in(module, name, left)?,
+            at = match at {
+                Target::Module(module) => match name.as_str() {
+                    "super" => Target::Module(self.tree.modules[module].parent?),
+                    "self" => at,
+                    name => self.name_in(module, name, left)?,
+                },
+                // After an item come a variant or an associated item.
+                Target::Item(..) => return Some(at),
+                Target::External(mut path) => {
+                    path.push(name.clone());
+                    Target::External(path)
+                }
             };
         }
         Some(at)
@@ -105,17 +112,18 @@ impl<'a> Names<'a> {
         let left = left.checked_sub(1)?;
         let scope = &self.scopes[module];
         if scope.items.iter().any(|item| item == name) {
-            return Some(Target::ItemOf(module));
+            return Some(Target::Item(module, name.to_owned()));
         }
         if let Some(child) = self.tree.modules[module].children.get(name) {
             return Some(Target::Module(*child));
         }
         if let Some(path) = scope.aliases.get(name) {
+            let external = || Some(Target::External(path.clone()));
             // `use name::…;` for a crate of that name would resolve to itself.
             if path.first().is_some_and(|first| first == name) && path.len() == 1 {
-                return None;
+                return external();
             }
-            return self.path_from(module, path, left);
+            return self.path_from(module, path, left).or_else(external);
         }
         let in_glob = |glob: &Vec<String>| match self.path_from(module, glob, left)? {
             Target::Module(other) if other != module => self.name_in(other, name, left),
@@ -139,7 +147,7 @@ impl Scope {
             Item::Union(i) => &i.ident,
             Item::Macro(item) => match &item.ident {
                 Some(name) => name,
-                None => return self.items.extend(bitflags_names(item)),
+                None => return self.items.extend(declared_names(&item.mac)),
             },
             Item::ForeignMod(block) => {
                 for item in &block.items {
@@ -164,24 +172,40 @@ impl Scope {
     }
 }
 
-/// The types that a macro invocation declares, as far as the keywords `struct`, `enum` and `fn`
-/// show them: `bitflags! { pub struct Access: u32 { … } }`.
-fn bitflags_names(item: &syn::ItemMacro) -> Vec<String> {
-    let mut names = Vec::new();
+/// The types that a macro invocation declares: the names after the keywords `struct`, `enum`, `fn`
+/// (`bitflags! { pub struct Access: u32 { … } }`), or else those before a block of braces
+/// (`labelled! { Stat { … } }`).
+pub(crate) fn declared_names(invoked: &syn::Macro) -> Vec<String> {
+    let mut after_keyword = Vec::new();
+    let mut before_block = Vec::new();
     let mut declares = false;
-    for token in item.mac.tokens.clone() {
-        if let proc_macro2::TokenTree::Ident(word) = &token {
-            if declares {
-                names.push(word.to_string());
+    let mut last = None;
+    for token in invoked.tokens.clone() {
+        match token {
+            TokenTree::Ident(word) => {
+                if declares {
+                    after_keyword.push(word.to_string());
+                }
+                declares = ["struct", "enum", "fn", "type", "const"]
+                    .iter()
+                    .any(|w| word == w);
+                last = Some(word.to_string());
             }
-            declares = ["struct", "enum", "fn", "type", "const"]
-                .iter()
-                .any(|w| word == w);
-        } else {
-            declares = false;
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                before_block.extend(last.take());
+                declares = false;
+            }
+            _ => {
+                last = None;
+                declares = false;
+            }
         }
     }
-    names
+    if after_keyword.is_empty() {
+        before_block
+    } else {
+        after_keyword
+    }
 }
 
 /// The names that a `use` declaration introduces.

@@ -7,16 +7,25 @@ use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
 struct Manifest {
-    package: Package,
+    package: Named,
 }
 
 #[derive(Deserialize)]
-struct Package {
+struct Named {
     name: String,
 }
 
-/// The folders of the crates that `.ci/check-packages` packs.
-pub(crate) fn packages(root: &Path) -> Result<Vec<PathBuf>, DataError> {
+/// A crate that is published.
+#[derive(Clone, Debug)]
+pub struct Package {
+    /// Its name, such as `roce-wire`.
+    pub name: String,
+    /// Its folder, as an absolute path.
+    pub folder: PathBuf,
+}
+
+/// The crates that `.ci/check-packages` packs.
+pub(crate) fn packages(root: &Path) -> Result<Vec<Package>, DataError> {
     let list = root.join(".ci/check-packages");
     let text = std::fs::read_to_string(&list).map_err(|e| DataError::new(&list, e))?;
     let names = text
@@ -30,14 +39,15 @@ pub(crate) fn packages(root: &Path) -> Result<Vec<PathBuf>, DataError> {
         // The manifest of the workspace lies beside folders, not in one.
         if folder.join("Cargo.toml").exists() && folder.join("src/lib.rs").exists() {
             let manifest: Manifest = read_toml(&folder.join("Cargo.toml"))?;
-            folders.push((manifest.package.name, folder));
+            let name = manifest.package.name;
+            folders.push(Package { name, folder });
         }
     }
     names
         .map(|name| {
-            let found = folders.iter().find(|(package, _)| package == name);
+            let found = folders.iter().find(|package| package.name == name);
             let missing = || DataError::new(&list, format!("no folder holds the crate {name}"));
-            found.map(|(_, folder)| folder.clone()).ok_or_else(missing)
+            found.cloned().ok_or_else(missing)
         })
         .collect()
 }
