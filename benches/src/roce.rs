@@ -114,7 +114,7 @@ pub struct Amount {
     pub iterations: u32,
 }
 
-/// The same with other options of `roce perf`.
+/// As [`write()`], with other options of `roce perf`.
 ///
 /// # Errors
 /// If an end fails.

@@ -256,8 +256,8 @@ impl Agent {
         self.disown(now, connection);
     }
 
-    /// Drops at most `most` connections and lookups, as [`Agent::forget`] does. Returns whether
-    /// none are left that the owner has not dropped.
+    /// Drops at most `most` connections and lookups, as [`Agent::forget`] does. Returns true if
+    /// fewer than `most` were left to drop, so that none is left now.
     pub fn forget_some(&mut self, now: Instant, most: usize) -> bool {
         let ids = self.table.owned(most);
         for &id in &ids {
@@ -318,8 +318,8 @@ impl Agent {
         self.handle_checks(now);
     }
 
-    /// The services that unanswered requests have waited for until their deadline, with the
-    /// addresses that the requests were sent to. [`Agent::handle_timeouts`] refuses these requests.
+    /// The services of held requests whose deadline has passed, with the addresses that the
+    /// requests were sent to. [`Agent::handle_timeouts`] refuses these requests.
     /// If another process at such an address has the service by now, call
     /// [`Agent::leave_to_others`] first.
     pub fn held_in_vain(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {

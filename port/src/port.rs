@@ -101,8 +101,9 @@ pub trait Port: Transmit {
     fn leave(&mut self, group: IpAddr);
 
     /// Passes received packets to `sink`, and stops once their number reaches `budget`. A port that
-    /// receives several packets in one piece may exceed it. Returns the number of packets passed; 0
-    /// if none waits. Never blocks.
+    /// receives several packets in one piece may exceed it. Returns the number of packets passed. A
+    /// port may return 0 while a packet waits; its descriptors then report the packet. Never
+    /// blocks.
     ///
     /// # Errors
     /// Fails if the interface is gone for good.

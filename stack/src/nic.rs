@@ -409,8 +409,9 @@ impl Nic {
         self.take_turn(now, handle, send);
     }
 
-    /// Lets a QP send. Afterwards, other QPs may use the room that it left in their share, unless
-    /// the port is full: then its turn has not ended.
+    /// Lets a QP send. Afterwards, other QPs to the same peer may use the room that is left in the
+    /// window that they share, unless the port is full: then the QP's turn has not ended, and the
+    /// room stays reserved for it.
     fn take_turn(
         &mut self,
         now: Instant,

@@ -126,7 +126,7 @@ fn differing(number: u64, ours: &Fields, theirs: &Fields) -> Vec<String> {
     let said = |fields: &Fields, name| fields.get(name).cloned().unwrap_or("nothing".into());
     names
         .into_iter()
-        // Of a super-packet, nobody says how long the payload is.
+        // The payload length of a super-packet is not compared.
         .filter(|&&name| name != "payload_len" || ours.contains_key(name))
         .filter(|name| !tshark::is_excused(name, theirs))
         .map(|name| (name, said(ours, name), said(theirs, name)))

@@ -71,8 +71,8 @@ impl UdpPortConfig {
 /// What the kernel grants the sockets of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOffer {
-    /// Bytes of receive buffer for each address, as the kernel granted them. The kernel adds as
-    /// many for its overhead of each packet.
+    /// Bytes of receive buffer for each address, as the kernel granted them. The kernel adds the
+    /// same number again for the overhead of packets.
     pub receive_buffer_bytes: usize,
     /// Whether consecutive packets leave as one datagram that the kernel cuts up
     /// (`UDP_SEGMENT`).

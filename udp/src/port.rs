@@ -86,8 +86,8 @@ impl UdpPort {
         &self.counters
     }
 
-    /// The file descriptors of the activated addresses. [`Port::activate`] and
-    /// [`Port::set_addresses`] change them.
+    /// The file descriptors of the sockets: one for each activated address and each joined group.
+    /// [`Port::activate`], [`Port::join`], [`Port::leave`] and [`Port::set_addresses`] change them.
     pub fn fds(&self) -> impl ExactSizeIterator<Item = PortFd<'_>> {
         self.sockets.iter().map(|socket| PortFd {
             fd: socket.fd(),

@@ -37,8 +37,8 @@ pub(crate) struct Inner {
     pub(crate) device: Device,
     pub(crate) priorities: PrioritySettings,
     gids: Mutex<GidTable>,
-    /// The connection manager, while it is in use. Its module is built on contexts, so this one
-    /// does not know its type.
+    /// The connection manager, while it is in use. The module `cm` depends on this one, so the type
+    /// is erased here.
     pub(crate) connections: Mutex<Weak<dyn Any + Send + Sync>>,
     driver: Option<JoinHandle<()>>,
     /// Shows the device to programs that watch the process.
@@ -136,8 +136,8 @@ impl Device {
     /// Opens the device with the environment's settings. [`OpenOptions`] can set them in the
     /// program.
     ///
-    /// One lock guards everything of a [`Context`]. Threads that communicate at the same time each
-    /// open the device: contexts share UDP port 4791, and no lock.
+    /// One lock guards everything of a [`Context`]. Threads that communicate at the same time
+    /// should each open the device: contexts share UDP port 4791, but no lock.
     ///
     /// # Errors
     /// If the operating system refuses a thread or a descriptor, or an environment variable is

@@ -187,7 +187,8 @@ impl Device {
         Ok(addresses)
     }
 
-    /// The same, with the interface's addresses at the time it was listed if that fails.
+    /// Like [`Device::addresses`]. If the system can't list the interfaces, the addresses are those
+    /// from when the device was listed.
     pub(crate) fn known_addresses(&self) -> Vec<IpAddr> {
         let known = || {
             let own = self.interface.addresses.iter();

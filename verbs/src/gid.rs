@@ -6,7 +6,7 @@ use core::str::FromStr;
 use roce_stack::RoceVersion;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A GID: an IPv6 address, or an IPv4 address in its IPv6-mapped form.
+/// A GID: an IPv6 address, or an IPv4 address as an IPv4-mapped IPv6 address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gid(pub [u8; 16]);
 

@@ -61,7 +61,7 @@ fn measure(qps: usize, load: Load, packets: u64, rounds: usize) -> Result<Vec<Ro
     both().and_then(|_: Round| (0..rounds).map(|_| both()).collect())
 }
 
-/// The deviation of most of the QPs from their rates, as a fraction.
+/// The largest deviation of any of the QPs from its rate, as a fraction.
 ///
 /// # Errors
 /// If a message fails.
@@ -79,8 +79,8 @@ pub fn page(all: &[Cost], worst: f64, machine: &str) -> String {
         "Machine: {machine}. Of {qps} QPs, the one that was furthest off its rate was off by \
          {worst:.2} percent over a second (goal: at most {RATE_GOAL}; {}). What a packet costs, \
          medians of {rounds} rounds:\n\n\
-         | QPs | one packet in a turn: unpaced | paced | **paced for unpaced** | goal | met \
-         | 32 in a turn: unpaced | paced for that |\n|---|---|---|---|---|---|---|---|\n",
+         | QPs | one packet in a turn: unpaced | paced | **paced / unpaced** | goal | met \
+         | 32 in a turn: unpaced | paced / unpaced |\n|---|---|---|---|---|---|---|---|\n",
         met(worst <= RATE_GOAL)
     );
     for cost in all {

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 /// The datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DatapathName {
-    /// AF_XDP if the driver supports zero-copy, UDP sockets otherwise.
+    /// AF_XDP if the driver supports zero-copy and no default route uses the interface, UDP sockets
+    /// otherwise.
     Auto,
     /// UDP sockets.
     Udp,
@@ -87,8 +88,8 @@ impl Settings {
         Ok(variables)
     }
 
-    /// The options with which the program will open its devices, as far as known beforehand. The
-    /// option `--datapath` does not change how they look.
+    /// The options with which the program will open its devices, from the environment. `--datapath`
+    /// is left out, because the devices' files do not depend on it.
     ///
     /// # Errors
     /// If the environment is malformed.

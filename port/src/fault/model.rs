@@ -1,4 +1,4 @@
-//! The decision which faults affect each packet.
+//! Decides which faults affect each packet.
 
 use super::FaultSpec;
 use rand_chacha::ChaCha8Rng;

@@ -29,7 +29,7 @@ pub struct Effects {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// At random.
+    /// The random loss of single packets or of bursts.
     Chance,
     /// The layer already holds the maximum number of packets.
     Overflow,

@@ -54,7 +54,8 @@ impl Buffer {
     /// Allocates a buffer of `len` zero bytes, which begins at a page.
     ///
     /// # Errors
-    /// If the address space can't hold it. If memory is exhausted, the process aborts. If memory is exhausted, the process aborts.
+    /// If the address space can't hold it. If memory is exhausted, the process
+    /// aborts.
     pub fn new(len: usize) -> Result<Self, BufferRange> {
         let Some(layout) = layout(len) else {
             return Err(BufferRange {

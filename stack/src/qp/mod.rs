@@ -306,7 +306,8 @@ impl Qp {
 
     // rule: 9.9.3-nak-leaves
     /// Sends up to about `budget` packets. Requests go first, so that the application's data does
-    /// not wait behind acknowledgements.
+    /// not wait behind acknowledgements. At a limited rate, requests and replies with data take
+    /// turns.
     pub(crate) fn transmit(
         &mut self,
         cx: &mut Cx<'_>,

@@ -21,7 +21,7 @@ pub struct Marking {
     pub all_from: u32,
     /// Probability just below `all_from`, in percent.
     pub percent: u8,
-    /// Longest queue, as of one that drops, in nanoseconds.
+    /// Capacity of the queue, in nanoseconds. A packet that does not fit does not lengthen it.
     pub longest: u32,
 }
 

@@ -46,7 +46,7 @@ const COLUMNS: &[Column] = &[
     Column("pad", "infiniband.bth.padcnt", Number),
     Column("tver", "infiniband.bth.tver", Number),
     Column("pkey", "infiniband.bth.p_key", Number),
-    // The first of them has the congestion bits.
+    // tshark has several reserved fields. The first has the congestion bits.
     Column(CONGESTION, "infiniband.reserved", Bytes),
     Column("dest_qpn", "infiniband.bth.destqp", Number),
     Column("ack_req", "infiniband.bth.a", Number),

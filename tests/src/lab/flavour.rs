@@ -8,10 +8,10 @@ pub enum Flavour {
     /// The kernel of this machine's release, with Soft-RoCE.
     #[default]
     SoftRoce,
-    /// A newer kernel, whose virtio_net has AF_XDP with zero-copy. The guest's
-    /// interface is made as that needs it: two pairs of queues, of which the first is in
-    /// use, and a device that respects the kernel's mapping of memory. There is no
-    /// Soft-RoCE: UDP port 4791 is free.
+    /// A newer kernel, whose virtio_net has AF_XDP with zero-copy. The guest's interface meets the
+    /// requirements of zero-copy: it has two pairs of queues, of which the first is in use, and its
+    /// device respects the kernel's mapping of memory. There is no Soft-RoCE: UDP port 4791 is
+    /// free.
     ZeroCopy,
 }
 

@@ -183,8 +183,8 @@ pub struct Connect {
 
 impl Connect {
     /// A connection to that queue pair, with all remote rights, this side's PSNs
-    /// starting at `0x00abcd`, a timeout of 67 ms, seven retries of either kind
-    /// (unlimited after an RNR NAK) after 0.64 ms (code 12).
+    /// starting at `0x00abcd`, a timeout of 67 ms, seven retries, unlimited RNR retries, and a
+    /// delay of 0.64 ms in this side's RNR NAKs (code 12).
     pub fn new(remote_qpn: u32, remote_psn: u32, remote_gid: Ipv6Addr, path_mtu: u32) -> Self {
         Self {
             remote_qpn,
@@ -244,9 +244,10 @@ pub enum Operation {
         /// The key of that memory.
         rkey: u32,
     },
-    /// Atomic compare-and-swap of 8 bytes; the old value comes, in host order.
+    /// Atomic compare-and-swap of 8 bytes. The old value is written to the local memory, in host
+    /// order.
     CompareSwap {
-        /// Of what.
+        /// The address of the 8 bytes.
         addr: u64,
         /// The key of that memory.
         rkey: u32,
@@ -255,9 +256,10 @@ pub enum Operation {
         /// What is put there.
         swap: u64,
     },
-    /// Atomic fetch-and-add of 8 bytes; the old value comes, in host order.
+    /// Atomic fetch-and-add of 8 bytes. The old value is written to the local memory, in host
+    /// order.
     FetchAdd {
-        /// Of what.
+        /// The address of the 8 bytes.
         addr: u64,
         /// The key of that memory.
         rkey: u32,

@@ -58,7 +58,7 @@ fn the_command_shows_both_kinds_and_says_what_it_takes() {
         .collect();
     assert_eq!(shown, TABLE);
     let without = devices(&pair.near, &[], "-v");
-    assert!(without.contains("RoCE v1         no: ROCE_V1=1 asks for it"));
+    assert!(without.contains("RoCE v1         no: it needs ROCE_V1=1 and AF_XDP"));
     assert!(!without.contains("IB/RoCE v1"), "{without}");
     // With RoCE v1, `auto` selects AF_XDP although the driver copies.
     let auto = devices(&pair.near, &[("ROCE_V1", "1")], "-v");

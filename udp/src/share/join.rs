@@ -2,8 +2,8 @@
 //!
 //! Only the process that holds the lock's name may change the group of an address. It asks the
 //! members for their sockets, and adds the missing ones up to its own. It may add a socket only if
-//! it holds all sockets of the group. Otherwise, a process that is about to end still has one open,
-//! and the new socket would not get its place.
+//! it holds all sockets of the group. If it lacks one, because a process that is about to end still
+//! has that socket open, the new socket would get the wrong place.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -284,8 +284,8 @@ impl Joining<'_> {
             held.push(group::next::<Obstacle>(address, |socket| {
                 Ok(bind(socket)?)
             })?);
-            // A table that changed while it was read may lack a socket. In that case, the second
-            // socket added after it would get the wrong place.
+            // The table may have changed while it was read, so that it lacked a socket. Check again
+            // after each new socket: the next one would get the wrong place.
             if !group::is_whole(&held, address)? {
                 return Err(Obstacle::Unknown);
             }

@@ -1,8 +1,8 @@
 //! The thread that answers for a member of a group.
 //!
 //! It sends the group's sockets to members that ask, and accepts the sockets that new members add.
-//! When another member is gone, it closes that member's socket to all packets and empties it,
-//! because it may hold the only descriptor.
+//! When another member is gone, the thread closes that member's socket to all packets and empties
+//! it, because this process may hold the only descriptor of the socket.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};

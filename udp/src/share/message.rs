@@ -74,7 +74,7 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     }
     let (count, flags) = (received.bytes, received.flags);
     if flags.contains(MsgFlags::MSG_CTRUNC) {
-        // There is room for every socket a group can have, so the process may not open more files.
+        // There is room for every socket a group can have, so this process is out of descriptors.
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     if count == 0 {

@@ -13,8 +13,8 @@ use super::table;
 
 /// Whether some process, this one or another, takes requests for a service that are sent to an
 /// address (see [`Steering::serve`](roce_port::Steering::serve)). `service` is the lower half of
-/// its ID. The interface's index matters only for link-local addresses. Returns `false` if the kernel's
-/// table of names can't be read.
+/// its ID. The interface's index matters only for link-local addresses. Returns `false` if the
+/// kernel's table of names can't be read.
 pub fn is_served(address: IpAddr, interface_index: u32, service: u32) -> bool {
     let table = table::Table::read(&Place::new(address, interface_index));
     table.is_ok_and(|table| table.services.iter().any(|(served, _)| *served == service))

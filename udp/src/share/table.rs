@@ -51,7 +51,8 @@ impl Table {
         table
     }
 
-    /// The part that takes requests for services without a listener: an agent, if there is one.
+    /// The part that takes requests for services without a listener: the lowest agent's, or part 0
+    /// if there is no agent.
     pub(super) fn others(&self) -> QpnPart {
         self.agents.first().copied().unwrap_or(QpnPart::FIRST)
     }
@@ -62,8 +63,8 @@ impl Table {
     }
 }
 
-/// The names of all abstract Unix sockets in the calling thread's network namespace. The kernel
-/// returns its table in pieces, so this reads it until two reads agree.
+/// This crate's names of abstract Unix sockets in the calling thread's network namespace, sorted.
+/// The kernel returns its table in pieces, so this reads it until two reads agree.
 pub(super) fn names() -> io::Result<Vec<String>> {
     let mut last = read_names()?;
     for _ in 0..READS {

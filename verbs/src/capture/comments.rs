@@ -3,7 +3,7 @@
 use roce_port::fault::{Effects, Loss};
 use roce_stack::{Counters, DropReason, Stat};
 
-/// Counters other than drops that say what became of a packet, and their words.
+/// The counters, other than drops, that say what became of a packet, each with its comment.
 const TELLING: [(Stat, &str); 2] = [
     (
         Stat::OutOfOrderKept,

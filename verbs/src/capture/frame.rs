@@ -10,8 +10,8 @@ const UNKNOWN_TTL: u8 = 64;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// The longest transport packet that fits in an IPv4 packet, header included. It fits in an IPv6
-/// packet too.
+/// The length of the longest transport packet that fits in an IPv4 packet after the IP and UDP
+/// headers. It fits in an IPv6 packet too.
 const LONGEST: usize = 65_535 - 20 - 8;
 
 /// LINKTYPE_LINUX_SLL, for packets of RoCE v1.
@@ -39,7 +39,7 @@ struct Headers {
     traffic_class: u8,
     hop_limit: u8,
     ip: IpCovered,
-    /// Linux's name for the direction: [`TO_US`] or [`FROM_US`].
+    /// The direction, as Linux's packet type: [`TO_US`] or [`FROM_US`].
     direction: u8,
 }
 
@@ -162,8 +162,8 @@ impl Headers {
     }
 }
 
-/// The identification and flags that a socket hides. A valid ICRC reveals them. If the ICRC is
-/// wrong, it is wrong with any values.
+/// The identification and flags, which a socket does not show. A valid ICRC reveals them. If the
+/// ICRC matches no values, the packet is damaged, and a fixed value stands in for them.
 fn hidden(src: [u8; 4], dst: [u8; 4], src_port: u16, transport: &[u8]) -> (u16, u16) {
     match icrc::verify_hidden_v4(src, dst, src_port, UDP_PORT, transport) {
         Ok(found) if found.dont_fragment => (found.id, DONT_FRAGMENT),

@@ -1,4 +1,4 @@
-//! Claims on ports, each of which only one process of the host has.
+//! Claims on ports. Only one claim on the host can hold a port.
 
 use roce_cm::{Addresses, PortSpace, ServiceId};
 use roce_udp::ClaimError;

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// The maximum number of requests that wait for [`Listener::accept`]. Peers retransmit others.
+/// The maximum number of requests that wait for [`Listener::accept`]. Further requests are dropped,
+/// and peers retransmit them.
 const BACKLOG: usize = 128;
 
 /// Accepts connections at an address and port, like a TCP listener. Its ports are those of

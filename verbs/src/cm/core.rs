@@ -60,8 +60,8 @@ impl Core {
             .map_err(|error| io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for communication IDs"))?;
         let shared = Arc::clone(&context.inner.shared);
-        // `lock_state` sets the device's part, which is known before any message is sent or
-        // received.
+        // `lock_state` sets the device's part of the QP numbers, which is known before any message
+        // is sent or received.
         let mut config = Config::new(seed, QpnPart::FIRST, context.device().guid());
         config.check_every = Some(CHECK_EVERY);
         let bell = Bell::new().map_err(system("making a descriptor to wake a thread"))?;
@@ -127,7 +127,7 @@ impl Core {
         self.shared.now()
     }
 
-    /// Locks the agent, which draws IDs from the device's part.
+    /// Locks the agent, and makes it draw communication IDs from the device's part.
     fn lock_state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if let Some(part) = self.shared.part() {

@@ -10,7 +10,7 @@
 //! peer's process on this host ends. Only this thread calls the sink, and it holds no lock
 //! meanwhile, so the sink may call anything.
 //!
-//! Locks are taken in this order: the agent, the engine, the bell.
+//! Locks are taken in this order: the routes, the agent, the engine, the bell.
 
 mod bell;
 mod claim;

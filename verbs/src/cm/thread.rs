@@ -49,9 +49,9 @@ fn run(core: &Core, lookout: &mut Lookout) {
 
 /// Hands the agent the datagrams that have arrived, and lets it handle its timeouts.
 fn work_off(core: &Core, lookout: &mut Lookout) {
-    // A process may have the numbers of one that ended. The new process's datagrams may be among
-    // these, and must not be taken for the old one's, so the agent first learns which processes
-    // ended.
+    // A new process may have the QP numbers of one that ended. The new process's datagrams may be
+    // among these, and must not be taken for the old one's, so the agent first learns which
+    // processes ended.
     let came = core.take_mads();
     lookout.report(core);
     core.work(&came);

@@ -93,8 +93,9 @@ impl CompletionQueue {
         Ok(taken.map(|(completion, _)| completion))
     }
 
-    /// Like [`CompletionQueue::poll`], with the time at which the request completed, by
-    /// [`Context::clock_ns`]: the time of the NIC's turn that completed it.
+    /// Like [`CompletionQueue::poll`], with the time at which the request completed, on the clock
+    /// of [`Context::clock_ns`]. It is the time that was passed to the call of the NIC that
+    /// completed the request.
     ///
     /// # Errors
     /// If the queue overran.

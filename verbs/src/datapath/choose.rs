@@ -91,8 +91,8 @@ pub(crate) fn open(
     Ok((port, vec![not_taken(XDP, reason)]))
 }
 
-/// Stands in for a device's port until its datapath starts: a port over sockets without any socket,
-/// because it has no address. Posting and polling thus see the same types of port before and after.
+/// Stands in for a device's port until its datapath starts: a UDP port that has no address, and
+/// therefore no socket. Code that posts and polls then need not handle a missing port.
 pub(crate) fn idle(device: &Device, options: &DatapathOptions) -> DevicePort {
     open_udp(device, options, None, None)
 }
@@ -231,14 +231,15 @@ impl Facts {
     /// Why AF_XDP is slower than sockets on this interface, if that is known.
     fn copies(&self, options: &DatapathOptions) -> Option<String> {
         let driver = self.offer.as_ref().ok().and_then(|offer| offer.driver);
-        // If the kernel does not report the driver's features, only trying tells.
+        // If the kernel does not report the driver's features, only an attempt can tell.
         let native = driver.is_none_or(|driver| driver.native);
         let native = native && options.xdp_mode != XdpMode::Generic;
         let why = why_copied(driver, native, self.mtu)?;
         Some(format!("{why}; {COPYING_IS_SLOWER}"))
     }
 
-    /// The program of another process that is attached to the interface, if there is one.
+    /// Why AF_XDP can't be used, if the XDP program of another process is attached to the
+    /// interface.
     fn held(&self) -> Option<String> {
         let holder = self.offer.as_ref().ok()?.holder.as_ref()?;
         Some(format!(

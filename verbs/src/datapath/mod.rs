@@ -29,15 +29,15 @@ pub enum DatapathChoice {
     Xdp,
 }
 
-/// Where the program runs that picks RoCE frames out of an interface's traffic.
+/// Where the XDP program runs, which picks RoCE frames out of an interface's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver, if it can; otherwise in the kernel.
+    /// In the driver, if it can; otherwise in the kernel's network stack.
     #[default]
     Auto,
     /// In the driver, or an error.
     Native,
-    /// In the kernel, with any driver.
+    /// In the kernel's network stack, with any driver.
     Generic,
 }
 
@@ -90,8 +90,8 @@ pub struct Datapath {
     pub kind: DatapathKind,
     /// The largest packet, from BTH to ICRC, in bytes.
     pub max_packet_bytes: usize,
-    /// The bytes that the receive buffer holds: for each address with sockets, for each queue with
-    /// AF_XDP.
+    /// The size of a receive buffer, in bytes. With sockets, each address has one. With AF_XDP,
+    /// each queue has one.
     pub receive_buffer_bytes: usize,
     /// In a prediction: the datapath that is used if the interface refuses this one when it starts,
     /// which can't be known without touching the interface. `None` once the datapath has started.
@@ -159,7 +159,7 @@ pub struct XdpQueue {
 pub enum XdpAttachment {
     /// In the driver.
     Native,
-    /// In the kernel.
+    /// In the kernel's network stack.
     Generic,
 }
 

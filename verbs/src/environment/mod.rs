@@ -11,8 +11,8 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// The value of a variable. An empty value counts as unset, because shells and CI systems have no
-/// other way to unset a variable.
+/// The value of a variable. An empty value counts as unset, because many CI systems can set a
+/// variable but not unset it.
 pub(crate) fn value(variable: &str) -> Option<OsString> {
     std::env::var_os(variable).filter(|value| !value.is_empty())
 }

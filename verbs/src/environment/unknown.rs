@@ -48,10 +48,11 @@ fn unknown_among(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
     unknown
 }
 
-/// The known name with the smallest edit distance, unless that exceeds a third of its letters.
+/// The name of a user's variable with the smallest edit distance to `name`, if the distance is at
+/// most a third of the known name's length, or if `name` is a prefix of it.
 fn nearest(name: &str) -> Option<&'static str> {
     let rest = name.strip_prefix(PREFIX)?;
-    // Longer names are near none, and the comparison takes time for each pair of letters.
+    // No known name is longer, and the comparison takes time for each pair of letters.
     let rest = rest.get(..64).unwrap_or(rest).to_ascii_uppercase();
     VARIABLES
         .iter()

@@ -19,7 +19,8 @@ pub enum ReadBy {
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// The valid values, as users write them: `auto|udp|xdp`. Empty for variables of tests.
+    /// The valid values, as users write them: `auto|udp|xdp`. Empty for variables that users do not
+    /// set.
     pub values: &'static str,
     /// The effect, in one line.
     pub meaning: &'static str,

@@ -22,7 +22,7 @@ impl ProtectionDomain {
     /// Allocates `len` zero bytes, aligned to a page, and registers them.
     ///
     /// # Errors
-    /// If the rights contradict each other.
+    /// If the address space can't hold the bytes, or the rights contradict each other.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegionError> {
         let buffer = Arc::new(Buffer::new(len)?);
         self.register(buffer, access)

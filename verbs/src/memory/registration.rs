@@ -42,8 +42,8 @@ impl ProtectionDomain {
     }
 
     /// The address, in this process, of the bytes of a request's element, if it belongs to an
-    /// on-demand region. Its pages may not be mapped yet, so the caller can prefetch them. `None` if
-    /// the region is of another kind.
+    /// on-demand region. Its pages may not be mapped yet, so the caller can prefetch them. `None`
+    /// if the region is of another kind.
     ///
     /// # Errors
     /// If requests of this domain may not use the element with these rights.
@@ -137,8 +137,8 @@ impl Registration {
     }
 
     /// Changes the protection domain, the rights, the memory, or several of these, without changing
-    /// the keys, like `ibv_rereg_mr`. The new memory is addressed by `iova`, or, if that is `None`,
-    /// by its own address.
+    /// the keys, like `ibv_rereg_mr`. The second value in `memory` is the address by which work
+    /// requests and peers name the first byte; `None` means the memory's own address.
     ///
     /// # Errors
     /// See [`ReregisterError`]. The region is then unchanged.

@@ -26,8 +26,8 @@ impl QueuePair {
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), ModifyError> {
         let shared = &self.pd.context.inner.shared;
         let (now, mut engine) = shared.lock_to_post();
-        // First handle what has arrived: acknowledgements complete requests, and requests are
-        // acknowledged, whatever becomes of the QP.
+        // Before ERR and RESET, first handle what has arrived: acknowledgements complete this QP's
+        // requests, and the peer's requests are acknowledged.
         match attributes.state {
             Some(QpState::Err | QpState::Reset) => engine.catch_up(now),
             _ => drop(engine.send(now)),
@@ -62,10 +62,10 @@ impl QueuePair {
         found.unwrap_or((QpState::Reset, QpConfig::default()))
     }
 
-    /// RESET to INIT: the QP accepts receives from now on.
+    /// RESET to INIT: the QP accepts receives from now on. In INIT, changes the access rights.
     ///
     /// # Errors
-    /// If the QP is in another state.
+    /// If the QP is in any other state.
     pub fn to_init(&self, access: Access) -> Result<(), ConnectError> {
         self.modify(&QpAttributes {
             state: Some(QpState::Init),

@@ -10,7 +10,7 @@ use ticker::Ticker;
 
 /// Gives the stack the time: the host's monotonic clock, in nanoseconds.
 ///
-/// Each call of the NIC takes the time, including calls that find nothing to do, and reading the
+/// Each call of the NIC needs the current time, even if it finds nothing to do, and reading the
 /// system's clock takes longer than looking for a packet. If the processors have a counter that the
 /// kernel itself uses as its clock source, a [`Ticker`] gives the time between two readings of the
 /// clock.

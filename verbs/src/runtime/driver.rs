@@ -9,7 +9,7 @@
 //! ```
 //!
 //! While the application calls, the thread does only what the application leaves undone
-//! ([`beside`]). Asleep, it waits in `ppoll` for the port's sockets and the next timer, so an idle
+//! ([`standby`]). Asleep, it waits in `ppoll` for the port's sockets and the next timer, so an idle
 //! process costs no CPU. In each turn, it also reports changes of the interface.
 
 mod standby;

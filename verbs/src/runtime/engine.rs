@@ -20,8 +20,7 @@ const RECEIVE_BUDGET: usize = 64;
 /// faster than they are processed.
 const CATCH_UP_TURNS: usize = 64;
 
-/// The number of posts for which an application that was found watching its memory counts as doing
-/// so.
+/// Once an application was found watching its memory, it counts as watching for this many posts.
 const POSTS_OF_A_WATCHER: u16 = 256;
 
 /// What the lock of a context protects.
@@ -192,15 +191,16 @@ impl Engine {
 
     /// Notes that the application called nothing while something arrived or was due: it probably
     /// watches its memory for a peer's writes. The peer may do the same once its own request is
-    /// acknowledged. It would then see an answer only after a thread has been woken up for it. If
-    /// the answer arrives together with the acknowledgement, it sees the answer at once.
+    /// acknowledged. The peer then sees a later answer only after one of its threads has woken up.
+    /// If the answer arrives together with the acknowledgement, the peer sees it at once.
     pub(crate) fn note_watching(&mut self) {
         self.watches = POSTS_OF_A_WATCHER;
     }
 
-    /// Sends what was posted to one QP. Answers go before acknowledgements. Those go with the same
-    /// system call if the port sends everything by one call, or if the application watches its
-    /// memory. For an application that polls, it is faster to send the answer by itself.
+    /// Sends what was posted to one QP. Posted requests go before acknowledgements. The
+    /// acknowledgements go with the same system call if the port sends everything by one call, or
+    /// if the application watches its memory. For an application that polls, it is faster to send
+    /// the requests by themselves.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
         let watches = self.watches > 0;
         self.watches = self.watches.saturating_sub(1);
@@ -237,7 +237,7 @@ impl Engine {
         }
     }
 
-    /// Whether packets wait that could leave now, or that no descriptor announces.
+    /// Whether packets could leave now, or looped-back packets wait, which no descriptor announces.
     pub(crate) fn has_work(&self) -> bool {
         self.nic.wants_to_send() || self.port.has_looped()
     }

@@ -5,8 +5,10 @@
 //!
 //! | started by | what |
 //! |---|---|
-//! | the first QP | the device's part of the QP numbers, which is a name among processes |
-//! | the first address that a QP in RTR, or a listener, needs, or the first multicast group | the datapath: sockets, or AF_XDP's program and rings |
+//! | the first QP | the device's part of the QP numbers, which is claimed among the host's
+//! processes |
+//! | the first QP that goes to RTR, listener, path or multicast group | the datapath: sockets, or
+//! AF_XDP's program and rings |
 //!
 //! Each stays until the device is closed. If the datapath stopped with the last QP, it would have
 //! to start again with the next one, and AF_XDP can't start again at once: many drivers reset their

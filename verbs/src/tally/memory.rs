@@ -96,15 +96,17 @@ impl Memory {
     fn map(file: impl AsFd) -> io::Result<Self> {
         let length = const { NonZeroUsize::new(size_of::<Page>()).expect("it is not empty") };
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: nothing is mapped over, and the file is as long and can't get shorter.
+        // SAFETY: no existing mapping is replaced, and the file is as long as a `Page` and can't
+        // get shorter.
         let at = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file, 0)? };
         Ok(Self(at))
     }
 
     #[expect(unsafe_code)]
     pub(super) fn get(&self) -> &Page {
-        // SAFETY: a page of memory is aligned enough, as long as a `Page`, and mapped until this
-        // is dropped. Every bit pattern is a `Page`, and all access to it is atomic.
+        // SAFETY: the mapping begins at a page boundary, has the length of a `Page`, and stays
+        // until this is dropped. Every bit pattern is a valid `Page`, and all access to it is
+        // atomic.
         unsafe { self.0.cast().as_ref() }
     }
 }

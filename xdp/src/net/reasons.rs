@@ -45,8 +45,8 @@ reasons! {
         Families = "tx_families",
         /// The destination is unspecified, or a broadcast address.
         Destination = "tx_destination",
-        /// The destination is an address of this machine, and not one of another interface that is
-        /// on the link. Such packets do not go over the link.
+        /// The destination is an address of this machine, so packets to it do not go over the link.
+        /// Addresses of other interfaces that are on the link are not refused.
         Local = "tx_local",
         /// No route leads there over this interface.
         NoRoute = "tx_no_route",

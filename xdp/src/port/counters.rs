@@ -52,7 +52,8 @@ impl XdpCounters {
     }
 }
 
-/// Every counter of a queue and of its socket, and the number of chunks of each owner right now.
+/// Every counter of a queue and of its socket, and how many chunks each
+/// [`Owner`](crate::umem::Owner) has right now.
 pub(super) fn of_queue(queue: &SocketQueue) -> impl Iterator<Item = (&'static str, u64)> {
     let chunks = queue.chunks();
     let chunks = Owner::ALL.map(|owner| (owner.name(), chunks.of(owner).into()));

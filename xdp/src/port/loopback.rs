@@ -43,7 +43,7 @@ impl Loopback {
         true
     }
 
-    /// Queues a copy of a packet, unless too many wait. Returns whether the packet is queued. Returns whether the packet is queued.
+    /// Queues a copy of a packet, unless too many wait. Returns whether the packet is queued.
     pub(super) fn copy(&mut self, meta: RxMeta, transport: &[u8]) -> bool {
         self.reserve(transport.len()).copy_from_slice(transport);
         self.commit(meta)

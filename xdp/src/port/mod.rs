@@ -141,7 +141,8 @@ impl XdpPort {
         std::mem::take(&mut self.changes)
     }
 
-    /// Passes packets again to the kernel that are for an address that the interface no longer has.
+    /// Stops redirecting packets to addresses that the interface no longer has, so that the kernel
+    /// gets them.
     fn forget_addresses_that_are_gone(&mut self) -> Result<(), PortError> {
         let own = self.net.addresses();
         let mut gone = Vec::new();

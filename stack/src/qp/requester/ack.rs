@@ -132,7 +132,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Retransmits `at`, which the peer misses.
+    /// Handles a NAK for a PSN sequence error: retransmits `at`, which the peer lacks.
     fn receive_sequence_nak(
         &mut self,
         cx: &mut Cx<'_>,
@@ -141,8 +141,8 @@ impl Requester {
     ) -> Result<(), QpFailure> {
         let run = self.recovery.run();
         if !self.acknowledge_before(cx, core, at)? {
-            // The NAK counts once the responses before it have arrived: the peer does not repeat
-            // it.
+            // The NAK takes effect when the responses before it have arrived: the peer does not
+            // repeat the NAK.
             if at > self.una {
                 self.out_of_order.note_nak(at);
             }

@@ -22,7 +22,7 @@ const MAX_DOUBLINGS: u32 = 5;
 /// unacknowledged.
 const DEFERRAL_ROUND_TRIPS: u64 = 16;
 
-/// Measures round trips and runs the timer for asking.
+/// Measures round trips, and runs the timer for late responses.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// The usual round trip in nanoseconds; `None` until one was measured.
@@ -34,7 +34,8 @@ pub(super) struct Clock {
     doublings: u32,
     /// The timer was restarted once although the response was late, because the sender had paused.
     excused: bool,
-    /// When the first packet was sent after nothing was outstanding; `None` if nothing is.
+    /// When a packet was last sent while nothing was outstanding; `None` if nothing is outstanding
+    /// now.
     since: Option<Instant>,
     /// When the oldest packet was retransmitted because the peer missed it.
     repeated: Option<Instant>,
@@ -42,7 +43,7 @@ pub(super) struct Clock {
     deadline: Option<Instant>,
     /// All outstanding packets deferred their AckReq, and `deadline` is when to ask about them.
     deferred: bool,
-    /// One past the newest packet that asked for an acknowledgement, and when it was sent.
+    /// One past the newest packet that did not defer its AckReq, and when it was sent.
     asked: Option<(Seq, Instant)>,
     /// False without a local ACK timeout: then the timer never runs, since the application wants to
     /// wait for ever.
@@ -324,7 +325,8 @@ mod tests {
         }
     }
 
-    /// Within most of a round trip after a retransmission, reports were sent before it arrived.
+    /// A report that arrives less than three quarters of a round trip after a retransmission was
+    /// sent before the retransmission arrived.
     #[test]
     fn news_of_what_is_repeated_takes_most_of_a_round_trip() {
         let seq = Seq::initial(Psn::new(0));

@@ -1,5 +1,5 @@
 //! FLUSH and ATOMIC WRITE (IBTA 1.7, Annex A19): one packet each, with a response of its own, like
-//! a READ of no bytes.
+//! a zero-length READ.
 
 use super::packets::{SendCursor, Sent, bth};
 use super::{Requester, SendWqe};

@@ -3,9 +3,9 @@
 //!
 //! A response, or an acknowledgement, with a later PSN than the one due shows that the response due
 //! was lost (IBTA 1.7, 9.7.5.2.4). The requester asks only for what is missing: a READ may be
-//! repeated from any of its PSNs on, and in part (9.7.5.1.3). It closes gaps one after the other,
-//! from the oldest on, because some responders (Soft-RoCE is one) do not answer a part that lies
-//! before one which they have repeated.
+//! repeated from any of its PSNs on, and in part (9.7.5.1.3). The requester closes gaps one after
+//! the other, the oldest first: some responders, such as Soft-RoCE, do not answer a request for a
+//! part after they have repeated a later part.
 
 use super::Requester;
 use crate::counters::{DropReason, Stat};
@@ -32,12 +32,11 @@ pub(super) struct OutOfOrderResponses {
 /// A repeated request for the responses `missing .. end`.
 ///
 /// A packet that arrives afterwards may have been sent before the request arrived, or may have been
-/// delivered out of order. So it shows that the missing response was lost once more only in two
-/// cases:
+/// delivered out of order. So it shows that a missing response was lost again only in two cases:
 ///
-/// - It answers a packet that was sent after the request.
-/// - It is one of the requested responses. If the response that was missing then is still missing,
-///   its PSN must also not be above `witness`.
+/// - It answers a packet that was sent after the request: its PSN is `max` or later.
+/// - It is one of the requested responses. If `missing` itself is still missing, the packet's PSN
+///   must also be at most `witness`.
 ///
 /// Acknowledgements count only in the first case: a peer may send one for each duplicate (Soft-RoCE
 /// does), all with the PSN of its newest packet.
@@ -177,8 +176,8 @@ impl Requester {
             .out_of_order
             .asked
             .is_some_and(|asked| asked.missing == missing);
-        // Asking once more for the same response does not count as a retry: if there is no answer,
-        // the local ACK timeout counts.
+        // Asking once more for the same response does not use up a retry: if there is no answer,
+        // the local ACK timeout uses one.
         if !again && !self.retry.try_again(cx.now) {
             return Err(QpFailure::Send(WcStatus::RetryExceeded));
         }

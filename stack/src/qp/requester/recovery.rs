@@ -202,8 +202,8 @@ impl Requester {
         if at >= run.end {
             self.recovery.extra = 0;
             if nak && self.recovery.peer == Peer::Unknown && at.next() < run.max {
-                // Perhaps the network delivers out of order: then this shows nothing about the
-                // peer.
+                // The acknowledgement covers more than the run, but not everything. Perhaps the
+                // network delivers out of order, so it shows nothing about the peer.
                 self.go_back(self.una);
             } else if nak && self.recovery.peer != Peer::Discards {
                 self.recovery.peer = Peer::Holds;

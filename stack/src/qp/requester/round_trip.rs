@@ -49,7 +49,7 @@ impl RoundTrips {
         self.noted = [None; NOTED];
     }
 
-    /// Measures with the acknowledgement of everything before `una`.
+    /// Notes that everything before `una` is acknowledged, and measures the round trip.
     pub(super) fn on_progress(&mut self, now: Instant, una: Seq) {
         let covered = |noted: &&Option<(Seq, Instant)>| noted.is_some_and(|(end, _)| end <= una);
         let answered = self.noted.iter().take_while(covered).count();

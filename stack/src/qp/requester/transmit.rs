@@ -198,7 +198,7 @@ impl Requester {
             return None;
         }
         // A fenced request waits for earlier READs and atomics. When it is retransmitted, its own
-        // response may be missing, and those of later READs and atomics, too: they do not count.
+        // response and those of later READs and atomics may be missing; it does not wait for those.
         // rule: 9.5-fence-again
         let earlier = || self.fetches.first_open().is_some_and(|at| at < self.nxt);
         // rule: 9.5-fence

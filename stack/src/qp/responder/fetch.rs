@@ -61,9 +61,9 @@ impl Resources {
         self.done.push_back(done);
     }
 
-    /// Of the READs and atomics that were executed without another request in between, and that end
-    /// at `end`: the PSN of the first, and their number. `end` and 0 if the last request was of
-    /// another kind.
+    /// The READs and atomics that directly precede `end`, without another request in between: the
+    /// PSN of the first, and their number. Returns `end` and 0 if the last request was of another
+    /// kind.
     pub(super) fn run_before(&self, end: Seq) -> (Seq, u32) {
         let newest_first = self.done.iter().rev();
         newest_first.fold((end, 0), |(at, count), done| {

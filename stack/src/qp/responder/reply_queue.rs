@@ -120,8 +120,8 @@ impl ReplyQueue {
         self.ack = false;
     }
 
-    /// Queues the reply to a duplicate, in its place among the others, and instead of what is still
-    /// queued of the same reply. False if the duplicate came too late to matter.
+    /// Queues the reply to a duplicate in the order of PSNs. It replaces what is still queued of
+    /// the same reply. Returns false if the duplicate came too late to matter.
     pub(super) fn repeat(&mut self, reply: Reply) -> bool {
         let (first, end) = (reply.first(), reply.end());
         let mut unanswered = false;

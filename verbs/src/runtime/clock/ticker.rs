@@ -5,7 +5,8 @@ use std::hint::cold_path;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The number of ticks after which the clock is read again: 0.1 ms at 2.6 GHz. NTP slews the host's
-/// clock by at most 500 ns in a millisecond, or by a tenth after a large error.
+/// clock by at most 500 ns in a millisecond, or, after a large error, by at most a tenth of the
+/// elapsed time.
 const WINDOW: u64 = 1 << 18;
 
 /// A reading that took more ticks than this, because the thread lost its processor, says nothing

@@ -17,16 +17,16 @@ use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// An application that polls calls again within this time, on average.
+/// The average time between two calls of an application that polls, at most.
 const POLLS: Duration = Duration::from_micros(5);
 
-/// The time that an acknowledgement waits for the application's answer. Sent at once, it would wake
-/// up a thread of the peer. A peer that polls until the acknowledgement arrives would then watch
-/// its memory, and not drive its NIC when the answer arrives.
+/// The time that an acknowledgement waits for the application's answer. An acknowledgement that
+/// leaves at once wakes up a thread of the peer. If the peer polls only until the acknowledgement
+/// arrives, and then watches its memory, it does not drive its NIC when the answer arrives.
 const ANSWERS: Duration = Duration::from_micros(100);
 
-/// The time that posted requests wait for the call that posted them to send them: most of the time,
-/// that call is still in progress and holds the NIC.
+/// The time that this thread leaves posted requests alone. Most of the time, the call that posted
+/// them is still in progress, holds the NIC, and sends them itself.
 const SENDS: Duration = Duration::from_micros(100);
 
 /// The first back-off. An application that was driving may watch its memory by now, so the thread
@@ -34,9 +34,9 @@ const SENDS: Duration = Duration::from_micros(100);
 const SHORTEST_ABSENCE: Duration = Duration::from_micros(50);
 
 /// The longest back-off. If an application has driven the NIC for at least this long and then stops
-/// without [`DeviceState::hand_over`], peers and timers wait until the check after the one that
-/// finds no call within [`APPLICATION_DRIVES`]: at most 2.5 ms. A check costs the application's
-/// processor 27 us, including the timer, context switches and cold caches.
+/// without [`DeviceState::hand_over`], peers and timers wait until a check finds no call within
+/// [`APPLICATION_DRIVES`]: at most 2.5 ms. A check costs the application's processor 27 us,
+/// including the timer, context switches and cold caches.
 const LONGEST_ABSENCE: Duration = Duration::from_millis(2);
 
 /// What the last checks of a calling application found.
@@ -118,15 +118,16 @@ fn is_polling(calls: u64, time: Duration) -> bool {
     calls > 1 && time < POLLS.saturating_mul(calls)
 }
 
-/// Whether the only packets to send are acknowledgements, and the application watches its memory.
-/// An application that waits for events expects its peer's acknowledgement before the peer's
-/// answer.
+/// Whether the only packets to send are acknowledgements, and the application has no completion
+/// channel. An application that waits for events expects its peer's acknowledgement before the
+/// peer's answer.
 fn may_wait_for_an_answer(engine: &Engine) -> bool {
     engine.channels.is_empty() && engine.has_only_acknowledgements_to_send()
 }
 
-/// Waits for a packet, a timer or half a millisecond. Calls of the application do not end the wait.
-/// Returns whether something came.
+/// Waits for a packet or a timer, for at most half a millisecond, or [`ANSWERS`] or [`SENDS`] if
+/// packets wait to be sent. Calls of the application do not end the wait. Returns whether something
+/// came.
 fn wait_for_packets(shared: &DeviceState) -> bool {
     let (wake_ups, longest) = {
         let engine = shared.engine.lock();

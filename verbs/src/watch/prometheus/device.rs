@@ -85,7 +85,7 @@ fn write_port(text: &mut Text, devices: &[DeviceSnapshot]) {
 }
 
 /// The metric of a counter, and what it counts; `None` for a counter that this table does not know.
-/// A test finds one.
+/// A test checks that there is no such counter.
 fn name_of(stat: Stat) -> Option<(&'static str, &'static str)> {
     Some(match stat {
         Stat::RxPackets => (
