@@ -73,7 +73,7 @@ impl fmt::Display for CreateError {
             ),
             Self::Io { path, source } if source.kind() == io::ErrorKind::NotADirectory => write!(
                 f,
-                "cannot write {}: what it lies in is not a folder",
+                "cannot write {}: part of its path is not a folder",
                 path.display()
             ),
             Self::Io { path, source } => write!(f, "cannot write {}: {source}", path.display()),

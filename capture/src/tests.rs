@@ -143,7 +143,7 @@ fn no_file_is_overwritten() {
     assert_eq!(second.path(), dir.path().join("run-2"));
 }
 
-/// Captures are the user's alone, and only a capture of the user's own is ever replaced.
+/// Only the user may read captures, and only a capture that belongs to the user is replaced.
 #[test]
 fn what_is_no_capture_is_not_replaced() {
     use std::os::unix::fs::{PermissionsExt, symlink};

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The number of buffered bytes at which they are written. The last packet may exceed it.
+/// Buffered blocks are written once they have at least this many bytes.
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// The longest packet to record, in bytes: the largest snapshot length of libpcap.

@@ -25,7 +25,7 @@ pub(super) type Fetched = (usize, usize, usize, u64);
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(super) areas: FlowAreas,
-    /// Whether success means that the peer has executed it.
+    /// Whether the success of a request means that the peer has executed it.
     reliable: bool,
     pub(super) sends: Vec<PostedSend>,
     pub(super) recvs: Vec<PostedRecv>,

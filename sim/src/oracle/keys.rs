@@ -14,7 +14,7 @@ pub enum KeyState {
     Coming,
     /// The key grants access.
     Valid,
-    /// A posted request of the key's user revokes it in order.
+    /// A posted request of the key's user revokes it, after the requests posted before.
     Taken,
     /// Its owner is revoking it.
     Going,

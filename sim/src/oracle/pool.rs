@@ -1,12 +1,12 @@
-//! Receives of a shared receive queue, or of a service that loses messages. The message that each
-//! of them gets is known only when it completes.
+//! Receives of a shared receive queue, or of a service that loses messages. Which message a receive
+//! gets is known only when the receive completes.
 
 use super::area::{Area, Content};
 use super::request::PostedRecv;
 use super::{Verdict, Violation, violated};
 use std::collections::BTreeMap;
 
-/// Receives in one place.
+/// The receives of one queue.
 #[derive(Debug)]
 pub(crate) struct Pool {
     area: Area,
@@ -81,7 +81,8 @@ impl Pool {
         self.area.settle(wr_id as usize);
     }
 
-    /// A QP that may have taken a receive was destroyed. If the pool was its own, it took all.
+    /// A QP that uses the pool was destroyed, and may have taken a receive with it. If the pool is
+    /// not shared, all receives are gone.
     pub(super) fn user_left(&mut self) -> Verdict {
         if self.shared {
             self.taken_away += 1;

@@ -17,7 +17,7 @@ pub enum Effect {
     },
     /// Its bytes go to the target at `at`.
     Write {
-        /// Where.
+        /// The offset in the target.
         at: usize,
         /// The bytes.
         bytes: Bytes,
@@ -26,9 +26,9 @@ pub enum Effect {
     },
     /// The target's bytes `range` go to `out` at `to`.
     Read {
-        /// Which bytes.
+        /// The offsets in the target.
         range: Range<usize>,
-        /// Where to.
+        /// The offset in `out`.
         to: usize,
     },
     /// No effect on memory: it only accesses the target's bytes.
@@ -50,7 +50,7 @@ pub enum Effect {
     Word {
         /// The host of the word.
         host: usize,
-        /// Which.
+        /// The index of the word on that host.
         word: usize,
         /// The operation.
         op: WordOp,
@@ -82,7 +82,7 @@ pub struct PostedSend {
     pub pool: Option<usize>,
     /// The opcode of its completion.
     pub opcode: WcOpcode,
-    /// Its length.
+    /// Its length in bytes.
     pub len: u32,
 }
 
@@ -116,8 +116,8 @@ impl PostedSend {
 /// An accepted receive request. Its `wr_id` is its number in the flow.
 #[derive(Clone, Copy, Debug)]
 pub struct PostedRecv {
-    /// Where in the inbox.
+    /// The offset in the inbox.
     pub at: usize,
-    /// How long.
+    /// The length in bytes.
     pub len: usize,
 }

@@ -66,7 +66,7 @@ impl Flow {
         self.keys.set(key, KeyState::Gone);
     }
 
-    /// Its owner starts to revoke the key. Returns whether any request uses it.
+    /// The owner of the key starts to revoke it. Returns whether any request uses the key.
     fn key_goes(&mut self, key: u32) -> bool {
         let users: Vec<usize> = self.open_uses(key).collect();
         let used = !users.is_empty();

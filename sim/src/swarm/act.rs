@@ -107,7 +107,7 @@ impl Run<'_> {
                 }
                 self.pump(pair, side)
             }
-            // Stopped meanwhile: it continues when the host does.
+            // The host is stopped: try again until it runs, and then leave SQD.
             Act::Drain(pair, side, _) if self.pairs[pair].is_some() => {
                 let later = self.fabric.now() + Duration::from_millis(1);
                 if self.end(pair, side).alive {
@@ -164,7 +164,7 @@ impl Run<'_> {
         if !self.end(pair, side).alive {
             return Ok(());
         }
-        // Completions so far count; none may follow.
+        // Completions until now are valid, so take them first. None may follow.
         self.poll(pair, side)?;
         if !self.end(pair, side).alive {
             // Its CQ turned out to have overrun.

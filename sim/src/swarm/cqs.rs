@@ -241,8 +241,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The NIC reported that a QP has failed and can't deliver a completion, because a CQ of it has
-    /// overrun.
+    /// The NIC reported that a QP has failed and can't deliver a completion, because one of its CQs
+    /// has overrun.
     pub(super) fn check_fatal(&self, pair: usize, side: usize) -> Verdict {
         // QPs are destroyed when their CQ turns out to have overrun.
         match self.end(pair, side).alive {

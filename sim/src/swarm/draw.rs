@@ -14,7 +14,7 @@ impl Plan {
     /// The number of layers on top of the first one.
     pub const LAYERS: usize = 3;
 
-    /// The plan of a seed before the later layers were added.
+    /// The plan of a seed with the first layer and `layers` more, at most [`Self::LAYERS`].
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
         let mut plan = Self::draw_first(seed);
         if layers >= 1 {

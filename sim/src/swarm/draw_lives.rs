@@ -23,7 +23,8 @@ pub(super) fn draw_lives(plan: &mut Plan) {
         _ => dice.below(1_000_000),
     };
     let at_ns = before.start_ns + lives;
-    // Otherwise another pair would have the numbers, and perhaps the PSNs.
+    // A pair of this host that starts after the restart would get the QP numbers instead, and
+    // perhaps the PSNs.
     let later = |pair: &PairPlan| pair.hosts.contains(&host) && pair.start_ns > at_ns;
     if plan.pairs.iter().any(later) {
         return;
@@ -41,8 +42,8 @@ pub(super) fn draw_lives(plan: &mut Plan) {
     plan.mischief.push(Mischief { at_ns, what });
 }
 
-/// The connection whose QP is the first that the host makes, if it is an RC QP. UC and UD have no
-/// protection from packets of before the restart except another Q_Key.
+/// The connection whose QP is the first that the host makes, if it is an RC QP. Nothing protects UC
+/// from packets that were sent before the restart, and only another Q_Key protects UD.
 fn first_pair(plan: &Plan, host: usize) -> Option<usize> {
     let here = |number: &usize| plan.pairs[*number].hosts.contains(&host);
     let first = (0..plan.pairs.len())

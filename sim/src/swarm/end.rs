@@ -180,7 +180,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// With `inbox`, the receives are in the inbox.
+    /// The layout for these requests. Without `inbox`, the inbox has no receives.
     pub(super) fn of(ops: &[Op], inbox: bool) -> Self {
         let (out_at, out_len) = place(ops.iter().map(out_bytes));
         let lengths: Vec<usize> = ops

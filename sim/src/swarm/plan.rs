@@ -208,7 +208,8 @@ pub struct Op {
     pub len: usize,
     /// The offset in the target, or the index of the word.
     pub at: usize,
-    /// The window of the target that it uses, if that is bound, or changes.
+    /// The window of the target: the request accesses memory through it if it is bound, or binds
+    /// or invalidates it.
     pub window: Option<usize>,
     /// Whether it uses or revokes a key without waiting for requests in flight.
     pub hasty: bool,
@@ -270,15 +271,15 @@ pub enum Act {
     Drain(usize, usize, u64),
     /// Deregisters the memory that the QP's sends use.
     DropOut(usize, usize),
-    /// Deregisters the memory at the peer that they WRITE and READ.
+    /// Deregisters the memory at the peer that the QP's requests WRITE and READ.
     DropTarget(usize, usize),
-    /// Deregisters the memory at the peer that receives them.
+    /// Deregisters the memory at the peer that receives the QP's messages.
     DropInbox(usize, usize),
     /// Frees a memory window of the peer that the QP uses.
     DropWindow(usize, usize, usize),
     /// Resizes a host's shared receive queue to this many receives.
     Resize(usize, usize),
-    /// Requests an event when a host's shared receive queue has fewer receives.
+    /// Requests an event when a host's shared receive queue has fewer than this many receives.
     Limit(usize, usize),
     /// Resizes the CQs of a QP to this many entries.
     ResizeCq(usize, usize, usize),

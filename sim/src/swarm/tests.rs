@@ -3,8 +3,7 @@ use roce_port::fault::{Chance, FaultSpec};
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// Runs seeds; a failure names the seed, the plan that is left of it, and how to see
-/// it again.
+/// Runs seeds. If one fails, prints the seed, the reduced plan, and how to reproduce the failure.
 fn passes(seeds: impl IntoIterator<Item = u64>) -> Summary {
     let mut summary = Summary::default();
     for seed in seeds {
@@ -63,12 +62,12 @@ fn drawn_start() -> u64 {
                 panic!("ROCE_SIM_FROM={text:?} is not a seed, a number below 2^64: {error}")
             }
         },
-        // Room for those that follow.
+        // Halved, so that the seeds that follow fit.
         Err(_) => getrandom::u64().expect("a random number") >> 1,
     }
 }
 
-/// Each run of the tests covers new seeds, so that what no earlier seed has found comes up.
+/// Each run of the tests covers new seeds, to find bugs that no earlier seed has shown.
 #[test]
 fn seeds_that_nobody_chose_find_nothing() {
     const COUNT: u64 = 500;
@@ -187,9 +186,10 @@ fn seeds_that_failed_pass() {
     // Two empty datagrams, of which the first was lost: the second must not be missed.
     // A READ without a local key, after its remote key was taken away.
     // A READ was answered, asked for again, and its key taken away before the second answer.
-    // A host restarted; what it had sent through a window arrived when the peer had bound
-    // the window anew. The peer's QP was right to fail.
-    // A link stood still while the pause of a QP behind it ended: its timer was due for ever.
+    // A host restarted. Packets that it had sent through a window arrived after the peer had bound
+    // the window again. The peer's QP was right to fail.
+    // A link stood still while the pause of a QP behind it ended. The QP's timer stayed due for
+    // ever.
     let seeds = [33892, 50646, 2001, 153131, 178500, 16851];
     passes_in_all_layers(&seeds);
 }

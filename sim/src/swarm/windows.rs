@@ -1,5 +1,5 @@
 //! Changing keys: memory windows are bound and invalidated, and regions lose their remote rights.
-//! It also selects the key that a request uses.
+//! Also selects the key that a request uses.
 
 use super::end::{Bound, WindowState};
 use super::memory::Region;

@@ -290,8 +290,9 @@ impl Limiter {
             .limit
             .rate()
             .map_or(now, |rate| after(now, bits / rate));
-        // By then, each of the two rates alone allows the burst. Together they may not, if the
-        // algorithm's rate was the lower one for a while: then another pause follows.
+        // At `until`, each of the two rates alone allows the burst. The lower of the two at each
+        // moment may not yet allow it, if each was the lower one for a while. Then another pause
+        // follows.
         let until = by_law.max(by_limit);
         Some(until.max(now + Duration::from_nanos(1)))
     }

@@ -54,7 +54,7 @@ pub struct DcqcnParameters {
     /// Whether a CNP updates alpha at once and restarts its timer, as in the paper; otherwise only
     /// the timer updates it, as in adapters.
     pub alpha_with_cnp: bool,
-    /// A cut reduces the rate by the fraction alpha / 2^(`rpg_gd` - 10); 10 or 11.
+    /// A cut reduces the rate by the fraction alpha / 2^(`rpg_gd` - 10). The value is 10 or 11.
     pub rpg_gd: u8,
     /// The minimum rate after a cut, in percent of the rate before it.
     pub rpg_min_dec_fac: u8,

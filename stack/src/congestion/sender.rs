@@ -14,8 +14,8 @@ pub(crate) enum Sender {
 }
 
 /// Calls the algorithm with its parameters. When a device's algorithm changes, the state of all its
-/// senders is dropped. So the algorithms of sender and parameters never differ, and nothing happens
-/// if they do.
+/// senders is dropped, so the sender and the parameters always belong to the same algorithm. If
+/// they did not, the call would do nothing.
 macro_rules! call {
     ($sender:expr, $control:expr, |$law:ident, $p:ident| $call:expr, $otherwise:expr) => {
         match ($sender, $control) {

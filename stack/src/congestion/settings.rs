@@ -81,7 +81,7 @@ impl FromStr for CongestionSettings {
         for part in parts {
             let name = settings.set(part)?;
             if let Some((_, before)) = seen.iter().find(|(other, _)| *other == name) {
-                let valid = format!("left out: {before:?} says the same parameter's value");
+                let valid = format!("left out: {before:?} already sets this parameter");
                 return Err(wrong(part, valid));
             }
             seen.push((name, part));

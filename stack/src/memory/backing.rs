@@ -58,14 +58,14 @@ pub(super) enum Backing {
     Null,
 }
 
-// SAFETY: this holds addresses only. The creator of one from a raw address promised that the bytes
-// may be accessed from any thread; a `Buffer` may be, as may a `FaultSafe`.
+// SAFETY: this holds addresses only. Whoever created one from a raw address promised that the bytes
+// may be accessed from any thread. A `Buffer` and a `FaultSafe` may be accessed from any thread.
 unsafe impl Send for Backing {}
 // SAFETY: as above; nothing is accessed through a shared reference to this value itself.
 unsafe impl Sync for Backing {}
 
 impl Memory {
-    /// The address of the first byte, unless it is registered with another one.
+    /// The memory's own address: that of the first byte, unless the registration sets another.
     pub fn addr(&self) -> u64 {
         self.addr
     }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
-/// Buffers begin at a page, as applications of RDMA hardware expect.
+/// The alignment of buffers: a page, as applications of RDMA hardware expect.
 const ALIGN: usize = 4096;
 
 /// A zeroed buffer with shared access: the application uses the methods here, and peers access it
@@ -51,7 +51,7 @@ fn layout(len: usize) -> Option<Layout> {
 }
 
 impl Buffer {
-    /// Allocates a buffer of `len` zero bytes, which begins at a page.
+    /// Allocates a page-aligned buffer of `len` zero bytes.
     ///
     /// # Errors
     /// If the address space can't hold it. If memory is exhausted, the process

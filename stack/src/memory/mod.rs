@@ -283,7 +283,8 @@ impl MemoryTable {
         region.check(pd, va, len, rights)
     }
 
-    /// Checks that a remote key has these rights, whichever of its bytes a request accesses.
+    /// Checks that a request through the QP `qpn` may use a remote key with these rights. Checks no
+    /// address range.
     ///
     /// # Errors
     /// See [`AccessError`].

@@ -195,8 +195,8 @@ pub(crate) extern "C" fn freeaddrinfo(info: *mut RdmaAddrinfo) {
         ];
         next = info.ai_next;
         for field in fields {
-            // SAFETY: NULL, or memory of `malloc`: what `getaddrinfo` puts there is, and the
-            // man page asks the same of programs. The entry itself is the last.
+            // SAFETY: NULL, or memory from `malloc`: `getaddrinfo` puts nothing else there, and the
+            // man page requires the same of programs. The entry itself is freed last.
             unsafe { libc::free(field.cast_mut()) };
         }
     }

@@ -13,10 +13,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Called after the functions that the program has registered with `atexit`, and after the
-/// destructors of libraries that use this one. So everything that they end properly is over by
-/// then.
-// SAFETY: an array of pointers to such functions is what the section holds. This library is
-// never unloaded, so that it is called when the process ends.
+/// destructors of libraries that use this one. So connections that these end are already over.
+// SAFETY: the section holds an array of pointers to such functions. This library is never
+// unloaded, so the function is called when the process ends.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_THE_END: extern "C" fn() = at_the_end;

@@ -71,7 +71,8 @@ impl Bell {
         })
     }
 
-    /// Management datagrams wait. Costs next to nothing if they were waiting already.
+    /// Wakes the thread up because management datagrams have arrived. Costs next to nothing if it
+    /// has been woken up for earlier ones already.
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             self.call_agent();

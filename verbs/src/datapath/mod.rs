@@ -29,7 +29,7 @@ pub enum DatapathChoice {
     Xdp,
 }
 
-/// Where the XDP program runs, which picks RoCE frames out of an interface's traffic.
+/// Where the XDP program runs. The program picks RoCE frames out of an interface's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
     /// In the driver, if it can; otherwise in the kernel's network stack.

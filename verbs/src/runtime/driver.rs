@@ -75,9 +75,10 @@ fn run(shared: &DeviceState, mut monitor: Monitor) {
         let busy = {
             let mut engine = shared.engine.lock();
             let busy = engine.progress(shared.now()) | engine.has_work();
-            // A thread that is woken up by what arrived finds the lock taken until the
-            // acknowledgement has left. Some programs that wait for events (ib_send_lat -e, for
-            // one) expect their answer to leave after the acknowledgement, as with an RNIC.
+            // The lock is held until the acknowledgement has left. An application thread that a
+            // completion wakes up can't post before that. Some programs that wait for events
+            // (ib_send_lat -e, for one) expect their answer to leave after the acknowledgement,
+            // as with an RNIC.
             engine.send(shared.now());
             busy
         };

@@ -49,7 +49,7 @@ pub(crate) struct Engine {
 
 /// Learns of the management datagrams that reach QP1.
 pub(crate) trait MadListener: Send + Sync {
-    /// Management datagrams wait to be taken. The engine is locked, so this must not block.
+    /// Called when management datagrams have arrived. The engine is locked, so this must not block.
     fn mads_wait(&self);
 }
 
@@ -242,7 +242,8 @@ impl Engine {
         self.nic.wants_to_send() || self.port.has_looped()
     }
 
-    /// Whether only acknowledgements wait, which may wait for the application's answer.
+    /// Whether only acknowledgements are ready to be sent. They can be delayed until the
+    /// application's answer.
     pub(crate) fn has_only_acknowledgements_to_send(&self) -> bool {
         self.nic.wants_only_to_acknowledge() && !self.port.has_looped()
     }

@@ -3,12 +3,10 @@
 //! Programs open and query devices that they never use. Opening one therefore touches neither the
 //! network nor anything that other processes share:
 //!
-//! | started by | what |
-//! |---|---|
-//! | the first QP | the device's part of the QP numbers, which is claimed among the host's
-//! processes |
-//! | the first QP that goes to RTR, listener, path or multicast group | the datapath: sockets, or
-//! AF_XDP's program and rings |
+//! - The first QP starts the device's part of the QP numbers, which is claimed among the host's
+//!   processes.
+//! - The first QP that goes to RTR, listener, path or multicast group starts the datapath: sockets,
+//!   or AF_XDP's program and rings.
 //!
 //! Each stays until the device is closed. If the datapath stopped with the last QP, it would have
 //! to start again with the next one, and AF_XDP can't start again at once: many drivers reset their

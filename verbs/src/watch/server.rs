@@ -215,7 +215,8 @@ fn accept_all(
     Ok(())
 }
 
-/// Most answers fit into the socket's buffer, so the connection usually ends at once.
+/// Reads and writes the newest connection, and removes it if it is finished. Most answers fit into
+/// the socket's buffer, so that is usually so.
 fn go_on_with_last(connections: &mut Vec<Connection>, now: Instant, answers: &mut Answers<'_>) {
     if connections
         .last_mut()

@@ -143,7 +143,7 @@ fn our_frames_are_redirected() {
         let mut long = frame.bytes.clone();
         long.resize(9000, 0);
         is(&program, &long, Verdict::Redirect, "ours, long");
-        // DSCP, ECN and identification are of no account.
+        // DSCP, ECN and identification do not matter.
         is(
             &program,
             &frame.with(1, 0xff),
@@ -171,7 +171,7 @@ fn addresses_of_others_are_the_kernels() {
             );
         }
     }
-    // The same four bytes in an IPv6 address that is no IPv4 one.
+    // The same four bytes in an IPv6 address that is not IPv4-mapped.
     let compatible = Frame::new(&[], 0x86dd, &ipv6("::10.1.2.3", 17, 4791));
     is(&program, &compatible.bytes, Verdict::Pass, "not mapped");
     for ours in [OURS_V4, OURS_V6] {
@@ -268,7 +268,7 @@ fn other_ether_types_are_the_kernels() {
         (&[], 0x0008, &v4),
         (&[], 0x86dd, &v4),
         (&[], 0x0800, &v6),
-        // Two tags, or a provider's.
+        // Two tags, or a service provider's tag (802.1ad).
         (&[0x8100, 0x8100], 0x0800, &v4),
         (&[0x88a8], 0x0800, &v4),
         (&[0x88a8, 0x8100], 0x86dd, &v6),
@@ -321,7 +321,7 @@ fn roce_v1_is_ours_if_asked_for() {
             "v1 to an IPv4 GID",
         );
     }
-    // Without a tag of ours, or behind two.
+    // Behind a tag that the program does not parse, or behind two tags.
     for tags in [&[0x88a8][..], &[0x8100, 0x8100]] {
         let other = Frame::new(tags, 0x8915, &grh(OURS_V6));
         is(

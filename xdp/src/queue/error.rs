@@ -63,7 +63,7 @@ impl fmt::Display for QueueError {
             Self::Share { wanted, there } => {
                 write!(
                     f,
-                    "a queue that needs {wanted} chunks with a share of {there}"
+                    "the queue needs {wanted} chunks, but its share has {there}"
                 )
             }
             Self::Corrupt { ring, corrupt } => write!(f, "{ring}: {corrupt}"),

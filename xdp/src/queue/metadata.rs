@@ -5,8 +5,8 @@
 pub struct ChecksumAt {
     /// Offset in the frame of the first byte that it covers. It covers all bytes from there on.
     pub start: u16,
-    /// Offset from there of the checksum field. The field holds the sum of bytes elsewhere, such as
-    /// the pseudo header's.
+    /// Offset of the checksum field from `start`. Before the checksum is filled in, the field holds
+    /// the sum of bytes that it does not cover, such as the pseudo header's.
     pub offset: u16,
 }
 

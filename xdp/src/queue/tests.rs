@@ -1,4 +1,4 @@
-//! A queue against a kernel of the tests' own.
+//! Tests a queue with a simulated kernel.
 
 mod metadata;
 mod receive;

@@ -212,8 +212,8 @@ impl<K: Kernel> Queue<K> {
         self.give_back(held.place, held.len);
     }
 
-    /// Sends committed frames until the kernel accepts no more. Never blocks. Returns whether
-    /// nothing remains that needs another call.
+    /// Sends committed frames until the kernel accepts no more. Never blocks. Returns `false` if
+    /// another call is needed to send the rest.
     ///
     /// # Errors
     /// If the queue is of no use any more.

@@ -61,7 +61,7 @@ fn short_round_trips_add_a_packet_each() {
     let mut sender = with_window(16.0, &p);
     sender.on_acked(at(0), &acked(16, 99), &p);
     assert_window(&sender, 17.0);
-    // Half a window, half a packet.
+    // Half a window is acknowledged, so the window grows by half a packet.
     sender.on_acked(
         at(1),
         &Acked {
@@ -105,7 +105,7 @@ fn long_round_trips_cut_by_their_excess() {
     let p = plain();
     let mut sender = with_window(100.0, &p);
     sender.on_acked(at(1000), &acked(1, 125), &p);
-    // 0.8 of 25 in 125.
+    // The cut is 0.8 * 25 / 125 of the window.
     assert_window(&sender, 84.0);
     sender.on_acked(at(1124), &acked(1, 125), &p);
     assert_window(&sender, 84.0);

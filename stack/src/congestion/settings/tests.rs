@@ -136,17 +136,17 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
         (
             "dcqcn,T=1,rpg_time_reset=2",
             "\"rpg_time_reset=2\"",
-            "left out: \"T=1\" says",
+            "left out: \"T=1\" already sets",
         ),
         (
             "dcqcn,dce_tcp_g=1019,g=1/256",
             "\"g=1/256\"",
-            "left out: \"dce_tcp_g=1019\" says",
+            "left out: \"dce_tcp_g=1019\" already sets",
         ),
         (
             "dcqcn,g=1/256,dce_tcp_g=1019",
             "\"dce_tcp_g=1019\"",
-            "left out: \"g=1/256\" says",
+            "left out: \"g=1/256\" already sets",
         ),
     ] {
         let error = read(text).expect_err(text);

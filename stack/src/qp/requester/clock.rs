@@ -15,7 +15,7 @@ use crate::time::{Duration, Instant, nanos};
 /// late.
 const SLACK: u64 = 10_000;
 
-/// Each unanswered question doubles the wait for the next, up to 2^5 times.
+/// Each retransmission without a response doubles the wait for the next, up to 2^5 times.
 const MAX_DOUBLINGS: u32 = 5;
 
 /// The number of round trips that a packet which did not ask for an acknowledgement may stay
@@ -195,7 +195,7 @@ impl Clock {
         late
     }
 
-    /// Whether this is the first question since the last progress.
+    /// Whether this is the first retransmission for a late response since the last progress.
     pub(super) fn asks_first(&self) -> bool {
         self.doublings <= 1
     }

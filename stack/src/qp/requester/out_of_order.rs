@@ -46,14 +46,14 @@ struct Asked {
     end: Seq,
     /// One past the newest PSN that had been sent before the request.
     max: Seq,
-    /// The PSN of the packet that showed that they are missing.
+    /// The PSN of the packet that showed that responses are missing.
     witness: Seq,
 }
 
 /// The kind of packet that shows that a response is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// A positive acknowledgement, perhaps one of many, or a NAK.
+    /// A positive acknowledgement or a NAK. A peer may send several acknowledgements with one PSN.
     Ack,
     /// A response that is kept.
     Kept,

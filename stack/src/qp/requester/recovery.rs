@@ -93,8 +93,8 @@ impl Recovery {
         }
     }
 
-    /// Whether nothing else may be sent: otherwise the next acknowledgement would not show what the
-    /// peer does.
+    /// Whether nothing but the run may be sent. Otherwise the next acknowledgement would not show
+    /// what the peer does with out-of-order packets.
     pub(super) fn is_learning(&self) -> bool {
         self.peer == Peer::Unknown && self.run.is_some_and(|run| run.cause == Cause::Nak)
     }

@@ -11,7 +11,7 @@ use crate::transmit::Transmit;
 use crate::wr::{SendFlags, SendOp, WcStatus};
 use core::hint::cold_path;
 
-/// What to send at a place.
+/// What to send at a PSN.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// The packet of a SEND or WRITE.

@@ -19,7 +19,7 @@ pub(super) fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// On other architectures, reading the system's clock is as fast.
+/// Never: on other architectures, the system's clock is as fast to read as a counter.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn keeps_time() -> bool {
     false

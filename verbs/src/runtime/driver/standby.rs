@@ -17,7 +17,7 @@ use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// The average time between two calls of an application that polls, at most.
+/// The maximum average time between two calls of an application that polls.
 const POLLS: Duration = Duration::from_micros(5);
 
 /// The time that an acknowledgement waits for the application's answer. An acknowledgement that
@@ -95,8 +95,9 @@ impl Standby {
         self.drives >= Self::SURE
     }
 
-    /// Below [`Standby::SURE`], one check that finds the application not driving resets the
-    /// confidence. Above it, such a check may have fallen between two calls.
+    /// Notes a check. One that finds the application not driving may have fallen between two calls,
+    /// so it lowers the confidence by 2. If the result is below [`Standby::SURE`], the confidence
+    /// becomes 0.
     fn note(&mut self, drives: bool) {
         if drives && self.leaves_it_to_the_application() {
             self.absence = LONGEST_ABSENCE.min(self.absence * 2);

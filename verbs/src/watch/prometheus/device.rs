@@ -103,7 +103,7 @@ fn name_of(stat: Stat) -> Option<(&'static str, &'static str)> {
         ),
         Stat::LateAnswers => (
             "roce_late_answers_total",
-            "Answers that were late by the measured round-trip time, and requested again.",
+            "Late responses, judged by the measured round-trip time, that were requested again.",
         ),
         Stat::AcksReceived => ("roce_acks_received_total", "Acknowledgements received."),
         Stat::AcksSent => ("roce_acks_sent_total", "Acknowledgements sent."),

@@ -30,8 +30,8 @@ const OVER_2048: [i64; 2] = over(2048);
 
 /// Copies the payload from `from` to the bytes `payload` of `transport`. Returns the result of
 /// [`register`](super::register) for all of `transport`. Returns `None`, without copying, if the
-/// CPU lacks the instructions, if the payload is too short to be worth it, or if this is not a
-/// packet.
+/// CPU lacks the instructions, if the payload is too short to be worth it, if it exceeds
+/// `transport`, or if it begins before byte 16 but not right after the BTH.
 ///
 /// # Safety
 /// `payload.len()` bytes must be readable at `from`, none of them of `transport`.
