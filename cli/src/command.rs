@@ -32,7 +32,7 @@ enum Command {
     Decode(decode::DecodeArgs),
     /// Capture the RoCE packets on an interface, or print them
     Dump(dump::DumpArgs),
-    /// Run swarms of simulated fabrics against a model of what verbs promise
+    /// Run swarms of simulated fabrics against an independent model of verbs semantics
     Sim(sim::SimArgs),
     /// Show rates, retransmissions and drops of each process and device, live
     Top(top::TopArgs),

@@ -243,7 +243,7 @@ impl World {
         self.hosts[to].agent.receive(self.now, path, &mad);
     }
 
-    /// Sends what is to be sent, and takes notice of what happened.
+    /// Sends the agent's messages, and handles its events.
     fn settle(&mut self) {
         for (index, host) in self.hosts.iter_mut().enumerate() {
             while let Some((path, mad)) = host.agent.poll_transmit() {

@@ -3,7 +3,7 @@
 //! - [`congestion`]: the flows' shares of links under congestion.
 //! - [`fabric`]: hosts, links and switches, stepped from event to event. The same seed gives the
 //!   same run, bit for bit.
-//! - [`oracle`]: a model of what the verbs promise, independent of the implementation.
+//! - [`oracle`]: a model of verbs semantics, independent of the implementation.
 //! - [`swarm`]: random runs drawn from seeds and checked by the oracle, and the reduction of a
 //!   failing run to what it needs to fail.
 //!

@@ -12,7 +12,7 @@
 //! The ICRC covers the identification field of the IPv4 header, which a socket neither sets nor
 //! sees. The port still knows its value: an *unconnected* socket that forbids fragmentation sends
 //! every datagram with identification 0, and the kernel gives segment `i` of a segmented datagram
-//! identification `i`. A packet's index in its datagram is therefore part of what its ICRC covers.
+//! identification `i`. Therefore the ICRC of a packet covers the packet's index in its datagram.
 //! The port fixes the index when it lends the buffer for the packet, and never changes it
 //! afterwards.
 //!

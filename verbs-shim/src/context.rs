@@ -26,7 +26,7 @@ pub(crate) struct Context {
     _command: OwnedFd,
 }
 
-// SAFETY: `c` is the first field, and `context` the last field of what C has there.
+// SAFETY: `c` is the first field, and `context` the last field of the C structure there.
 unsafe impl Part for IbvContext {
     type Object = Context;
     const OFFSET: usize = std::mem::offset_of!(VerbsContext, context);

@@ -104,7 +104,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub preload: Preload,
 
-    /// Do not warn of what may keep the program from finding devices
+    /// Do not warn about settings that can keep the program from finding devices
     #[arg(long, short)]
     pub quiet: bool,
 

@@ -1,4 +1,4 @@
-//! A summary of what a program did with its devices.
+//! The summary of a program's run: the devices that it opened, its QPs, and its traffic.
 
 use roce_verbs::observation::Totals;
 

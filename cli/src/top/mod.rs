@@ -1,4 +1,4 @@
-//! `roce top`: a live view of what this machine's processes do with their devices.
+//! `roce top`: a live view of the devices, QPs and traffic of this machine's processes.
 
 mod format;
 mod rates;

@@ -98,8 +98,7 @@ impl Who {
         command
     }
 
-    /// All users for whom a namespace is available here. For the others, each test reports once
-    /// that they are left out.
+    /// The users that can create a namespace here. Each test reports once which users it skips.
     fn with_namespaces(test: &str) -> Vec<Self> {
         let may = |who: &Self| {
             let output = who.command(ROCE).arg("probe-namespace").output();

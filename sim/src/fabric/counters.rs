@@ -1,8 +1,8 @@
-//! Counters of what happens to packets.
+//! Packet counters of the fabric.
 
 use serde::Serialize;
 
-/// What has happened to packets so far.
+/// Packets so far, by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Sent by hosts.

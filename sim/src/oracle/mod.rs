@@ -1,4 +1,4 @@
-//! A model of what the verbs promise, independent of the implementation.
+//! A model of verbs semantics, independent of the implementation.
 //!
 //! A test that drives NICs reports to the oracle what was posted ([`Oracle::posted_send`],
 //! [`Oracle::posted_recv`]), the changes of QPs and regions, and every completion. The oracle

@@ -8,8 +8,8 @@ pub struct RateLimit {
     /// In units of 1,000 bits a second; 0 for no limit.
     pub kilobits_per_second: u32,
     /// The maximum burst in bytes; 0, or more than 65,536, means 65,536. A longer packet leaves
-    /// alone. A QP that sends without a break sends bursts of what its rate allows in 10 us, if
-    /// this is less.
+    /// alone. A QP that sends without a break sends bursts of the bytes that its rate allows in 10
+    /// us, if this is less.
     pub max_burst_bytes: u32,
 }
 

@@ -87,7 +87,7 @@ impl ReceiveRing {
         //
         // SAFETY (both calls): `offer` filled the first `count` headers just now
         // with pointers into buffers and parts, all owned by `self` and not
-        // otherwise borrowed, and with the lengths of what they point to.
+        // otherwise borrowed, and with the lengths of the buffers that they point to.
         if count == 1 {
             let header = &mut self.headers[0];
             // SAFETY: see above.

@@ -120,7 +120,7 @@ impl Engine {
         self.latest
     }
 
-    /// Sends what is ready, then receives what has arrived. Acknowledgements of what arrives leave
+    /// Sends what is ready, then receives what has arrived. Acknowledgements of these packets leave
     /// with the next call, so the application's answer can go first. Returns whether anything
     /// happened.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {

@@ -1,5 +1,5 @@
-//! Tests of what `net` learns from the kernel, in network namespaces of the tests' own. They need
-//! root and iproute2.
+//! Tests of the routes, neighbours and links that `net` learns from the kernel, in network
+//! namespaces of the tests' own. They need root and iproute2.
 
 mod follow;
 mod frames;
