@@ -1,4 +1,4 @@
-//! Makes QPs on a fabric, and brings them to RTS.
+//! Connects QPs on a fabric: brings both ends from RESET to RTS.
 
 use crate::fabric::{Fabric, HostId};
 use roce_stack::{Access, ModifyError, QpAttributes, QpKind, QpState, TxMeta};

@@ -38,7 +38,7 @@ impl Dice {
         self.below(n) == 0
     }
 
-    /// One of `from`, which has at least one.
+    /// One of `from`, which must not be empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }

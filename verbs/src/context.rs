@@ -109,8 +109,8 @@ impl Context {
     }
 
     /// Starts the datapath, unless it has started already. Calls that need it also start it, so
-    /// only programs that want to know beforehand call this. The calling thread's network namespace
-    /// must be the device's.
+    /// only a program that wants to know early whether it can start calls this. The calling
+    /// thread's network namespace must be the device's.
     ///
     /// # Errors
     /// If the requested datapath is not available, or no part of the QP numbers is free.

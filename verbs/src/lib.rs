@@ -86,8 +86,8 @@
 //! again. [`CompletionQueue::wait_polling`] spins until there is one: the lowest latency, and a
 //! busy core. [`Completion::ok`] turns a failed request into an error.
 //!
-//! A thread that sleeps, or an event loop, uses a [`CompletionChannel`], whose descriptor is readable
-//! while an announcement waits:
+//! A thread that sleeps, or an event loop, uses a [`CompletionChannel`]. Its descriptor is readable
+//! while an announcement, a completion event, waits:
 //!
 //! ```no_run
 //! # use roce_verbs::prelude::*;

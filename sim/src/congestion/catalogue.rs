@@ -6,7 +6,7 @@ use super::topology::{Loss, Topology};
 use crate::fabric::EcnSpec;
 use roce_stack::{DcqcnParameters, DelayParameters, Duration};
 
-/// The link rate of the paper's testbed.
+/// The link rate of the testbed in the DCQCN paper.
 const BITS_PER_SEC: u64 = 40_000_000_000;
 
 /// The marking of the paper's switches.

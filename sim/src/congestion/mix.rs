@@ -5,8 +5,9 @@ use crate::dice::Dice;
 use roce_stack::Duration;
 
 /// The flow sizes of a cluster that answers web searches (Alizadeh et al., "Data Center TCP",
-/// SIGCOMM 2010, figure 4), with the curve broken into lines as is common in simulators: bytes
-/// (packets of 1460), and the share of flows that are no larger.
+/// SIGCOMM 2010, figure 4). The curve is approximated by line segments, as is common in simulators.
+/// Each point has a size in bytes (whole packets of 1460 bytes), and the share of flows that are no
+/// larger.
 pub const WEB_SEARCH: [(f64, f64); 12] = [
     (1_460.0, 0.0),
     (8_760.0, 0.15),

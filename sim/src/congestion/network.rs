@@ -20,7 +20,7 @@ pub(super) const SHORT_QUEUE: usize = 256 << 10;
 /// Bytes that a host's port takes ahead of its link. A packet of 4 KiB must fit.
 const PORT_BYTES: usize = 8 << 10;
 
-/// The most bytes that one QP may have in flight: the most that the library requests.
+/// The most bytes that one QP may have in flight. The library requests no larger window.
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// The DSCP of CNPs.

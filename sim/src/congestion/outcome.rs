@@ -119,7 +119,8 @@ pub struct Row {
 }
 
 impl Outcome {
-    /// The lowest of the phases' indices, among phases with several flows.
+    /// The lowest Jain's index of a phase, among phases with several flows. For a mix, the index of
+    /// its large flows ([`Times::jain`]). `None` if there is neither.
     pub fn jain(&self) -> Option<f64> {
         let shared = self.phases.iter().filter(|phase| phase.goodput.len() > 1);
         let least = shared.map(|phase| phase.jain).min_by(f64::total_cmp);

@@ -91,7 +91,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The same with another algorithm.
+    /// The same scenario with another algorithm, and another behaviour of full switches.
     #[must_use]
     pub fn with(&self, algorithm: Algorithm, loss: Loss) -> Self {
         Self {

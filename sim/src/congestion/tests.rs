@@ -21,8 +21,8 @@ fn two_senders_share_a_link_and_fill_it() {
     assert!(outcome.utilisation() >= Some(0.95), "{outcome:?}");
     assert!(outcome.queue_max_late < 200_000, "{outcome:?}");
     assert_eq!(outcome.dropped, 0);
-    // That is of 90,000 packets. When the queue first grows, senders probe for answers that are
-    // later than the measured round-trip time.
+    // Each sender sends some 90,000 packets. When the queue first grows, senders probe for
+    // acknowledgements that are later than the measured round-trip time.
     assert!(outcome.retransmitted < 100, "{outcome:?}");
     assert_eq!(outcome.pauses[1], 0);
 }

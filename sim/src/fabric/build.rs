@@ -38,7 +38,7 @@ impl FabricBuilder {
         SwitchId(self.switches.len() - 1)
     }
 
-    /// Connects two nodes. A host's first cable is its only one.
+    /// Connects two nodes. A host sends only on its first cable.
     pub fn cable(&mut self, a: impl Into<NodeId>, b: impl Into<NodeId>, spec: LinkSpec) -> CableId {
         self.cables.push((a.into(), b.into(), spec));
         CableId(self.cables.len() - 1)

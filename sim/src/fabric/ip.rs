@@ -14,8 +14,8 @@ pub enum Ip {
 }
 
 impl Ip {
-    /// The number of the host with an address, if a host has it. Hosts have the addresses from 1
-    /// on.
+    /// The index of the host that would have `address`: one less than the number in the address.
+    /// The caller checks that there is such a host.
     pub(super) fn index(address: IpAddr) -> Option<usize> {
         let [high, low] = match address {
             IpAddr::V4(v4) => *v4.octets().last_chunk()?,
@@ -24,7 +24,7 @@ impl Ip {
         usize::from(u16::from_be_bytes([high, low])).checked_sub(1)
     }
 
-    /// The address of host number `n`.
+    /// The address with number `n`. `HostId(i)` has number `i + 1`.
     pub fn address(self, n: usize) -> IpAddr {
         let [.., high, low] = n.to_be_bytes();
         match self {

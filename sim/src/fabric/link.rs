@@ -119,7 +119,8 @@ impl Egress {
         events.is_to_come(self.free)
     }
 
-    /// Queues a packet that [`Egress::has_room`] for. The caller then calls [`Egress::start`].
+    /// Queues a packet for which [`Egress::has_room`] is true. The caller then calls
+    /// [`Egress::start`].
     pub(super) fn push(&mut self, around: &mut Around<'_>, packet: PacketId) {
         let waiting = around.pool.get(packet);
         let len = waiting.len();
@@ -172,8 +173,8 @@ impl Egress {
         }
     }
 
-    /// Starts to send, if possible. Returns the link that the packet arrived on, which may then
-    /// count it as gone.
+    /// Starts to send the next packet, if possible. Returns the link on which the packet arrived at
+    /// this switch, and its length, so that the caller can tell the switch that it is gone.
     pub(super) fn start(&mut self, around: &mut Around<'_>) -> Option<(EgressId, usize)> {
         if self.is_sending(around.events) {
             if self.has_waiting() {
@@ -190,9 +191,9 @@ impl Egress {
         self.free = around.events.reserve(sent);
         self.awaited = false;
         let lost = !self.carry(around, sent + self.spec.delay, packet);
-        // A packet or host that waits needs the event that this packet was sent. So does a lost
-        // packet, since time must not stop before it was sent. In all other cases, the packet's
-        // arrival is the next event.
+        // If a packet or a host waits, `What::Sent` must be queued to wake it up. If the packet is
+        // lost, `What::Sent` must be queued so that virtual time reaches the end of its
+        // transmission. In all other cases, the packet's arrival is the next event.
         if lost || self.refused || self.has_waiting() {
             self.await_sent(around.events);
         }
@@ -264,8 +265,8 @@ impl Egress {
     }
 }
 
-/// The time that a packet of `bytes` takes on a cable, from the first bit sent to the last
-/// received.
+/// The time from the first bit sent to the last bit received, for `bytes` bytes on the wire, which
+/// include the wire overhead.
 pub fn one_way(spec: &LinkSpec, bytes: usize) -> Duration {
     let ns = (bytes as u64 * 8).saturating_mul(1_000_000_000) / spec.bits_per_sec.max(1);
     spec.delay + Duration::from_nanos(ns)

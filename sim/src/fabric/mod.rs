@@ -3,7 +3,7 @@
 //! ```text
 //!   Host: Nic ──► queue ═══ link ═══► Switch: queue ═══ link ═══► Host: ring ──► Nic
 //!                   ▲ pause            │ tail drop, ECN mark
-//!                   └──────────────────┘ loss, doubles, damage … on each link
+//!                   └──────────────────┘ loss, duplicates, corruption … on each link
 //! ```
 //!
 //! A [`FabricBuilder`] builds it. [`Fabric::step`] goes from event to event and reports which host
@@ -250,7 +250,8 @@ impl Fabric {
         })
     }
 
-    /// The number of packets in flight, and of bytes in switches. Both are 0 when no event is left.
+    /// A measure of the packets in flight, and one of the queued bytes of hosts and switches. A
+    /// packet may count twice in each. Both are 0 when no event is left.
     pub fn under_way(&self) -> (usize, usize) {
         let queued = |egress: &Egress| egress.queued_bytes + egress.urgent_bytes;
         let queued: usize = self.egresses.iter().map(queued).sum();
@@ -348,7 +349,7 @@ impl Fabric {
         (host.address == address).then_some(HostId(index))
     }
 
-    /// Starts to send a link's queued packets, and updates the switch behind it.
+    /// Starts to send a link's next packet. If a switch sends it, its memory has room again.
     fn start(&mut self, link: EgressId) {
         let gone = at_link!(self, link, around, egress, egress.start(around));
         if let (Some((from, len)), NodeId::Switch(id)) = (gone, self.egresses[link.0].from) {

@@ -100,10 +100,10 @@ impl Area {
         }
     }
 
-    /// Operation `id` was executed: its bytes are in place, because earlier operations can't be
-    /// executed after it.
+    /// Operation `id` was executed: its bytes become part of the image. Earlier operations can't
+    /// overwrite them, because operations are executed in order.
     pub(super) fn settle(&mut self, id: usize) {
-        // An operation that was ended may have several pieces.
+        // [`Area::end`] may have split the operation into several pieces.
         while let Some(index) = self.open.iter().position(|open| open.id == id) {
             let open = self.open.remove(index);
             self.settle_one(&open);
@@ -186,8 +186,8 @@ impl Area {
             // The latest operation is the most likely one.
             if byte != right && !self.open.iter().rev().any(may_have) {
                 return violated(format!(
-                    "byte {at} of {} is {byte:#04x}, but should be {right:#04x} or what an \
-                     operation under way writes ({} are)",
+                    "byte {at} of {} is {byte:#04x}, but should be {right:#04x} or what one of {} \
+                     operations in progress writes",
                     self.image.len(),
                     self.open.len()
                 ));

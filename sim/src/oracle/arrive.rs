@@ -148,7 +148,7 @@ impl Pair {
         }
     }
 
-    /// At rest: every message that nothing kept from arriving must have arrived.
+    /// At rest: every message must have arrived, unless something may have kept it from arriving.
     pub(super) fn all_arrived(&mut self, side: usize) -> Verdict {
         let (own, peer) = (self.qps[side], self.qps[1 - side]);
         let unreliable = !self.is_reliable();

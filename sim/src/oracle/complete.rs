@@ -94,7 +94,7 @@ impl Pair {
             flow.next = tail.end;
             tail.for_each(|id| self.local_done(side, id));
             let posted = match self.ends.pools[side] {
-                // The pool has them.
+                // `Pool::at_rest` checks the receives of a pool.
                 Some(_) => receives,
                 None => self.flows[1 - side].outstanding_recvs(),
             };

@@ -114,7 +114,8 @@ impl Flow {
         self.meet(self.recvs.len() - 1);
     }
 
-    /// Both request and receive number `n` are posted, so bytes may move.
+    /// Once both request and receive number `n` are posted, the request's bytes may land in the
+    /// receive.
     fn meet(&mut self, n: usize) {
         let (Some(recv), Some(&send)) = (self.recvs.get(n), self.consuming.get(n)) else {
             return;
@@ -207,7 +208,7 @@ impl Flow {
         }
     }
 
-    /// Earlier READs than request `id` may have seen the bytes that it overwrites.
+    /// READs posted before request `id` may have seen the bytes that it overwrites.
     fn remember_for_readers(&mut self, id: usize, wrote: &Range<usize>) {
         for (reader, reading) in self.reading.range_mut(..id) {
             let Effect::Read { range, .. } = &self.sends[*reader].effect else {

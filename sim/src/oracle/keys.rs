@@ -14,7 +14,8 @@ pub enum KeyState {
     Coming,
     /// The key grants access.
     Valid,
-    /// A posted request of the key's user revokes it, after the requests posted before.
+    /// A posted request of the key's user invalidates the key. Requests posted before it may still
+    /// use the key.
     Taken,
     /// Its owner is revoking it.
     Going,

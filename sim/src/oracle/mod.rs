@@ -7,8 +7,8 @@
 //! - Each work request completes exactly once, in order, with a status that has a cause.
 //! - Receives match the peer's requests in order, with the right length, opcode and
 //!   immediate data.
-//! - Every byte of every [`Area`] holds what the requests that were executed, or may have been,
-//!   wrote there and nothing else. This includes canaries.
+//! - Every byte of every [`Area`] holds what a request wrote there that was executed, or may have
+//!   been, or else its old value. This includes canaries.
 //! - A READ returns what its range held at some time between its posting and its completion, and
 //!   not what was written only by requests behind a fence.
 //! - Atomics were executed in some order, each at most once ([`Words`]).
@@ -72,7 +72,7 @@ pub(crate) fn violated<T>(what: String) -> Result<T, Violation> {
     Err(Violation(what))
 }
 
-/// The memory that a flow works on.
+/// The memory that a flow works on. A flow is the requests of one QP of a pair to its peer.
 #[derive(Debug)]
 pub struct FlowAreas {
     /// The initiator's: sources of SEND and WRITE, destinations of READ and atomics.
@@ -151,7 +151,8 @@ impl Oracle {
         }
         let due = !send.fails && send.is_unmistakable() && self.receives_suffice(pair, side);
         let known = self.pair(pair);
-        // The peer's QP may fail if it has to refuse the request.
+        // The peer's QP may fail if it has to refuse the request, or the rest of a READ whose key
+        // the request invalidates without waiting.
         let unfenced = send.invalidates.is_some() && !send.fence;
         let id = known.flows[side].posted();
         known.flows[side].post_send(send, due);
@@ -228,7 +229,8 @@ impl Oracle {
         self.pairs[&pair].qps[side].may_be_broken
     }
 
-    /// The NIC reported that the send queue has drained, or the QP has left SQD.
+    /// The NIC reported that the send queue has drained (`drained` is true), or the QP has left SQD
+    /// (`drained` is false).
     pub fn drained(&mut self, pair: usize, side: usize, drained: bool) {
         self.pair(pair).qps[side].drained = drained;
     }
@@ -269,8 +271,8 @@ impl Oracle {
         known.flows[side].freeze(area)
     }
 
-    /// Nothing moves any more. `queued` returns the numbers of sends and receives that a QP still
-    /// holds.
+    /// Nothing moves any more. `queued`, given a pair and a side, returns the numbers of sends and
+    /// receives that the QP still holds; `None` if there is no such QP any more.
     ///
     /// # Errors
     /// If a completion is missing, or the contents of memory break a promise.

@@ -1,4 +1,4 @@
-//! Two connected QPs, and the completions of each.
+//! Two connected QPs, their states, and their flows.
 
 use super::flow::Flow;
 use roce_stack::QpKind;

@@ -69,7 +69,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// QPs that may hold up to this many receives are gone; it is unknown which.
+    /// QPs may hold up to `receives` receives of this pool; it is unknown how many.
     pub fn may_be_held(&mut self, pool: usize, receives: usize) {
         self.pool(pool).may_be_held(receives);
     }

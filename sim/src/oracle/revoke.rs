@@ -1,6 +1,6 @@
 //! Keys that can be revoked: those of memory windows, and of regions whose remote rights may be
-//! invalidated. The peer of the key's user binds and invalidates, so the time of the change is
-//! known only as an interval.
+//! invalidated. The owner of the memory binds and invalidates, while requests of the key's user are
+//! in flight. So only an interval is known in which a request may find the change.
 
 use super::flow::Flow;
 use super::keys::{INVALIDATION_REFUSED, KeyState};

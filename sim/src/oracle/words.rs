@@ -1,8 +1,7 @@
 //! Words that many QPs access with atomics.
 //!
 //! Each word is used with one kind of operation, so that a history can be checked in one pass:
-//! additions of one, whose results count them; and swaps to unique values, whose results form a
-//! chain.
+//! additions of one, whose results count up; or swaps to unique values, whose results form a chain.
 
 use super::{Verdict, violated};
 use roce_stack::Buffer;
@@ -45,7 +44,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// `count` words of `buffer`, from `at` on, as they are.
+    /// `count` words of `buffer`, from offset `at` on. Their present values are the initial ones.
     pub fn new(buffer: Arc<Buffer>, at: usize, count: usize) -> Self {
         let mut words = Self {
             buffer,

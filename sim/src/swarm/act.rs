@@ -78,7 +78,7 @@ impl Run<'_> {
             }
             Act::Restart(host) if !self.paused[host] => self.restart(HostId(host), false),
             Act::RestartAlike(host) if !self.paused[host] => self.restart(HostId(host), true),
-            // The target of the action does not exist.
+            // The target of the action does not exist any more, or not yet, or its host is paused.
             _ => Ok(()),
         }
     }

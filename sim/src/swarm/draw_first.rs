@@ -183,8 +183,8 @@ fn faults(dice: &mut Dice, ip: Ip) -> FaultSpec {
         duplicate: Chance::per_million(dice.pick(&[0, 0, 10_000, 50_000])),
         reorder: Chance::per_million(dice.pick(&[0, 0, 10_000, 50_000])),
         reorder_by: ReorderBy(Duration::from_micros(dice.pick(&[5, 50, 1_000]))),
-        // With a hidden identification, the check has only 15 bits, and one flipped bit in some
-        // 30,000 goes undetected.
+        // If the IPv4 identification is hidden, only 15 bits of the ICRC check remain, and one
+        // flipped bit in some 30,000 goes undetected.
         corrupt: match ip {
             Ip::V4Hidden => Chance::NEVER,
             _ => Chance::per_million(dice.pick(&[0, 0, 10_000, 30_000])),
@@ -285,7 +285,7 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         kinds.push(Kind::Send);
     }
     let ops = [0, 1].map(|side: usize| {
-        // Otherwise all receives have the same length.
+        // A receive has a length of its own only in an RC QP's own receive queue.
         let exact = service == QpKind::Rc && !shared[1 - side];
         let count = dice.pick(&[0, 8, 30, 100]);
         let hurry = dice.pick(&[0, 0, 10_000, 100_000]);

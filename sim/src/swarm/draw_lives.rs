@@ -50,7 +50,8 @@ fn first_pair(plan: &Plan, host: usize) -> Option<usize> {
         .filter(here)
         .min_by_key(|number| plan.pairs[*number].start_ns)?;
     let pair = &plan.pairs[first];
-    // A shared queue has a number, too, and is not made again.
+    // An SRQ's number is drawn from the same random numbers as QPNs, and the SRQ is not made again:
+    // the QPs would get other numbers.
     let shares = |pair: &PairPlan| {
         let side = usize::from(pair.hosts[1] == host);
         let there = pair.hosts.contains(&host);

@@ -21,7 +21,7 @@ pub(super) struct End {
     pub(super) recv_cq: Arc<CompletionQueue>,
     /// Whether it is neither destroyed nor lost in a restart.
     pub(super) alive: bool,
-    /// The pool of its receives; `None` for a receive queue like RC's.
+    /// The pool of its receives; `None` if it has none, or is an RC QP without an SRQ.
     pub(super) pool: Option<usize>,
     /// The destination of its datagrams.
     pub(super) to: Option<Destination>,

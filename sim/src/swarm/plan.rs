@@ -208,8 +208,8 @@ pub struct Op {
     pub len: usize,
     /// The offset in the target, or the index of the word.
     pub at: usize,
-    /// The window of the target: the request accesses memory through it if it is bound, or binds
-    /// or invalidates it.
+    /// The window of the target. A remote request accesses memory through it if it is bound. A
+    /// local request binds or invalidates it.
     pub window: Option<usize>,
     /// Whether it uses or revokes a key without waiting for requests in flight.
     pub hasty: bool,

@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
             Token::Pump(number) => {
                 let now = self.fabric.now();
                 let end = self.end_mut(number / 2, number % 2);
-                // Otherwise it was called earlier, and will be called again.
+                // The call was replaced by an earlier one.
                 if end.called != Some(now) {
                     return Ok(());
                 }

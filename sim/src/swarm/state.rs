@@ -33,7 +33,7 @@ pub(super) struct Run<'a> {
     pub(super) domains: Vec<Option<Domain>>,
     /// Hosts whose completions need to be polled.
     pub(super) touched: Vec<HostId>,
-    /// The completions taken last.
+    /// A buffer for completions, empty between polls. It is kept to save allocations.
     pub(super) taken: Vec<Completion>,
     pub(super) outcome: Outcome,
 }

@@ -186,10 +186,9 @@ fn seeds_that_failed_pass() {
     // Two empty datagrams, of which the first was lost: the second must not be missed.
     // A READ without a local key, after its remote key was taken away.
     // A READ was answered, asked for again, and its key taken away before the second answer.
-    // A host restarted. Packets that it had sent through a window arrived after the peer had bound
-    // the window again. The peer's QP was right to fail.
-    // A link stood still while the pause of a QP behind it ended. The QP's timer stayed due for
-    // ever.
+    // Two seeds: a host restarted. Packets that it had sent through a window arrived after the peer
+    // had bound the window again. The peer's QP was right to fail.
+    // A port was full while the pause of a QP ended. The QP's timer stayed due for ever.
     let seeds = [33892, 50646, 2001, 153131, 178500, 16851];
     passes_in_all_layers(&seeds);
 }

@@ -122,7 +122,7 @@ impl Run<'_> {
             _ if denied => Some(Wrong::Right),
             _ => op.wrong,
         };
-        // Otherwise earlier READs may lose the key.
+        // Without the fence, earlier READs may lose the key.
         let fence = op.fence || invalidates && !op.hasty;
         let op = Op {
             wrong,

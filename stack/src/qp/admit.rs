@@ -49,7 +49,8 @@ impl Qp {
                 return Err(DropReason::WrongState);
             };
             // rule: 9.6.1-destination
-            // ReDMArk (USENIX Security 2021): a QP accepts packets from its peer only.
+            // A QP accepts packets from its peer only, because of the packet injection in ReDMArk
+            // (USENIX Security 2021).
             // rule: 9.6.1-source
             if path.dst != meta.src || path.src != meta.dst {
                 cold_path();

@@ -11,14 +11,15 @@ use core::time::Duration;
 use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 use rules::rules;
 
-/// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp). A field that is `None` stays
-/// unchanged. Each field names the transition for which it is set first; most can be changed later
-/// in some states (IBTA 1.7, table 91).
+/// Attributes for [`Nic::modify_qp`](crate::Nic::modify_qp). An attribute that is `None` stays
+/// unchanged. The description of each attribute ends with the transition that sets it first; most
+/// can be changed later in some states (IBTA 1.7, table 91).
 #[derive(Clone, Debug, Default)]
 pub struct QpAttributes {
     /// The state to go to; `None` stays in the present state.
     pub state: Option<QpState>,
-    /// What peers may do through this QP: `REMOTE_*` only. Reset to Init.
+    /// What peers may do through this QP: `REMOTE_WRITE`, `REMOTE_READ`, `REMOTE_ATOMIC` and
+    /// `FLUSH_GLOBAL`. Other rights have no effect. Reset to Init.
     pub access: Option<Access>,
     /// The key that datagrams for this QP must carry. UD only, Reset to Init.
     pub qkey: Option<QKey>,

@@ -4,7 +4,8 @@
 use super::{Core, Cx, QpFailure};
 use crate::wr::{SendOp, WcStatus};
 
-/// Executes a local request. If it fails, the fault completes this request with an error.
+/// Executes a local request. If it fails, returns the failure that completes the request with an
+/// error.
 pub(super) fn perform(cx: &mut Cx<'_>, core: &Core, op: &SendOp) -> Result<(), QpFailure> {
     let done = match op {
         SendOp::BindMw(bind) => cx.memory.bind(core.pd, core.qpn, bind).is_ok(),

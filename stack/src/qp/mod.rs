@@ -84,7 +84,7 @@ pub(crate) struct Cx<'a> {
 /// A report for the port about packets that it keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// [`Qp::take_acknowledged`] has the position.
+    /// The peer has acknowledged packets. [`Qp::take_acknowledged`] returns up to which position.
     Acknowledged,
     /// The flow has ended.
     Ended(Flow),
@@ -142,8 +142,8 @@ pub struct QpInit {
     pub send: QueueLimits,
     /// The size of the receive queue.
     pub recv: QueueLimits,
-    /// The maximum inline data of a send request, in bytes; lowered to
-    /// [`MAX_INLINE_BYTES`](crate::MAX_INLINE_BYTES).
+    /// The maximum inline data of a send request, in bytes. A value above
+    /// [`MAX_INLINE_BYTES`](crate::MAX_INLINE_BYTES) is lowered to it.
     pub max_inline: usize,
     /// Whether every send request is signaled, whatever its flags.
     pub signal_all: bool,
@@ -418,7 +418,7 @@ impl Qp {
         Some(self.core.config.path?.dst)
     }
 
-    /// Bytes that the peer has not acknowledged yet, in whole packets.
+    /// Bytes that the peer has not acknowledged yet. Each packet counts as a full path MTU.
     pub(crate) fn in_flight(&self) -> u64 {
         self.service.packets_in_flight() * self.core.config.mtu() as u64
     }

@@ -30,7 +30,7 @@ impl Qp {
         self.service.post_send(&self.core, request, source)
     }
 
-    /// Adds a request to the send queue, in any state.
+    /// Posts a send request, in any state: queues it, flushes it in an error state, or refuses it.
     pub(crate) fn post_send(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,12 +1,12 @@
 //! The buffers for out-of-order packets, which wait until the packets before them have arrived. All
-//! QPs of a NIC share one pool of a fixed number of buffers, each for one packet. When the pool is
-//! empty, out-of-order packets are dropped, as they are without a pool.
+//! QPs of a NIC share one pool of a fixed number of buffers, each for one packet. When no buffer is
+//! free, out-of-order packets are dropped, as they are without a pool.
 
 use crate::seq::Seq;
 use roce_wire::{Bth, ExtHeaders, Packet, PathMtu};
 
-/// The default number of buffers of a NIC: with path MTU 4096 at most 4 MiB, allocated when they
-/// are first needed.
+/// The default number of buffers of a NIC. They take at most 4 MiB, whatever the path MTU, and are
+/// allocated when they are first needed.
 pub(crate) const DEFAULT_PACKETS: usize = 1024;
 
 /// The maximum distance, in PSNs, of a kept packet from the missing one.
@@ -93,7 +93,7 @@ impl ReorderPool {
         self.limit = packets;
     }
 
-    /// The lowest PSN of a chain.
+    /// The lowest PSN of a queue.
     pub(crate) fn first(&self, queue: &ReorderQueue) -> Option<Seq> {
         Some(self.slot(queue.ends?.first)?.at)
     }
@@ -125,7 +125,7 @@ impl ReorderPool {
         Kept::New
     }
 
-    /// Removes the packet with the lowest PSN from the chain.
+    /// Removes the packet with the lowest PSN from the queue.
     pub(crate) fn take(&mut self, queue: &mut ReorderQueue) -> Option<BufferedPacket> {
         let ends = queue.ends?;
         let slot = self.slots.get_mut(ends.first as usize)?.take()?;

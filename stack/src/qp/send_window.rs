@@ -29,7 +29,8 @@ pub(crate) struct SendWindow {
 /// The floor in bytes: half of the largest segmentation batch.
 const FLOOR_BYTES: usize = 32 << 10;
 
-/// On any network that sockets can fill, a larger window does not help.
+/// The maximum window in bytes. On any network that sockets can fill, a larger window does not
+/// help.
 // rule: 9.7.1-half-outstanding
 const MAX_BYTES: usize = 1 << 20;
 
@@ -97,8 +98,8 @@ impl SendWindow {
     }
 
     /// Notes the loss of a packet that was sent to a peer that keeps out-of-order packets. Only
-    /// this packet is retransmitted, not everything after it, so the window shrinks only if more
-    /// than an eighth is lost, as when a buffer overflows.
+    /// this packet is retransmitted, not everything after it. So the window shrinks only if more
+    /// than an eighth of it plus eight packets are lost, as when a buffer overflows.
     pub(crate) fn on_repeat(&mut self) {
         self.lost = true;
         self.recent.1 += 1;

@@ -31,7 +31,8 @@ impl<'a> Tap<'a> {
 
     /// Moves the packet to the port. Returns whether the port took it.
     fn hand_on(&mut self, packet: &Reservation) -> bool {
-        // By the port's contract, the slot is the same as the first one.
+        // By the contract of `Transmit`, the port gives this second reservation the same header
+        // fields as the first.
         match self
             .port
             .reserve(&packet.to, packet.flow, packet.position, packet.len)

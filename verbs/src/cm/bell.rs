@@ -121,7 +121,7 @@ impl Bell {
 
     /// Says that peers have been told.
     pub(super) fn left(&self) {
-        // Nothing reads the counter, and it does not overflow.
+        // The write fails only if the counter is full. It grows by 1 for each call, so it never is.
         let _ = self.left.write(1);
     }
 

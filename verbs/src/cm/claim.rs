@@ -20,7 +20,7 @@ const DYNAMIC: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 
 impl PortClaim {
     /// Claims `port`, or a free one if `port` is 0, at one address of the network namespace, at all
-    /// addresses of a family, or at all addresses (also written as `None`). `interface_index`
+    /// addresses of a family, or at all addresses (`None` converts to this). `interface_index`
     /// matters only for a link-local address.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl fmt::Display for PortClaimError {
 
 impl std::error::Error for PortClaimError {}
 
-/// The half of an Annex A11 service ID in which two IDs can differ.
+/// The lower 32 bits of an Annex A11 service ID. Its upper 32 bits are always zero.
 pub(super) fn service_word(service: ServiceId) -> u32 {
     // The upper half is zero.
     service.0 as u32

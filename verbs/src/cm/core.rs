@@ -60,8 +60,8 @@ impl Core {
             .map_err(|error| io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for communication IDs"))?;
         let shared = Arc::clone(&context.inner.shared);
-        // `lock_state` sets the device's part of the QP numbers, which is known before any message
-        // is sent or received.
+        // `QpnPart::FIRST` is a placeholder. `lock_state` replaces it with the device's part of the
+        // QP numbers, which is known before any message is sent or received.
         let mut config = Config::new(seed, QpnPart::FIRST, context.device().guid());
         config.check_every = Some(CHECK_EVERY);
         let bell = Bell::new().map_err(system("making a descriptor to wake a thread"))?;

@@ -168,7 +168,7 @@ impl ConnectionManager {
     /// These addresses become usable. From now on, requests that reach the host for this port come
     /// to this process, even if other processes share the address.
     ///
-    /// Listen for a claim once on each device. `backlog` is that of [`Agent::listen`].
+    /// A device can listen for a claim only once. `backlog` is that of [`Agent::listen`].
     ///
     /// # Errors
     /// If the agent refuses, no address can be used, or the system does not steer requests to

@@ -93,9 +93,9 @@ impl CompletionQueue {
         Ok(taken.map(|(completion, _)| completion))
     }
 
-    /// Like [`CompletionQueue::poll`], with the time at which the request completed, on the clock
-    /// of [`Context::clock_ns`]. It is the time that was passed to the call of the NIC that
-    /// completed the request.
+    /// Like [`CompletionQueue::poll`], with the time at which the request completed, in nanoseconds
+    /// on the clock of [`Context::clock_ns`]. The thread that drove the NIC when the request
+    /// completed had read the clock at the beginning of its call.
     ///
     /// # Errors
     /// If the queue overran.
@@ -149,10 +149,10 @@ impl CompletionQueue {
         self.inner.queue.request_notify(notify);
     }
 
-    /// Moderates the queue's announcements: the queue announces once `completions` completions have
-    /// come since it was armed, or `period` after the first completion that it would have
-    /// announced. If `completions` is 0 or 1, or `period` is zero, it announces each at once. An
-    /// announcement that waits is made by this call. Polling does not change.
+    /// Moderates the queue's announcements. An announcement waits until `completions` completions
+    /// have come, counted from the one that it is for, but at most `period`. If `completions` is 0
+    /// or 1, or `period` is zero, announcements do not wait. If an announcement waits already, this
+    /// call makes it at once. [`CompletionQueue::poll`] returns each completion without delay.
     pub fn moderate(&self, completions: u32, period: Duration) {
         let CqInner {
             context,
@@ -174,10 +174,11 @@ impl CompletionQueue {
         self.inner.queue.is_empty()
     }
 
-    /// Returns whether completions wait while an announcement of the next completion
+    /// For a library that announces completions to its own callers, before a thread sleeps on the
+    /// channel. Returns whether completions wait while an announcement of the next completion
     /// ([`Notify::Next`]) is requested. If so, cancels the request, and the caller must announce
-    /// them. Completions that came before the request are not announced by themselves, so a thread
-    /// could otherwise sleep on the channel for ever while they wait in the queue.
+    /// them itself: the queue does not announce completions that came before the request, so the
+    /// thread could sleep for ever while they wait.
     pub fn take_belated(&self) -> bool {
         self.inner.queue.take_belated()
     }

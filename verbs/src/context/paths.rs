@@ -17,7 +17,8 @@ pub struct AddressOptions {
     /// The service level, 0 to 7. If `traffic_class` has no DSCP, the device's settings map the
     /// service level to one.
     pub service_level: u8,
-    /// Time to live, or hop limit; 0 means the default, which is 1 for multicast groups.
+    /// Time to live, or hop limit. 0 means the datapath's default: with UDP sockets, the kernel's,
+    /// which is 1 for multicast groups; with AF_XDP, 64 for all destinations.
     pub hop_limit: u8,
 }
 
@@ -164,8 +165,9 @@ impl Context {
         Ok(path)
     }
 
-    /// Like [`Context::path_with`], for a path that may never be used: does not start the datapath.
-    /// If the datapath starts later, the local address becomes usable then.
+    /// Like [`Context::path_with`], for a path that may never be used. For RoCE v2, does not start
+    /// the datapath; if the datapath starts later, the local address becomes usable then. For RoCE
+    /// v1, starts the datapath.
     pub(crate) fn path_for_later(
         &self,
         index: u8,

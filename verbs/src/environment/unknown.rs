@@ -48,8 +48,8 @@ fn unknown_among(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
     unknown
 }
 
-/// The name of a user's variable with the smallest edit distance to `name`, if the distance is at
-/// most a third of the known name's length, or if `name` is a prefix of it.
+/// The variable for users whose name has the smallest edit distance to `name`. The distance must be
+/// at most a third of the known name's length, or `name` must be a prefix of the known name.
 fn nearest(name: &str) -> Option<&'static str> {
     let rest = name.strip_prefix(PREFIX)?;
     // No known name is longer, and the comparison takes time for each pair of letters.

@@ -71,7 +71,8 @@ impl DeviceMemory {
     /// 0. The memory lives at least as long as the registration.
     ///
     /// # Errors
-    /// If the bytes reach beyond the end, or the rights contradict each other.
+    /// If the bytes reach beyond the end, or `access` allows remote writes or atomics without
+    /// [`Access::LOCAL_WRITE`].
     pub fn register(
         &self,
         pd: &ProtectionDomain,

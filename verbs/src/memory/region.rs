@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// Registered memory: a [`Buffer`] with keys. Peers may access it, within its rights, until it is
 /// dropped. The memory itself is freed only after that.
 ///
-/// Reads and writes are those of the buffer. They copy, because a peer may change the bytes at any
-/// time.
+/// It derefs to its [`Buffer`], which has the methods to read and write the bytes. They copy,
+/// because a peer may change the bytes at any time.
 #[derive(Debug)]
 pub struct MemoryRegion {
     pub(crate) registration: Registration,
@@ -22,7 +22,8 @@ impl ProtectionDomain {
     /// Allocates `len` zero bytes, aligned to a page, and registers them.
     ///
     /// # Errors
-    /// If the address space can't hold the bytes, or the rights contradict each other.
+    /// If the address space can't hold the bytes, or `access` allows remote writes or atomics
+    /// without [`Access::LOCAL_WRITE`].
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegionError> {
         let buffer = Arc::new(Buffer::new(len)?);
         self.register(buffer, access)
@@ -31,7 +32,7 @@ impl ProtectionDomain {
     /// Registers a buffer. The same buffer may be registered several times, with different rights.
     ///
     /// # Errors
-    /// If the rights contradict each other.
+    /// If `access` allows remote writes or atomics without [`Access::LOCAL_WRITE`].
     pub fn register(
         &self,
         buffer: Arc<Buffer>,
@@ -73,8 +74,8 @@ impl MemoryRegion {
         self.registration.reregister(pd, access, None)
     }
 
-    /// Deregisters the region, unless windows are bound to it. Dropping the region also unbinds
-    /// them.
+    /// Deregisters the region, unless windows are bound to it. Dropping the region deregisters it
+    /// in any case, and unbinds them.
     ///
     /// # Errors
     /// If windows are bound to it; the error returns the region.

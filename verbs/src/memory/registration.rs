@@ -28,10 +28,12 @@ impl ProtectionDomain {
     /// - [`Memory::null`] reads as zeros and discards what is written to it.
     /// - [`Memory::on_demand`] and [`Memory::whole_address_space`] need not be mapped; their
     ///   accessor is [`ProcessMemory`](crate::memory::ProcessMemory).
-    /// - [`Memory::foreign`] is the caller's, and the caller promises to keep it.
+    /// - [`Memory::foreign`] is memory of any owner. The caller promises that it stays mapped while
+    ///   it is registered.
     ///
     /// # Errors
-    /// If the rights contradict each other, or the memory can't have them.
+    /// If `access` allows remote writes or atomics without [`Access::LOCAL_WRITE`], or the memory
+    /// can't have these rights.
     pub fn register_memory(
         &self,
         memory: Memory,

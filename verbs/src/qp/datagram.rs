@@ -16,8 +16,9 @@ impl ProtectionDomain {
     /// IPv6 address). QPs of this domain send datagrams along it.
     ///
     /// Some programs create handles only to see which GIDs a device has, so this does not start the
-    /// datapath. Until the datapath has started, this does not check whether the local address is
-    /// usable and the remote one reachable.
+    /// datapath for a RoCE v2 entry. Until the datapath has started, this does not check whether
+    /// the local address is usable and the remote one reachable. For a RoCE v1 entry, this starts
+    /// the datapath.
     ///
     /// # Errors
     /// As for [`Context::path`](crate::Context::path), or if the two addresses are of different

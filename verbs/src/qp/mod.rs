@@ -64,8 +64,9 @@ impl ProtectionDomain {
     /// A QP in state RESET.
     ///
     /// # Errors
-    /// If all QP numbers are taken: an open device has 130,048. Its first QP claims them from those
-    /// of the interface, which are enough for 127 open devices on the host.
+    /// If all QP numbers of the open device are taken. It has 130,048, which it claims when it
+    /// creates its first QP. An interface has enough numbers for 127 open devices, those of all
+    /// processes together.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,

@@ -84,9 +84,9 @@ impl DeviceState {
     /// Callers call this once more with the engine locked: after the call was noted, this thread
     /// may have lost its processor for so long that the background thread fell asleep. The
     /// background thread sets `driver_sleeps` before it takes the lock to look for work. So either
-    /// it sees what is posted now, or this thread sees the flag and wakes it up. Otherwise the
-    /// background thread could sleep until a packet arrives, and nothing would send the posted
-    /// request that the packet answers.
+    /// it sees what is posted now, or this thread sees the flag and wakes it up. Without the second
+    /// call, the background thread could sleep until a packet arrives, and nothing would send the
+    /// posted request that the packet answers.
     fn wake_sleeping_driver(&self) {
         if self.driver_sleeps.load(Ordering::Relaxed) {
             cold_path();

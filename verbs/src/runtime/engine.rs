@@ -189,10 +189,12 @@ impl Engine {
         busy
     }
 
-    /// Notes that the application called nothing while something arrived or was due: it probably
-    /// watches its memory for a peer's writes. The peer may do the same once its own request is
-    /// acknowledged. The peer then sees a later answer only after one of its threads has woken up.
-    /// If the answer arrives together with the acknowledgement, the peer sees it at once.
+    /// Notes that the application made no call while a packet arrived or a timer was due: it
+    /// probably watches its memory for a peer's writes. [`Engine::send_posted`] then sends
+    /// acknowledgements together with the requests that the application posts. The peer may stop
+    /// driving its NIC, and watch its memory too, once its own request is acknowledged. It sees an
+    /// answer that arrives later only after one of its threads has woken up, but one that arrives
+    /// with the acknowledgement at once.
     pub(crate) fn note_watching(&mut self) {
         self.watches = POSTS_OF_A_WATCHER;
     }

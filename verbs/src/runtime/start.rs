@@ -3,8 +3,8 @@
 //! Programs open and query devices that they never use. Opening one therefore touches neither the
 //! network nor anything that other processes share:
 //!
-//! - The first QP starts the device's part of the QP numbers, which is claimed among the host's
-//!   processes.
+//! - The first QP claims the device's part of the QP numbers, which the host's processes divide
+//!   among them.
 //! - The first QP that goes to RTR, listener, path or multicast group starts the datapath: sockets,
 //!   or AF_XDP's program and rings.
 //!

@@ -13,14 +13,14 @@ use std::io::Write as _;
 use std::sync::Once;
 
 /// Checks every environment variable that the library reads. Creates no file and opens no device.
-/// Returns the errors, one for each wrong variable.
+/// Returns an error for each wrong variable, but only for the first of those that set the datapath.
 ///
 /// `overridden` names variables that are not checked, because an option overrides them.
 pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
     type Check = fn() -> Result<(), OpenError>;
     let checks: [(&str, Check); 8] = [
         ("ROCE_DEVICES", check_devices),
-        // This also checks the datapath's other variables, which no option overrides.
+        // The variables that set the datapath. No option overrides them, so they need no name here.
         ("", || environment_datapath().map(drop)),
         ("ROCE_FAULTS", || environment_faults().map(drop)),
         ("ROCE_CC", || environment_congestion().map(drop)),

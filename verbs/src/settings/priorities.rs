@@ -10,8 +10,8 @@ use std::str::FromStr;
 const VARIABLE: &str = "ROCE_QOS";
 
 /// The number of service levels that RoCE has, which is that of 802.1Q priorities. Some programs
-/// pass larger values: they copy a completion's `sl` field, which holds the packet's type. Such
-/// values have no meaning.
+/// pass larger values: they copy `wc.sl` of a datagram's completion, which, as on ConnectX, holds
+/// the type of the packet rather than a service level. Such values have no meaning.
 const SERVICE_LEVELS: usize = 8;
 
 /// The traffic classes and priorities of a device's packets.

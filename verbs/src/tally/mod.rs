@@ -161,7 +161,7 @@ pub(crate) fn open() -> Option<Box<Count>> {
 }
 
 impl Count {
-    /// Takes over the NIC's counters.
+    /// Records the bytes that the NIC has sent and received, from its counters.
     pub(crate) fn note(&mut self, counters: &Counters) {
         self.note_bytes(counters.stat(Stat::TxBytes), counters.stat(Stat::RxBytes));
     }

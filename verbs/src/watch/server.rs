@@ -215,8 +215,8 @@ fn accept_all(
     Ok(())
 }
 
-/// Reads and writes the newest connection, and removes it if it is finished. Most answers fit into
-/// the socket's buffer, so that is usually so.
+/// Reads and writes the newest connection, and removes it if it is finished. It usually is, because
+/// most answers fit into the socket's buffer.
 fn go_on_with_last(connections: &mut Vec<Connection>, now: Instant, answers: &mut Answers<'_>) {
     if connections
         .last_mut()

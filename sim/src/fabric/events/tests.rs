@@ -17,8 +17,8 @@ impl Model {
     }
 }
 
-/// Queues one event in both: an arrival that may overtake others, or another event, now or at a
-/// position that was reserved for it before.
+/// Queues the same events in both queues: a call; or an arrival, which may overtake others; or an
+/// arrival, and then an event at a position that was reserved before it.
 fn push(dice: &mut Dice, now: Instant, events: &mut Events, model: &mut Model) {
     let at = Instant::from_nanos(now.as_nanos() + dice.below(8));
     let number = events.count + 1;

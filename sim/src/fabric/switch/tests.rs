@@ -4,7 +4,8 @@ fn switch(spec: SwitchSpec) -> Switch {
     Switch::new(spec, 1, Dice::new(1))
 }
 
-/// As the DCQCN paper has it: none up to Kmin, Pmax times the way to Kmax, all from there.
+/// The probability of a mark in the DCQCN paper: 0 up to Kmin, then a linear rise to Pmax at Kmax,
+/// and 1 from Kmax on.
 #[test]
 fn marks_come_as_the_formula_says() {
     let ecn = EcnSpec {
@@ -57,7 +58,7 @@ fn a_shared_buffer_pauses_by_what_is_free() {
     switch.note_gone(b, 1_000);
     assert_eq!(switch.resume(), None, "6000 wait, 2000 are free");
     switch.note_gone(a, 2_000);
-    assert_eq!(switch.resume(), None, "4000 wait, 500 less than are free");
+    assert_eq!(switch.resume(), None, "4000 wait, the limit is 3500");
     switch.note_gone(a, 500);
     assert_eq!(switch.resume(), Some(a));
     assert_eq!(switch.resume(), None);

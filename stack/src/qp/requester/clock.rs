@@ -3,8 +3,8 @@
 //! The application sets the local ACK timeout, and sets it to many round trips. If the last packet
 //! of a message or the only NAK is lost, all of this time would pass unused. So the requester
 //! measures the round trip of packets that were sent only once (the response to a retransmitted
-//! packet may belong to either copy). If a response is late by a few round trips, it asks for it
-//! with a retransmission, as TCP does.
+//! packet may belong to either copy). If a response does not arrive within the usual round trip
+//! plus a margin, the requester asks for it with a retransmission, as TCP does.
 
 use super::round_trip::{LONGEST, RoundTrips};
 use crate::qp::attr::QpConfig;
@@ -34,8 +34,8 @@ pub(super) struct Clock {
     doublings: u32,
     /// The timer was restarted once although the response was late, because the sender had paused.
     excused: bool,
-    /// When a packet was last sent while nothing was outstanding; `None` if nothing is outstanding
-    /// now.
+    /// When packets last began to be outstanding: the time of the first one sent. `None` while
+    /// nothing is outstanding.
     since: Option<Instant>,
     /// When the oldest packet was retransmitted because the peer missed it.
     repeated: Option<Instant>,
@@ -155,15 +155,15 @@ impl Clock {
         ended
     }
 
-    /// Notes that the oldest packet was retransmitted, and restarts the timer.
+    /// Notes that a packet was retransmitted, and restarts the timer.
     pub(super) fn on_repeated(&mut self, now: Instant) {
         self.trips.distrust();
         self.wait(now);
     }
 
-    /// Notes that the peer misses `at`, which is retransmitted now: the next response belongs to
-    /// it. If no round trip was measured before, the time since the first outstanding packet was
-    /// sent counts as one.
+    /// Notes that the packet or the response at `at` is missing, and is retransmitted or requested
+    /// again now: the next response belongs to it. If no round trip was measured before, the time
+    /// since the first outstanding packet was sent counts as one.
     pub(super) fn on_missing(&mut self, now: Instant, at: Seq) {
         if self.usual.is_none()
             && let Some(since) = self.since
@@ -325,8 +325,8 @@ mod tests {
         }
     }
 
-    /// A report that arrives less than three quarters of a round trip after a retransmission was
-    /// sent before the retransmission arrived.
+    /// If a report arrives less than three quarters of a round trip after a retransmission, the
+    /// peer sent it before the retransmission arrived.
     #[test]
     fn news_of_what_is_repeated_takes_most_of_a_round_trip() {
         let seq = Seq::initial(Psn::new(0));

@@ -42,8 +42,8 @@ pub(super) fn credits_of(packet: &Packet<'_>) -> Option<Credits> {
 }
 
 impl Requester {
-    /// Updates the limit. `credits` is the number of receives that the peer has left beyond those
-    /// that it has acknowledged.
+    /// Updates the limit. `credits` is the number of receives that the peer has left after the
+    /// requests that it has acknowledged.
     pub(super) fn update_credit(&mut self, credits: Credits) {
         // rule: 9.7.7.2-no-count
         let Some(count) = credits.count() else {

@@ -91,7 +91,7 @@ impl Fetches {
         });
     }
 
-    /// The oldest PSN whose response is missing, given that everything before `una` has arrived.
+    /// The oldest PSN whose response is missing.
     pub(super) fn first_open(&self) -> Option<Seq> {
         self.open.front().map(|fetch| fetch.first)
     }

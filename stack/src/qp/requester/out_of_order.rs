@@ -35,8 +35,8 @@ pub(super) struct OutOfOrderResponses {
 /// delivered out of order. So it shows that a missing response was lost again only in two cases:
 ///
 /// - It answers a packet that was sent after the request: its PSN is `max` or later.
-/// - It is one of the requested responses. If `missing` itself is still missing, the packet's PSN
-///   must also be at most `witness`.
+/// - It is one of the requested responses, and either `missing` has arrived or the packet's PSN is
+///   at most `witness`.
 ///
 /// Acknowledgements count only in the first case: a peer may send one for each duplicate (Soft-RoCE
 /// does), all with the PSN of its newest packet.

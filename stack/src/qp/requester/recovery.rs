@@ -93,8 +93,8 @@ impl Recovery {
         }
     }
 
-    /// Whether nothing but the run may be sent. Otherwise the next acknowledgement would not show
-    /// what the peer does with out-of-order packets.
+    /// Whether nothing but the run may be sent. If other packets were sent too, the next
+    /// acknowledgement would not show what the peer does with out-of-order packets.
     pub(super) fn is_learning(&self) -> bool {
         self.peer == Peer::Unknown && self.run.is_some_and(|run| run.cause == Cause::Nak)
     }
@@ -225,7 +225,7 @@ impl Requester {
     }
 
     /// Retransmits the newest packet, to get an acknowledgement of packets that did not ask for
-    /// one, if no later packet has asked.
+    /// one. Does nothing if everything is acknowledged, or if go-back-N is under way.
     pub(super) fn ask_after_deferral(&mut self, cx: &mut Cx<'_>) {
         if self.una < self.max && self.nxt == self.max {
             self.clock.distrust();

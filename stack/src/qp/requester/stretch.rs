@@ -86,7 +86,7 @@ impl Requester {
 
     /// The number of packets in mid-message that may go from `nxt` on without asking for an
     /// acknowledgement. The limit makes sure that a packet that asks is in flight before the window
-    /// closes, and before other QPs have their turn, after which there may be no room to go on.
+    /// closes, and before `shared_end`. Beyond it, other QPs may leave this QP no room.
     #[inline]
     pub(super) fn quiet(&self) -> u64 {
         let window = self.send_window.packets();

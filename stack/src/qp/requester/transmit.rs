@@ -159,7 +159,7 @@ impl Requester {
         Ok(())
     }
 
-    /// The position of the next packet, outside of any run.
+    /// The position of the packet at `nxt`. A run of [`super::recovery`] has its own position.
     fn send_cursor(&self) -> SendCursor {
         SendCursor {
             at: self.nxt,

@@ -96,9 +96,9 @@ impl Responder {
         })
     }
 
-    /// Drops the front reply if it answers a retransmitted request that has been answered
-    /// completely before, and whose memory can't be read any more. After the first reply, the peer
-    /// may have invalidated the key.
+    /// Drops the front reply, whose memory can't be read any more, if the request has been answered
+    /// completely before. After the first reply, the peer may have invalidated the key. Returns
+    /// whether it dropped the reply.
     // rule: 9.7.5.1.3-duplicate-read-checked
     fn drop_repeated(&mut self) -> bool {
         let repeated = self

@@ -98,8 +98,8 @@ impl ReplyQueue {
     }
 
     /// Drops the oldest of `max` replies if it answers a duplicate. A peer that keeps to its limit
-    /// asks for another reply only when it no longer waits for the oldest, so the duplicate was
-    /// late.
+    /// sends another request only when it no longer waits for the oldest reply. So it does not need
+    /// this reply any more.
     fn drop_straggler(&mut self) -> bool {
         let straggler = self.queue.front().is_some_and(|pending| pending.again);
         if straggler {

@@ -24,8 +24,8 @@ pub(super) fn network_kind(meta: &RxMeta) -> NetworkHeader {
 }
 
 /// The network header of a packet with `transport_len` bytes from BTH to ICRC. Fields that the port
-/// does not report (time to live or hop limit, flow label, and through a socket the identification)
-/// are 0.
+/// does not report are 0: time to live or hop limit, flow label, and, if the port is a socket, the
+/// identification.
 // rule: 9.8.3-grh-space
 pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::LEN] {
     let udp_len = UDP_LEN + transport_len;

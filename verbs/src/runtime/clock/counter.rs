@@ -1,8 +1,8 @@
 //! The processor's counter (TSC).
 
-/// Whether [`ticks`] counts at one rate, in step on all processors: then the kernel uses it as its
-/// clock source. The kernel may later change its mind. The counter then disagrees with readings of
-/// the clock, and the ticker notices.
+/// Whether [`ticks`] counts at one rate, in step on all processors. It does if the kernel uses it
+/// as its clock source. The kernel may later choose another source. The counter then disagrees with
+/// readings of the clock, and the ticker notices.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn keeps_time() -> bool {
     const KERNELS: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -15,7 +15,7 @@ pub(super) fn keeps_time() -> bool {
 #[expect(unsafe_code)]
 pub(super) fn ticks() -> u64 {
     // SAFETY: every processor of this architecture has the instruction, which touches no memory.
-    // Where programs may not use it (`PR_SET_TSC`), the system's clock can't be had either.
+    // Where programs may not use it (`PR_SET_TSC`), they can't read the system's clock either.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

@@ -4,10 +4,10 @@
 //! thread up, it would only take the processor away from the application. An application that calls
 //! now and then, and between its calls watches its memory for a peer's writes, does not drive the
 //! NIC meanwhile. Two observations tell them apart: how often the application calls while this
-//! thread waits, and whether it is in a call when this thread has waited. (An application that
-//! keeps a link busy calls seldom, but spends its time in these calls.) The time of its last call
-//! says nothing, since this thread may have taken its processor. While the application mostly
-//! drives, this thread backs off.
+//! thread waits, and whether it is in a call at the end of the wait. (An application that keeps a
+//! link busy calls seldom, but spends its time in these calls.) The time of its last call does not
+//! tell them apart: an application that polls makes no calls while this thread has its processor.
+//! While the application mostly drives, this thread backs off.
 
 use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
 use crate::runtime::DeviceState;
@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 /// The maximum average time between two calls of an application that polls.
 const POLLS: Duration = Duration::from_micros(5);
 
-/// The time that an acknowledgement waits for the application's answer. An acknowledgement that
-/// leaves at once wakes up a thread of the peer. If the peer polls only until the acknowledgement
-/// arrives, and then watches its memory, it does not drive its NIC when the answer arrives.
+/// The time that an acknowledgement waits, so that it can leave together with the application's
+/// answer. If it left at once, it would wake up a thread of the peer. A peer that polls only until
+/// the acknowledgement arrives, and then watches its memory, would also not drive its NIC when the
+/// answer arrives.
 const ANSWERS: Duration = Duration::from_micros(100);
 
 /// The time that this thread leaves posted requests alone. Most of the time, the call that posted
