@@ -38,7 +38,7 @@ pub enum CreateError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Its error.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -54,7 +54,7 @@ impl fmt::Display for CreateError {
             Self::Percent { found: None } => {
                 write!(f, "a % at the end stands for nothing: {RIGHT}")
             }
-            Self::Option { option, right } => write!(f, "{option:?} behind a comma: {right}"),
+            Self::Option { option, right } => write!(f, "{option:?} after a comma: {right}"),
             Self::InTheWay { path, why } => write!(
                 f,
                 "cannot write {}: {why}; name another file, or remove that one",

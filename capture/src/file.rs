@@ -64,8 +64,7 @@ pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
     if leads_to_descriptor(path) {
         let output = open_there(path)?;
         if output.regular {
-            // The shell has opened the file, and truncated it unless the user appends with `>>`.
-            // Truncate it.
+            // The shell has opened the file. With `>>` it has not truncated it, so do that here.
             let _ = output.file.set_len(0);
         }
         return Ok(output);

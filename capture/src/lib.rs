@@ -121,8 +121,8 @@ impl Capture {
     /// Creates a file of exactly this name, without a limit. Replaces an existing capture.
     ///
     /// # Errors
-    /// The OS error, or that the existing file is a symbolic link, belongs to another user, or is
-    /// not a capture.
+    /// If the operating system refuses, or the existing file is a symbolic link, belongs to another
+    /// user, or is not a capture.
     pub fn replace(path: impl AsRef<Path>) -> Result<Self, CreateError> {
         let path = path.as_ref().to_owned();
         let file = file::replace(&path)?;

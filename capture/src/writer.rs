@@ -194,8 +194,8 @@ impl Writer {
     fn add<'a>(&mut self, block: impl PcapNgBlock<'a>) {
         let whole = self.blocks.get_ref().len();
         if let Err(error) = self.blocks.write_pcapng_block(block) {
-            // Memory accepts everything, so the error is an invalid block, such as one of another
-            // capture's interface.
+            // Writing to memory can't fail, so the block is invalid. For example, its interface
+            // belongs to another capture.
             self.blocks.get_mut().truncate(whole);
             self.end(&into_io(error));
         }

@@ -123,7 +123,8 @@ impl ConnectRequest {
     }
 }
 
-/// The contents of a REQ (IBTA 1.7, 12.6.5). Numbers are from the peer's point of view.
+/// The contents of a REQ (IBTA 1.7, 12.6.5), from the peer's point of view. Only `sq_psn` is named
+/// after the local QP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The requested service.
@@ -209,7 +210,8 @@ impl Acceptance {
     }
 }
 
-/// The contents of a REP (IBTA 1.7, 12.6.8). Numbers are from the peer's point of view.
+/// The contents of a REP (IBTA 1.7, 12.6.8), from the peer's point of view. Only `sq_psn` is named
+/// after the local QP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The GUID of the peer's node.

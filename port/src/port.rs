@@ -43,7 +43,8 @@ pub struct PortCapabilities {
     /// bytes: the link's MTU less IP and UDP headers (IPv6's, if the port has IPv6 addresses).
     pub max_packet_bytes: usize,
     /// The approximate number of bytes that a port of this kind buffers on receive before it drops
-    /// packets. The stack keeps fewer bytes than this in flight.
+    /// packets. A QP keeps fewer bytes than this in flight, on the assumption that the peer's port
+    /// buffers as many.
     pub receive_buffer_bytes: usize,
 }
 
@@ -120,14 +121,15 @@ pub trait Port: Transmit {
     fn queued(&self) -> usize;
 
     /// Whether one system call of [`Port::flush`] can send packets of different lengths, and to
-    /// different QPs, without delaying any of them. On such a port, a packet that joins others in
-    /// the queue delays none of them, and costs less than if a later call sent it.
+    /// different QPs, together. On such a port, a packet that is queued behind others does not
+    /// delay them, and costs less than a packet that a later call sends.
     #[inline]
     fn sends_all_by_one_call(&self) -> bool {
         false
     }
 
-    /// Whether received packets that no descriptor reports are waiting for [`Port::receive`].
+    /// Whether packets wait for [`Port::receive`] although no descriptor of [`Port::packet_fds`]
+    /// reports them.
     #[inline]
     fn has_looped(&self) -> bool {
         false

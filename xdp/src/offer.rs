@@ -1,6 +1,5 @@
-//! What an interface offers to AF_XDP, and whether this process may use it. The queries change
-//! nothing at the interface: a driver may reset its queues when an AF_XDP socket is bound or a
-//! program attached.
+//! What an interface offers to AF_XDP, and whether this process may use it. The queries bind no
+//! AF_XDP socket and attach no program, because a driver may reset its queues when either happens.
 
 mod routes;
 mod virtio;
@@ -84,8 +83,8 @@ pub struct DriverOffer {
     pub refusal: Option<&'static str>,
 }
 
-/// The bytes of a piece if a frame has several. The kernel keeps 320 bytes after each piece for its
-/// own use, and the driver gets the rest in units of 128.
+/// The maximum number of bytes in each piece of a frame that has several pieces. The kernel keeps
+/// 320 bytes after each piece for its own use, and the driver gets the rest in units of 128.
 const BYTES_OF_SEVERAL: usize = (RX_PIECE_BYTES - 320) / 128 * 128;
 
 impl DriverOffer {

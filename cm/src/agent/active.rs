@@ -210,8 +210,8 @@ pub(super) fn asked(path: Path, service: ServiceId, source_port: u16, private: &
     [&header, private].concat()
 }
 
-/// Converts the bytes to private data. The first `reserved` of them are not the owner's own, so
-/// they count neither as given nor towards the limit in the error.
+/// Converts the bytes to private data. The first `reserved` bytes are Annex A11's header, not the
+/// owner's. The error subtracts them from the given length and from the limit.
 pub(super) fn fit<const N: usize>(
     bytes: &[u8],
     reserved: usize,

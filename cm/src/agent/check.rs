@@ -149,7 +149,8 @@ impl Agent {
         } else if suspicion.asked < MOST {
             self.check_again(now, path, suspicion);
         } else {
-            // The evidence conflicts: the host answers some of the probes.
+            // The evidence is not enough: the host answered too few of the checks with "port
+            // unreachable".
             self.peer_lives(now, path);
         }
     }

@@ -83,8 +83,8 @@ impl Agent {
         request: CmMessage<'_>,
     ) {
         let (lookup, id, service, takes) = match &request {
-            // The sender waits for the response timeout, plus the packets' travel times, for an
-            // answer.
+            // The sender waits for an answer as long as the response timeout, plus the packets'
+            // travel times.
             CmMessage::Req(req) => {
                 let takes = encoded(req.remote_response_timeout);
                 (false, req.local_id, req.service, takes.min(HELD_FOR))
@@ -129,8 +129,8 @@ impl Agent {
         !self.held.take(|waiting| waiting.asker == asker).is_empty()
     }
 
-    /// Services that requests have waited for long enough, and the addresses that they were sent
-    /// to.
+    /// The services of the held requests whose deadline has passed, and the addresses that these
+    /// requests were sent to.
     pub(super) fn waited_for(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
         let due = self.held.0.iter().filter(|w| w.deadline <= now);
         let mut services: Vec<_> = due.map(|w| (w.asker.path.local, w.service)).collect();

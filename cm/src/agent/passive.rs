@@ -78,8 +78,8 @@ impl Agent {
         path: Path,
         req: &Req<'a>,
     ) -> Result<(Option<IpService>, &'a [u8]), RejectReason> {
-        // The connection's packets would take another path than this message. The only use of that
-        // is to direct our packets at another host.
+        // If the GIDs differ from the path, the connection's packets would take another path than
+        // this message. A sender could want that only to direct our packets at another host.
         // rule: 12.6.7.2-invalid-gid
         let claimed = (ip_of(req.path.remote_gid), ip_of(req.path.local_gid));
         if claimed != (path.local, path.remote) {

@@ -154,7 +154,8 @@ impl Agent {
     /// finish.
     // rule: 12.9-unknown-dreq
     fn answer_unknown(&mut self, path: Path, transaction: u64, dreq: &Dreq<'_>) {
-        // A peer that ends the connection it requests no longer wants an answer to the request.
+        // A peer that sends a DREQ for a connection that it has requested does not wait for an
+        // answer to the request any more.
         self.let_go(Asker {
             path,
             lookup: false,

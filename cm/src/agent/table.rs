@@ -30,7 +30,7 @@ impl Table {
         self.connections.len()
     }
 
-    /// The number of peers' requests that their owners have not answered.
+    /// The number of requests from peers that the agent's owner has not answered.
     pub(super) fn unanswered(&self) -> usize {
         self.unanswered
     }

@@ -33,9 +33,10 @@ use roce_stack::Duration;
 /// The faults of a network, and their probabilities. The default is a network without faults.
 ///
 /// Its text form is a list of `name=value` separated by commas: `loss=CHANCE`,
-/// `burst=CHANCE:PACKETS[:CHANCE]`, `dup=CHANCE`, `reorder=CHANCE[:TIME]`,
-/// `corrupt=CHANCE`, `delay=TIME[..TIME]`, `seed=NUMBER`. A chance is `1%` or
-/// `0.01`, a time is a number with `ns`, `us`, `ms` or `s`.
+/// `burst=CHANCE:PACKETS[:CHANCE]` (the fields of [`Burst`], in order; without the last, a burst
+/// loses every packet), `dup=CHANCE`, `reorder=CHANCE[:TIME]`, `corrupt=CHANCE`,
+/// `delay=TIME[..TIME]`, `seed=NUMBER`. A chance is `1%` or `0.01`, a time is a number with `ns`,
+/// `us`, `ms` or `s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultSpec {
     /// The chance that a packet is lost, independently of other packets.

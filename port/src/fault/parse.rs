@@ -25,8 +25,9 @@ impl std::error::Error for FaultSpecError {}
 const NAMES: &str = "one of loss=, burst=, dup=, reorder=, corrupt=, delay=, seed=, each once";
 const CHANCE: &str = "a chance from 0% to 100%, such as 1% or 0.01";
 const TIME: &str = "a time such as 50us: a number with ns, us, ms or s, at most 3600s";
-const BURST: &str = "CHANCE:PACKETS or CHANCE:PACKETS:CHANCE, such as 0.1%:10 (a burst begins, how \
-                     many packets it has on average, how many of them are lost: all)";
+const BURST: &str = "CHANCE:PACKETS or CHANCE:PACKETS:CHANCE, such as 0.1%:10 (the chance that a \
+                     burst begins, its average number of packets, and the chance that each of \
+                     them is lost, 100% if left out)";
 const DELAY: &str = "a time or a range of times that does not fall, such as 50us or 50us..2ms";
 const SEED: &str = "a whole number from 0 to 18446744073709551615";
 

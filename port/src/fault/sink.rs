@@ -10,7 +10,7 @@ pub trait FaultSink {
     /// faults left them, and the effects of the faults on it.
     fn arrive(&mut self, meta: &RxMeta, transport: &[u8], effects: &Effects);
 
-    /// One packet is lost. It must not count as received.
+    /// One packet is lost. The sink must not count it as received.
     fn lose(&mut self, meta: &RxMeta, transport: &[u8], why: Loss);
 }
 

@@ -18,8 +18,8 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 /// Folds a sum into 16 bits.
 #[inline]
 pub(super) fn fold(sum: u64) -> u16 {
-    // The sums are at most 2^33 - 2, 2^17 + 2^16 - 3, 2^16 and 2^16 - 1, so four steps need no
-    // branch.
+    // After the four steps, the sums are at most 2^33 - 2, 2^17 + 2^16 - 3, 2^16 and 2^16 - 1. So
+    // four steps always suffice, and no branch is needed.
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);

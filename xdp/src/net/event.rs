@@ -71,7 +71,8 @@ pub enum Event {
     AddressGone(IpAddr),
     /// All addresses of the host's other interfaces, as they are now.
     Others(Vec<OtherAddress>),
-    /// Another interface has this address. It may be new there.
+    /// Another interface has this address. The event does not say whether the interface had it
+    /// before.
     OtherAddress(OtherAddress),
     /// Another interface no longer has this address.
     OtherAddressGone(OtherAddress),

@@ -44,8 +44,8 @@ pub struct Received<'a> {
 }
 
 /// Parses a frame of the most common form: to this Ethernet address and one of these IP addresses,
-/// untagged, IPv4 without options, and valid. Returns `None` for any other frame, for
-/// [`Station::parse`]. Frames from or to a reserved IPv4 address are among those.
+/// untagged, IPv4 without options, and valid. Returns `None` for any other frame, including frames
+/// from or to a reserved IPv4 address. The caller passes those to [`Station::parse`].
 #[inline]
 pub(super) fn parse_usual<'f>(
     mac: &Mac,
@@ -53,12 +53,13 @@ pub(super) fn parse_usual<'f>(
     bytes: &'f [u8],
 ) -> Option<Received<'f>> {
     const HEADERS_LEN: usize = ETHERNET_LEN + V4_LEN + UDP_LEN;
-    /// Neither "this network" (0) nor loopback (127), and below multicast and broadcast.
+    /// The first octets of unicast addresses: above "this network" (0), below multicast and
+    /// broadcast. The check below also excludes loopback (127).
     const UNICAST: core::ops::Range<u8> = 1..224;
     let header = bytes.first_chunk::<HEADERS_LEN>()?;
     // Four loads of eight bytes: from the EtherType to the identification, from the flags to the
-    // first half of the source address, from there to the source port, and the UDP header. Few
-    // large loads are faster than many small ones.
+    // first half of the source address, both addresses, and the UDP header. Few large loads are
+    // faster than many small ones.
     let (kind, after) = (word::<12, _>(header), word::<20, _>(header));
     let (addresses_at, udp) = (word::<26, _>(header), word::<34, _>(header));
     let (ip_len, udp_len) = ((kind >> 16) as u16, (udp >> 16) as u16);

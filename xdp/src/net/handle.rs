@@ -14,11 +14,12 @@ use super::frame::Received;
 use super::netlink::Netlink;
 use super::reasons::{NetCounters, Refusal, RxDrop};
 
-/// The maximum number of requests to the kernel before a path's first header: the route, and the
-/// neighbour or, for another interface of this host, its Ethernet address and the route again.
+/// The maximum number of requests to the kernel before a path's first header. For an ordinary next
+/// hop, there are two: the route and the neighbour. For another interface of this host, there are
+/// three: the route, the interface's Ethernet address, and the route again.
 const QUESTIONS: usize = 3;
 
-/// An interface's place in the network, followed by netlink. See the module's
+/// The state of an interface and of its network, kept up to date through netlink. See the module's
 /// documentation.
 ///
 /// No call waits for the network. A request to the kernel takes microseconds (longer while another

@@ -119,7 +119,8 @@ reasons! {
 reasons! {
     /// Why a frame that waited for its neighbour's address was dropped.
     WaitDrop {
-        /// Too many frames waited for the same neighbour, and this was the oldest.
+        /// Too many frames waited, for the same neighbour or in all, and this was the oldest of
+        /// them.
         Overflow = "wait_overflow",
         /// The neighbour does not answer.
         HostUnreachable = "wait_host_unreachable",

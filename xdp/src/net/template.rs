@@ -189,7 +189,7 @@ impl Template {
         }
         let (ip, udp) = frame.split_at_mut(self.ip_end);
         let ip = &mut ip[self.ip_at..];
-        // No overflow: `max_transport` leaves that much below 2^16.
+        // No overflow: `max_transport` leaves room for the IP and UDP headers below 2^16.
         let mut len = fields.transport_len as u16;
         if self.network != Network::Grh {
             len += UDP_LEN as u16;
@@ -215,7 +215,7 @@ impl Template {
     fn write_usual(&self, frame: &mut [u8; USUAL_LEN], fields: &PacketFields) {
         const IP: usize = ETHERNET_LEN;
         const UDP: usize = IP + V4_LEN;
-        // No overflow: `max_transport` leaves that much below 2^16.
+        // No overflow: `max_transport` leaves room for the IP and UDP headers below 2^16.
         let udp_len = (fields.transport_len + UDP_LEN) as u16;
         let total_len = udp_len + V4_LEN as u16;
         let hop_limit = fields.hop_limit();
@@ -225,7 +225,8 @@ impl Template {
         frame[UDP + 4..UDP + 6].copy_from_slice(&udp_len.to_be_bytes());
     }
 
-    /// The position of a packet's UDP checksum over IPv6; `None` over IPv4.
+    /// The position of a packet's UDP checksum over IPv6; `None` over IPv4, and for RoCE v1, which
+    /// has no UDP header.
     pub fn udp_checksum(&self) -> Option<ChecksumAt> {
         (self.network == Network::V6).then_some(ChecksumAt {
             start: (self.header_len - UDP_LEN) as u16,

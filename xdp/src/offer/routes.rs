@@ -26,7 +26,7 @@ const NEXT_HOP_INDEX: usize = 4;
 /// Looks in the network namespace of the calling thread.
 ///
 /// # Errors
-/// If the kernel does not tell.
+/// If the kernel does not answer.
 pub fn has_default_route(index: u32) -> io::Result<bool> {
     let mut above = BTreeMap::new();
     netlink::dump(libc::RTM_GETLINK, &[0; 16], |message| {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(upwards(2, &links), BTreeSet::from([2, 4, 5, 6]));
         assert_eq!(upwards(5, &links), BTreeSet::from([5, 6]));
         assert_eq!(upwards(7, &links), BTreeSet::from([7]));
-        // Each end of a cable is below the other.
+        // Each end of a veth pair is below the other.
         let cable = BTreeMap::from([(8, link(Some(9), None)), (9, link(Some(8), None))]);
         assert_eq!(upwards(8, &cable), BTreeSet::from([8, 9]));
     }

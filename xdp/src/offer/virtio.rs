@@ -1,9 +1,9 @@
 //! What a virtio_net device reports beyond what the kernel reports about its driver.
 //!
 //! The kernel lists virtio_net among the drivers with native XDP. But attaching a program fails
-//! with EOPNOTSUPP if the hypervisor passes packets that it has joined, or whose checksum it has
-//! not filled in, and the device offers no way to turn that off. The program would see frames that
-//! do not exist on the wire. The features of a device are in sysfs.
+//! with EOPNOTSUPP if the hypervisor may coalesce packets or leave out their checksums, and the
+//! device offers no way to turn that off. The program would see frames that do not exist on the
+//! wire. The features of a device are in sysfs.
 
 use std::ffi::OsStr;
 use std::fs;

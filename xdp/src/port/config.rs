@@ -16,7 +16,7 @@ const IPV4_HEADERS: usize = 20 + 8;
 /// Length of RoCE v1's GRH, in bytes.
 const GRH: usize = 40;
 
-/// The number of queues up to which each has the full amount of memory: 16 MiB.
+/// The maximum number of queues with which each queue still has the full amount of memory, 16 MiB.
 const QUEUES_WITH_ALL: u32 = 4;
 
 /// The longest transport packet in an IP packet of `mtu` bytes.

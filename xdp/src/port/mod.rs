@@ -33,8 +33,8 @@ use transmit::{Reserved, Special};
 /// A port over AF_XDP. See [`Port`] for the contract.
 ///
 /// It does for frames what the kernel does for sockets: it finds the next hop and its Ethernet
-/// address, writes all headers from Ethernet to UDP, and removes them again. The whole header is
-/// seen and written here, so every bit of the ICRC is checked.
+/// address, writes all headers from Ethernet to UDP, and removes them on receive. It sees the whole
+/// IP header of a received packet, so the ICRC can be checked in full.
 ///
 /// A driver that has nothing to do waits on the descriptors of [`XdpPort::fds`].
 /// [`Port::follow_network`] handles network events (routes, neighbours, addresses, the link).

@@ -8,7 +8,8 @@ use crate::net::Net;
 use crate::queue::Frame;
 
 impl XdpPort {
-    /// Delivers packets from all queues. Each call starts at another queue.
+    /// Delivers packets from all queues. Each call starts after the last queue that the previous
+    /// call visited.
     pub(super) fn receive_frames(
         &mut self,
         budget: usize,

@@ -221,7 +221,7 @@ impl XdpPort {
         }
     }
 
-    /// Delivers a copy of a packet to a group that was joined here.
+    /// Delivers to this port a copy of a packet whose destination is a group that was joined here.
     fn copy_to_ourselves(&mut self, queue: usize, header_len: usize, copy: Option<RxMeta>) {
         let Some(meta) = copy else { return };
         let Some(frame) = self.queues[queue].reserved() else {

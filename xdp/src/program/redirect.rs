@@ -53,11 +53,11 @@ const fn field(value: u16) -> i32 {
 const BTH: i16 = 12;
 /// Offset of the destination QPN's first byte in the BTH.
 const QPN: i16 = 5;
-/// The first byte of the QPN of multicast packets; no process has its part.
+/// The first byte of the QPN of multicast packets. No process owns the part that contains it.
 const MULTICAST: i32 = 0xff;
 
-/// Management datagrams: offsets after BTH, DETH and, for IDs, the MAD header; and the values there
-/// (IBTA 1.7, 13.4.3 and 16.7.3).
+/// Fields of management datagrams: their offsets from the start of the BTH, which include the BTH,
+/// the DETH and, for IDs, the MAD header; and their values (IBTA 1.7, 13.4.3 and 16.7.3).
 mod mad {
     pub(super) const CLASS: i16 = 21;
     pub(super) const COMMUNICATION: i32 = 7;
@@ -137,8 +137,9 @@ pub(super) fn assemble(
     asm.finish()
 }
 
-/// Jumps to `otherwise` unless the packet whose BTH R3 points to is for a QP in `part`, for QP1
-/// without being an answer to another part, or for a multicast group.
+/// R3 points to the BTH of a packet. Jumps to `otherwise` unless the packet is for a QP in `part`,
+/// for a multicast group, or for QP1. A packet to QP1 that answers a request of another part does
+/// jump.
 fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
     let (ours, to_qp, compare) = (asm.label(), asm.label(), asm.label());
     needs(asm, BTH, otherwise);

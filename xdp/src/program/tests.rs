@@ -308,7 +308,7 @@ fn roce_v1_is_ours_if_asked_for() {
         let to_us = Frame::new(tags, 0x8915, &grh(OURS_V6));
         is(&program, &to_us.bytes, Verdict::Redirect, "v1");
         is(&program, &to_us.with(39, 0), Verdict::Pass, "v1 to another");
-        // A GID that is an IPv4 address.
+        // Another version, or another next header.
         for (at, value) in [(0, 0x45), (0, 0x70), (6, 17), (6, 0)] {
             let other = to_us.with(at, value);
             is(&program, &other, Verdict::Pass, "another version or header");

@@ -5,7 +5,7 @@
 //! descriptors are split at the chunk borders.
 //!
 //! Nothing is allocated after [`Queue::new`], and everything is bounded. Chunks of received frames
-//! return to the fill ring before [`Queue::receive`] returns, and there is room for
+//! are free again before [`Queue::receive`] returns, and there is room for
 //! [`QueueConfig::tx_frames`] frames to send.
 //!
 //! The addresses that the kernel returns are checked against the [`Ledger`]. A chunk that the

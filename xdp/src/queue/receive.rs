@@ -14,7 +14,7 @@ use std::hint::cold_path;
 pub(super) struct Receiving {
     /// Chunks that wait to go into the fill ring.
     free: Vec<u32>,
-    /// The number of free chunks at which they go into the fill ring.
+    /// The number of free chunks to collect before they go into the fill ring.
     kept: usize,
     pieces: [Piece; MAX_PIECES],
     count: usize,

@@ -18,7 +18,7 @@ pub struct Consumer<M> {
 }
 
 impl<M: RingMemory> Consumer<M> {
-    /// The consumer's end of a ring. Only the other side may use the ring besides.
+    /// The consumer's end of a ring. Nothing but this value and the other side may use the ring.
     ///
     /// # Errors
     /// If the ring's counters are impossible.

@@ -36,7 +36,7 @@ pub trait Entry: Copy {
     fn from_words(words: [u64; 2]) -> Self;
 }
 
-/// An address in the UMEM, in the rings of chunks to fill and of completed ones.
+/// An address in the UMEM: an entry of the fill ring or the completion ring.
 impl Entry for u64 {
     const WORDS: usize = 1;
 

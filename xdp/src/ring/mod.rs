@@ -6,7 +6,7 @@
 //! then advances its own. So an entry is visible only when it is complete, and a slot is reused
 //! only when the other side no longer reads it.
 //!
-//! The other side is not trusted. If the distance of the counters exceeds the ring's capacity, the
+//! The other side is not trusted. If the counters differ by more than the ring's capacity, the
 //! functions return [`Corrupt`]. An entry is read exactly once, and then checked by the caller.
 //!
 //! The code is generic over the memory ([`RingMemory`]), so that it runs without a

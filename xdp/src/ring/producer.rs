@@ -19,7 +19,7 @@ pub struct Producer<M> {
 }
 
 impl<M: RingMemory> Producer<M> {
-    /// The producer's end of a ring. Only the other side may use the ring besides.
+    /// The producer's end of a ring. Nothing but this value and the other side may use the ring.
     ///
     /// # Errors
     /// If the ring's counters are impossible.

@@ -90,13 +90,13 @@ impl Attributes {
     /// The pointers among the fields must be valid for this command.
     unsafe fn call(&mut self, command: libc::c_long) -> libc::c_long {
         let len = size_of_val(&self.0);
-        // SAFETY: the argument is of the length that is told; the caller answers for
-        // what it points to.
+        // SAFETY: `len` is the length of the argument; the caller guarantees that the pointers in
+        // it are valid.
         unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), len) }
     }
 }
 
-/// A map from `K` bytes to 4.
+/// A map with keys of `K` bytes and values of 4 bytes.
 #[derive(Debug)]
 pub(crate) struct Map<const K: usize>(OwnedFd);
 
@@ -154,7 +154,7 @@ pub(crate) fn load_xdp(code: &[u64], name: &str) -> io::Result<OwnedFd> {
             .name(48, name)
             .word(68, ATTACH_TYPE_XDP)
     };
-    // SAFETY: code and licence live through the call; the code's length is told.
+    // SAFETY: code and licence live through the call; the kernel gets the code's length.
     match owned(unsafe { attributes().call(command::PROG_LOAD) }) {
         Err(error) if error.raw_os_error() != Some(libc::EPERM) => {
             let mut log = vec![0_u8; LOG_BYTES];
@@ -162,7 +162,7 @@ pub(crate) fn load_xdp(code: &[u64], name: &str) -> io::Result<OwnedFd> {
                 .word(24, 1)
                 .word(28, log.len() as u32)
                 .long(32, log.as_mut_ptr() as u64);
-            // SAFETY: as above, and the log's length is told.
+            // SAFETY: as above, and the kernel gets the log's length.
             let again = owned(unsafe { told.call(command::PROG_LOAD) });
             again.map_err(|_| with_log(&error, &log))
         }
@@ -206,8 +206,8 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32>
         .word(0, program.as_raw_fd() as u32)
         .word(8, frame.len() as u32)
         .long(16, frame.as_ptr() as u64);
-    // SAFETY: the frame lives through the call, its length is told, and there is no room
-    // for it to come back.
+    // SAFETY: the frame lives through the call, and the kernel gets its length. Without an output
+    // buffer, the kernel writes no frame back.
     checked(unsafe { attributes.call(command::PROG_TEST_RUN) })?;
     // The field after the program's descriptor.
     let [_, _, _, _, a, b, c, d] = attributes.0[0].to_ne_bytes();
@@ -225,8 +225,8 @@ pub(crate) fn program_name(id: u32) -> io::Result<String> {
         .word(0, program.as_raw_fd() as u32)
         .word(4, info.len() as u32)
         .long(8, info.as_mut_ptr() as u64);
-    // SAFETY: the kernel writes at most as many bytes as told. Lengths of what it could put
-    // elsewhere are zero.
+    // SAFETY: the kernel writes at most `info.len()` bytes to `info`. It writes nothing elsewhere,
+    // because the lengths of the other buffers, which are in `info`, are zero.
     checked(unsafe { attributes.call(command::OBJ_GET_INFO_BY_FD) })?;
     let name = &info[INFO_NAME..];
     let end = name

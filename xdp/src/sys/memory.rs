@@ -15,8 +15,8 @@ pub(crate) struct Mapping {
     huge: bool,
 }
 
-// SAFETY: the mapping is bound to no thread, and shared access reads only; who writes says
-// why that is sound (`bytes_mut`), or goes through atomics (`ring`).
+// SAFETY: the mapping is bound to no thread, and safe methods only read it. A caller that writes
+// either justifies that itself (`bytes_mut`) or uses atomics (`ring`).
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -48,7 +48,7 @@ impl Mapping {
     ) -> io::Result<Self> {
         let fd = fd.map_or(-1, |fd| fd.as_raw_fd());
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: without an address and MAP_FIXED, no mapping that is there is touched.
+        // SAFETY: with neither an address nor MAP_FIXED, the call changes no existing mapping.
         let start = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -82,7 +82,7 @@ impl Mapping {
         // SAFETY: the range is in the mapping, which lives as long as `self` and is
         // initialised (by zeroes at least). In this process it is written through
         // `bytes_mut` alone, whose caller excludes an overlap. The kernel writes only into
-        // chunks that it was given; the queue reads others.
+        // chunks that it was given, and the queue does not read those.
         unsafe { std::slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) }
     }
 

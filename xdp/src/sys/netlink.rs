@@ -150,7 +150,7 @@ fn send(socket: &OwnedFd, kind: u16, flags: libc::c_int, request: &[u8]) -> io::
     let len = question.len() as u32;
     question[0..4].copy_from_slice(&len.to_ne_bytes());
     let (at, len) = (question.as_ptr().cast(), question.len());
-    // SAFETY: the pointer is to as many bytes as told. No address: to the kernel.
+    // SAFETY: `at` points to `len` bytes. Without an address, the message goes to the kernel.
     let sent = unsafe { libc::send(socket.as_raw_fd(), at, len, 0) };
     checked(sent as libc::c_long).map(drop)
 }
@@ -158,7 +158,7 @@ fn send(socket: &OwnedFd, kind: u16, flags: libc::c_int, request: &[u8]) -> io::
 /// Reads a datagram into the buffer. Returns its length, or the buffer's if the datagram is longer.
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (at, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: the kernel writes at most as many bytes as told.
+    // SAFETY: the kernel writes at most `len` bytes.
     let got = unsafe { libc::recv(socket.as_raw_fd(), at, len, 0) };
     Ok(checked(got as libc::c_long)? as usize)
 }

@@ -56,7 +56,7 @@ impl<E: Entry> SharedRing<E> {
         }
         let mapping = Mapping::of_fd(fd, len as usize, page_offset as libc::off_t)?;
         let start = mapping.start();
-        // SAFETY: the mapping is `len` bytes long, which all of these lie in.
+        // SAFETY: all offsets below are within the `len` bytes of the mapping.
         let at = |offset: u64| unsafe { start.add(offset as usize) };
         Ok(Self {
             producer: at(offsets.producer).cast(),

@@ -54,7 +54,7 @@ pub(crate) fn option<T: Plain>(
         )
     };
     checked(result.into())?;
-    // SAFETY: zero bytes and any others are a value of a plain type.
+    // SAFETY: any bytes, zeros included, are a valid value of a plain type.
     Ok((unsafe { value.assume_init() }, len as usize))
 }
 

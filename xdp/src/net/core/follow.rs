@@ -56,8 +56,8 @@ impl Core {
     /// Marks every path as outdated, so that it is judged again at its next use.
     fn invalidate_paths(&mut self) {
         self.generation += 1;
-        // The answer to an outstanding request may describe the state before the change, so drop
-        // the request.
+        // Drop the queued route requests. The next use of each outdated path requests its route
+        // again.
         self.requests
             .retain(|request| !matches!(request, Request::Route(_)));
     }
@@ -242,7 +242,7 @@ impl Core {
         }
     }
 
-    /// Applies news of a neighbour. They take effect with the next frame.
+    /// Applies news of a neighbour. The change takes effect with the next frame.
     fn follow_neighbour(&mut self, address: IpAddr, mac: Option<Mac>, state: NeighbourState) {
         if !self.hops.learn(address, mac, state) {
             return;

@@ -44,7 +44,8 @@ impl Hop {
     }
 }
 
-/// The next hops that paths use. There are never more of them than paths.
+/// The next hops that paths use, and those that paths used before, until [`Hops::retain`] drops
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
     hops: HashMap<IpAddr, Hop>,

@@ -262,7 +262,7 @@ impl Core {
     /// or is not for this station, is dropped and counted.
     ///
     /// # Errors
-    /// The reason of the drop.
+    /// The reason why the frame is dropped.
     #[inline]
     pub fn parse<'f>(&mut self, frame: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         if let (Some(link), Tagging::None) = (&self.link, self.config.tagging)
@@ -345,7 +345,7 @@ impl Core {
         Some(request)
     }
 
-    /// Whether a request is outstanding.
+    /// Whether a request waits for [`Core::next_request`].
     #[inline]
     pub fn has_requests(&self) -> bool {
         !self.requests.is_empty()
@@ -356,8 +356,8 @@ impl Core {
         std::mem::take(&mut self.changes)
     }
 
-    /// Passes in the time. Usually does nothing; once a second it checks the neighbours of paths in
-    /// use, so that they don't go stale.
+    /// Advances the core's time to `now`. Usually does nothing else; once a second it checks the
+    /// neighbours of paths in use, so that they don't go stale.
     pub fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
         if !self.busy || now.saturating_duration_since(self.ticked) < TICK {

@@ -216,7 +216,8 @@ pub(super) fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Event>
     })
 }
 
-/// Whether a changed route may affect our interface: it leads over it, or names no interface.
+/// Whether a changed route may affect our interface: the route leads over the interface, or names
+/// none.
 fn concerns(message: &RouteMessage, index: u32) -> bool {
     let oif = |attribute: &RouteAttribute| match attribute {
         RouteAttribute::Oif(oif) => Some(*oif),

@@ -75,7 +75,7 @@ impl NetlinkSocket {
         })
     }
 
-    /// A socket that gets all news.
+    /// A socket that receives the events of all `GROUPS`.
     pub(super) fn for_events() -> io::Result<NetlinkSocket> {
         let this = NetlinkSocket::for_requests()?;
         // The system may limit the size. That only makes overruns more likely.
@@ -183,7 +183,7 @@ pub(super) enum Parsed {
         sequence: u32,
         message: Box<RouteNetlinkMessage>,
     },
-    /// The end of an answer, with the error if it is one.
+    /// The end of an answer, with the error if the request failed.
     End {
         sequence: u32,
         error: Option<io::Error>,

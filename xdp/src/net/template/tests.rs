@@ -37,8 +37,8 @@ fn frame(template: &Template, fields: &PacketFields) -> Vec<u8> {
     frame
 }
 
-/// Every field that changes comes out as it went in, by way of the parser of the wire
-/// crate, and the checksum is right for all of them.
+/// The parser of the wire crate reads back every variable field as it was given, and the checksum
+/// is correct in every case.
 // shows: A17.3.2-length, A17.3.2-checksum, A17.3.2-dont-fragment, A16-grh
 #[test]
 fn headers_say_what_they_were_given() {

@@ -7,7 +7,7 @@ fn hop(number: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, number])
 }
 
-/// The released frames if only the next hops in `known` are known.
+/// The released frames and their outcomes, with `resolution` as the state of each next hop.
 fn release(
     waiting: &mut Waiting<u32>,
     now: Instant,

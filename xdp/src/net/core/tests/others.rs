@@ -41,7 +41,7 @@ fn answer_beside(core: &mut Core, path: PathKey, route: Route, index: u32, mac: 
     answer(core, path, route);
 }
 
-/// The kernel reports such an address as on the link, or as local.
+/// The kernel reports an address of another interface as on the link, or as local.
 #[test]
 fn what_the_link_leads_to_is_sent_to_the_other_interface() {
     let ends = [
@@ -128,7 +128,7 @@ fn other_interfaces_are_followed() {
     answer(&mut core, elsewhere, ON_LINK);
     leads_to(&mut core, elsewhere).unwrap_err();
     requests(&mut core);
-    // Another address on its link.
+    // The interface reports the same Ethernet address again, and then another.
     core.handle(link_of(8, Some(OTHER_MAC)));
     assert_eq!(leads_to(&mut core, path), Ok(OTHER_MAC), "nothing is new");
     core.handle(link_of(8, Some(MOVED)));
