@@ -44,7 +44,10 @@ fn chunks_go_back_a_few_at_a_time_or_when_no_frame_waits() {
     assert_eq!(queue.receive(1, &mut |_| {}).expect("sound rings"), 0);
     assert_eq!(queue.chunks().of(Owner::Fill), 32);
     let seen = std::iter::from_fn(|| kernel.take_fill()).count();
-    assert_eq!(seen, 32, "the kernel gets the chunks that the ledger says it has");
+    assert_eq!(
+        seen, 32,
+        "the kernel gets the chunks that the ledger says it has"
+    );
 }
 
 #[test]
