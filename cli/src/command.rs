@@ -22,7 +22,7 @@ enum Command {
     Env(environment::EnvArgs),
     /// Measure bandwidth, message rate and latency of every operation
     Perf(perf::PerfArgs),
-    /// Send messages back and forth between two of itself, or with ibv_rc_pingpong
+    /// Send messages back and forth with another roce pingpong, or with ibv_rc_pingpong
     Pingpong(pingpong::PingpongArgs),
     /// List the RoCE devices of this machine and their GIDs
     Devices(devices::DevicesArgs),

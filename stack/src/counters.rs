@@ -26,8 +26,8 @@ labelled! {
         WrongDirection = "wrong_direction",
         /// The QP's state does not allow the packet.
         WrongState = "wrong_state",
-        /// A request ahead of the expected PSN, which was not kept or was dropped again: a packet
-        /// before it was lost.
+        /// A request ahead of the expected PSN, because a packet before it was lost. The QP did not
+        /// keep it, or kept it and dropped it later.
         OutOfSequence = "out_of_sequence",
         /// A request or response ahead of the expected PSN of which an earlier copy is kept.
         DuplicateOutOfOrder = "duplicate_out_of_order",

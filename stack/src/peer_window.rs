@@ -11,14 +11,14 @@ use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-/// The lower bound of the limit for all QPs of a share, in bytes.
+/// The lower bound of the limit for all QPs of a peer window together, in bytes.
 const LEAST: u64 = 64 << 10;
 
-/// A waiting QP gets a turn only if at least one part in this number of the window is free: for a
-/// packet or two, a turn costs more than it gains.
+/// A waiting QP gets a turn only if at least the limit divided by this number is free: for a packet
+/// or two, a turn costs more than it gains.
 const WORTH_A_CALL: u64 = 16;
 
-/// How long a rate that a CNP has reduced serves other QPs to the same peer as an estimate.
+/// How long the other QPs to the same peer use a rate that a CNP has reduced as an estimate.
 const CNP_COUNTS: Duration = Duration::from_millis(10);
 
 /// A QP's share of a peer window.
@@ -56,7 +56,7 @@ struct PeerWindow {
     slowed: Option<(Instant, f64)>,
 }
 
-/// The limit for all QPs of a share, given the window of one QP; both in bytes.
+/// The limit for all QPs of a peer window together, given the window of one QP; both in bytes.
 fn limit(window_bytes: usize) -> u64 {
     (window_bytes as u64).max(LEAST)
 }

@@ -1,6 +1,6 @@
 //! Packet sequence numbers that don't wrap.
 //!
-//! A PSN has 24 bits (IBTA 1.7, 9.2.3), and a message of 2^31 bytes at path MTU 256 spans 2^23 of
+//! A PSN has 24 bits (IBTA 1.7, 9.2.9), and a message of 2^31 bytes at path MTU 256 spans 2^23 of
 //! them, half of the space. So the state machines count in [`Seq`], which has 64 bits, and
 //! translate at the wire: a received PSN becomes the nearest `Seq` to a known one.
 

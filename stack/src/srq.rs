@@ -138,7 +138,7 @@ impl fmt::Display for SrqError {
             Self::WrongKind { srq, kind } => write!(
                 f,
                 "a QP of kind {kind} can't use shared receive queue {srq}: those of an XRC \
-                 domain are for its targets, which are made from the domain alone"
+                 domain are only for its targets, which are created from the domain"
             ),
             Self::UnknownDomain(domain) => {
                 write!(f, "no XRC domain of this device has number {domain}")

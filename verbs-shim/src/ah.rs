@@ -86,7 +86,8 @@ pub(crate) extern "C" fn destroy_ah(ah: Handle<IbvAh>) -> c_int {
     guard::errno(|| ah.take().map(drop))
 }
 
-/// The header of a received datagram: `struct ibv_grh`, or an IPv4 header at its end.
+/// The 40 bytes in front of a received datagram: a `struct ibv_grh`, or an IPv4 header in the last
+/// 20 of them.
 type NetworkHeader = [u8; 40];
 
 /// Source, destination and traffic class of a datagram.

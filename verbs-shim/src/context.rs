@@ -49,8 +49,8 @@ pub(crate) struct State {
 
 impl State {
     /// # Errors
-    /// `EINVAL` if an object of this context is used with one of another: the numbers of their
-    /// objects mean different things there.
+    /// `EINVAL` if an object of this context is used with one of another. The same number, such as
+    /// a QPN or a key, names different objects in the two contexts.
     pub(crate) fn check_same(&self, other: &Self) -> Result<(), Errno> {
         if std::ptr::eq(self, other) {
             Ok(())
@@ -66,7 +66,7 @@ unsafe impl Send for State {}
 unsafe impl Sync for State {}
 
 /// Makes a descriptor blocking, which is the default according to the man pages. The program may
-/// change that, so only [`blocks`] determines it.
+/// change that later, so [`blocks`] reads the descriptor's flags each time.
 pub(crate) fn make_blocking(fd: &impl AsFd) -> Result<(), Errno> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     fcntl(fd, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK)).map(drop)

@@ -77,7 +77,7 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
     ];
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
     if flags & !all != 0 {
-        // The IP checksum flag, for raw packets.
+        // `IBV_SEND_IP_CSUM`, which is for raw packets, or an undefined bit.
         return Err(crate::log::refuse(Errno::EOPNOTSUPP, || {
             format!("send_flags is {flags:#x}, of which only the bits {all:#x} are supported")
         }));
@@ -86,7 +86,8 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
     Ok(given.map(|(_, flag)| *flag).collect())
 }
 
-/// `WC_GENERAL_ERR` is for a status that this table does not know. A test finds one.
+/// Converts a completion status. A status that this table does not know becomes `WC_GENERAL_ERR`; a
+/// test checks that there is none.
 pub(crate) fn c_status(status: WcStatus) -> u32 {
     match status {
         WcStatus::Success => WC_SUCCESS,
@@ -109,7 +110,8 @@ pub(crate) fn c_status(status: WcStatus) -> u32 {
 /// No `IBV_WC_…` operation.
 const UNKNOWN_OPCODE: u32 = u32::MAX;
 
-/// [`UNKNOWN_OPCODE`] is for an operation that this table does not know. A test finds one.
+/// Converts a completion opcode. An operation that this table does not know becomes
+/// [`UNKNOWN_OPCODE`]; a test checks that there is none.
 pub(crate) fn c_opcode(opcode: WcOpcode) -> u32 {
     match opcode {
         WcOpcode::Send => WC_SEND,

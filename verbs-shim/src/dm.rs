@@ -57,8 +57,8 @@ fn size(number: u64) -> Result<usize, Errno> {
     usize::try_from(number).map_err(|_| Errno::EINVAL)
 }
 
-/// Devices copy words of 4 bytes, so programs should not use smaller units. One that does gets the
-/// error here.
+/// Device memory is copied in words of 4 bytes. Real devices do not support smaller units, so a
+/// program that uses one fails here, too.
 const WORD: usize = 4;
 
 /// # Errors

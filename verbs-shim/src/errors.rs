@@ -213,8 +213,8 @@ impl ToErrno for CmError {
     }
 }
 
-/// As in the kernel's connection manager, `EADDRINUSE` is returned only between two claims at one
-/// address. A claim at a loopback address counts as one at all addresses.
+/// As in the kernel's connection manager, the result is `EADDRINUSE` only if each of the two claims
+/// is at a single address. A claim at a loopback address does not count as such.
 impl ToErrno for PortClaimError {
     fn to_errno(&self) -> Errno {
         match self {

@@ -181,7 +181,8 @@ enum Element {
 }
 
 /// The object and the number of an event. `None` for [`Event::CqNotify`], which a completion
-/// channel reports, and for an event that this table does not know. A test finds one.
+/// channel reports, and for an event that this table does not know; a test checks that there is no
+/// such event.
 fn translate(event: Event) -> Option<(Element, u32)> {
     let translated = match event {
         Event::CqError(id) => (Element::Cq(id), EVENT_CQ_ERR),

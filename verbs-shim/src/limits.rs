@@ -1,6 +1,7 @@
-//! The most objects of each kind in an open device. Only memory limits most of them. The values of
-//! `ibv_query_device` are enforced all the same, for programs that test the limits. QPs and shared
-//! receive queues are not listed: the NIC bounds them by its numbers.
+//! The most objects of each kind in an open device. For most kinds, memory is the only real limit.
+//! The maxima that `ibv_query_device` reports are enforced all the same, for programs that test
+//! them. QPs and shared receive queues are not listed: the NIC limits them, by the range of their
+//! numbers.
 
 use crate::usage::Users;
 

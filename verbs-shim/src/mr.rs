@@ -30,7 +30,7 @@ unsafe impl Part for IbvMr {
     type Object = Mr;
 }
 
-/// A registration that closing the context ends, too.
+/// A registration. `ibv_dereg_mr` ends it, and so does closing the context.
 pub(crate) struct Region {
     held: Mutex<Option<Held>>,
     handle: u32,
@@ -119,7 +119,7 @@ pub(crate) fn page_size() -> Result<usize, Errno> {
 }
 
 /// Checks that memory is mapped. The kernel does so when memory is registered, and fails otherwise.
-/// Here a later access would kill the process instead. As with a NIC, the pages are present
+/// Without this check, a later access would kill the process. As with a NIC, the pages are present
 /// afterwards.
 pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
     let page = page_size()?;
@@ -318,7 +318,8 @@ pub(crate) extern "C" fn rereg_mr(
         let access = asked(REREG_MR_CHANGE_ACCESS)
             .then(|| wanted.access())
             .transpose()?;
-        // The memory must also allow the access that the region already has.
+        // If the access does not change, it may already include LOCAL_WRITE. So the memory must
+        // allow writes.
         let memory = asked(REREG_MR_CHANGE_TRANSLATION)
             .then(|| wanted.memory(access.unwrap_or(Access::LOCAL_WRITE)))
             .transpose()?;

@@ -37,7 +37,8 @@ pub(crate) extern "C" fn reg_mr_ex(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -
     }
 }
 
-/// The registration to make, with the address for peers, and whether it is of a descriptor.
+/// The attributes, with `iova` filled in if the program left it out, and whether the memory is that
+/// of a descriptor.
 fn register_as(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -> Result<(IbvMrInitAttr, bool), Errno> {
     pd.get()?;
     let mut attr = attr.read_grown()?;

@@ -32,8 +32,9 @@ fn low_bits(rkey: u32) -> u8 {
     low
 }
 
-/// Flags that programs copy from the region's and that mean nothing for a window: local rights and
-/// the mapping of the region's memory. mlx5 and rxe accept them, too.
+/// Flags that are not access rights of a window. Local rights and flags about the mapping of memory
+/// mean nothing for a window, but programs copy them from the region. mlx5 and rxe accept them,
+/// too. `bind` handles `ACCESS_ZERO_BASED` separately.
 const NOT_OF_WINDOWS: u32 = ACCESS_ZERO_BASED
     | ACCESS_LOCAL_WRITE
     | ACCESS_MW_BIND

@@ -2,9 +2,9 @@
 //!
 //! Only C creates them: their types represent C's pointers in signatures and structures. Every
 //! access relies on what the man pages require of callers: a pointer is NULL or points to an object
-//! of its type for the duration of the call. NULL is checked. Alignment is not required: this
-//! processor reads C's structures at any address, and some programs pack theirs, so the accesses
-//! copy.
+//! of its type for the duration of the call. NULL is checked. Some programs pack their structures,
+//! which works on x86-64 and aarch64, so reads and writes copy and need no alignment. Only the
+//! functions that return references fail with `EINVAL` at an address that is not aligned.
 
 use crate::fork;
 use nix::errno::Errno;
@@ -12,9 +12,9 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The part that C sees of an object. The module of the object implements this, so the structures
-/// of C name no objects. Any thread may use any object. A child process may use only objects that
-/// outlive a fork.
+/// The part of an object that C sees. The module of the object implements this, so `abi` does not
+/// depend on the objects' modules. Any thread may use any object. A child process may use only
+/// objects that outlive a fork.
 ///
 /// # Safety
 /// `OFFSET` must be that of a field of type [`CPart<Self>`](CPart) in the object, or of the first
@@ -74,8 +74,8 @@ impl<C> CPart<C> {
 
     /// Changes it.
     pub(crate) fn set(&self, change: impl FnOnce(&mut C)) {
-        // SAFETY: the object is there; what programs may write themselves, they don't
-        // write while a call is changing it.
+        // SAFETY: the object exists. While a call changes it, the program does not write to the
+        // fields that it may write otherwise.
         change(unsafe { &mut *self.0.get() });
     }
 }
@@ -393,7 +393,7 @@ impl<T> Out<T> {
         if self.0.is_null() || !self.0.is_aligned() || len > isize::MAX as usize / size_of::<T>() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise; it uses it again after the call.
+        // SAFETY: the caller's promise; the caller uses the memory again only after the call.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0, len) })
     }
 
@@ -402,7 +402,7 @@ impl<T> Out<T> {
         if self.0.is_null() || !self.0.is_aligned() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise; it uses it again after the call.
+        // SAFETY: the caller's promise; the caller uses the memory again only after the call.
         Ok(unsafe { &mut *self.0 })
     }
 }

@@ -20,8 +20,8 @@ const GID_TABLE_LEN: u32 = 256;
 /// The default partition, of which every port is a full member.
 const DEFAULT_PKEY: u16 = 0xffff;
 
-/// A vendor ID that belongs to no organisation. Programs interpret 0 as a driver that does not
-/// know.
+/// A vendor ID that belongs to no organisation. Programs take 0 to mean that the driver does not
+/// know the ID.
 const NO_VENDOR: u32 = 0x00ff_ffff;
 
 /// The limit to report for resources that only memory and the operating system limit.

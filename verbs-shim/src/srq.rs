@@ -32,7 +32,8 @@ unsafe impl Part for IbvSrq {
 }
 
 impl Srq {
-    /// The program has acknowledged one of its events. Programs read the count.
+    /// The program has acknowledged one of the queue's events. Adds it to the count in `ibv_srq`,
+    /// which programs read.
     pub(crate) fn acknowledge(&self) {
         self.c.count(offset_of!(IbvSrq, events_completed), 1);
         self.unacknowledged.acknowledge(1);

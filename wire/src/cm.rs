@@ -93,8 +93,8 @@ impl<'a> CmMad<'a> {
     /// Reads a management datagram.
     ///
     /// # Errors
-    /// If the length is not [`MAD_LEN`]; if class, version, method or attribute is another one; or
-    /// if a field has a reserved value.
+    /// If the length is not [`MAD_LEN`]; if class, version, method or attribute is not one of
+    /// communication management; or if a field has a reserved value.
     pub fn parse(bytes: &'a [u8]) -> Result<CmMad<'a>, ParseError> {
         let header = MadHeader::parse(bytes)?;
         header.expect_cm()?;
@@ -170,7 +170,7 @@ fn put24<const N: usize>(b: &mut [u8; N], at: usize, value: u32) {
     put(b, at, [high, middle, low]);
 }
 
-/// Writes both communication IDs, with which seven of the messages begin.
+/// Writes both communication IDs, with which six of the messages begin.
 fn put_ids(data: &mut Data, local_id: u32, remote_id: u32) {
     put(data, 0, local_id.to_be_bytes());
     put(data, 4, remote_id.to_be_bytes());

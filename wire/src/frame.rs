@@ -203,8 +203,8 @@ impl<'a> Frame<'a> {
         Ok(parsed)
     }
 
-    /// Parses the bytes after a link header. `ethertype` comes from that header, which may be
-    /// another than Ethernet's, as in a Linux cooked capture.
+    /// Parses the bytes after a link header. `ethertype` comes from that header, which need not be
+    /// an Ethernet header: a Linux cooked capture has one of its own.
     ///
     /// # Errors
     /// As [`Frame::parse_ethernet`].

@@ -175,8 +175,9 @@ const MANY: usize = 256;
 #[inline(never)]
 fn by_images(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc: &[u8]) -> u32 {
     // The register is the sum of the images of all header fields up to byte 3 of the BTH. The
-    // distance of each image is the number of bytes from the field to the end of those four. The
-    // constants contain the usual field values, so only other values take work.
+    // distance of each image is the number of bytes from the first byte of the field to the end of
+    // byte 3 of the BTH. The constants contain the usual field values, so only other values take
+    // work.
     let len = udp_len(transport_without_icrc);
     let mut register = image(src_port.to_be_bytes(), 12) ^ image(len.to_be_bytes(), 8);
     if dst_port != UDP_PORT {

@@ -191,8 +191,7 @@ pub struct OpcodeInfo {
 }
 
 impl OpcodeInfo {
-    /// Whether a payload of `len` bytes is legal for any path MTU: the same as
-    /// [`PayloadRule::admits`] of the rule.
+    /// Whether the rule admits a payload of `len` bytes: the same as [`PayloadRule::admits`].
     #[inline(always)]
     pub(crate) const fn admits(&self, len: usize) -> bool {
         len.wrapping_sub(self.shortest as usize) <= self.slack as usize
@@ -246,7 +245,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// The operation of a packet, or of the request that it answers.
+/// The operation that a packet requests, or the kind of response that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Part of a SEND, which consumes a posted receive.

@@ -145,8 +145,8 @@ impl ExtHeaders {
         }
     }
 
-    /// Reads the headers of the set `headers` from `bytes`, whose length is theirs. `self` must
-    /// have no headers.
+    /// Reads the headers of the set `headers` from `bytes`, which must be exactly as long as these
+    /// headers. `self` must have no headers.
     #[inline(always)]
     fn fill(&mut self, headers: Headers, bytes: &[u8]) {
         // The sets of the fast operations, read without testing for other headers.

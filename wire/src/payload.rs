@@ -18,9 +18,9 @@ pub enum PayloadRule {
 }
 
 impl PayloadRule {
-    /// Whether `len` bytes are legal for at least one path MTU. First and middle packets are
-    /// accepted with any length but zero. The queue pair checks that their length is the path's
-    /// MTU, because it must answer the peer.
+    /// Whether `len` bytes comply with the part of the rule that does not depend on the path MTU.
+    /// For first and middle packets, that is any length but zero. The queue pair compares the
+    /// length with the path MTU, because it must answer the peer if the length is wrong.
     #[inline]
     // rule: 9.2.1-payload-of-opcode
     pub const fn admits(self, len: usize) -> bool {
@@ -28,8 +28,8 @@ impl PayloadRule {
         shortest as usize <= len && len <= longest as usize
     }
 
-    /// The shortest and the longest payload that is legal for any path MTU; no packet is longer
-    /// than 2^32 bytes.
+    /// The shortest and the longest payload that [`PayloadRule::admits`] accepts. `u32::MAX` stands
+    /// for no maximum: no packet is longer.
     pub(crate) const fn bounds(self) -> (u32, u32) {
         match self {
             PayloadRule::None => (0, 0),

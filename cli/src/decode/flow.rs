@@ -81,8 +81,8 @@ impl FlowTable {
         &self.flows
     }
 
-    /// Counts a packet. A packet with a wrong ICRC counts only as such, and its headers are
-    /// ignored, unless `trust_bad_icrc` is set.
+    /// Counts a packet in the flow that its headers name. A packet with a wrong ICRC is counted as
+    /// such and not followed any further, unless `trust_bad_icrc` is set.
     pub(super) fn add(&mut self, packet: &RocePacket, trust_bad_icrc: bool) {
         let Some(index) = self.index(packet) else {
             self.untracked += 1;

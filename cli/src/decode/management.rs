@@ -110,8 +110,9 @@ impl Management {
         match CmMad::parse(payload) {
             Ok(mad) => message.read(&mad.message),
             Err(error) => {
-                // Of LAP and APR only the IDs are read, since RoCE has no alternate paths. Any
-                // other message that is not parsed has a field with a reserved value.
+                // Only the IDs of LAP and APR are read, since RoCE has no alternate paths. Any
+                // other message that can't be parsed is truncated, or has a field with a reserved
+                // value.
                 let ids = payload.get(MadHeader::LEN..).unwrap_or_default();
                 message.ids(be32(ids, 0), be32(ids, 4));
                 if !matches!(kind, Kind::Lap | Kind::Apr) {

@@ -152,10 +152,10 @@ impl Decoder {
     }
 
     /// Decodes the record, number `number` in its file, and passes each transport packet in it to
-    /// `each`.
+    /// `each`. Returns why the record contains no RoCE packet, if it contains none.
     ///
     /// # Errors
-    /// The errors of `each`. The value tells whether there was a packet at all.
+    /// The errors of `each`.
     pub(super) fn decode<E>(
         &mut self,
         record: &Record<'_>,

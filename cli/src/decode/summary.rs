@@ -90,7 +90,7 @@ impl Summary<'_> {
             (totals.icrc_cut, "cut"),
             (totals.icrc_missing, "without ICRC"),
             (totals.malformed, "malformed"),
-            (totals.super_packets, "from super-packets"),
+            (totals.super_packets, "super-packets"),
             (totals.filtered, "filtered out"),
         ] {
             if count > 0 {
@@ -284,7 +284,7 @@ fn plural(count: u64, noun: &str) -> String {
     }
 }
 
-/// A number of bytes, in binary units, with three or more digits.
+/// A number of bytes, in binary units, with one decimal from 1 KiB on.
 fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

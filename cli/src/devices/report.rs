@@ -26,7 +26,8 @@ struct Entry {
     /// `udp` or `xdp`: the datapath that the device uses if it is opened now. `none`, if none
     /// works.
     datapath: &'static str,
-    /// The datapath to use if the interface refuses the first one, which only starting it shows.
+    /// The datapath to use if the interface refuses the first one. Only starting the first one
+    /// shows whether the interface refuses it.
     fallback: Option<&'static str>,
     /// Why no datapath works.
     error: Option<String>,
@@ -36,6 +37,11 @@ struct Entry {
     /// For UDP sockets.
     segmentation: Option<bool>,
     coalescing: Option<bool>,
+    /// The most flows with a socket of their own.
+    flow_sockets: Option<usize>,
+    /// Why the kernel copies every datagram that is sent; absent if it sends long ones without a
+    /// copy.
+    why_copied: Option<&'static str>,
     xdp: Option<Xdp>,
     datapaths_not_taken: Vec<NotTaken>,
     /// `yes`, or why RoCE v1 is not available.
@@ -214,6 +220,22 @@ impl Entry {
                 None => {}
             }
         }
+        match self.flow_sockets {
+            Some(0) => writeln!(
+                out,
+                "  source ports    4791 only (ROCE_UDP_FLOWS is below 4)"
+            )?,
+            Some(most) => writeln!(
+                out,
+                "  source ports    one for each flow, for up to {most} flows"
+            )?,
+            None => {}
+        }
+        match (self.flow_sockets, self.why_copied) {
+            (None, _) => {}
+            (_, None) => writeln!(out, "  long datagrams  sent without a copy by the kernel")?,
+            (_, Some(why)) => writeln!(out, "  long datagrams  copied by the kernel: {why}")?,
+        }
         match self.max_packet_bytes {
             Some(bytes) => writeln!(out, "  largest packet  {bytes} bytes, from BTH to ICRC"),
             None => Ok(()),
@@ -236,6 +258,8 @@ impl Entry {
             receive_buffer_bytes: None,
             segmentation: None,
             coalescing: None,
+            flow_sockets: None,
+            why_copied: None,
             xdp: None,
             datapaths_not_taken: Vec::new(),
             roce_v1: "no",
@@ -259,9 +283,13 @@ impl Entry {
             DatapathKind::Udp {
                 segmentation,
                 coalescing,
+                flow_sockets,
+                why_copied,
             } => {
                 self.segmentation = Some(segmentation);
                 self.coalescing = Some(coalescing);
+                self.flow_sockets = Some(flow_sockets);
+                self.why_copied = why_copied;
             }
             DatapathKind::Xdp {
                 attachment,

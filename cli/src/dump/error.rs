@@ -66,7 +66,7 @@ impl fmt::Display for DumpError {
                 let program = std::env::current_exe().unwrap_or_else(|_| "roce".into());
                 write!(
                     f,
-                    "a packet socket takes the capability CAP_NET_RAW, which this process has not: \
+                    "a packet socket needs the capability CAP_NET_RAW, which this process lacks: \
                      run it as root, or give it to the program once (sudo setcap cap_net_raw+ep {}). \
                      What a program's own RoCE devices send and receive can be captured without: \
                      set ROCE_PCAP=FILE for it",

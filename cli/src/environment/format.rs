@@ -87,12 +87,12 @@ impl Environment {
             let Variable { name, in_front, .. } = variable;
             let value = variable.text()?;
             let line = match (format, in_front) {
-                // The value at the time when the shell reads this, not now.
+                // The shell inserts the variable's previous value when it reads this line.
                 (Format::Shell, true) => {
                     format!("export {name}={}\"${{{name}:+:${name}}}\"", shell(value))
                 }
                 (Format::Shell, false) => format!("export {name}={}", shell(value)),
-                // The value in the image that is built, not on this machine.
+                // The build inserts the variable's previous value in the image, not this machine's.
                 (Format::Dockerfile, true) => {
                     format!("ENV {name}=\"{}${{{name}:+:${name}}}\"", docker(value))
                 }

@@ -109,8 +109,8 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     };
     if !can_be_searched(&links) {
         return Err(RunError::Usage(format!(
-            "the loader can't search {}: it takes colons, semicolons and $ for its own signs; use \
-             a folder without",
+            "the loader can't search {}: colons, semicolons and $ have a meaning in search paths; \
+             use a folder without them",
             links.display()
         )));
     }

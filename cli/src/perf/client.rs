@@ -17,7 +17,8 @@ use std::time::Duration;
 /// each time with its own pattern, and compares all bytes.
 const CHECK_ROUNDS: u64 = 3;
 
-/// The largest buffer, in bytes. Large messages have fewer outstanding.
+/// The size of the buffer, in bytes, unless two of the largest messages need more. Large messages
+/// have fewer outstanding.
 const BUFFER: usize = 16 << 20;
 
 /// Measures against the server at `host`.

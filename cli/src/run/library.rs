@@ -178,7 +178,8 @@ pub(crate) fn prepend(folder: &Path, before: Option<&OsStr>) -> OsString {
     path
 }
 
-/// Whether a search path can contain a folder: colons and semicolons are separators.
+/// Whether a search path can contain a folder: colons and semicolons are separators, and `$` begins
+/// a token.
 pub(crate) fn can_be_searched(folder: &Path) -> bool {
     let bytes = folder.as_os_str().as_encoded_bytes();
     !bytes.iter().any(|byte| matches!(byte, b':' | b';' | b'$'))

@@ -327,8 +327,8 @@ fn has_capabilities() -> bool {
     set.is_some_and(|set| set != 0)
 }
 
-/// Tries a user namespace and returns why there is none. A process can't leave a namespace that it
-/// entered, so [`run`] tries it in another process first.
+/// Tries to enter a user namespace, and prints why if it can't. A process can't leave a namespace
+/// that it entered, so [`run`] tries it in another process first.
 pub(crate) fn probe() -> ExitCode {
     match namespace::enter_as_user(&MadeUp::none(), None) {
         Ok(_) => ExitCode::SUCCESS,

@@ -46,8 +46,8 @@ pub(super) fn no_traffic(program: &str, totals: &Totals) -> String {
         _ => "it made QPs ready and moved no data through them",
     };
     format!(
-        "{program} succeeded, and not a byte went through this stack, as --require-traffic asks: \
-         {what}"
+        "{program} succeeded, but not a byte went through this stack, and --require-traffic is \
+         set: {what}"
     )
 }
 

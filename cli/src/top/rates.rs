@@ -185,7 +185,7 @@ impl Rates {
         });
     }
 
-    /// Adds the NIC's drops, and the effects of injected faults on packets before they reached it.
+    /// Adds the NIC's drops, and the packets that injected faults lost before they reached the NIC.
     fn add_drops(&mut self, place: &Place, device: &DeviceSnapshot, span: &Span<'_>) {
         let faults = device.port.iter().filter(|(name, _)| *name == "fault_lost");
         for (reason, packets) in device.drops.iter().chain(faults) {

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub(crate) const COLUMNS: usize = 80;
 pub(crate) const ROWS: usize = 24;
 
-/// The most rows of devices and of drops when QPs need the room, with their headings.
+/// The rows that devices and drops may have, without their headings, even if QPs need the room.
 const DEVICES: usize = 6;
 const DROPS: usize = 5;
 

@@ -126,9 +126,9 @@ impl Law for Dcqcn {
     }
 
     /// Whether the sender has returned to full rate, and alpha has decayed since the last CNP.
-    /// Until then it keeps to the full rate, as an adapter does whose link is no faster. A port in
-    /// software may be faster, and a burst of a whole window at its speed would cause the same
-    /// congestion again.
+    /// Until then the sender never exceeds full rate, like an adapter whose link is no faster. A
+    /// port in software may be faster, and a burst of a whole window at its speed would cause the
+    /// same congestion again.
     fn is_over(&self, p: &DcqcnParameters) -> bool {
         let calm = self.alpha_due.is_none() || p.alpha_weight() >= 1.0;
         calm && self.is_at_full_rate(p)

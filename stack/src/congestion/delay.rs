@@ -10,9 +10,9 @@
 //! of the earlier flows. So its target is higher than theirs, and they yield to it until the queue
 //! is all its own. To prevent this, each sender rests from time to time, as in BBR: for two round
 //! trips it keeps only a few packets in flight, and so measures round trips without its own queue.
-//! A sender that sees the queue fall rests with it, and from then on they rest at the same time.
-//! Second, a sender starts with a small window, which doubles in each round trip until one is
-//! longer than the target.
+//! A sender that sees the queue shrink rests with the sender that caused it. From then on, both
+//! rest at the same time. Second, a sender starts with a small window, which doubles in each round
+//! trip until one is longer than the target.
 
 use super::law::{Acked, Law};
 use super::parameters::DelayParameters;

@@ -290,9 +290,9 @@ impl Limiter {
             .limit
             .rate()
             .map_or(now, |rate| after(now, bits / rate));
-        // At `until`, each of the two rates alone allows the burst. The lower of the two at each
-        // moment may not yet allow it, if each was the lower one for a while. Then another pause
-        // follows.
+        // At `until`, each of the two rates by itself would have earned the credit for the burst.
+        // If each was the lower one for part of the pause, the credit is less than that, and
+        // another pause follows.
         let until = by_law.max(by_limit);
         Some(until.max(now + Duration::from_nanos(1)))
     }

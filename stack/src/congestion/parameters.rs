@@ -236,9 +236,9 @@ pub struct DelayParameters {
 impl DelayParameters {
     /// Values of this stack: the paper explains the parameters, and leaves their values to the
     /// network. A queue of 30 us at 10 Gbit/s is 37 KB. Scaling ends at a window of 1 MB at path
-    /// MTU 1024, enough for a flow of 40 Gbit/s: otherwise, shortest round trips that differ by a
-    /// microsecond or two would give large flows unequal shares. The initial window is that of TCP
-    /// (RFC 6928).
+    /// MTU 1024, enough for a flow of 40 Gbit/s. If it ended at a smaller window, shortest round
+    /// trips that differ by a microsecond or two would give large flows unequal shares. The initial
+    /// window is that of TCP (RFC 6928).
     pub const DEFAULT: Self = Self {
         base_target: Duration::ZERO,
         queue_target: Duration::from_micros(30),

@@ -64,7 +64,7 @@ fn a_request_for_an_event_outlives_resizing() {
     );
 }
 
-/// Raised late or not, a request raises one event.
+/// A request raises one event, at the next completion or late.
 #[test]
 fn a_request_is_taken_late_where_completions_are_left() {
     let cq = CompletionQueue::new(CqId(1), 4);

@@ -65,7 +65,8 @@ unsafe impl Send for Backing {}
 unsafe impl Sync for Backing {}
 
 impl Memory {
-    /// The memory's own address: that of the first byte, unless the registration sets another.
+    /// The memory's own address. Work requests and peers use it as the address of the first byte,
+    /// unless the registration sets another.
     pub fn addr(&self) -> u64 {
         self.addr
     }
@@ -111,8 +112,8 @@ impl Memory {
     ///
     /// # Safety
     /// As long as a region consists of them, the bytes must stay mapped, readable and (if the
-    /// region has `LOCAL_WRITE`) writable, from any thread, and the program must not hold a Rust
-    /// reference to them that accesses allowed by the region would invalidate.
+    /// region has `LOCAL_WRITE`) writable, from any thread. The program must not hold a Rust
+    /// reference to them if an access that the region allows would invalidate the reference.
     pub unsafe fn foreign(base: *mut u8, len: u64) -> Self {
         Self {
             addr: base as u64,

@@ -286,7 +286,7 @@ impl MemoryTable {
             return Err(AccessError::OutOfBounds);
         }
         let region = self.regions.get(&bound.lkey).ok_or(AccessError::BadKey)?;
-        // The range lies within the region, so neither sum wraps: `bind` has checked it.
+        // `bind` has checked that the window lies within the region, so the sum does not wrap.
         region.check(pd, bound.addr + offset, len, Access::empty())
     }
 

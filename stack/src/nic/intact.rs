@@ -56,8 +56,9 @@ mod tests {
     use super::*;
 
     // shows: A17.3.3-hidden
-    /// With some bits flipped, a packet has the ICRC of a packet with another identification and
-    /// "don't fragment" clear. One such payload was accepted over an IPv4 socket.
+    /// There are bits each of which, if it is flipped, gives the packet the ICRC of a packet with
+    /// another identification and "don't fragment" clear. An IPv4 socket once accepted one such
+    /// packet.
     #[test]
     fn no_flipped_bit_passes_as_a_clear_dont_fragment() {
         let (src, dst) = ([10, 0, 0, 1], [10, 0, 0, 2]);

@@ -127,7 +127,7 @@ impl Nic {
         }
     }
 
-    /// Schedules the QP that has waited longest for room in the share, if there is room.
+    /// Schedules the QP that has waited longest for room in the peer window, if there is room.
     #[inline]
     pub(super) fn use_room(&mut self, window: PeerWindowId) {
         if self.peer_windows.has_waiting(window) {

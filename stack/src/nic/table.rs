@@ -1,7 +1,7 @@
 //! The QPs of a NIC.
 //!
-//! A QP takes several hundred bytes, and with thousands of QPs none of them are in a cache when its
-//! turn comes. The fields that the NIC needs to schedule QPs and to run their timers are in a
+//! A QP takes several hundred bytes, and with thousands of QPs, a QP is no longer in the cache when
+//! its turn comes. The fields that the NIC needs to schedule QPs and to run their timers are in a
 //! separate array, so that the NIC touches only QPs that have something to do.
 
 use crate::hash::KeyMap;

@@ -48,13 +48,13 @@ impl WcStatus {
                 "local protection error: check lkey, address, length and rights of the local region"
             }
             Self::LocalAccessError => {
-                "local access error: the peer's WRITE with immediate was denied its memory"
+                "local access error: the peer's WRITE with immediate was denied access to memory"
             }
             Self::WorkRequestFlushed => "flushed: an earlier request had failed",
             Self::MemoryWindowBindError => {
                 "memory window bind error: check that window, region and QP are of one \
                  protection domain, the region has MW_BIND, a window of type 2 is not bound \
-                 already, and the key to invalidate may be"
+                 already, and the key may be invalidated"
             }
             Self::BadResponse => "the peer's response fits no request",
             Self::RemoteInvalidRequest => {

@@ -172,8 +172,8 @@ pub(crate) mod rai {
     pub(crate) const FAMILY: i32 = 8;
 }
 
-/// Layouts and constants in addition to those of `verbs.h`, which is present wherever this header
-/// is.
+/// The layouts and constants of `rdma_cma.h`. The header includes `verbs.h`, so these come in
+/// addition to [`layouts`](super::layouts) and [`constants`](super::constants).
 pub fn cm() -> (&'static [Layout], &'static [Constant]) {
     (LAYOUTS, CONSTANTS)
 }

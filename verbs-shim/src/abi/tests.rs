@@ -27,7 +27,8 @@ const HEADERS: [&[Since]; 3] = [
     &[Since::V44],
 ];
 
-/// A program that prints `name value` for each of those that a header has.
+/// A C program that prints `name value` for each constant, structure and field of a header. `has`
+/// names the releases whose items the header has.
 fn program(has: &[Since]) -> String {
     let constants: Vec<Constant> = has
         .iter()

@@ -64,7 +64,7 @@ c_structs! {
 }
 
 impl IbvWc {
-    /// The entry without a request.
+    /// A completion with all fields zero, for an entry that no request has completed yet.
     pub(crate) const NONE: Self = Self {
         wr_id: 0,
         status: 0,

@@ -54,7 +54,8 @@ impl Cq {
         self.c.get().base
     }
 
-    /// The program has acknowledged `events` completion events. Programs read the total.
+    /// The program has acknowledged `events` completion events. Adds them to the total in
+    /// `ibv_cq`, which programs read.
     pub(crate) fn acknowledge_announced(&self, events: u32) {
         self.c
             .count(offset_of!(IbvCqEx, base.comp_events_completed), events);

@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// `ibv_modify_cq`: sets the number of completions and the time in microseconds after which the
-/// event for the first of them is raised at the latest.
+/// `ibv_modify_cq`: sets the moderation of completion events. The event for a completion is raised
+/// once `cq_count` completions have come, and at the latest after `cq_period` microseconds.
 pub(crate) extern "C" fn modify_cq(cq: Handle<IbvCq>, attr: In<IbvModifyCqAttr>) -> c_int {
     guard::errno(|| {
         let (cq, attr) = (cq.get()?, attr.read()?);

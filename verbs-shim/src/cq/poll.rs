@@ -104,8 +104,8 @@ extern "C" fn read_completion_ts(cq: Handle<IbvCq>) -> u64 {
     guard::value(0, || Ok(cq.get()?.poll.current.lock().at_ns))
 }
 
-/// The time according to the current setting of the wall clock. The order of completions is the
-/// order of their times.
+/// The completion's time, by the wall clock as it is set now. While nobody sets the clock, a later
+/// completion never has an earlier time.
 extern "C" fn read_completion_wallclock_ns(cq: Handle<IbvCq>) -> u64 {
     guard::value(0, || wall::at(cq.get()?.poll.current.lock().at_ns))
 }

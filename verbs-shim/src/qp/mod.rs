@@ -64,7 +64,8 @@ impl Qp {
         !self.c.get().qp_base.srq.as_ptr().is_null()
     }
 
-    /// The program has acknowledged one of its events. Programs read the count.
+    /// The program has acknowledged one of the QP's events. Adds it to the count in `ibv_qp`, which
+    /// programs read.
     pub(crate) fn acknowledge(&self) {
         self.c
             .count(offset_of!(IbvQpEx, qp_base.events_completed), 1);

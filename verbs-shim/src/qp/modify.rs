@@ -71,8 +71,8 @@ impl Qp {
             return Err(Errno::EINVAL);
         }
         let valid = |value: Option<_>| value.ok_or(Errno::EINVAL);
-        // Programs set attributes on either end of an XRC connection that only the other end has,
-        // and NICs accept them.
+        // On either end of an XRC connection, programs also set attributes that only the other end
+        // uses. NICs accept and ignore them.
         let answers = self.kind != QpKind::XrcInitiator;
         let asks = self.kind != QpKind::XrcTarget;
         Ok(QpAttributes {
@@ -119,8 +119,8 @@ fn given<T>(is_given: bool, value: impl FnOnce() -> Result<T, Errno>) -> Result<
 }
 
 /// Converts a QP's access flags. Only remote rights matter; programs pass the flags of their
-/// regions. Flushing to persistence may be allowed, but it permits nothing more: no region is
-/// persistent, and a FLUSH is checked against the region's rights.
+/// regions. The flag for flushes to persistence is accepted and ignored: no region is persistent,
+/// and a FLUSH is checked against the region's rights.
 fn remote_access(flags: u32) -> Result<Access, Errno> {
     let local = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND | ACCESS_ON_DEMAND | ACCESS_OPTIONAL_RANGE;
     access(flags & !(local | ACCESS_FLUSH_PERSISTENT))

@@ -48,7 +48,8 @@ pub(crate) extern "C" fn post_recv(
     })
 }
 
-/// `ibv_post_srq_recv`, given a function that posts one request.
+/// Posts a list of receive requests, each with `post`. `ibv_post_recv` and `ibv_post_srq_recv` use
+/// it.
 pub(crate) fn each_recv(
     first: In<IbvRecvWr>,
     bad: Out<In<IbvRecvWr>>,
@@ -73,8 +74,8 @@ pub(crate) fn each_recv(
 }
 
 impl Qp {
-    /// Reads a request, as far as its type and operation use it: older programs lack the
-    /// structure's newer fields.
+    /// Reads those fields of a request that the QP's type and the operation use. Programs built
+    /// with an older header lack the structure's newer fields.
     fn read_request(&self, at: In<IbvSendWr>) -> Result<IbvSendWr, Errno> {
         let wr = at.read_prefix(std::mem::offset_of!(IbvSendWr, qp_type))?;
         if self.kind == QpKind::XrcInitiator || wr.opcode == WR_BIND_MW {

@@ -44,7 +44,7 @@ const OURS: [(u32, &str); 5] = [
 /// The required and the optional attributes of a transition.
 fn rules(kind: QpKind, from: QpState, to: QpState) -> (u32, u32) {
     use QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
-    // A datagram's path is its own, and never migrates.
+    // A UD QP has no path that could migrate: each datagram has its own destination.
     let migration = match kind {
         QpKind::Ud => 0,
         _ => QP_PATH_MIG_STATE,

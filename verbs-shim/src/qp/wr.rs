@@ -110,7 +110,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts all of them or none: the program gets one result for all.
+    /// Posts the requests under construction. Posts none if one could not be built, or if the queue
+    /// has no room for all of them: the program gets one result for all.
     fn post_all(&self, requests: &Requests) -> Result<(), Errno> {
         if let Some((errno, reason)) = &requests.error {
             if let Some(reason) = reason {

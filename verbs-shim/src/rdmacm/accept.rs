@@ -216,8 +216,8 @@ pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
             let _ = qp::to_error(&id);
             let manager = &inner.device()?.manager;
             let ended = manager.with(|agent, now| agent.disconnect(now, connection, &[]));
-            // A synchronous call gets an event only if there is a connection to end, or it has
-            // already ended.
+            // A synchronous call waits for an event. There will be one only if this call ends a
+            // connection, or if the connection has already ended and its event is in the queue.
             if inner.sync && id.channel().is_empty() {
                 ended.or_errno()?;
             }

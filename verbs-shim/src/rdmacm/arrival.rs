@@ -109,7 +109,7 @@ impl Asked {
                 Some(Err(Errno::EPROTOTYPE)) => RejectReason::INVALID_TRANSPORT_SERVICE_TYPE,
                 _ => RejectReason::NO_RESOURCES,
             };
-            // The peer's refusal is best effort.
+            // Refusing the peer is best effort.
             let _ = device
                 .manager
                 .with(|agent, now| agent.reject(now, connection, reason, &[]));

@@ -1,4 +1,4 @@
-//! The attributes of a QP for each state on its way to its peer.
+//! The attributes for each transition of an ID's QP, from RESET to RTS.
 
 use super::id::{Id, Inner, State, find};
 use super::{path, qp};
@@ -13,8 +13,8 @@ use std::ffi::c_int;
 const SHORT_RNR_TIMER: u8 = 12;
 
 /// The RNR timer for a peer that gives up after a few retries: 655.36 ms, which Linux uses for all.
-/// Programs chose their retry counts with that value: five times 0.64 ms is shorter than a busy
-/// machine takes to schedule the thread that is about to post a receive.
+/// Programs choose their retry counts for that value. With 0.64 ms, five retries are over before a
+/// busy machine schedules the thread that is about to post a receive.
 const LONG_RNR_TIMER: u8 = 0;
 
 /// The retry count that means no limit.
@@ -30,8 +30,8 @@ const OF_REQUESTER: u32 = QP_RETRY_CNT | QP_RNR_RETRY | QP_MAX_QP_RD_ATOMIC;
 const OF_RESPONDER: u32 = QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER;
 
 /// # Errors
-/// `EINVAL` for a state that QPs do not enter on their way to their peer, or if it needs something
-/// that is not known yet.
+/// `EINVAL` for a state other than INIT, RTR and RTS, or if an attribute that the transition needs
+/// is not known yet.
 pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno> {
     inner.device()?;
     let unused = unused(qp::kind(&id.c.get())?);

@@ -153,7 +153,10 @@ impl CmDevice {
     }
 }
 
-/// The object that a function for C returned.
+/// Checks the pointer that an entry point of the C API returned.
+///
+/// # Errors
+/// The value of `errno`, if the pointer is NULL.
 pub(super) fn made<T>(object: *mut T) -> Result<*mut T, Errno> {
     if object.is_null() {
         Err(Errno::last())
@@ -162,7 +165,10 @@ pub(super) fn made<T>(object: *mut T) -> Result<*mut T, Errno> {
     }
 }
 
-/// The result of a function for C.
+/// Checks the result of an entry point of the C API that returns 0 or an error number.
+///
+/// # Errors
+/// That error.
 pub(super) fn done(code: std::ffi::c_int) -> Result<(), Errno> {
     if code == 0 {
         Ok(())

@@ -83,7 +83,7 @@ pub(super) struct Inner {
     /// The path record that C's pointer refers to.
     pub(super) path: Option<Box<SaPathRec>>,
     pub(super) endpoint: Option<Endpoint>,
-    /// Private data for a connection without parameters.
+    /// The private data to send if the program calls `rdma_connect` without parameters.
     pub(super) private: Vec<u8>,
     pub(super) groups: Vec<Group>,
     /// Whether the library made its completion queues: for sending, for receiving.
@@ -103,7 +103,7 @@ pub(super) struct Options {
 #[derive(Clone, Copy)]
 pub(super) struct Endpoint(pub(super) IbvQpInitAttr);
 
-// SAFETY: its pointers are the program's, for calls of the program.
+// SAFETY: its pointers belong to the program, and are used only during calls of the program.
 unsafe impl Send for Endpoint {}
 
 /// A completion queue that the library made, with its channel.

@@ -58,7 +58,7 @@ fn group(address: In<u8>) -> Result<IpAddr, Errno> {
     }
 }
 
-/// Joins a group. The network does not know of a send-only member.
+/// Joins a group. A send-only member (`receives` is false) is not announced to the network.
 fn join(id: *mut RdmaCmId, address: In<u8>, receives: bool, context: usize) -> Result<(), Errno> {
     let id = find(id)?;
     let address = group(address)?;

@@ -63,7 +63,7 @@ pub(super) fn to_peer(inner: &Inner) -> Result<IbvAhAttr, Errno> {
     )
 }
 
-/// The code of the largest path MTU that the interface carries.
+/// The largest path MTU whose packets the interface carries.
 pub(super) fn mtu(inner: &Inner) -> Result<roce_verbs::qp::PathMtu, Errno> {
     Ok(inner.device()?.roce()?.device().active_mtu())
 }

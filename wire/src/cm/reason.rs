@@ -26,7 +26,7 @@ impl RejectReason {
     pub const INVALID_TRANSPORT_SERVICE_TYPE: RejectReason = RejectReason(9);
     /// The sender still has a connection with this QP or communication ID.
     pub const STALE_CONNECTION: RejectReason = RejectReason(10);
-    /// The primary path's GID is not one of the recipient's port.
+    /// The primary path's remote GID is not a GID of the rejecting port.
     pub const INVALID_GID: RejectReason = RejectReason(12);
     /// The path MTU is not supported.
     pub const INVALID_MTU: RejectReason = RejectReason(26);

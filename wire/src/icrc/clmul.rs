@@ -1,11 +1,12 @@
 //! Computes the CRC register by carry-less multiplication, for headers in CPU registers and packets
 //! of up to a few hundred bytes.
 //!
-//! A CRC register is a remainder modulo the CRC's polynomial P. To carry 16 bytes over the next 16,
-//! their two halves are multiplied with x^160 and x^96 modulo P. The 128-bit result has the same
-//! remainder and is added to the next 16 bytes. At the end, two more steps and a Barrett division
-//! of 64 bits by 32 bits reduce the sum to 32 bits. (V. Gopal and others, "Fast CRC Computation for
-//! Generic Polynomials Using PCLMULQDQ Instruction", 2009.) No table has to be in the cache.
+//! A CRC register is a remainder modulo the CRC's polynomial P. To fold 16 bytes into the next 16
+//! ("to carry them over" in this module), their two halves are multiplied by x^160 and x^96 modulo
+//! P. The 128-bit result has the same remainder and is added to the next 16 bytes. At the end, two
+//! more steps and a Barrett division of 64 bits by 32 bits reduce the sum to 32 bits. (V. Gopal and
+//! others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009.) No
+//! table has to be in the cache.
 
 use core::arch::x86_64::{
     __m128i, _mm_add_epi8, _mm_and_si128, _mm_clmulepi64_si128, _mm_cmpgt_epi8, _mm_extract_epi32,
@@ -45,7 +46,7 @@ pub(super) fn register(first: u128, second: u128, transport: &[u8]) -> Option<u3
         cold_path();
         return None;
     }
-    #[expect(unsafe_code, reason = "it needs more than every x86-64 has")]
+    #[expect(unsafe_code, reason = "not every x86-64 CPU has the instructions")]
     // SAFETY: `support` has detected the instructions that it needs.
     let register = unsafe { fold(first, second, transport) };
     Some(register)

@@ -71,8 +71,8 @@ pub(super) fn unshift(register: u32, bytes: usize) -> Option<u32> {
     ))
 }
 
-/// The contribution of `bytes` to a CRC register that started at zero, if the last byte taken in is
-/// `distance` - 1 bytes after the first of them.
+/// The contribution of `bytes` to a CRC register that started at zero. `distance` is the number of
+/// bytes from the first of `bytes` to the last byte that the register takes in, both included.
 ///
 /// CRCs are linear: a register is the sum of the contributions of its initial value and of each
 /// byte. For a few bytes at constant offsets, adding contributions is faster than processing the

@@ -29,8 +29,8 @@ impl List {
     }
 }
 
-/// A finding if a variable names only devices that do not exist. `what` extracts the device's name
-/// from an element.
+/// A finding if a variable names only devices that do not exist. `what` says whether an element of
+/// the list names a device. The remedy sets the variable to `right`.
 fn names_no_device(
     context: &Context<'_>,
     check: &str,

@@ -87,8 +87,8 @@ fn unseen(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding>
         // This stack's processes may own the socket, from another container in the same network
         // namespace.
         true => format!(
-            "a process that is not seen from here holds it (user {uid}); this stack's own of \
-             another user would keep devices from working"
+            "a process that is not seen from here holds it (user {uid}); if it is on this stack \
+             but runs as another user, devices do not work"
         ),
         false => format!(
             "a process that is not seen from here holds it (user {uid}), and is no program on this \

@@ -122,8 +122,8 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
     findings
 }
 
-/// A copy of the library that is found before this stack's, unless that is preloaded, as `roce
-/// run` does.
+/// The finding for a copy of the library that the loader finds before this stack's. A preloaded
+/// library, as under `roce run`, comes before any copy.
 fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -> Finding {
     let machine = context.machine;
     let by = by.map_or(String::new(), |by| format!(" (for {})", machine.shown(by)));

@@ -18,7 +18,7 @@ fn findings(made: &Made, programs: &[&str]) -> Vec<Finding> {
 fn bad(made: &Made, programs: &[&str]) -> (Status, String, String, String) {
     let mut bad = findings(made, programs);
     bad.retain(|finding| finding.status != Status::Ok && finding.check != "Open MPI");
-    // The expected result follows from that of device nodes.
+    // UCX's finding about missing device nodes only repeats that of the check of /dev/infiniband.
     bad.retain(|finding| finding.check != "UCX" || !finding.what.contains("/dev/infiniband"));
     assert_eq!(bad.len(), 1, "{bad:#?}");
     let Finding {
@@ -294,7 +294,7 @@ fn a_bundled_libibverbs_is_found() {
         std::fs::set_permissions(made.machine.at(path), mode).expect("a mode");
     };
     set_mode("/usr/bin/app");
-    // By this stack …
+    // The program gets this stack's library …
     let good = findings(&made, &["app", "/usr/bin/app"]);
     assert!(
         good.iter().all(|f| f.status != Status::Failure),

@@ -73,7 +73,8 @@ fn short_round_trips_add_a_packet_each() {
     assert_window(&sender, 17.0 + 8.0 / 17.0);
 }
 
-/// Packets of an acknowledgement without a measured round trip count with the next one that has it.
+/// Packets of an acknowledgement without a measured round trip count at the next acknowledgement
+/// that has one.
 #[test]
 fn what_is_acknowledged_counts_once_a_round_trip_is_told() {
     let p = plain();
@@ -98,8 +99,8 @@ fn a_window_that_is_not_used_does_not_grow() {
     assert_window(&sender, 16.5);
 }
 
-/// A cut is as deep as the round trip is too long, no deeper than configured, and the next follows
-/// a round trip later at the earliest.
+/// A cut is proportional to the excess of the round trip over the target, and no deeper than
+/// configured. The next cut follows a round trip later at the earliest.
 #[test]
 fn long_round_trips_cut_by_their_excess() {
     let p = plain();

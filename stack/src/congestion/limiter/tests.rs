@@ -109,7 +109,7 @@ fn a_cut_counts_from_its_time_on() {
         limiter.wake(until, &p);
         limiter.allowed(until, PACKET, &p)
     };
-    // Half of the rate pays only for the previous burst.
+    // At half the rate, the credit that the pause earns only makes up for the previous burst.
     assert_eq!([false, true].map(next_burst), [BURST / PACKET, 1]);
 }
 

@@ -85,8 +85,8 @@ impl Slot<'_> {
             Self::Count(_, least) => format!("a whole number from {least} to {}", u32::MAX),
             Self::Bytes(_) => "a number of bytes".to_owned(),
             Self::Time(_, least) => format!(
-                "a time from {} to 3600s, such as 55us: a number with ns, us, ms or s, or of \
-                 microseconds",
+                "a time from {} to 3600s, such as 55us: a number with ns, us, ms or s; without a \
+                 unit, it is in microseconds",
                 DurationText(*least)
             ),
             Self::Of1024(_) => "a part in 1/1024, 0 to 1024".to_owned(),

@@ -34,7 +34,7 @@ const OVER_2048: [i64; 2] = over(2048);
 /// `transport`, or if it begins before byte 16 but not right after the BTH.
 ///
 /// # Safety
-/// `payload.len()` bytes must be readable at `from`, none of them of `transport`.
+/// `payload.len()` bytes must be readable at `from`, and none of them may lie in `transport`.
 #[inline(always)]
 #[expect(unsafe_code, reason = "others may write what is copied")]
 pub(in super::super) unsafe fn copy(

@@ -18,8 +18,8 @@ fn busy(round_trip: u64) -> Acked {
     }
 }
 
-/// Measures a round trip after each `round_trip`, `count` times, from `from` on, all in
-/// microseconds. Returns when the sender began and ended its rests.
+/// Measures `trips` round trips of `round_trip` microseconds each, from the time `from` on, which
+/// is in microseconds, too. Returns when the sender began and ended its rests, in microseconds.
 fn hear(
     sender: &mut Delay,
     p: &DelayParameters,
@@ -92,8 +92,8 @@ fn after_many(sender: &mut Delay, p: &DelayParameters) -> u64 {
     30_000
 }
 
-/// Another sender's rest removes more than half of the queue; a sender that rests with it measures
-/// the round trip without either.
+/// Another sender's rest removes more than half of the queue. A sender that rests at the same time
+/// measures the round trip without the queue of either sender.
 #[test]
 fn it_rests_with_others_but_not_at_once_again() {
     let p = learning();
@@ -109,7 +109,8 @@ fn it_rests_with_others_but_not_at_once_again() {
     assert!(sender.rests.until.is_some());
 }
 
-/// Without a standing queue, no other sender's rest makes it fall: the link is free.
+/// If no queue was standing, a shorter round trip does not mean that another sender rests: the link
+/// is free.
 #[test]
 fn it_does_not_rest_while_there_is_no_queue() {
     let p = learning();
