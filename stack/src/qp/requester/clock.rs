@@ -18,6 +18,11 @@ const SLACK: u64 = 10_000;
 /// Each retransmission without a response doubles the wait for the next, up to 2^5 times.
 const MAX_DOUBLINGS: u32 = 5;
 
+/// After this many answers in a row that may belong to a retransmission, the wait stays as long as
+/// it was for the last (Karn's algorithm): perhaps answers have become slower, each is late, and
+/// only a longer wait can measure one.
+const UNCLEAR: u32 = 2;
+
 /// The number of round trips that a packet which did not ask for an acknowledgement may stay
 /// unacknowledged.
 const DEFERRAL_ROUND_TRIPS: u64 = 16;
@@ -31,7 +36,14 @@ pub(super) struct Clock {
     deviation: u64,
     /// The packet that is being timed: one past its PSN, and when it was sent.
     timed: Option<(Seq, Instant)>,
+    /// When packets were first retransmitted since the timed one was sent: its answer may belong to
+    /// a copy.
+    doubted: Option<Instant>,
     doublings: u32,
+    /// Questions since the last progress.
+    questions: u32,
+    /// The number of timed packets in a row whose answer may belong to a retransmission.
+    unclear: u32,
     /// The timer was restarted once although the response was late, because the sender had paused.
     excused: bool,
     /// When packets last began to be outstanding: the time of the first one sent. `None` while
@@ -75,7 +87,22 @@ impl Clock {
     /// Stops timing after a retransmission: an answer may belong to either copy.
     pub(super) fn distrust(&mut self) {
         self.timed = None;
+        self.doubted = None;
         self.trips.distrust();
+    }
+
+    /// Notes a retransmission because an answer is late, which may have been for nothing: then the
+    /// next answer is that of the packet being timed.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        self.doubted = self.timed.and(self.doubted.or(Some(now)));
+        self.trips.distrust();
+    }
+
+    /// Whether what arrives now can't be the answer to a copy that was sent at `copied`: too little
+    /// time has passed.
+    fn is_too_soon(&self, now: Instant, copied: Instant) -> bool {
+        self.usual
+            .is_some_and(|usual| now.nanos_since(copied) < usual * 3 / 4)
     }
 
     /// Notes that everything before `una` is acknowledged.
@@ -84,10 +111,21 @@ impl Clock {
             && una >= end
         {
             self.timed = None;
-            self.measured(now.nanos_since(sent));
+            // If answers have become slower, each is late at first, and followed by a
+            // retransmission. It must be measured all the same, or the next ones would be late, too.
+            let doubted = self.doubted.take();
+            if doubted.is_none_or(|copied| self.is_too_soon(now, copied)) {
+                self.measured(now.nanos_since(sent));
+                self.unclear = 0;
+            } else {
+                self.unclear = self.unclear.saturating_add(1);
+            }
         }
         self.trips.on_progress(now, una);
-        self.doublings = 0;
+        if self.unclear < UNCLEAR {
+            self.doublings = 0;
+        }
+        self.questions = 0;
         self.excused = false;
         self.deadline = None;
         self.repeated = None;
@@ -171,6 +209,7 @@ impl Clock {
             self.measured(now.nanos_since(since));
         }
         self.timed = Some((at.next(), now));
+        self.doubted = None;
         self.trips.distrust();
         self.repeated = Some(now);
         self.wait(now);
@@ -179,10 +218,7 @@ impl Clock {
     /// Whether the missing packet was retransmitted less than three quarters of a round trip ago:
     /// then the peer reported it as missing before the retransmission arrived.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
-        match (self.repeated, self.usual) {
-            (Some(at), Some(usual)) => now.nanos_since(at) < usual * 3 / 4,
-            _ => false,
-        }
+        self.repeated.is_some_and(|at| self.is_too_soon(now, at))
     }
 
     /// Whether the answer is late. Stops the timer then.
@@ -191,13 +227,14 @@ impl Clock {
         if late {
             self.deadline = None;
             self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
+            self.questions = self.questions.saturating_add(1);
         }
         late
     }
 
     /// Whether this is the first retransmission for a late response since the last progress.
     pub(super) fn asks_first(&self) -> bool {
-        self.doublings <= 1
+        self.questions <= 1
     }
 
     /// Restarts the timer after a pause if the response is late, and returns whether it did. While
@@ -218,6 +255,7 @@ impl Clock {
         self.repeated = None;
         self.since = None;
         self.timed = None;
+        self.doubted = None;
         self.trips.distrust();
     }
 
@@ -273,6 +311,31 @@ mod tests {
         assert_eq!(clock.deadline(), Some(at(500 + 300)));
         clock.on_progress(at(600), seq + 3, false);
         assert_eq!(clock.deadline(), None, "nothing is outstanding");
+    }
+
+    /// Each answer takes more than four times as long as usual from now on.
+    #[test]
+    fn answers_that_have_become_slower_are_learned() {
+        let mut seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        clock.time(at(0), seq + 1);
+        clock.on_progress(at(100), seq + 1, false);
+        let (mut now, mut late) = (1000, 0);
+        for _ in 0..50 {
+            seq = seq.next();
+            clock.on_sent(at(now), seq);
+            clock.time(at(now), seq);
+            for us in now..now + 450 {
+                if clock.expired(at(us)) {
+                    late += 1;
+                    clock.doubt(at(us));
+                    clock.on_repeated(at(us));
+                }
+            }
+            now += 450;
+            clock.on_progress(at(now), seq, false);
+        }
+        assert!(late <= 4, "{late} retransmissions for nothing");
     }
 
     #[test]

@@ -228,7 +228,7 @@ impl Requester {
     /// one. Does nothing if everything is acknowledged, or if go-back-N is under way.
     pub(super) fn ask_after_deferral(&mut self, cx: &mut Cx<'_>) {
         if self.una < self.max && self.nxt == self.max {
-            self.clock.distrust();
+            self.clock.doubt(cx.now);
             self.begin_run(cx, self.max.prev(), Cause::Late, 0, None);
         }
     }
@@ -240,7 +240,7 @@ impl Requester {
         }
         cx.counters.count(Stat::LateAnswers);
         if self.misses_responses() {
-            self.clock.distrust();
+            self.clock.doubt(cx.now);
             self.ask_for_missing(cx);
         } else if self.recovery.holds() {
             self.ask_holder(cx);
@@ -258,7 +258,7 @@ impl Requester {
             self.go_back(self.una);
             self.clock.on_repeated(cx.now);
         } else {
-            self.clock.distrust();
+            self.clock.doubt(cx.now);
             let newest = self.max.prev();
             let known = self.recovery.run.is_some_and(|run| run.cause == Cause::Nak);
             let all_sent = self.nxt == self.max && self.fetches.find(newest).is_none();
@@ -282,7 +282,7 @@ impl Requester {
     /// If the peer is only slow, this costs it two extra packets, and causes no other
     /// retransmission.
     fn ask_any(&mut self, cx: &mut Cx<'_>) {
-        self.clock.distrust();
+        self.clock.doubt(cx.now);
         let newest = self.nxt.prev();
         let also = newest > self.una && self.fetches.find(newest).is_none();
         self.begin_run(cx, self.una, Cause::Late, 0, also.then_some(newest));
