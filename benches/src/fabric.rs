@@ -6,7 +6,7 @@ use rand_core::{Rng, SeedableRng};
 use roce_port::MemoryPort;
 use roce_port::memory::{Frame, MemoryIp};
 use roce_stack::{
-    Duration, Flow, Instant, Nic, NicConfig, Position, ReserveError, Transmit, TxMeta, TxSlot,
+    Duration, Flow, Instant, Nic, NicConfig, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,
 };
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -82,13 +82,13 @@ impl Transmit for WirePort {
         &mut self,
         to: &TxMeta,
         flow: Flow,
-        position: Option<Position>,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         if self.is_full() {
             return Err(ReserveError::Full);
         }
-        self.memory.reserve(to, flow, position, len)
+        self.memory.reserve(to, flow, sequenced, len)
     }
 
     fn commit(&mut self) {

@@ -3,7 +3,7 @@
 use crate::error::PortError;
 use crate::port::{Port, PortCapabilities, PortFd, RxSink};
 use roce_stack::{
-    Flow, IpCovered, Position, ReserveError, RoceVersion, RxMeta, Transmit, TxMeta, TxSlot,
+    Flow, IpCovered, ReserveError, RoceVersion, RxMeta, Sequenced, Transmit, TxMeta, TxSlot,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -148,7 +148,7 @@ impl Transmit for MemoryPort {
         &mut self,
         to: &TxMeta,
         _flow: Flow,
-        _position: Option<Position>,
+        _sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = None;

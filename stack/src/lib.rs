@@ -72,7 +72,7 @@ pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
 pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus};
 pub use time::{Duration, Instant};
 pub use traffic::QpTraffic;
-pub use transmit::{Acknowledged, Flow, Position, ReserveError, Transmit, TxSlot};
+pub use transmit::{Acknowledged, Flow, Position, ReserveError, Sequenced, Transmit, TxSlot};
 pub use wr::{
     Completion, CompletionError, DatagramSource, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader,
     ParseRemoteAddrError, Payload, PostError, RecvRequest, RemoteAddr, SendFlags, SendOp,

@@ -15,16 +15,16 @@
 //!
 //! An implementation may send a packet without copying it, for instance by giving the
 //! kernel the pages that it lies in. Then it cannot reuse the memory before the packet
-//! has arrived. It says so by [`TxSlot::kept`], which is allowed for packets that have a
-//! [`Position`]: those are retransmitted until the peer acknowledges them. The NIC
+//! has arrived. It says so by [`TxSlot::kept`], which is allowed for packets that are
+//! [`Sequenced`]: those are retransmitted until the peer acknowledges them. The NIC
 //! answers with [`Transmit::acknowledged`].
 //!
 //! A packet that was retransmitted may have a copy that is still on its way when the peer
 //! acknowledges it. Reusing the memory then damages only this copy, which is a duplicate,
 //! and which the receiver drops because its ICRC is wrong.
 //!
-//! When queued packets leave is up to the implementation and the code that drives it. The NIC does
-//! not depend on it.
+//! The implementation and the code that drives it decide when queued packets leave. The NIC does
+//! not depend on that time.
 
 use crate::encapsulation::{IpCovered, TxMeta};
 use core::num::NonZeroU64;
@@ -36,7 +36,7 @@ pub trait Transmit {
     /// `flow`. An implementation may combine several packets in one datagram only if their
     /// destination QPs belong to the same process.
     ///
-    /// `position` is the packet's place in the flow. It is `None` if the NIC does not report the
+    /// `sequenced` is the packet's place in the flow. It is `None` if the NIC does not report the
     /// packet to [`Transmit::acknowledged`].
     ///
     /// # Errors
@@ -45,7 +45,7 @@ pub trait Transmit {
         &mut self,
         to: &TxMeta,
         flow: Flow,
-        position: Option<Position>,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError>;
 
@@ -79,12 +79,34 @@ impl Flow {
     pub const fn new(from_qp: Qpn, to_qp: Qpn) -> Self {
         Self { from_qp, to_qp }
     }
+
+    /// The UDP source port for the flow's packets, 0xC000 to 0xFFFF. It is derived from both QPNs,
+    /// as Linux and RNICs do if no flow label is set, so that the flows between two hosts use
+    /// different paths of the network and different queues of a NIC (RoCEv2 Annex A17.3.2 leaves
+    /// the source port to the sender).
+    pub fn source_port(self) -> u16 {
+        let product = u64::from(self.from_qp.get()) * u64::from(self.to_qp.get());
+        let folded = product ^ (product >> 20) ^ (product >> 40);
+        // The 20 bits of a flow label: its upper 6 are folded into the lower 14.
+        let label = folded & 0xf_ffff;
+        let entropy = (label & 0x3fff) ^ (label >> 14);
+        0xc000 | (entropy & 0x3fff) as u16
+    }
 }
 
 /// A packet's place in its flow. Places increase from packet to packet, not always by one. A
 /// retransmitted packet keeps its first place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub NonZeroU64);
+
+/// A packet that the NIC retransmits until the peer acknowledges it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sequenced {
+    /// Its place in its flow.
+    pub position: Position,
+    /// Whether an earlier copy of the packet was sent.
+    pub is_retransmission: bool,
+}
 
 /// The packets of a flow that will never be retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +129,7 @@ pub struct TxSlot<'a> {
     /// [`IpCovered::V4Hidden`].
     pub ip: IpCovered,
     /// Whether the packet stays in this memory after it is sent, until [`Transmit::acknowledged`]
-    /// reports it. The implementation never sets this for a packet without a position.
+    /// reports it. The implementation never sets this for a packet without a [`Sequenced`].
     pub kept: bool,
 }
 

@@ -23,6 +23,15 @@ pub struct UdpPortConfig {
     /// Size in bytes of each address's queue of packets that the kernel has not taken yet. Raised
     /// to 128 KiB if less.
     pub queue_bytes: usize,
+    /// The most sockets for flows: each destination and source port has one, connected. A flow
+    /// without one sends from port 4791. With fewer than 4 there are none.
+    pub flow_sockets: usize,
+    /// The shortest datagram, in bytes, that a flow's socket sends without the kernel copying it;
+    /// `None` if it copies all. Needs Linux 6.5.
+    pub splice_from: Option<usize>,
+    /// The most memory for datagrams that were sent without a copy and are not acknowledged, in
+    /// bytes. When it is used up, datagrams are copied.
+    pub kept_bytes: usize,
     /// Whether to join packets into segmented datagrams, if the kernel can segment.
     pub segmentation: bool,
     /// The part of the QPN space that this port serves, if several processes share UDP port 4791 of
@@ -54,6 +63,9 @@ impl UdpPortConfig {
             receive_buffer_bytes: Self::RECEIVE_BUFFER_BYTES,
             send_buffer_bytes: 4 << 20,
             queue_bytes: 1 << 20,
+            flow_sockets: 128,
+            splice_from: Some(16 << 10),
+            kept_bytes: 8 << 20,
             segmentation: true,
             part: None,
             priorities: None,
@@ -79,6 +91,10 @@ pub struct SocketOffer {
     pub segmentation: bool,
     /// Whether consecutive datagrams are received in one piece (`UDP_GRO`).
     pub coalescing: bool,
+    /// The most sockets for flows. 0 if all packets leave from port 4791.
+    pub flow_sockets: usize,
+    /// Why the kernel copies all datagrams; `None` if it sends long ones without a copy.
+    pub why_copied: Option<&'static str>,
 }
 
 /// The length of the IP header (without options) and the UDP header, in bytes.

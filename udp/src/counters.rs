@@ -30,13 +30,16 @@ pub enum TxDrop {
     /// The interface could not segment the datagram. Its first packet left alone, and the others
     /// were dropped. From then on the socket sends each packet by itself.
     NoSegmentation,
+    /// An earlier datagram of the same flow was dropped. The IPv4 identification that this one's
+    /// ICRC covers may therefore be wrong.
+    Identification,
     /// Any other reason.
     Other,
 }
 
 impl TxDrop {
     /// Every reason, in the order of declaration.
-    pub const ALL: [TxDrop; 10] = [
+    pub const ALL: [TxDrop; 11] = [
         TxDrop::TooLong,
         TxDrop::NetworkUnreachable,
         TxDrop::HostUnreachable,
@@ -46,6 +49,7 @@ impl TxDrop {
         TxDrop::AddressGone,
         TxDrop::NoBuffer,
         TxDrop::NoSegmentation,
+        TxDrop::Identification,
         TxDrop::Other,
     ];
 
@@ -61,6 +65,7 @@ impl TxDrop {
             TxDrop::AddressGone => "tx_address_gone",
             TxDrop::NoBuffer => "tx_no_buffer",
             TxDrop::NoSegmentation => "tx_no_segmentation",
+            TxDrop::Identification => "tx_identification",
             TxDrop::Other => "tx_other",
         }
     }
@@ -98,6 +103,19 @@ pub struct UdpCounters {
     /// Reservations refused because the packet can never be sent: it is too long, empty, from an
     /// address that is not activated, or to another address family.
     pub tx_unsendable: u64,
+    /// Sockets opened for flows.
+    pub tx_flows_opened: u64,
+    /// The number of times that the system refused a socket for a flow. The flow's packets then
+    /// leave from port 4791.
+    pub tx_flows_refused: u64,
+    /// Packets that left from port 4791 because other flows have all sockets.
+    pub tx_flows_full: u64,
+    /// Datagrams that may have left with a wrong IPv4 identification in their ICRCs.
+    pub tx_wrong_ids: u64,
+    /// Bytes, BTH to ICRC, that the kernel sent without copying them.
+    pub tx_spliced_bytes: u64,
+    /// Datagrams that the kernel refused to send without a copy.
+    pub tx_splice_refused: u64,
     /// Packets delivered to the caller.
     pub rx_packets: u64,
     /// Their bytes, BTH to ICRC.
@@ -141,6 +159,12 @@ impl UdpCounters {
             ("tx_blocked", self.tx_blocked),
             ("tx_queue_full", self.tx_queue_full),
             ("tx_unsendable", self.tx_unsendable),
+            ("tx_flows_opened", self.tx_flows_opened),
+            ("tx_flows_refused", self.tx_flows_refused),
+            ("tx_flows_full", self.tx_flows_full),
+            ("tx_wrong_ids", self.tx_wrong_ids),
+            ("tx_spliced_bytes", self.tx_spliced_bytes),
+            ("tx_splice_refused", self.tx_splice_refused),
             ("rx_packets", self.rx_packets),
             ("rx_bytes", self.rx_bytes),
             ("rx_bundles", self.rx_bundles),

@@ -2,19 +2,25 @@
 
 mod steering;
 
+use std::hint::cold_path;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
-use roce_stack::{Flow, Position, QpnPart, ReserveError, Transmit, TxMeta, TxSlot};
+use roce_stack::{
+    Acknowledged, Flow, Position, QpnPart, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,
+};
 use roce_wire::Qpn;
 
 use crate::ROCE_UDP_PORT;
 use crate::config::{SocketOffer, UdpPortConfig};
 use crate::counters::{TxDrop, UdpCounters};
+use crate::flow::{Flows, Splicer};
+use crate::kept::Kept;
+use crate::queue::{Via, Wanted};
 use crate::share::Services;
-use crate::socket::{Flushed, PortSocket, max_datagram, open, probe};
+use crate::socket::{Flushed, PortSocket, Sender, max_datagram, open, probe};
 use crate::sys::options::interface_exists;
 use crate::sys::receive::ReceiveRing;
 use crate::sys::send::SendHeaders;
@@ -47,7 +53,9 @@ pub struct UdpPort {
     /// The socket of the last reservation, which the next one tries first.
     reserved: usize,
     ring: ReceiveRing,
-    headers: SendHeaders,
+    sender: Sender,
+    /// The flow and position of the last reservation, if its memory is to be kept.
+    to_keep: Option<(Flow, Position)>,
     counters: UdpCounters,
     offer: SocketOffer,
     services: Services,
@@ -56,8 +64,22 @@ pub struct UdpPort {
 impl UdpPort {
     /// A port for the interface of `config`, with no address activated yet.
     pub fn new(config: UdpPortConfig) -> Self {
+        let sender = Sender {
+            headers: SendHeaders::new(),
+            flows: Flows::new(config.flow_sockets),
+            kept: Kept::new(config.kept_bytes),
+            splicer: Splicer::new(config.splice_from),
+        };
+        let offer = SocketOffer {
+            flow_sockets: sender.flows.most(),
+            why_copied: match sender.flows.most() {
+                0 => Some("flows have no sockets of their own"),
+                _ => sender.splicer.off(),
+            },
+            ..probe(&config)
+        };
         Self {
-            offer: probe(&config),
+            offer,
             config,
             sockets: Vec::new(),
             next: 0,
@@ -65,7 +87,8 @@ impl UdpPort {
             calls: 0,
             reserved: 0,
             ring: ReceiveRing::new(),
-            headers: SendHeaders::new(),
+            sender,
+            to_keep: None,
             counters: UdpCounters::default(),
             services: Services::default(),
         }
@@ -79,6 +102,12 @@ impl UdpPort {
     /// What the kernel grants the port's sockets.
     pub fn offer(&self) -> SocketOffer {
         self.offer
+    }
+
+    /// Blocks of memory, of 64 KiB each, whose packets were sent without a copy and are not
+    /// acknowledged.
+    pub fn kept_blocks(&self) -> usize {
+        self.sender.kept.in_use()
     }
 
     /// What the port has done and dropped so far.
@@ -160,7 +189,7 @@ impl Transmit for UdpPort {
         &mut self,
         to: &TxMeta,
         flow: Flow,
-        _position: Option<Position>,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();
@@ -173,14 +202,40 @@ impl Transmit for UdpPort {
             return Err(ReserveError::Unsendable);
         };
         self.reserved = index;
-        let queue = &mut self.sockets[index].queue;
-        match queue.reserve(to, joinable(flow.to_qp), len, max_datagram(ipv6)) {
-            Some((bytes, ip)) => Ok(TxSlot {
-                bytes,
-                src_port: ROCE_UDP_PORT,
-                ip,
-                kept: false,
-            }),
+        let Sender {
+            flows,
+            kept,
+            splicer,
+            ..
+        } = &mut self.sender;
+        let own = self.sockets[index].fd();
+        let chosen = flows.choose(&self.config, own, to, flow, &mut self.counters);
+        let (via, src_port) = chosen.unwrap_or((Via::OWN, ROCE_UDP_PORT));
+        if sequenced.is_some_and(|packet| packet.is_retransmission) {
+            cold_path();
+            kept.note_retransmission(flow);
+        }
+        let first = sequenced.filter(|packet| !packet.is_retransmission);
+        let wanted = Wanted {
+            to,
+            part: joinable(flow.to_qp),
+            len,
+            max_datagram: max_datagram(ipv6),
+            via,
+            may_keep: chosen.is_some() && first.is_some() && splicer.wants_packet(len),
+        };
+        match self.sockets[index].queue.reserve(&wanted, kept) {
+            Some(room) => {
+                self.to_keep = first
+                    .filter(|_| room.kept)
+                    .map(|packet| (flow, packet.position));
+                Ok(TxSlot {
+                    bytes: room.bytes,
+                    src_port,
+                    ip: room.ip,
+                    kept: room.kept,
+                })
+            }
             None => {
                 self.counters.tx_queue_full += 1;
                 Err(ReserveError::Full)
@@ -189,9 +244,21 @@ impl Transmit for UdpPort {
     }
 
     fn commit(&mut self) {
-        if let Some(socket) = self.sockets.get_mut(self.reserved) {
-            socket.queue.commit();
+        let Some(socket) = self.sockets.get_mut(self.reserved) else {
+            return;
+        };
+        let Sender { flows, kept, .. } = &mut self.sender;
+        let committed = socket.queue.commit(kept);
+        if let Some(index) = committed.begun {
+            flows.note_begun(index);
         }
+        if let (Some(block), Some((flow, position))) = (committed.block, self.to_keep.take()) {
+            kept.note(flow, position, block);
+        }
+    }
+
+    fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
+        self.sender.kept.acknowledged(flow, which);
     }
 }
 
@@ -228,14 +295,16 @@ impl Port for UdpPort {
     /// port stays in its multicast groups.
     fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.forget();
-        let counters = &mut self.counters;
-        self.sockets.retain(|socket| {
+        let (sender, counters) = (&mut self.sender, &mut self.counters);
+        self.sockets.retain_mut(|socket| {
             let stays = socket.address.is_multicast() || addresses.contains(&socket.address);
-            if !stays {
-                counters.drop_packets(TxDrop::AddressGone, socket.queue.packets());
+            while !stays && !socket.queue.is_empty() {
+                socket.drop_oldest(TxDrop::AddressGone, sender, counters);
             }
             stays
         });
+        let is_there = |address: IpAddr| addresses.contains(&address);
+        self.sender.flows.keep_addresses(is_there);
         self.config.addresses = addresses;
     }
 
@@ -290,8 +359,9 @@ impl Port for UdpPort {
     fn flush(&mut self) -> Result<bool, PortError> {
         let mut empty = true;
         let mut suspicious = false;
+        self.sender.flows.note_flush();
         for socket in &mut self.sockets {
-            match socket.flush(&mut self.headers, &mut self.counters) {
+            match socket.flush(&mut self.sender, &mut self.counters) {
                 Flushed::Empty => {}
                 Flushed::Blocked => empty = false,
                 Flushed::Suspicious => suspicious = true,

@@ -84,13 +84,62 @@ fn identifications_on_the_wire_are_those_promised() {
     let Some(pair) = Pair::new("identifications on the wire") else {
         return;
     };
-    // The near end has to segment the datagrams: its identifications are the ones that matter.
-    pair.near.run("ip link set near gso_max_segs 1");
-    let (mut near, _far) = pair.ports();
-    for lens in LENS {
-        promises_hold(&mut near, &pair.far, lens);
-    }
-    assert_eq!(near.counters().dropped_in_all(), 0);
+    pair.near.inside(|| {
+        // The near end has to segment the datagrams: its identifications are the ones that matter.
+        pair.near.run("ip link set near gso_max_segs 1");
+        let (mut near, _far) = pair.ports();
+        for lens in LENS {
+            promises_hold(&mut near, &pair.far, lens);
+        }
+        assert_eq!(near.counters().dropped_in_all(), 0);
+        assert_eq!(near.counters().tx_flows_opened, 1);
+    });
+}
+
+/// The identification has 16 bits, and a flow's socket counts on for as long as it lives.
+#[test]
+fn identifications_are_those_promised_after_they_have_wrapped() {
+    let Some(pair) = Pair::new("identifications wrap") else {
+        return;
+    };
+    pair.near.inside(|| {
+        let (mut near, mut far) = pair.ports();
+        for round in 0..700 {
+            for number in 0..100 {
+                send(&mut near, &to(NEAR, FAR), &packet(number, 64));
+                assert!(near.flush().expect("the link is there"));
+            }
+            receive(&mut far, 100);
+            if round % 100 == 0 {
+                promises_hold(&mut near, &pair.far, &[64]);
+                receive(&mut far, 1);
+            }
+        }
+        assert!(near.counters().tx_datagrams >= 70_000);
+        promises_hold(&mut near, &pair.far, &[64]);
+        assert_eq!(near.counters().tx_flows_opened, 1);
+        assert_eq!(near.counters().tx_wrong_ids, 0);
+    });
+}
+
+/// The answer is an error of the flow's connected socket, which the next call reports. It says
+/// nothing about the packet of that call.
+#[test]
+fn nobody_listens_costs_a_flow_no_packet_and_no_promise() {
+    let Some(pair) = Pair::new("nobody listens to a flow") else {
+        return;
+    };
+    pair.near.inside(|| {
+        let (mut near, far) = pair.ports();
+        drop(far);
+        for _ in 0..15 {
+            promises_hold(&mut near, &pair.far, &[64]);
+        }
+        assert_eq!(near.counters().tx_flows_opened, 1);
+        assert_eq!(near.counters().dropped_in_all(), 0);
+        assert_eq!(near.counters().tx_packets, 15);
+        assert_eq!(near.counters().tx_wrong_ids, 0);
+    });
 }
 
 #[test]
@@ -98,23 +147,29 @@ fn a_kernel_that_cannot_segment_costs_one_datagram_and_no_promise() {
     let Some(pair) = Pair::new("a kernel that cannot segment") else {
         return;
     };
-    let (mut near, mut far) = pair.ports();
-    // A socket without checksums is refused segmentation (EINVAL) by every kernel;
-    // before 6.11, one behind an interface without checksum offload was (EIO).
-    for port_fd in near.fds() {
-        support::set_option(&port_fd.fd, libc::SOL_SOCKET, libc::SO_NO_CHECK);
-    }
-    for _ in 0..10 {
-        send(&mut near, &to(NEAR, FAR), &packet(0, 500));
-    }
-    assert!(near.flush().expect("the link is there"));
-    assert_eq!(near.counters().dropped(TxDrop::NoSegmentation), 9);
-    assert_eq!(near.counters().dropped_in_all(), 9);
-    assert_eq!(receive(&mut far, 1)[0].bytes, packet(0, 500));
-    for lens in LENS {
-        promises_hold(&mut near, &pair.far, lens);
-    }
-    assert_eq!(near.counters().dropped_in_all(), 9);
+    pair.near.inside(|| {
+        let (_, mut far) = pair.ports();
+        let mut near = open_with(UdpPortConfig {
+            flow_sockets: 0,
+            ..pair.near_config()
+        });
+        // A socket without checksums is refused segmentation (EINVAL) by every kernel;
+        // before 6.11, one behind an interface without checksum offload was (EIO).
+        for port_fd in near.fds() {
+            support::set_option(&port_fd.fd, libc::SOL_SOCKET, libc::SO_NO_CHECK);
+        }
+        for _ in 0..10 {
+            send(&mut near, &to(NEAR, FAR), &packet(0, 500));
+        }
+        assert!(near.flush().expect("the link is there"));
+        assert_eq!(near.counters().dropped(TxDrop::NoSegmentation), 9);
+        assert_eq!(near.counters().dropped_in_all(), 9);
+        assert_eq!(receive(&mut far, 1)[0].bytes, packet(0, 500));
+        for lens in LENS {
+            promises_hold(&mut near, &pair.far, lens);
+        }
+        assert_eq!(near.counters().dropped_in_all(), 9);
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use roce_port::MemoryPort;
 use roce_port::memory::MemoryIp;
-use roce_stack::{Flow, Position, ReserveError, Transmit, TxMeta, TxSlot};
+use roce_stack::{Flow, ReserveError, Sequenced, Transmit, TxMeta, TxSlot};
 
 /// The number of the first QP's peer. The others' follow.
 pub const FIRST_PEER: u32 = 0x10_0000;
@@ -35,11 +35,11 @@ impl Transmit for CountingPort {
         &mut self,
         to: &TxMeta,
         flow: Flow,
-        position: Option<Position>,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.to = flow.to_qp.get().saturating_sub(FIRST_PEER) as usize;
-        self.memory.reserve(to, flow, position, len)
+        self.memory.reserve(to, flow, sequenced, len)
     }
 
     fn commit(&mut self) {

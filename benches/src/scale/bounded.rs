@@ -3,7 +3,7 @@
 
 use roce_port::MemoryPort;
 use roce_port::memory::MemoryIp;
-use roce_stack::{Flow, Position, ReserveError, RxMeta, Transmit, TxMeta, TxSlot};
+use roce_stack::{Flow, ReserveError, RxMeta, Sequenced, Transmit, TxMeta, TxSlot};
 
 /// A port with the packets in flight to the receiver, whose buffer is bounded in bytes.
 #[derive(Debug)]
@@ -45,10 +45,10 @@ impl Transmit for BoundedPort {
         &mut self,
         to: &TxMeta,
         flow: Flow,
-        position: Option<Position>,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        self.memory.reserve(to, flow, position, len)
+        self.memory.reserve(to, flow, sequenced, len)
     }
 
     fn commit(&mut self) {

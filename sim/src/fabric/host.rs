@@ -4,7 +4,7 @@ use super::ip::Ip;
 use super::link::{Around, Egress};
 use super::{EgressId, PacketId};
 use roce_stack::{
-    Duration, Flow, Instant, IpCovered, Nic, NicConfig, Position, ReserveError, RxMeta, Transmit,
+    Duration, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta, Sequenced, Transmit,
     TxMeta, TxSlot,
 };
 use std::collections::VecDeque;
@@ -144,7 +144,7 @@ impl Transmit for HostPort<'_, '_> {
         &mut self,
         to: &TxMeta,
         _flow: Flow,
-        _position: Option<Position>,
+        _sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();

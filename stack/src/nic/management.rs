@@ -160,7 +160,7 @@ impl Nic {
             let packet = emit::Outgoing {
                 path,
                 from_qp: Qpn::QP1,
-                position: None,
+                sequenced: None,
                 repr: &repr,
                 payload_len: MAD_BYTES,
                 is_last: false,

@@ -4,7 +4,7 @@ use crate::counters::{Counters, Stat};
 use crate::encapsulation::{IpCovered, TxMeta, gid};
 use crate::memory::AccessError;
 use crate::qp::Cx;
-use crate::transmit::{Flow, Position, ReserveError, Transmit, TxSlot};
+use crate::transmit::{Flow, ReserveError, Sequenced, Transmit, TxSlot};
 use core::hint::cold_path;
 use roce_wire::icrc::{IpHeader, Unsealed};
 use roce_wire::{PacketRepr, Qpn, UDP_PORT};
@@ -25,8 +25,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) path: &'a TxMeta,
     /// The QP that sends it.
     pub(crate) from_qp: Qpn,
-    /// Its position in the flow; `None` if the NIC will not report it to the port as acknowledged.
-    pub(crate) position: Option<Position>,
+    /// Its place in the flow; `None` if the NIC will not report it to the port as acknowledged.
+    pub(crate) sequenced: Option<Sequenced>,
     pub(crate) repr: &'a PacketRepr,
     pub(crate) payload_len: usize,
     /// No other packet follows for now.
@@ -62,7 +62,7 @@ pub(crate) fn emit(
     let packet = Outgoing {
         path,
         from_qp,
-        position: None,
+        sequenced: None,
         repr,
         payload_len,
         is_last: false,
@@ -100,7 +100,7 @@ pub(crate) fn write_packet(
         from_qp: packet.from_qp,
         to_qp: repr.bth.dest_qpn,
     };
-    let slot = match port.reserve(path, flow, packet.position, repr.buffer_len(payload_len)) {
+    let slot = match port.reserve(path, flow, packet.sequenced, repr.buffer_len(payload_len)) {
         Ok(slot) => slot,
         Err(refused) => {
             cold_path();

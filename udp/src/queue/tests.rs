@@ -22,20 +22,46 @@ fn queue() -> TxQueue {
     TxQueue::new(1 << 18, 100, true)
 }
 
+/// No memory to keep.
+fn none() -> Kept {
+    Kept::new(0)
+}
+
+fn reserve<'a>(
+    queue: &'a mut TxQueue,
+    to: &TxMeta,
+    len: usize,
+    max_datagram: usize,
+) -> Option<(&'a mut [u8], IpCovered)> {
+    let wanted = Wanted {
+        to,
+        part: PART,
+        len,
+        max_datagram,
+        via: Via::OWN,
+        may_keep: false,
+    };
+    // Nothing is lent from it.
+    let kept = Box::leak(Box::new(none()));
+    let room = queue.reserve(&wanted, kept)?;
+    assert!(!room.kept);
+    Some((room.bytes, room.ip))
+}
+
 /// Queues a packet and returns its identification.
 fn push(queue: &mut TxQueue, to: &TxMeta, len: usize) -> u16 {
-    let (bytes, ip) = queue.reserve(to, PART, len, MAX).expect("room");
+    let (bytes, ip) = reserve(queue, to, len, MAX).expect("room");
     assert_eq!(bytes.len(), len);
     let IpCovered::V4 { id, flags_fragment } = ip else {
         panic!("an IPv4 packet has an identification, got {ip:?}");
     };
     assert_eq!(flags_fragment, 0x4000);
-    queue.commit();
+    queue.commit(&mut none());
     id
 }
 
 fn segments(queue: &TxQueue) -> Vec<(usize, usize)> {
-    let sizes = |(datagram, _): (&Datagram, &[u8])| (datagram.segments, datagram.len);
+    let sizes = |datagram: &Datagram| (datagram.segments, datagram.len);
     queue.iter().map(sizes).collect()
 }
 
@@ -116,9 +142,9 @@ fn ipv6_has_no_identification() {
         ..to(1)
     };
     for _ in 0..2 {
-        let (_, ip) = queue.reserve(&to, PART, 50, MAX).expect("room");
+        let (_, ip) = reserve(&mut queue, &to, 50, MAX).expect("room");
         assert_eq!(ip, IpCovered::V6);
-        queue.commit();
+        queue.commit(&mut none());
     }
     assert_eq!(segments(&queue), [(2, 100)]);
 }
@@ -128,18 +154,18 @@ fn a_reservation_that_is_not_committed_leaves_nothing() {
     let mut queue = queue();
     push(&mut queue, &to(2), 500);
     // A commit would have closed the datagram, and begun another.
-    queue.reserve(&to(2), PART, 10, MAX).expect("room");
-    queue.reserve(&to(3), PART, 500, MAX).expect("room");
+    reserve(&mut queue, &to(2), 10, MAX).expect("room");
+    reserve(&mut queue, &to(3), 500, MAX).expect("room");
     assert_eq!(push(&mut queue, &to(2), 500), 1);
-    queue.commit();
-    queue.reserve(&to(2), PART, 500, MAX).expect("room");
+    queue.commit(&mut none());
+    reserve(&mut queue, &to(2), 500, MAX).expect("room");
     queue.forget();
-    queue.commit();
+    queue.commit(&mut none());
     assert_eq!(segments(&queue), [(2, 1000)]);
     // A failed reservation drops the previous one.
-    queue.reserve(&to(2), PART, 500, MAX).expect("room");
-    assert!(queue.reserve(&to(2), PART, 1 << 20, MAX).is_none());
-    queue.commit();
+    reserve(&mut queue, &to(2), 500, MAX).expect("room");
+    assert!(reserve(&mut queue, &to(2), 1 << 20, MAX).is_none());
+    queue.commit(&mut none());
     assert_eq!(queue.packets(), 2);
 }
 
@@ -149,7 +175,7 @@ fn full_of_datagrams_but_not_of_packets() {
     for last in 1..=3 {
         push(&mut queue, &to(last), 100);
     }
-    assert!(queue.reserve(&to(4), PART, 100, MAX).is_none());
+    assert!(reserve(&mut queue, &to(4), 100, MAX).is_none());
     assert_eq!(
         push(&mut queue, &to(3), 100),
         1,
@@ -211,11 +237,11 @@ fn the_ring_never_mixes_bytes() {
             };
             if random.below(3) > 0 {
                 let to = to(1 + (random.below(8) / 7) as u8);
-                match queue.reserve(&to, PART, len, 5000) {
+                match reserve(&mut queue, &to, len, 5000) {
                     Some((bytes, IpCovered::V4 { id, .. })) => {
                         bytes.fill((step % 251) as u8);
                         if random.below(10) > 0 {
-                            queue.commit();
+                            queue.commit(&mut none());
                             model.push_back((to, vec![(step % 251) as u8; len], id));
                         }
                     }
@@ -226,7 +252,7 @@ fn the_ring_never_mixes_bytes() {
                 check_oldest(&queue, &mut model, seed);
                 queue.pop();
             }
-            wrapped += usize::from(queue.wraps());
+            wrapped += usize::from(queue.arena.wraps());
             assert_eq!(queue.packets(), model.len(), "seed {seed}");
         }
         while !queue.is_empty() {
@@ -246,13 +272,88 @@ fn the_ring_never_mixes_bytes() {
 }
 
 fn check_oldest(queue: &TxQueue, model: &mut VecDeque<(TxMeta, Vec<u8>, u16)>, seed: u64) {
-    let Some((datagram, bytes)) = queue.iter().next() else {
+    let Some(datagram) = queue.iter().next() else {
         return;
     };
+    let kept = none();
+    let bytes = queue.bytes(datagram, &kept);
     assert!(bytes.len() <= 5000 && datagram.segments <= MAX_SEGMENTS);
     for (index, packet) in bytes.chunks(datagram.segment).enumerate() {
         let (to, expected, id) = model.pop_front().expect("as many packets as went in");
         assert_eq!((to, usize::from(id)), (datagram.to, index), "seed {seed}");
         assert_eq!(packet, expected, "seed {seed}");
     }
+}
+
+/// Queues a packet for a flow's socket and returns its identification and the block that it lies in.
+fn push_kept(queue: &mut TxQueue, kept: &mut Kept, len: usize, may_keep: bool) -> (u16, Committed) {
+    let next_id = 65_530 + queue.iter().len() as u16;
+    let wanted = Wanted {
+        to: &to(2),
+        part: PART,
+        len,
+        max_datagram: MAX,
+        via: Via {
+            flow: Some(3),
+            next_id,
+        },
+        may_keep,
+    };
+    let room = queue.reserve(&wanted, kept).expect("room");
+    room.bytes.fill(len as u8);
+    let (is_kept, ip) = (room.kept, room.ip);
+    let IpCovered::V4 { id, .. } = ip else {
+        panic!("an IPv4 packet has an identification, got {ip:?}");
+    };
+    let committed = queue.commit(kept);
+    assert_eq!(committed.block.is_some(), is_kept);
+    (id, committed)
+}
+
+#[test]
+fn what_may_be_kept_lies_in_a_block_and_nothing_else_joins_it() {
+    let (mut queue, mut kept) = (queue(), Kept::new(2 << 16));
+    let mut ids = Vec::new();
+    let mut blocks = Vec::new();
+    for (len, may_keep) in [
+        (4112, true),
+        (4112, true),
+        (20, false),
+        (4112, true),
+        (4112, false),
+        (4112, true),
+        (4112, true),
+    ] {
+        let (id, committed) = push_kept(&mut queue, &mut kept, len, may_keep);
+        ids.push(id);
+        blocks.push(committed.block.is_some());
+    }
+    // Identifications count up over the end of their range, from datagram to datagram and within
+    // one. There are two blocks, so the last packet is not kept, but the arena's takes any.
+    assert_eq!(
+        ids,
+        [65_530, 65_531, 65_531, 65_532, 65_533, 65_534, 65_535]
+    );
+    assert_eq!(blocks, [true, true, false, true, false, false, false]);
+    assert_eq!(
+        segments(&queue),
+        [(2, 8224), (1, 20), (1, 4112), (3, 12_336)]
+    );
+    let datagrams: Vec<Datagram> = queue.iter().copied().collect();
+    for datagram in datagrams {
+        assert_eq!(datagram.flow, Some(3));
+        let byte = datagram.segment as u8;
+        assert!(queue.bytes(&datagram, &kept).iter().all(|&b| b == byte));
+        assert_eq!(queue.pop().map(|popped| popped.len), Some(datagram.len));
+    }
+}
+
+#[test]
+fn sockets_do_not_share_a_datagram() {
+    let mut queue = queue();
+    push(&mut queue, &to(2), 100);
+    let (_, committed) = push_kept(&mut queue, &mut none(), 100, false);
+    assert_eq!(committed.begun, Some(3));
+    push(&mut queue, &to(2), 100);
+    assert_eq!(segments(&queue), [(1, 100); 3]);
 }

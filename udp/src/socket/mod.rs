@@ -17,7 +17,7 @@ use crate::queue::TxQueue;
 use crate::share::{Member, Services};
 
 pub(crate) use open::{max_datagram, open, probe};
-pub(crate) use transmit::Flushed;
+pub(crate) use transmit::{Flushed, Sender};
 
 /// A socket and its transmit queue.
 pub(crate) struct PortSocket {

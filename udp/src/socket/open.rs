@@ -11,6 +11,7 @@ use socket2::Socket;
 use super::{PortSocket, group, priority};
 use crate::bind::{bind, new_socket};
 use crate::config::{SocketOffer, UdpPortConfig, header_bytes};
+use crate::prepare::{require_options, set_buffers, set_class, set_priority};
 use crate::queue::TxQueue;
 use crate::share;
 use crate::sys::{options, receive::BUNDLE_BYTES};
@@ -86,6 +87,8 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
         receive_buffer_bytes: 64 << 10,
         segmentation: false,
         coalescing: false,
+        flow_sockets: 0,
+        why_copied: None,
     };
     let address = config.addresses.first().copied();
     let address = address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
@@ -99,6 +102,7 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
             receive_buffer_bytes: socket.recv_buffer_size()? / 2,
             segmentation: config.segmentation && can_segment,
             coalescing,
+            ..LEAST
         })
     };
     probe().unwrap_or(LEAST)
@@ -106,35 +110,8 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
 
 /// Resets the traffic class and priority of a socket that belonged to another process.
 fn forget_class(socket: &Socket, address: IpAddr) -> io::Result<()> {
-    priority::set_class(socket, address, 0)?;
-    priority::set(socket, 0)
-}
-
-/// Sets the options without which packets would be wrong.
-fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
-    match address {
-        IpAddr::V4(_) => {
-            // "Don't fragment" is set, which makes the identification 0.
-            set(
-                socket,
-                libc::IPPROTO_IP,
-                // rule: A17.3.2-dont-fragment
-                libc::IP_MTU_DISCOVER,
-                libc::IP_PMTUDISC_DO,
-            )?;
-            socket.set_recv_tos_v4(true)
-        }
-        IpAddr::V6(_) => {
-            let no_fragments = libc::IPV6_PMTUDISC_DO;
-            set(
-                socket,
-                libc::IPPROTO_IPV6,
-                libc::IPV6_MTU_DISCOVER,
-                no_fragments,
-            )?;
-            socket.set_recv_tclass_v6(true)
-        }
-    }
+    set_class(socket, address, 0)?;
+    set_priority(socket, 0)
 }
 
 /// Sets the options that a kernel may lack. Returns whether the kernel supports segmentation
@@ -151,26 +128,6 @@ fn use_offloads(socket: &Socket, address: IpAddr) -> (bool, bool) {
     // so check beforehand. 0 is the default.
     let can_segment = set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
     (can_segment, can_join)
-}
-
-/// Sets the buffers as large as the kernel allows; with CAP_NET_ADMIN, as large as configured.
-fn set_buffers(socket: &Socket, config: &UdpPortConfig) {
-    let ask = |forced: c_int, plain: c_int, bytes: usize| {
-        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
-        set(socket, libc::SOL_SOCKET, forced, bytes)
-            .or_else(|_| set(socket, libc::SOL_SOCKET, plain, bytes))
-    };
-    // A smaller buffer is no error: the granted size is read back.
-    let _ = ask(
-        libc::SO_RCVBUFFORCE,
-        libc::SO_RCVBUF,
-        config.receive_buffer_bytes,
-    );
-    let _ = ask(
-        libc::SO_SNDBUFFORCE,
-        libc::SO_SNDBUF,
-        config.send_buffer_bytes,
-    );
 }
 
 fn set(socket: &Socket, level: c_int, name: c_int, value: c_int) -> io::Result<()> {

@@ -2,10 +2,13 @@
 
 use std::io::{self, ErrorKind};
 
-use super::{PortSocket, priority};
+use super::PortSocket;
 use crate::ROCE_UDP_PORT;
 use crate::counters::{TxDrop, UdpCounters};
-use crate::queue::Datagram;
+use crate::flow::{FlowSocket, Flows, Splicer};
+use crate::kept::Kept;
+use crate::prepare::set_class;
+use crate::queue::{Datagram, FlowIndex};
 use crate::sys::send::{Outgoing, SEND_BATCH, SendHeaders, send_plain};
 
 /// How [`PortSocket::flush`] ended.
@@ -20,21 +23,38 @@ pub(crate) enum Flushed {
     Suspicious,
 }
 
+/// What all sockets of a port send with.
+pub(crate) struct Sender {
+    pub(crate) headers: SendHeaders,
+    pub(crate) flows: Flows,
+    pub(crate) kept: Kept,
+    pub(crate) splicer: Splicer,
+}
+
+/// What one system call sent.
+enum Sent {
+    /// This many datagrams, copied.
+    Copies(usize),
+    /// One datagram, by reference.
+    ByReference,
+}
+
 impl PortSocket {
     /// Sends queued packets until the kernel accepts no more.
-    pub(crate) fn flush(
-        &mut self,
-        headers: &mut SendHeaders,
-        counters: &mut UdpCounters,
-    ) -> Flushed {
+    pub(crate) fn flush(&mut self, sender: &mut Sender, counters: &mut UdpCounters) -> Flushed {
         let mut suspicious = false;
         while !self.queue.is_empty() {
-            match self.send_some(headers) {
-                Ok(sent) => {
-                    for _ in 0..sent {
-                        self.count_sent(counters);
+            if self.oldest_is_in_doubt(sender) {
+                self.drop_oldest(TxDrop::Identification, sender, counters);
+                continue;
+            }
+            match self.send_some(sender, counters) {
+                Ok(Sent::Copies(datagrams)) => {
+                    for _ in 0..datagrams {
+                        self.count_sent(sender, counters, false);
                     }
                 }
+                Ok(Sent::ByReference) => self.count_sent(sender, counters, true),
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted => {}
                     ErrorKind::WouldBlock => {
@@ -42,7 +62,7 @@ impl PortSocket {
                         return Flushed::Blocked;
                     }
                     _ => {
-                        self.refused(&error, counters);
+                        self.refused(&error, sender, counters);
                         suspicious |= matches!(
                             TxDrop::of(&error),
                             TxDrop::AddressGone | TxDrop::Invalid | TxDrop::NetworkUnreachable
@@ -58,42 +78,105 @@ impl PortSocket {
         }
     }
 
-    /// Makes one system call. Returns the number of datagrams that the kernel accepted.
-    fn send_some(&mut self, headers: &mut SendHeaders) -> io::Result<usize> {
+    /// Whether the oldest datagram may have a wrong identification. Nobody knows whether the kernel
+    /// counted one before it that was dropped.
+    fn oldest_is_in_doubt(&self, sender: &mut Sender) -> bool {
+        let flow = self.queue.iter().next().and_then(|first| first.flow);
+        flow.and_then(|index| sender.flows.get_mut(index))
+            .is_some_and(|socket| socket.is_in_doubt())
+    }
+
+    /// Sends one datagram or several in one go.
+    fn send_some(&mut self, sender: &mut Sender, counters: &mut UdpCounters) -> io::Result<Sent> {
+        let flow = self.queue.iter().next().and_then(|first| first.flow);
+        if let Some(index) = flow {
+            return self.send_through_flow(index, sender, counters);
+        }
         let only = self.settle_priority();
+        let Sender { headers, kept, .. } = sender;
         if let Some(lone) = self.lone() {
             self.settle_class(lone.to.traffic_class);
-            if lone.to.traffic_class == self.own_class
-                && let Some((datagram, bytes)) = self.queue.iter().next()
-            {
-                let fd = self.fd();
-                send_plain(fd, bytes, datagram.to.dst, ROCE_UDP_PORT, self.scope)?;
-                return Ok(1);
+            if lone.to.traffic_class == self.own_class {
+                let to = Some((lone.to.dst, ROCE_UDP_PORT));
+                send_plain(self.fd(), self.queue.bytes(&lone, kept), to, self.scope)?;
+                return Ok(Sent::Copies(1));
             }
         }
         let scope = self.scope;
-        let now = |datagram: &Datagram| only.is_none_or(|only| datagram.to.traffic_class == only);
-        let queued = self.queue.iter().take_while(|(datagram, _)| now(datagram));
-        let outgoing = queued.map(|(datagram, bytes)| Outgoing {
-            bytes,
-            dst: datagram.to.dst,
-            port: ROCE_UDP_PORT,
+        let now = |datagram: &Datagram| {
+            datagram.flow.is_none() && only.is_none_or(|only| datagram.to.traffic_class == only)
+        };
+        let queued = self.queue.iter().take_while(|datagram| now(datagram));
+        let outgoing = queued.map(|datagram| Outgoing {
+            bytes: self.queue.bytes(datagram, kept),
+            to: Some((datagram.to.dst, ROCE_UDP_PORT)),
             scope,
             // A message with a class of its own gets the priority that the kernel derives from it.
             traffic_class: only.is_none().then_some(datagram.to.traffic_class),
             hop_limit: datagram.to.hop_limit,
-            segment: (datagram.segments > 1)
-                .then(|| u16::try_from(datagram.segment).ok())
-                .flatten(),
+            segment: segment_of(datagram),
         });
-        headers.send(self.fd(), outgoing.take(SEND_BATCH))
+        headers
+            .send(self.fd(), outgoing.take(SEND_BATCH))
+            .map(Sent::Copies)
+    }
+
+    /// Sends the oldest datagrams, which leave from a flow's socket.
+    fn send_through_flow(
+        &self,
+        index: FlowIndex,
+        sender: &mut Sender,
+        counters: &mut UdpCounters,
+    ) -> io::Result<Sent> {
+        let Sender {
+            headers,
+            flows,
+            kept,
+            splicer,
+        } = sender;
+        let (Some(socket), Some(first)) = (flows.get_mut(index), self.queue.iter().next()) else {
+            return Err(ErrorKind::NotFound.into());
+        };
+        let bytes = self.queue.bytes(first, kept);
+        if first.block().is_some() && splicer.wants(first.len) {
+            match send_by_reference(socket, splicer, first, bytes) {
+                Ok(()) => return Ok(Sent::ByReference),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
+                // The copy below shows whether the datagram is to blame.
+                Err(_) => counters.tx_splice_refused += 1,
+            }
+        }
+        let is_alone = self.queue.iter().len() == 1;
+        if is_alone && first.segments == 1 && socket.leaves_whole(first.len) {
+            send_plain(socket.fd(), bytes, None, self.scope)?;
+            return Ok(Sent::Copies(1));
+        }
+        let scope = self.scope;
+        let mut place = 0;
+        let now = |datagram: &&Datagram| {
+            place += 1;
+            datagram.flow == Some(index)
+                && (place == 1 || datagram.block().is_none() || !splicer.wants(datagram.len))
+        };
+        let outgoing = self.queue.iter().take_while(now).map(|datagram| Outgoing {
+            bytes: self.queue.bytes(datagram, kept),
+            to: None,
+            scope,
+            traffic_class: None,
+            hop_limit: 0,
+            segment: segment_of(datagram)
+                .or_else(|| (!socket.leaves_whole(datagram.len)).then_some(0)),
+        });
+        headers
+            .send(socket.fd(), outgoing.take(SEND_BATCH))
+            .map(Sent::Copies)
     }
 
     /// The only datagram in the queue, if it is a single packet with the default hop limit. Such a
     /// packet takes the path that determines latency.
     fn lone(&self) -> Option<Datagram> {
         let mut queued = self.queue.iter();
-        let (datagram, _) = queued.next()?;
+        let datagram = queued.next()?;
         let plain = datagram.segments == 1 && datagram.to.hop_limit == 0;
         (plain && queued.len() == 0).then_some(*datagram)
     }
@@ -103,23 +186,33 @@ impl PortSocket {
     fn settle_class(&mut self, class: u8) {
         if class != self.own_class
             && class == self.lone_class
-            && priority::set_class(&self.socket, self.address, class).is_ok()
+            && set_class(&self.socket, self.address, class).is_ok()
         {
             self.own_class = class;
         }
         self.lone_class = class;
     }
 
-    fn count_sent(&mut self, counters: &mut UdpCounters) {
-        if let Some(sent) = self.queue.pop() {
-            counters.tx_datagrams += 1;
-            counters.tx_packets += sent.segments as u64;
-            counters.tx_bytes += sent.len as u64;
-            if sent.cut > 0 {
-                // The packet left alone, so the kernel had refused to segment.
-                counters.drop_packets(TxDrop::NoSegmentation, sent.cut);
-                self.queue.segmentation = false;
-            }
+    fn count_sent(&mut self, sender: &mut Sender, counters: &mut UdpCounters, by_reference: bool) {
+        let Some(sent) = self.queue.pop() else {
+            return;
+        };
+        if let Some(socket) = sent.flow.and_then(|index| sender.flows.get_mut(index)) {
+            socket.note_sent();
+        }
+        if let Some(block) = sent.block() {
+            sender.kept.left(block, by_reference);
+        }
+        counters.tx_datagrams += 1;
+        counters.tx_packets += sent.segments as u64;
+        counters.tx_bytes += sent.len as u64;
+        if by_reference {
+            counters.tx_spliced_bytes += sent.len as u64;
+        }
+        if sent.cut > 0 {
+            // The packet left alone, so the kernel had refused to segment.
+            counters.drop_packets(TxDrop::NoSegmentation, sent.cut);
+            self.queue.segmentation = false;
         }
     }
 
@@ -127,20 +220,65 @@ impl PortSocket {
     /// can't segment, as with an interface without checksum offload or with IPsec. It also answers
     /// EINVAL to an impossible destination. Sending the first packet alone tells the two cases
     /// apart.
-    fn refused(&mut self, error: &io::Error, counters: &mut UdpCounters) {
+    fn refused(&mut self, error: &io::Error, sender: &mut Sender, counters: &mut UdpCounters) {
+        let Some(first) = self.queue.iter().next().copied() else {
+            return;
+        };
+        let socket = first.flow.and_then(|index| sender.flows.get_mut(index));
+        if let Some(socket) = socket
+            && !std::mem::replace(&mut socket.tried_again, true)
+        {
+            // A connected socket reports what happened to an earlier packet, and sends nothing.
+            socket.check_soon();
+            return;
+        }
         let may_be_segmentation = matches!(
             error.raw_os_error(),
             Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
         );
-        let segmented = self
-            .queue
-            .iter()
-            .next()
-            .is_some_and(|(first, _)| first.segments > 1);
-        if segmented && may_be_segmentation {
+        if first.segments > 1 && may_be_segmentation {
             self.queue.cut_to_first();
-        } else if let Some(dropped) = self.queue.pop() {
-            counters.drop_packets(TxDrop::of(error), dropped.segments + dropped.cut);
+            return;
+        }
+        self.drop_oldest(TxDrop::of(error), sender, counters);
+    }
+
+    /// Drops the oldest datagram.
+    pub(crate) fn drop_oldest(
+        &mut self,
+        why: TxDrop,
+        sender: &mut Sender,
+        counters: &mut UdpCounters,
+    ) {
+        let Some(dropped) = self.queue.pop() else {
+            return;
+        };
+        counters.drop_packets(why, dropped.segments + dropped.cut);
+        if let Some(socket) = dropped.flow.and_then(|index| sender.flows.get_mut(index)) {
+            socket.note_dropped();
+        }
+        if let Some(block) = dropped.block() {
+            sender.kept.left(block, false);
         }
     }
+}
+
+/// The length of a datagram's packets, if it has several.
+fn segment_of(datagram: &Datagram) -> Option<u16> {
+    (datagram.segments > 1)
+        .then(|| u16::try_from(datagram.segment).ok())
+        .flatten()
+}
+
+fn send_by_reference(
+    socket: &mut FlowSocket,
+    splicer: &mut Splicer,
+    datagram: &Datagram,
+    bytes: &[u8],
+) -> io::Result<()> {
+    let segment = segment_of(datagram);
+    if segment.is_some() || !socket.leaves_whole(datagram.len) {
+        socket.set_segment(segment.unwrap_or(0))?;
+    }
+    splicer.send(socket.fd(), bytes)
 }

@@ -2,8 +2,11 @@
 //! safe functions. All of the crate's unsafe code is in here.
 
 pub(crate) mod address;
+pub(crate) mod identification;
+pub(crate) mod memory;
 pub(crate) mod mtu;
 pub(crate) mod options;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod splice;
 pub(crate) mod turns;

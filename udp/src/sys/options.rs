@@ -5,6 +5,9 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+/// Linux's `SO_NETNS_COOKIE`, which the libc crate lacks.
+const SO_NETNS_COOKIE: c_int = 71;
+
 /// Sets an option whose value is an `int`.
 pub(crate) fn set(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: the pointer is to an `int` that lives through the call, and its size
@@ -60,6 +63,23 @@ pub(crate) fn interface_exists(fd: BorrowedFd<'_>, index: u32) -> bool {
     // it, and nothing beyond; `request` is one and lives through the call.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFNAME as _, &raw mut request) };
     result == 0
+}
+
+/// A number that differs between network namespaces; `None` before Linux 5.14.
+pub(crate) fn namespace_of(fd: BorrowedFd<'_>) -> Option<u64> {
+    let mut cookie = 0_u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `cookie`, which has that size.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    (result == 0).then_some(cookie)
 }
 
 /// Attaches a classic BPF program with a socket option.

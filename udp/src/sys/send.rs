@@ -22,15 +22,16 @@ const CONTROL_BYTES: usize = 96;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) bytes: &'a [u8],
-    pub(crate) dst: IpAddr,
-    pub(crate) port: u16,
+    /// The destination's address and port; `None` if the socket is connected to it.
+    pub(crate) to: Option<(IpAddr, u16)>,
     /// The interface, for link-local destinations.
     pub(crate) scope: u32,
-    /// `None` selects the socket's own.
+    /// `None` selects the socket's own. Only with a destination.
     pub(crate) traffic_class: Option<u8>,
-    /// 0 selects the system's default.
+    /// 0 selects the socket's own. Only with a destination.
     pub(crate) hop_limit: u8,
-    /// If set, the kernel cuts `bytes` into packets of this length.
+    /// If set, the kernel cuts `bytes` into packets of this length; 0 if it must not, although the
+    /// socket is set to.
     pub(crate) segment: Option<u16>,
 }
 
@@ -70,9 +71,11 @@ impl Control {
     fn fill(&mut self, datagram: &Outgoing<'_>) {
         self.len = 0;
         // rule: A17.5-traffic-class
-        let (level, class, hops) = match datagram.dst {
-            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
-            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+        let (level, class, hops) = match datagram.to {
+            Some((IpAddr::V6(_), _)) => {
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT)
+            }
+            _ => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
         };
         if let Some(traffic_class) = datagram.traffic_class {
             self.push::<c_int>(level, class, traffic_class.into());
@@ -129,17 +132,26 @@ impl SendHeaders {
         for ((header, parts), datagram) in
             self.headers.iter_mut().zip(&mut self.parts).zip(datagrams)
         {
-            let (name, name_len) = RawAddress::new(datagram.dst, datagram.port, datagram.scope);
-            parts.name = name;
+            let name_len = datagram.to.map_or(0, |(dst, port)| {
+                let (name, name_len) = RawAddress::new(dst, port, datagram.scope);
+                parts.name = name;
+                name_len
+            });
             parts.vector.iov_base = datagram.bytes.as_ptr().cast_mut().cast();
             parts.vector.iov_len = datagram.bytes.len();
             parts.control.fill(&datagram);
             let to_kernel = &mut header.msg_hdr;
-            to_kernel.msg_name = (&raw mut parts.name).cast();
+            to_kernel.msg_name = match name_len {
+                0 => ptr::null_mut(),
+                _ => (&raw mut parts.name).cast(),
+            };
             to_kernel.msg_namelen = name_len;
             to_kernel.msg_iov = &raw mut parts.vector;
             to_kernel.msg_iovlen = 1;
-            to_kernel.msg_control = (&raw mut parts.control.bytes).cast();
+            to_kernel.msg_control = match parts.control.len {
+                0 => ptr::null_mut(),
+                _ => (&raw mut parts.control.bytes).cast(),
+            };
             to_kernel.msg_controllen = parts.control.len as _;
             count += 1;
         }
@@ -160,18 +172,21 @@ impl SendHeaders {
 }
 
 /// Sends one packet by itself, with the socket's own traffic class and hop limit: the fastest way
-/// for a small packet.
+/// for a small packet. Without a destination, the socket must be connected.
 ///
 /// # Errors
 /// The kernel's error.
 pub(crate) fn send_plain(
     fd: BorrowedFd<'_>,
     bytes: &[u8],
-    dst: IpAddr,
-    port: u16,
+    to: Option<(IpAddr, u16)>,
     scope: u32,
 ) -> io::Result<()> {
-    let (name, name_len) = RawAddress::new(dst, port, scope);
+    let name = to.map(|(dst, port)| RawAddress::new(dst, port, scope));
+    let (name, name_len) = match &name {
+        Some((name, len)) => (ptr::from_ref(name), *len),
+        None => (ptr::null(), 0),
+    };
     // SAFETY: bytes and name live through the call, which only reads them, within
     // the lengths given.
     let sent = unsafe {
@@ -180,7 +195,7 @@ pub(crate) fn send_plain(
             bytes.as_ptr().cast(),
             bytes.len(),
             libc::MSG_DONTWAIT,
-            ptr::from_ref(&name).cast(),
+            name.cast(),
             name_len,
         )
     };

@@ -78,11 +78,16 @@ fn without_segmentation_everything_arrives_too() {
         exchange(&mut from, Some(&mut into), &to(near, far), &lens);
     }
     assert_eq!(from.counters().tx_datagrams, from.counters().tx_packets);
-    let ip = send(&mut from, &to(near, far), b"first");
+    let id = |ip| match ip {
+        IpCovered::V4 { id, .. } => id,
+        other => panic!("IPv4 has an identification: {other:?}"),
+    };
+    let first = id(send(&mut from, &to(near, far), b"first"));
+    let again = id(send(&mut from, &to(near, far), b"again"));
     assert_eq!(
-        ip,
-        send(&mut from, &to(near, far), b"again"),
-        "each has identification 0"
+        again,
+        first.wrapping_add(1),
+        "each is a datagram of its own"
     );
 }
 
@@ -106,11 +111,13 @@ fn what_does_not_segment_still_receives_in_one_piece() {
 fn a_row_of_equal_packets_leaves_as_one_datagram() {
     let (near, far) = pair(3);
     let (mut from, mut into) = (open(near), open(far));
-    for expected in 0..40 {
+    let mut first = None;
+    for number in 0..40 {
         let ip = send(&mut from, &to(near, far), &packet(0, 1040));
         let IpCovered::V4 { id, flags_fragment } = ip else {
             panic!("IPv4 has an identification: {ip:?}");
         };
+        let expected = first.get_or_insert(id).wrapping_add(number);
         assert_eq!((id, flags_fragment), (expected, 0x4000));
     }
     assert_eq!(from.queued(), 40);

@@ -4,6 +4,7 @@
 mod addresses;
 mod arrivals;
 mod classes;
+mod flows;
 mod groups;
 mod lengths;
 mod properties;
@@ -77,7 +78,7 @@ fn exchange_group(from: &mut UdpPort, into: Option<&mut UdpPort>, to: &TxMeta, l
     let meta = RxMeta {
         src: to.src,
         dst: to.dst,
-        src_port: 4791,
+        src_port: received[0].meta.src_port,
         traffic_class: to.traffic_class,
         ip,
     };

@@ -2,7 +2,9 @@
 
 use super::PortCapture;
 use roce_capture::{Direction, Packet};
-use roce_stack::{Acknowledged, Flow, IpCovered, Position, ReserveError, Transmit, TxMeta, TxSlot};
+use roce_stack::{
+    Acknowledged, Flow, IpCovered, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,
+};
 use std::time::SystemTime;
 
 /// A packet that is reserved and not committed yet.
@@ -10,7 +12,7 @@ use std::time::SystemTime;
 pub(super) struct Reservation {
     to: TxMeta,
     flow: Flow,
-    position: Option<Position>,
+    sequenced: Option<Sequenced>,
     len: usize,
     src_port: u16,
     ip: IpCovered,
@@ -35,7 +37,7 @@ impl<'a> Tap<'a> {
         // fields as the first.
         match self
             .port
-            .reserve(&packet.to, packet.flow, packet.position, packet.len)
+            .reserve(&packet.to, packet.flow, packet.sequenced, packet.len)
         {
             Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
                 slot.bytes.copy_from_slice(&self.capture.room);
@@ -53,17 +55,17 @@ impl Transmit for Tap<'_> {
         &mut self,
         to: &TxMeta,
         flow: Flow,
-        position: Option<Position>,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.capture.reservation = None;
         let TxSlot {
             src_port, ip, kept, ..
-        } = self.port.reserve(to, flow, position, len)?;
+        } = self.port.reserve(to, flow, sequenced, len)?;
         self.capture.reservation = Some(Reservation {
             to: *to,
             flow,
-            position,
+            sequenced,
             len,
             src_port,
             ip,

@@ -1,12 +1,13 @@
 //! The datapath options that the environment sets.
 
-use super::DatapathOptions;
+use super::{DatapathOptions, UdpSplice};
 use crate::environment;
 use crate::error::OpenError;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// The options that `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`,
+/// The options that `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`, `ROCE_UDP_SPLICE`,
+/// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`,
 /// `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1` set.
 ///
 /// # Errors
@@ -32,6 +33,19 @@ fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions
         let bytes = count.map(|count: usize| count << 20);
         bytes.ok_or_else(|| "it must be a number of MiB, 1 to 1024".to_owned())
     };
+    let flows = |text: &str| {
+        let count = text.parse().ok().filter(|count| *count <= 4096);
+        count.ok_or_else(|| "it must be a number of sockets, 0 to 4096".to_owned())
+    };
+    let splice = |text: &str| match text {
+        "auto" => Ok(UdpSplice::Auto),
+        "off" => Ok(UdpSplice::Off),
+        _ => {
+            let bytes = text.parse().ok().filter(|bytes| *bytes <= 65_535);
+            let bytes = bytes.map(UdpSplice::From);
+            bytes.ok_or_else(|| "it must be auto, off or a number of bytes, 0 to 65535".to_owned())
+        }
+    };
     let yes_or_no = |text: &str| match text {
         "0" => Ok(false),
         "1" => Ok(true),
@@ -40,6 +54,8 @@ fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions
     Ok(DatapathOptions {
         datapath: read(&look, "ROCE_DATAPATH", FromStr::from_str)?.unwrap_or_default(),
         udp_receive_buffer_bytes: read(&look, "ROCE_UDP_BUFFER_MIB", mebibytes)?,
+        udp_flows: read(&look, "ROCE_UDP_FLOWS", flows)?,
+        udp_splice: read(&look, "ROCE_UDP_SPLICE", splice)?.unwrap_or_default(),
         xdp_mode: read(&look, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
         xdp_queues: read(&look, "ROCE_XDP_QUEUES", queues)?,
         roce_v1: read(&look, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
@@ -106,6 +122,19 @@ mod tests {
             let read = read.map(|options| options.udp_receive_buffer_bytes);
             assert_eq!(read, Ok(Some(bytes)));
         }
+        for (text, flows) in [("0", 0), ("4096", 4096)] {
+            let read = with(&[("ROCE_UDP_FLOWS", text)]).map(|options| options.udp_flows);
+            assert_eq!(read, Ok(Some(flows)));
+        }
+        for (text, splice) in [
+            ("auto", UdpSplice::Auto),
+            ("off", UdpSplice::Off),
+            ("0", UdpSplice::From(0)),
+            ("65535", UdpSplice::From(65_535)),
+        ] {
+            let read = with(&[("ROCE_UDP_SPLICE", text)]).map(|options| options.udp_splice);
+            assert_eq!(read, Ok(splice));
+        }
         let read = with(&[("ROCE_XDP_QUEUES", "2")]).map(|options| options.xdp_queues);
         assert_eq!(read, Ok(NonZeroU32::new(2)));
         for (text, asked) in [("0", false), ("1", true)] {
@@ -126,6 +155,10 @@ mod tests {
             ("ROCE_XDP_QUEUES", "0", "1 to 1024"),
             ("ROCE_XDP_QUEUES", "all", "1 to 1024"),
             ("ROCE_XDP_QUEUES", "1025", "1 to 1024"),
+            ("ROCE_UDP_FLOWS", "-1", "0 to 4096"),
+            ("ROCE_UDP_FLOWS", "4097", "0 to 4096"),
+            ("ROCE_UDP_SPLICE", "on", "auto, off or"),
+            ("ROCE_UDP_SPLICE", "65536", "0 to 65535"),
             ("ROCE_UDP_BUFFER_MIB", "0", "1 to 1024"),
             ("ROCE_UDP_BUFFER_MIB", "64M", "1 to 1024"),
             ("ROCE_UDP_BUFFER_MIB", "1025", "1 to 1024"),

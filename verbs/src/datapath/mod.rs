@@ -55,8 +55,22 @@ pub enum XdpChecksum {
     Software,
 }
 
-/// Options for the datapath of a device: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_XDP_MODE`,
-/// `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1`.
+/// Which datagrams the kernel sends without copying them, from a flow's socket. A datagram holds up
+/// to 64 packets. Only packets of RC requests that are sent for the first time qualify. Needs Linux
+/// 6.5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UdpSplice {
+    /// Those long enough for it to be faster.
+    #[default]
+    Auto,
+    /// Those of at least this many bytes.
+    From(usize),
+    /// None.
+    Off,
+}
+
+/// Options for the datapath of a device: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`,
+/// `ROCE_UDP_SPLICE`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathOptions {
     /// The datapath to use.
@@ -66,6 +80,12 @@ pub struct DatapathOptions {
     /// packets that find it full. A larger buffer does not let RC have more in flight, because the
     /// peer's buffer may be smaller.
     pub udp_receive_buffer_bytes: Option<usize>,
+    /// With UDP sockets, the most sockets for flows; `None` means the default, 128. Each flow, that
+    /// is each destination and source port, sends from a socket of its own while there are enough,
+    /// and otherwise from port 4791. With fewer than 4, all flows send from port 4791.
+    pub udp_flows: Option<usize>,
+    /// With UDP sockets, which datagrams the kernel sends without copying them.
+    pub udp_splice: UdpSplice,
     /// With AF_XDP, where its program runs.
     pub xdp_mode: XdpMode,
     /// With AF_XDP, the number of the interface's queues to use, from number 0 on; `None` means
@@ -110,6 +130,12 @@ pub enum DatapathKind {
         segmentation: bool,
         /// Whether the kernel coalesces packets: one call returns many packets (GRO).
         coalescing: bool,
+        /// The most flows that send from sockets of their own, each with its own source port; 0 if
+        /// all packets leave from port 4791.
+        flow_sockets: usize,
+        /// Why the kernel copies every datagram that is sent; `None` if it sends long ones without
+        /// a copy.
+        why_copied: Option<&'static str>,
     },
     /// AF_XDP.
     Xdp {

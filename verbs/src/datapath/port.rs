@@ -5,7 +5,7 @@ use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
 use nix::poll::PollFlags;
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
 use roce_stack::{
-    Acknowledged, Flow, Position, ReserveError, RoceVersion, Transmit, TxMeta, TxSlot,
+    Acknowledged, Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
 };
 use roce_udp::UdpPort;
 use roce_xdp::XdpPort;
@@ -43,10 +43,10 @@ impl Transmit for DevicePort {
         &mut self,
         to: &TxMeta,
         flow: Flow,
-        position: Option<Position>,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        either!(self.reserve(to, flow, position, len))
+        either!(self.reserve(to, flow, sequenced, len))
     }
 
     fn commit(&mut self) {
@@ -188,6 +188,8 @@ impl DevicePort {
                 DatapathKind::Udp {
                     segmentation: offer.segmentation,
                     coalescing: offer.coalescing,
+                    flow_sockets: offer.flow_sockets,
+                    why_copied: offer.why_copied,
                 }
             }
             Self::Xdp(port) => DatapathKind::Xdp {

@@ -82,6 +82,17 @@ pub const VARIABLES: &[Variable] = &[
         "with UDP sockets: the receive buffer to request from the kernel [default: 4]",
     ),
     library(
+        "ROCE_UDP_FLOWS",
+        "N",
+        "with UDP sockets: the most sockets for flows, each with its own source port; with fewer \
+         than 4, all send from port 4791 [default: 128]",
+    ),
+    library(
+        "ROCE_UDP_SPLICE",
+        "auto|off|BYTES",
+        "with UDP sockets: send datagrams of at least BYTES without a copy by the kernel",
+    ),
+    library(
         "ROCE_XDP_MODE",
         "auto|native|generic",
         "with AF_XDP: whether its program runs in the driver or in the kernel",

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink};
-use roce_stack::{Flow, Position, ReserveError, RoceVersion, Transmit, TxMeta, TxSlot};
+use roce_stack::{Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot};
 
 pub use config::{Ipv6Checksum, XdpPortConfig};
 pub use counters::XdpCounters;
@@ -180,7 +180,7 @@ impl Transmit for XdpPort {
         &mut self,
         to: &TxMeta,
         _flow: Flow,
-        _position: Option<Position>,
+        _sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.lend(to, len)

@@ -14,6 +14,8 @@ fn entry(name: &str, gids: &[&str]) -> Entry {
         receive_buffer_bytes: Some(212_992),
         segmentation: Some(true),
         coalescing: Some(false),
+        flow_sockets: Some(128),
+        why_copied: Some("not today"),
         xdp: None,
         datapaths_not_taken: vec![NotTaken {
             datapath: "xdp",
@@ -81,6 +83,8 @@ fn verbose_says_how_and_why() {
         "  receive buffer  208 KiB for each address, as the kernel gives it (net.core.rmem_max)",
         "  segmentation    yes",
         "  coalescing      no, the kernel lacks UDP_GRO: packets go one by one",
+        "  source ports    one for each flow, for up to 128 flows",
+        "  long datagrams  copied by the kernel: not today",
         "  largest packet  1452 bytes, from BTH to ICRC",
         "",
         "eth1 is no device: the interface is down (`ip link set up`)",

@@ -47,7 +47,7 @@ use crate::ids::Srqn;
 use crate::queue::{PayloadSource, QueueLimits, Room, WorkQueue};
 use crate::seq::Seq;
 use crate::time::{Duration, Instant};
-use crate::transmit::Position;
+use crate::transmit::{Position, Sequenced};
 use crate::wr::{PostError, SendRequest, Target, WcStatus};
 use clock::Clock;
 use core::hint::cold_path;
@@ -321,6 +321,16 @@ impl Requester {
     /// Prefetches what is sent next.
     pub(crate) fn prefetch_for_turn(&self) {
         self.sq.prefetch(self.cursor);
+    }
+
+    /// What the port learns about the packet at `at`, which is about to be sent.
+    #[inline]
+    fn sequenced(&self, at: Seq) -> Option<Sequenced> {
+        let is_retransmission = at < self.max;
+        at.position().map(|position| Sequenced {
+            position,
+            is_retransmission,
+        })
     }
 
     /// The position before which the port may release all packets; `None` if it keeps none.

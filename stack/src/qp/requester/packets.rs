@@ -110,7 +110,7 @@ impl Requester {
         let packet = Outgoing {
             path,
             from_qp: core.qpn,
-            position: cursor.at.position(),
+            sequenced: self.sequenced(cursor.at),
             repr: &repr,
             payload_len: payload,
             is_last: ends,

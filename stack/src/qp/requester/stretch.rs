@@ -51,7 +51,7 @@ impl Requester {
             let packet = Outgoing {
                 path,
                 from_qp: core.qpn,
-                position: at.position(),
+                sequenced: self.sequenced(at),
                 repr: &repr,
                 payload_len: mtu,
                 is_last: false,

@@ -4,7 +4,7 @@ use roce_port::Port;
 pub(crate) use roce_port::memory::{Frame, SRC_PORT};
 use roce_port::memory::{MemoryIp, MemoryPort};
 use roce_stack::{
-    Acknowledged, Flow, Position, ReserveError, RoceVersion, Transmit, TxMeta, TxSlot,
+    Acknowledged, Flow, Position, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
 };
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -55,7 +55,7 @@ pub(crate) struct SimPort {
     pub(crate) keeps: bool,
     /// The packets that it keeps, and the reports.
     pub(crate) memory_of_sent: KeptMemory,
-    reserved: Option<(Flow, Option<Position>)>,
+    reserved: Option<(Flow, Option<Sequenced>)>,
 }
 
 /// The packets that a port keeps, and the reports about them.
@@ -65,12 +65,24 @@ pub(crate) struct KeptMemory {
     pub(crate) kept: HashMap<Flow, Vec<Position>>,
     /// The place before which no packet of the flow may be sent any more.
     floor: HashMap<Flow, Position>,
+    /// The last place of each flow that was sent.
+    last: HashMap<Flow, Position>,
     /// All reports, in order.
     pub(crate) reports: Vec<(Flow, Acknowledged)>,
 }
 
 impl KeptMemory {
-    fn sent(&mut self, flow: Flow, at: Position) {
+    fn sent(&mut self, flow: Flow, sequenced: Sequenced) {
+        let Sequenced {
+            position: at,
+            is_retransmission,
+        } = sequenced;
+        let last = self.last.entry(flow).or_insert(at);
+        assert!(
+            !is_retransmission || at <= *last,
+            "{at:?} of {flow:?} was not sent before: the last is {last:?}"
+        );
+        *last = at.max(*last);
         let floor = self.floor.get(&flow);
         assert!(
             floor.is_none_or(|floor| at >= *floor),
@@ -91,6 +103,7 @@ impl KeptMemory {
             Acknowledged::All => {
                 kept.clear();
                 self.floor.remove(&flow);
+                self.last.remove(&flow);
             }
         }
         self.reports.push((flow, which));
@@ -144,16 +157,16 @@ impl Transmit for SimPort {
         &mut self,
         to: &TxMeta,
         flow: Flow,
-        position: Option<Position>,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         let max = self.memory.capabilities().max_packet_bytes;
         assert!(len <= max, "a packet of {len} bytes, the port takes {max}");
         assert_eq!(to.version, self.ip.version());
         self.reserved = None;
-        let mut slot = self.memory.reserve(to, flow, position, len)?;
-        slot.kept = self.keeps && position.is_some();
-        self.reserved = Some((flow, position));
+        let mut slot = self.memory.reserve(to, flow, sequenced, len)?;
+        slot.kept = self.keeps && sequenced.is_some();
+        self.reserved = Some((flow, sequenced));
         Ok(slot)
     }
 
@@ -162,10 +175,10 @@ impl Transmit for SimPort {
         self.memory.commit();
         let after = self.memory.counters().tx_packets;
         assert_eq!(after, before + 1, "there is a reservation to commit");
-        if let Some((flow, Some(position))) = self.reserved
+        if let Some((flow, Some(sequenced))) = self.reserved
             && self.keeps
         {
-            self.memory_of_sent.sent(flow, position);
+            self.memory_of_sent.sent(flow, sequenced);
         }
     }
 

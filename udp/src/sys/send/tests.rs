@@ -31,8 +31,7 @@ fn messages(datagram: &Outgoing<'_>) -> Vec<(c_int, c_int, u64)> {
 fn outgoing(dst: IpAddr) -> Outgoing<'static> {
     Outgoing {
         bytes: &[],
-        dst,
-        port: 4791,
+        to: Some((dst, 4791)),
         scope: 0,
         traffic_class: Some(0xba),
         hop_limit: 0,

@@ -1,0 +1,148 @@
+//! Memory that the kernel may keep reading after a system call: pages of their own.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// Length of a block in bytes: as much as a datagram can have, and as many pages as a pipe takes by
+/// default (16).
+pub(crate) const BLOCK_BYTES: usize = 1 << 16;
+
+/// Anonymous memory, divided into blocks of [`BLOCK_BYTES`] that begin on page boundaries. It costs
+/// nothing until it is written.
+pub(crate) struct Blocks {
+    start: NonNull<u8>,
+    count: usize,
+}
+
+// SAFETY: the memory belongs to the value alone, and is reached only through its methods, which
+// borrow it as a slice would be borrowed.
+unsafe impl Send for Blocks {}
+
+impl Blocks {
+    /// Maps `count` blocks, in huge pages if the system has any.
+    ///
+    /// # Errors
+    /// If the system has no memory for them.
+    pub(crate) fn map(count: usize) -> io::Result<Self> {
+        let bytes = count * BLOCK_BYTES;
+        // SAFETY: an anonymous mapping at an address that the kernel chooses takes no memory that
+        // is in use.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes.max(BLOCK_BYTES),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // Huge pages save the kernel look-ups. Without them everything works as well.
+        //
+        // SAFETY: the range was mapped just now, and the advice changes no contents.
+        unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) };
+        let start = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { start, count })
+    }
+
+    /// The bytes of a block.
+    ///
+    /// # Panics
+    /// If there are fewer blocks.
+    pub(crate) fn bytes(&self, block: usize) -> &[u8] {
+        let at = self.offset(block);
+        // SAFETY: `offset` has checked that the block lies in the mapping, which lives as long as
+        // `self`. The kernel only reads it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), BLOCK_BYTES) }
+    }
+
+    /// The bytes of a block, to be written.
+    ///
+    /// # Panics
+    /// If there are fewer blocks.
+    pub(crate) fn bytes_mut(&mut self, block: usize) -> &mut [u8] {
+        let at = self.offset(block);
+        // SAFETY: as in `bytes`; `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), BLOCK_BYTES) }
+    }
+
+    /// Replaces the pages of a block by new ones, full of zeros. Whoever still refers to the old
+    /// pages keeps them, with their contents.
+    ///
+    /// # Panics
+    /// If there are fewer blocks.
+    ///
+    /// # Errors
+    /// If the kernel refuses: then the block has its old pages.
+    pub(crate) fn renew(&mut self, block: usize) -> io::Result<()> {
+        let at = self.offset(block);
+        // SAFETY: the range is part of an anonymous mapping that `self` owns and that nobody has
+        // borrowed. Afterwards, it reads as zeros, which is valid for bytes.
+        let result = unsafe {
+            let start = self.start.as_ptr().add(at);
+            libc::madvise(start.cast(), BLOCK_BYTES, libc::MADV_DONTNEED)
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    fn offset(&self, block: usize) -> usize {
+        assert!(block < self.count, "block {block} of {}", self.count);
+        block * BLOCK_BYTES
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is `self`'s own, has this length, and nobody can use it any more.
+        // The kernel keeps pages that it still reads.
+        unsafe {
+            libc::munmap(
+                self.start.as_ptr().cast(),
+                (self.count * BLOCK_BYTES).max(BLOCK_BYTES),
+            )
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_apart_and_begin_on_pages() {
+        let mut blocks = Blocks::map(3).expect("memory");
+        for block in 0..3 {
+            assert_eq!(blocks.bytes(block).len(), BLOCK_BYTES);
+            assert_eq!(blocks.bytes(block).as_ptr().addr() % 4096, 0);
+            blocks.bytes_mut(block).fill(block as u8 + 1);
+        }
+        for block in 0..3 {
+            assert!(blocks.bytes(block).iter().all(|&b| b == block as u8 + 1));
+        }
+    }
+
+    #[test]
+    fn a_renewed_block_is_zero_and_its_neighbours_are_as_before() {
+        let mut blocks = Blocks::map(3).expect("memory");
+        for block in 0..3 {
+            blocks.bytes_mut(block).fill(7);
+        }
+        blocks.renew(1).expect("renewed");
+        assert!(blocks.bytes(1).iter().all(|&byte| byte == 0));
+        assert!(blocks.bytes(0).iter().all(|&byte| byte == 7));
+        assert!(blocks.bytes(2).iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    #[should_panic(expected = "block 3 of 3")]
+    fn no_block_beyond_the_last() {
+        let _ = Blocks::map(3).expect("memory").bytes(3);
+    }
+}
