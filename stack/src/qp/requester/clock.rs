@@ -34,6 +34,10 @@ pub(super) struct Clock {
     usual: Option<u64>,
     /// The mean deviation of round trips, in nanoseconds.
     deviation: u64,
+    /// The longest time lately between two answers while more were outstanding, in nanoseconds.
+    pause: u64,
+    /// When the last answer came, if no packet was retransmitted since.
+    answered: Option<Instant>,
     /// The packet that is being timed: one past its PSN, and when it was sent.
     timed: Option<(Seq, Instant)>,
     /// When packets were first retransmitted since the timed one was sent: its answer may belong to
@@ -140,6 +144,17 @@ impl Clock {
         }
     }
 
+    /// Notes that an answer arrived, and whether more of a SEND or WRITE is outstanding. Measures the
+    /// time since the last answer: a host that takes much data answers in bursts, and does something
+    /// else in between.
+    pub(super) fn note_pause(&mut self, now: Instant, outstanding: bool) {
+        if let Some(last) = self.answered {
+            let pause = now.nanos_since(last).min(LONGEST);
+            self.pause = pause.max(self.pause - self.pause / 4);
+        }
+        self.answered = outstanding.then_some(now);
+    }
+
     fn measured(&mut self, round_trip: u64) {
         let round_trip = round_trip.min(LONGEST);
         match &mut self.usual {
@@ -195,6 +210,7 @@ impl Clock {
 
     /// Notes that a packet was retransmitted, and restarts the timer.
     pub(super) fn on_repeated(&mut self, now: Instant) {
+        self.answered = None;
         self.trips.distrust();
         self.wait(now);
     }
@@ -210,6 +226,7 @@ impl Clock {
         }
         self.timed = Some((at.next(), now));
         self.doubted = None;
+        self.answered = None;
         self.trips.distrust();
         self.repeated = Some(now);
         self.wait(now);
@@ -254,6 +271,7 @@ impl Clock {
         self.deadline = None;
         self.repeated = None;
         self.since = None;
+        self.answered = None;
         self.timed = None;
         self.doubted = None;
         self.trips.distrust();
@@ -269,10 +287,11 @@ impl Clock {
 
     fn wait(&mut self, now: Instant) {
         self.deferred = false;
+        let pause = self.pause * 2;
         self.deadline = self
             .usual
             .filter(|_| self.enabled)
-            .map(|usual| (usual + (self.deviation * 4).max(SLACK)) << self.doublings)
+            .map(|usual| (usual + (self.deviation * 4).max(SLACK)).max(pause) << self.doublings)
             .map(|late| now.after_nanos(late));
     }
 }
@@ -336,6 +355,27 @@ mod tests {
             clock.on_progress(at(now), seq, false);
         }
         assert!(late <= 4, "{late} retransmissions for nothing");
+    }
+
+    #[test]
+    fn a_peer_that_answers_in_bursts_may_pause_again() {
+        let mut seq = Seq::initial(Psn::new(0));
+        let mut clock = clock();
+        clock.time(at(0), seq + 1);
+        clock.on_progress(at(10), seq + 1, false);
+        clock.on_sent(at(100), seq + 9);
+        // Two answers 80 us apart, and the next as soon as a round trip.
+        for (us, late) in [(110, 110 + 10 + 20), (190, 190 + 160), (200, 200 + 120)] {
+            seq = seq.next();
+            clock.note_pause(at(us), true);
+            clock.on_progress(at(us), seq, true);
+            assert_eq!(clock.deadline(), Some(at(late)), "at {us} us");
+        }
+        // After a retransmission, the time since the last answer says nothing about the peer.
+        clock.on_repeated(at(900));
+        clock.note_pause(at(1000), true);
+        clock.on_progress(at(1000), seq + 1, true);
+        assert_eq!(clock.deadline(), Some(at(1000 + 120)));
     }
 
     #[test]
@@ -416,6 +456,7 @@ mod tests {
         assert!(clock.excuse(at(1000), true));
         assert!(!clock.excuse(at(1300), false));
         assert!(clock.expired(at(1300)));
+        clock.on_repeated(at(1300));
         clock.on_progress(at(1400), seq + 2, true);
         assert!(clock.excuse(at(1700), false), "there was progress");
     }

@@ -415,7 +415,10 @@ impl Requester {
         self.recovery.on_progress(to);
         self.out_of_order.on_progress(to);
         self.retry.on_progress(cx.now, self.una < self.max);
-        self.clock.on_progress(cx.now, to, self.una < self.max);
+        let outstanding = self.una < self.max;
+        let of_data = outstanding && self.fetches.first_open().is_none();
+        self.clock.note_pause(cx.now, of_data);
+        self.clock.on_progress(cx.now, to, outstanding);
         Ok(())
     }
 
