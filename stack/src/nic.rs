@@ -390,10 +390,10 @@ impl Nic {
         }
     }
 
-    /// Sends the posted requests of one QP, without its replies to the peer, so that the
-    /// application's answer to a message leaves first. The replies, mostly acknowledgements, wait
-    /// for the next [`Nic::transmit`]. If another QP has waited longer, this does the same as
-    /// [`Nic::transmit`].
+    /// Lets one QP send what was posted to it, and behind that its replies to the peer, mostly
+    /// acknowledgements. A port can send an acknowledgement that follows a request to the same peer
+    /// in the same datagram, where it costs almost nothing. The other QPs wait for the next
+    /// [`Nic::transmit`]. If another QP has waited longer, this does the same as [`Nic::transmit`].
     pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Transmit, qpn: Qpn) {
         let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
             return self.transmit(now, port);
@@ -404,7 +404,7 @@ impl Nic {
         }
         let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
             cx.alone = true;
-            qp.transmit_requests(cx, port, QUANTUM)
+            qp.transmit(cx, port, QUANTUM)
         };
         self.take_turn(now, handle, send);
     }

@@ -26,9 +26,9 @@ impl PortSocket {
         self.empty_polls >= QUIET_AFTER
     }
 
-    /// Receives with one system call, or with several while bundles of more than one packet arrive.
-    /// Such bundles are pieces of a stream, and one acknowledgement for several of them saves as
-    /// much as receiving a bundle costs. Stops once `budget` packets are received; the last bundle
+    /// Receives with one system call, or with several while long bundles arrive. Such bundles are
+    /// pieces of a stream, and one acknowledgement for several of them saves as much as receiving a
+    /// bundle costs. Stops once `budget` packets are received; the last bundle
     /// may exceed it. Returns the number of packets passed to `sink`.
     ///
     /// # Errors
@@ -42,9 +42,11 @@ impl PortSocket {
     ) -> io::Result<usize> {
         let mut packets = 0;
         while packets < budget {
+            let bytes = counters.rx_bytes;
             let (bundles, more) = self.receive_once(budget - packets, ring, counters, sink)?;
             packets += more;
-            if more <= bundles {
+            let bytes = counters.rx_bytes - bytes;
+            if bytes <= (bundles * LARGE_BUNDLE) as u64 {
                 break;
             }
         }

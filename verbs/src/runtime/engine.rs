@@ -20,9 +20,6 @@ const RECEIVE_BUDGET: usize = 64;
 /// faster than they are processed.
 const CATCH_UP_TURNS: usize = 64;
 
-/// Once an application was found watching its memory, it counts as watching for this many posts.
-const POSTS_OF_A_WATCHER: u16 = 256;
-
 /// What the lock of a context protects.
 pub(crate) struct Engine {
     pub(crate) nic: Nic,
@@ -43,8 +40,6 @@ pub(crate) struct Engine {
     /// The port's error, if it failed for good.
     pub(crate) failure: Option<PortError>,
     latest: Instant,
-    /// The number of further posts for which the application counts as watching its memory.
-    watches: u16,
 }
 
 /// Learns of the management datagrams that reach QP1.
@@ -110,7 +105,6 @@ impl Engine {
             mad_listener: None,
             failure: None,
             latest: Instant::ZERO,
-            watches: 0,
         }
     }
 
@@ -189,24 +183,11 @@ impl Engine {
         busy
     }
 
-    /// Notes that the application made no call while a packet arrived or a timer was due: it
-    /// probably watches its memory for a peer's writes. [`Engine::send_posted`] then sends
-    /// acknowledgements together with the requests that the application posts. The peer may stop
-    /// driving its NIC, and watch its memory too, once its own request is acknowledged. It sees an
-    /// answer that arrives later only after one of its threads has woken up, but one that arrives
-    /// with the acknowledgement at once.
-    pub(crate) fn note_watching(&mut self) {
-        self.watches = POSTS_OF_A_WATCHER;
-    }
-
-    /// Sends what was posted to one QP. Posted requests go before acknowledgements. The
-    /// acknowledgements go with the same system call if the port sends everything by one call, or
-    /// if the application watches its memory. For an application that polls, it is faster to send
-    /// the requests by themselves.
+    /// Sends what was posted to one QP, and behind it the acknowledgements that the QP owes, which
+    /// then leave in the same datagram. Other QPs send with the same call if the port sends
+    /// everything by one system call.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
-        let watches = self.watches > 0;
-        self.watches = self.watches.saturating_sub(1);
-        if watches || self.port.sends_all_by_one_call() {
+        if self.port.sends_all_by_one_call() {
             self.send(now);
             return;
         }

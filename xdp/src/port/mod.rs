@@ -179,11 +179,11 @@ impl Transmit for XdpPort {
     fn reserve(
         &mut self,
         to: &TxMeta,
-        _flow: Flow,
+        flow: Flow,
         _sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        self.lend(to, len)
+        self.lend(to, flow, len)
     }
 
     fn commit(&mut self) {

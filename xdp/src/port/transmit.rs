@@ -4,8 +4,7 @@ use std::hint::cold_path;
 use std::net::IpAddr;
 
 use roce_port::{Port, PortError};
-use roce_stack::{Instant, IpCovered, ReserveError, RoceVersion, RxMeta, TxMeta, TxSlot};
-use roce_wire::UDP_PORT;
+use roce_stack::{Flow, Instant, IpCovered, ReserveError, RoceVersion, RxMeta, TxMeta, TxSlot};
 
 use super::{Ipv6Checksum, XdpPort};
 use crate::net::{Outcome, PacketFields, PathKey, Refusal, Template};
@@ -40,18 +39,24 @@ pub(super) struct Special {
 
 impl XdpPort {
     /// Reserves room for a packet.
-    pub(super) fn lend(&mut self, to: &TxMeta, len: usize) -> Result<TxSlot<'_>, ReserveError> {
+    pub(super) fn lend(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = Reserved::Nothing;
         if !self.active.contains(&to.src) || !self.carries(to.version) {
             cold_path();
             return Err(self.unsendable());
         }
         let id = self.next_id;
+        let src_port = src_port(to.version, flow);
         let header = match self.net.header_for(path_of(to)) {
             Ok(header) if (1..=header.template.max_transport()).contains(&len) => header,
             Err(Refusal::Local) => {
                 cold_path();
-                return self.lend_looped(to, len, id);
+                return self.lend_looped(to, src_port, len, id);
             }
             Ok(_) | Err(_) => {
                 cold_path();
@@ -87,7 +92,7 @@ impl XdpPort {
             transport_len: len,
             traffic_class: to.traffic_class,
             hop_limit: to.hop_limit,
-            src_port: src_port(to.version),
+            src_port,
             id,
         };
         template.write(frame, &fields);
@@ -101,7 +106,7 @@ impl XdpPort {
             self.special = Special {
                 header_len,
                 waits_for: header.waits_for,
-                copy: is_member.then(|| looped(to, ip)),
+                copy: is_member.then(|| looped(to, src_port, ip)),
                 checksum: ours,
             };
             Reserved::Special { queue, len }
@@ -120,6 +125,7 @@ impl XdpPort {
     fn lend_looped(
         &mut self,
         to: &TxMeta,
+        src_port: u16,
         len: usize,
         id: u16,
     ) -> Result<TxSlot<'_>, ReserveError> {
@@ -139,11 +145,11 @@ impl XdpPort {
             },
             (RoceVersion::V2, IpAddr::V6(_)) => IpCovered::V6,
         };
-        self.special.copy = Some(looped(to, ip));
+        self.special.copy = Some(looped(to, src_port, ip));
         self.reserved = Reserved::Looped { len };
         Ok(TxSlot {
             bytes: self.loopback.reserve(len),
-            src_port: src_port(to.version),
+            src_port,
             ip,
             kept: false,
         })
@@ -289,10 +295,10 @@ impl XdpPort {
 }
 
 /// The UDP source port; RoCE v1 has none.
-fn src_port(version: RoceVersion) -> u16 {
+fn src_port(version: RoceVersion, flow: Flow) -> u16 {
     match version {
         RoceVersion::V1 => 0,
-        RoceVersion::V2 => UDP_PORT,
+        RoceVersion::V2 => flow.source_port(),
     }
 }
 
@@ -306,11 +312,11 @@ pub(super) fn path_of(to: &TxMeta) -> PathKey {
 }
 
 /// The receive metadata of a packet that is looped back without leaving.
-fn looped(to: &TxMeta, ip: IpCovered) -> RxMeta {
+fn looped(to: &TxMeta, src_port: u16, ip: IpCovered) -> RxMeta {
     RxMeta {
         src: to.src,
         dst: to.dst,
-        src_port: src_port(to.version),
+        src_port,
         traffic_class: to.traffic_class,
         ip,
     }

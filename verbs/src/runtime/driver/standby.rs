@@ -77,9 +77,7 @@ impl Standby {
             self.note(false);
             // If another thread has the lock, it does all the work.
             if let Some(mut engine) = shared.engine.try_lock() {
-                if engine.progress(shared.now()) && engine.channels.is_empty() {
-                    engine.note_watching();
-                }
+                engine.progress(shared.now());
                 if !may_wait_for_an_answer(&engine) {
                     engine.send(shared.now());
                 }
