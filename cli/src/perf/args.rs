@@ -54,9 +54,9 @@ pub struct PerfArgs {
     #[arg(long, default_value_t = 300, value_name = "MS")]
     pub duration: u64,
 
-    /// Round trips in each latency measurement
-    #[arg(long, short = 'n', default_value_t = 2000, value_name = "N")]
-    pub iterations: u32,
+    /// Round trips in each latency measurement [default: 2000, or as many as 0.2 seconds allow]
+    #[arg(long, short = 'n', value_name = "N")]
+    pub iterations: Option<u32>,
 
     /// For the latency of WRITE, wait for the peer's bytes by polling memory only, as
     /// ib_write_lat does, so that the background thread receives the packets
@@ -153,10 +153,11 @@ impl PerfArgs {
                 self.duration
             ));
         }
-        if !(1..=100_000_000).contains(&self.iterations) {
+        if let Some(iterations) = self.iterations
+            && !(1..=100_000_000).contains(&iterations)
+        {
             return usage(format!(
-                "--iterations is {}, but must be 1 to 100000000",
-                self.iterations
+                "--iterations is {iterations}, but must be 1 to 100000000"
             ));
         }
         if let Some(mtu) = self.mtu

@@ -5,13 +5,14 @@ use super::bandwidth::{self, Measured, Until};
 use super::carrier::Carrier;
 use super::control::{Control, Hello, Kind, Phase, Reply, Request, VERSION};
 use super::end::{End, PATIENCE};
+use super::latency::{self, Latencies};
 use super::network::Network;
 use super::op::Op;
-use super::report::{Report, Row};
-use super::{PerfError, latency, pattern};
+use super::report::{self, Opening, Report, Row};
+use super::{PerfError, pattern};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Before anything is timed, each pair of operation and size moves its buffers this many times,
 /// each time with its own pattern, and compares all bytes.
@@ -21,7 +22,17 @@ const CHECK_ROUNDS: u64 = 3;
 /// have fewer outstanding.
 const BUFFER: usize = 16 << 20;
 
-/// Measures against the server at `host`.
+/// The round trips whose latency is measured unless the user asks for another number.
+const ROUND_TRIPS: u32 = 2000;
+
+/// The round trips that are measured to estimate how many fit in [`LATENCY_TIME`].
+const FIRST_ROUND_TRIPS: u32 = 50;
+
+/// The time for the latency measurement of one operation and size, unless the user asks for a number
+/// of round trips.
+const LATENCY_TIME: Duration = Duration::from_millis(200);
+
+/// Measures against the server at `host`. Prints the rows of the table as they are measured.
 pub(super) fn run(
     args: &PerfArgs,
     host: &str,
@@ -135,20 +146,29 @@ impl Client {
             progress.set_style(style);
         }
         let mut rows = Vec::new();
+        let opening = Opening {
+            local: self.local.to_string(),
+            remote: self.peer_address(),
+            path_mtu: self.end.agree(&self.peer)?.bytes(),
+            depth: args.depth,
+        };
+        let before = preemptions();
         for (op, size) in cases {
             progress.set_message(format!("{} {size}", op.label()));
-            rows.push(self.measure(args, op, size)?);
+            let row = self.measure(args, op, size)?;
+            let is_first = rows.is_empty();
+            let carrier = is_first.then(|| Carrier::of(&self.end.context));
+            progress.suspend(|| report::show_row(args, &opening, carrier, &row));
+            rows.push(row);
             progress.inc(1);
         }
         progress.finish_and_clear();
         Ok(Report {
-            local: self.local.to_string(),
-            remote: self.peer_address(),
-            path_mtu: self.end.agree(&self.peer)?.bytes(),
+            opening,
             carrier: Carrier::of(&self.end.context),
-            depth: args.depth,
             seed: self.first_seed,
             rows,
+            preemptions: preemptions().saturating_sub(before),
             network: Network::of(&self.end.context)?,
         })
     }
@@ -168,7 +188,7 @@ impl Client {
             op,
             size,
             slots,
-            iterations: args.iterations,
+            iterations: 0,
             watch_memory: args.watch_memory,
             signal_every: args.signal_every,
             seed: 0,
@@ -189,18 +209,44 @@ impl Client {
         let (measured, bytes) = self.bandwidth(timed, Until::Elapsed(duration))?;
         verified += bytes;
 
-        let latency = Phase {
-            kind: Kind::Latency,
-            slots: 1,
-            seed: self.next_seed(),
-            ..phase
-        };
-        // Old contents must not look like the first answer.
-        pattern::clear(&self.end.region, latency.slots, size)?;
-        self.prepare(latency)?;
-        let latencies = latency::client(&self.end, latency, self.peer.remote())?;
-        self.finish(latency, u64::from(latency.iterations))?;
+        let latencies = self.latency(args, phase)?;
         Ok(Row::new(op, size, measured, &latencies, verified))
+    }
+
+    /// Measures latency: a few round trips first, which tell how many more the time allows. On a
+    /// busy machine, one round trip can take many time slices.
+    fn latency(&mut self, args: &PerfArgs, phase: Phase) -> Result<Latencies, PerfError> {
+        let wanted = args.iterations.unwrap_or(ROUND_TRIPS);
+        let mut batch = args.iterations.unwrap_or(FIRST_ROUND_TRIPS);
+        let start = Instant::now();
+        let (mut all, mut done) = (None, 0);
+        loop {
+            let latency = Phase {
+                kind: Kind::Latency,
+                slots: 1,
+                iterations: batch,
+                seed: self.next_seed(),
+                ..phase
+            };
+            // Old contents must not look like the first answer.
+            pattern::clear(&self.end.region, latency.slots, latency.size)?;
+            self.prepare(latency)?;
+            let some = latency::client(&self.end, latency, self.peer.remote())?;
+            self.finish(latency, u64::from(latency.iterations))?;
+            let taken = match all.take() {
+                None => some,
+                Some(earlier) => some + earlier,
+            };
+            done += batch;
+            let each = start.elapsed() / done;
+            let left = LATENCY_TIME.saturating_sub(start.elapsed());
+            let fit = left.as_nanos() / each.as_nanos().max(1);
+            batch = u32::try_from(fit).unwrap_or(u32::MAX).min(wanted - done);
+            if batch == 0 {
+                return Ok(taken);
+            }
+            all = Some(taken);
+        }
     }
 
     /// Runs a bandwidth phase. Returns the result and the number of bytes compared.
@@ -259,6 +305,14 @@ impl Client {
             .wrapping_add(1);
         self.seed
     }
+}
+
+/// How often other threads have taken the processor from this one.
+fn preemptions() -> u64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD);
+    usage.map_or(0, |usage| {
+        u64::try_from(usage.involuntary_context_switches()).unwrap_or(0)
+    })
 }
 
 /// Reports the step reached, and waits for a line on stdin.

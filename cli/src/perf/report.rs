@@ -7,25 +7,38 @@ use super::latency::Latencies;
 use super::network::Network;
 use super::op::Op;
 use crate::say::say;
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use std::io::Write;
+
+/// An idle machine's other threads take the processor less often than this in a second of
+/// measuring.
+const BUSY: f64 = 1500.0;
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    pub(super) local: String,
-    pub(super) remote: String,
-    pub(super) path_mtu: usize,
+    #[serde(flatten)]
+    pub(super) opening: Opening,
     /// How the packets of this end were carried.
     #[serde(flatten)]
     pub(super) carrier: Carrier,
-    pub(super) depth: usize,
     /// The value for `--seed` to send the same patterns again.
     pub(super) seed: u64,
     pub(super) rows: Vec<Row>,
+    /// How often other threads have taken the processor from the measuring one.
+    pub(super) preemptions: u64,
     /// What happened to the packets of this end.
     #[serde(flatten)]
     pub(super) network: Network,
+}
+
+/// What is known before anything is measured.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Opening {
+    pub(super) local: String,
+    pub(super) remote: String,
+    pub(super) path_mtu: usize,
+    pub(super) depth: usize,
 }
 
 /// The result for an operation and a size.
@@ -67,9 +80,41 @@ impl Row {
             verified_bytes: verified,
         }
     }
+
+    /// The row's cells, as [`HEADINGS`] name them.
+    fn cells(&self) -> [String; 8] {
+        [
+            self.op.label().to_owned(),
+            self.size_bytes.to_string(),
+            format!("{:.3}", self.bits_per_second / 1e9),
+            format!("{:.0}", self.messages_per_second),
+            format!("{:.2}", self.latency_p50_us),
+            format!("{:.2}", self.latency_p99_us),
+            format!("{:.2}", self.latency_p999_us),
+            human_bytes(self.verified_bytes),
+        ]
+    }
 }
 
-/// Prints the report in the selected format.
+/// Prints a row of the table as soon as it is measured, and before the first row, which brings the
+/// `carrier`, the table's heading. Prints nothing for JSON, which is printed as a whole.
+pub(super) fn show_row(args: &PerfArgs, opening: &Opening, carrier: Option<Carrier>, row: &Row) {
+    if args.json {
+        return;
+    }
+    if let Some(carrier) = carrier {
+        println!(
+            "{} -> {}, RC over {carrier}, path MTU {}, {} messages outstanding",
+            opening.local, opening.remote, opening.path_mtu, opening.depth
+        );
+        println!("{}", line(HEADINGS.map(str::to_owned)));
+    }
+    println!("{}", line(row.cells()));
+    // A reader behind a pipe sees each row at once.
+    let _ = std::io::stdout().flush();
+}
+
+/// Prints the report in the selected format. The table has been printed before, row by row.
 pub(super) fn print(args: &PerfArgs, report: &Report) {
     if args.json {
         match serde_json::to_string_pretty(report) {
@@ -79,14 +124,17 @@ pub(super) fn print(args: &PerfArgs, report: &Report) {
         return;
     }
     println!(
-        "{} -> {}, RC over {}, path MTU {}, {} messages outstanding",
-        report.local, report.remote, report.carrier, report.path_mtu, report.depth
-    );
-    println!("{}", table(&report.rows));
-    println!(
         "every byte compared was right (--seed {})\n{}",
         report.seed, report.network
     );
+    let seconds = report.rows.iter().map(|row| row.seconds).sum::<f64>();
+    if report.preemptions as f64 > seconds * BUSY {
+        println!(
+            "the machine was busy: other threads took the processor {} times; the figures of an \
+             idle machine are better",
+            report.preemptions
+        );
+    }
 }
 
 /// One client that a server has served.
@@ -116,35 +164,29 @@ pub(super) fn print_served(args: &PerfArgs, served: &Served) {
     }
 }
 
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
-        "operation",
-        "bytes",
-        "Gb/s",
-        "messages/s",
-        "p50 us",
-        "p99 us",
-        "p99.9 us",
-        "compared",
-    ]);
-    for row in rows {
-        table.add_row([
-            row.op.label().to_owned(),
-            row.size_bytes.to_string(),
-            format!("{:.3}", row.bits_per_second / 1e9),
-            format!("{:.0}", row.messages_per_second),
-            format!("{:.2}", row.latency_p50_us),
-            format!("{:.2}", row.latency_p99_us),
-            format!("{:.2}", row.latency_p999_us),
-            human_bytes(row.verified_bytes),
-        ]);
+/// The table's headings, with the widths of their columns.
+const HEADINGS: [&str; 8] = [
+    "operation",
+    "bytes",
+    "Gb/s",
+    "messages/s",
+    "p50 us",
+    "p99 us",
+    "p99.9 us",
+    "compared",
+];
+const WIDTHS: [usize; 8] = [10, 8, 8, 11, 9, 9, 9, 9];
+
+/// A line of the table: the first column to the left, the others to the right.
+fn line(cells: [String; 8]) -> String {
+    let mut line = String::new();
+    for (index, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
+        line += &match index {
+            0 => format!("{cell:<width$}"),
+            _ => format!(" {cell:>width$}"),
+        };
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    line
 }
 
 fn human_bytes(bytes: u64) -> String {
