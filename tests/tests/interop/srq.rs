@@ -38,9 +38,11 @@ struct Ours {
     context: Context,
     gid_index: u8,
     cq: CompletionQueue,
+    /// Goes before the memory. The peer sends more messages than it counts, and one that finds the
+    /// memory gone would get a NAK.
+    qps: Vec<QueuePair>,
     srq: SharedReceiveQueue,
     region: MemoryRegion,
-    qps: Vec<QueuePair>,
 }
 
 impl Ours {
