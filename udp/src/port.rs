@@ -38,7 +38,7 @@ const QUIET_EVERY: u32 = 8;
 /// reports that packet.
 ///
 /// [`Port::flush`] makes one system call for up to 64 datagrams of up to 64 packets
-/// each. Nothing is allocated after [`Port::activate`].
+/// each.
 ///
 /// A driver that has nothing to do sleeps until a descriptor of [`UdpPort::fds`] is ready.
 pub struct UdpPort {
@@ -117,11 +117,22 @@ impl UdpPort {
 
     /// The file descriptors of the sockets: one for each activated address and each joined group.
     /// [`Port::activate`], [`Port::join`], [`Port::leave`] and [`Port::set_addresses`] change them.
+    /// A flow's socket is among them while its send buffer is full.
     pub fn fds(&self) -> impl ExactSizeIterator<Item = PortFd<'_>> {
-        self.sockets.iter().map(|socket| PortFd {
-            fd: socket.fd(),
-            wants_write: !socket.queue.is_empty(),
-        })
+        let mut fds = Vec::with_capacity(self.sockets.len());
+        for socket in &self.sockets {
+            let oldest = socket.queue.iter().next();
+            let flow = oldest.and_then(|oldest| self.sender.flows.get(oldest.flow?));
+            fds.push(PortFd {
+                fd: socket.fd(),
+                wants_write: oldest.is_some() && flow.is_none(),
+            });
+            fds.extend(flow.map(|flow| PortFd {
+                fd: flow.fd(),
+                wants_write: true,
+            }));
+        }
+        fds.into_iter()
     }
 
     /// Checks that the interface still exists. The sockets report its removal only when they send,

@@ -224,45 +224,47 @@ fn what_a_slow_link_does_not_take_waits_in_order() {
     let Some(pair) = Pair::new("a slow link") else {
         return;
     };
-    pair.near
-        .run("tc qdisc add dev near root tbf rate 200mbit burst 20k limit 100m");
-    let config = UdpPortConfig {
-        send_buffer_bytes: 40_000,
-        ..pair.near_config()
-    };
-    let mut near = pair.near.inside(|| open_with(config));
-    let far_config = pair.far_config();
-    let mut far = pair.far.inside(|| open_with(far_config));
-    const COUNT: usize = 200;
-    for number in 0..COUNT {
-        // The lengths increase, so no two packets join a datagram, and the kernel refuses many
-        // small ones.
-        send(&mut near, &to(NEAR, FAR), &packet(number, 3000 + number));
-    }
-    assert!(
-        !near.flush().expect("the link is there"),
-        "the link can't take it all at once"
-    );
-    assert!(near.queued() > 0 && near.queued() < COUNT);
-    assert!(near.counters().tx_blocked > 0);
-    assert!(near.fds().any(|fd| fd.wants_write));
-    let (start, mut received) = (Instant::now(), Vec::new());
-    while received.len() < COUNT {
-        near.flush().expect("the link is there");
-        support::receive_now(&mut far, &mut received);
+    pair.near.inside(|| {
+        pair.near
+            .run("tc qdisc add dev near root tbf rate 200mbit burst 20k limit 100m");
+        let config = UdpPortConfig {
+            send_buffer_bytes: 40_000,
+            ..pair.near_config()
+        };
+        let mut near = open_with(config);
+        let far_config = pair.far_config();
+        let mut far = pair.far.inside(|| open_with(far_config));
+        const COUNT: usize = 200;
+        for number in 0..COUNT {
+            // The lengths increase, so no two packets join a datagram, and the kernel refuses many
+            // small ones.
+            send(&mut near, &to(NEAR, FAR), &packet(number, 3000 + number));
+        }
         assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "{:?}",
-            near.counters()
+            !near.flush().expect("the link is there"),
+            "the link can't take it all at once"
         );
-    }
-    for (number, got) in received.iter().enumerate() {
-        assert!(
-            got.bytes == packet(number, 3000 + number),
-            "packet {number}"
-        );
-    }
-    assert_eq!((near.queued(), near.counters().dropped_in_all()), (0, 0));
+        assert!(near.queued() > 0 && near.queued() < COUNT);
+        assert!(near.counters().tx_blocked > 0);
+        assert!(near.fds().any(|fd| fd.wants_write));
+        let (start, mut received) = (Instant::now(), Vec::new());
+        while received.len() < COUNT {
+            near.flush().expect("the link is there");
+            support::receive_now(&mut far, &mut received);
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "{:?}",
+                near.counters()
+            );
+        }
+        for (number, got) in received.iter().enumerate() {
+            assert!(
+                got.bytes == packet(number, 3000 + number),
+                "packet {number}"
+            );
+        }
+        assert_eq!((near.queued(), near.counters().dropped_in_all()), (0, 0));
+    });
 }
 
 #[test]

@@ -67,6 +67,9 @@ pub(crate) struct FlowSocket {
     queued: usize,
     /// The flush in which it was used last.
     used: u64,
+    /// The flow sends from port 4791 before this flush, because the identification could not be
+    /// learned.
+    rests_until: u64,
     /// The segment size that is set at the socket; 0 if none.
     segment: u16,
     /// An error was reported that may belong to an earlier packet, so the datagram was sent again.
@@ -132,6 +135,7 @@ impl FlowSocket {
             return self.id_is_known;
         }
         let Ok(next_id) = identification::next(self.fd(), own) else {
+            self.id_is_known = false;
             return false;
         };
         // The datagram that shows the number has the one that was due.
@@ -172,6 +176,10 @@ impl Flows {
             paused_until: 0,
             unreachable: None,
         }
+    }
+
+    pub(crate) fn get(&self, index: FlowIndex) -> Option<&FlowSocket> {
+        self.places.get(usize::from(index))?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, index: FlowIndex) -> Option<&mut FlowSocket> {
@@ -230,10 +238,17 @@ impl Flows {
         };
         let flushes = self.flushes;
         let socket = self.get_mut(index)?;
-        if !socket.settle_id(counters) {
+        socket.used = flushes;
+        if flushes < socket.rests_until {
             return None;
         }
-        socket.used = flushes;
+        if !socket.settle_id(counters) {
+            if socket.queued == 0 {
+                counters.tx_flows_refused += 1;
+                socket.rests_until = flushes + PAUSE_FLUSHES;
+            }
+            return None;
+        }
         let via = Via {
             flow: Some(index),
             next_id: socket.next_id,
@@ -264,7 +279,11 @@ impl Flows {
         if let Some(at) = set.clone().find(has_key) {
             return index_of(at);
         }
-        let last_use = |at: &usize| self.places[*at].as_ref().map_or(0, |socket| socket.used);
+        let last_use = |at: &usize| {
+            self.places[*at]
+                .as_ref()
+                .map_or(0, |socket| socket.used + 1)
+        };
         let at = set.min_by_key(last_use)?;
         let is_free = self.places[at].as_ref().is_none_or(|socket| {
             socket.queued == 0 && self.flushes.saturating_sub(socket.used) > IDLE_FLUSHES
@@ -303,7 +322,14 @@ impl Flows {
 fn is_shortage(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::EPERM)
+        Some(
+            libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOMEM
+                | libc::ENOBUFS
+                | libc::EPERM
+                | libc::EADDRNOTAVAIL
+        )
     )
 }
 

@@ -66,6 +66,7 @@ pub(super) fn open(
         unchecked: 0,
         queued: 0,
         used: 0,
+        rests_until: 0,
         segment: 0,
         tried_again: false,
     })

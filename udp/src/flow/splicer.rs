@@ -52,6 +52,11 @@ impl Splicer {
         self.off.is_none() && len >= self.from
     }
 
+    /// Copies every datagram from now on.
+    pub(crate) fn turn_off(&mut self) {
+        self.off = Some("the kernel refused to segment a datagram that was not copied");
+    }
+
     /// Sends a datagram from a connected socket without copying it.
     ///
     /// # Errors
@@ -71,13 +76,17 @@ impl Splicer {
 /// Whether this kernel sends datagrams that are spliced into a UDP socket, and by reference.
 pub(crate) fn works() -> Result<(), Reason> {
     static ANSWER: OnceLock<Result<(), Reason>> = OnceLock::new();
-    *ANSWER.get_or_init(|| match try_it() {
-        Ok(true) => Ok(()),
-        Ok(false) => {
+    if let Some(answer) = ANSWER.get() {
+        return *answer;
+    }
+    match try_it() {
+        Ok(true) => *ANSWER.get_or_init(|| Ok(())),
+        Ok(false) => *ANSWER.get_or_init(|| {
             Err("this kernel copies what is spliced into a UDP socket (Linux 6.5 does not)")
-        }
-        Err(_) => Err("this kernel can't splice segmented datagrams into a UDP socket"),
-    })
+        }),
+        // Another attempt may fare better: there may have been no descriptor, or no time.
+        Err(_) => Err("a segmented datagram that was spliced into a UDP socket did not arrive"),
+    }
 }
 
 /// Sends a datagram of several segments to a socket of this process, and changes the memory before

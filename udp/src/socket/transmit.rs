@@ -1,6 +1,7 @@
 //! Sending the queued packets.
 
 use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 
 use super::PortSocket;
 use crate::ROCE_UDP_PORT;
@@ -142,8 +143,17 @@ impl PortSocket {
             match send_by_reference(socket, splicer, first, bytes) {
                 Ok(()) => return Ok(Sent::ByReference),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
-                // The copy below shows whether the datagram is to blame.
-                Err(_) => counters.tx_splice_refused += 1,
+                Err(error) => {
+                    counters.tx_splice_refused += 1;
+                    if may_be_segmentation(&error) {
+                        splicer.turn_off();
+                    }
+                    // The kernel may have numbered the datagram, so a copy could leave with the next
+                    // number.
+                    if first.to.src.is_ipv4() && !was_not_sent(&error) {
+                        return Err(error);
+                    }
+                }
             }
         }
         let is_alone = self.queue.iter().len() == 1;
@@ -152,6 +162,12 @@ impl PortSocket {
             return Ok(Sent::Copies(1));
         }
         let scope = self.scope;
+        // A call for several hides the error of any but the first, and whether the kernel numbered
+        // the datagram that failed.
+        let batch = match first.to.src {
+            IpAddr::V4(_) => 1,
+            IpAddr::V6(_) => SEND_BATCH,
+        };
         let mut place = 0;
         let now = |datagram: &&Datagram| {
             place += 1;
@@ -168,7 +184,7 @@ impl PortSocket {
                 .or_else(|| (!socket.leaves_whole(datagram.len)).then_some(0)),
         });
         headers
-            .send(socket.fd(), outgoing.take(SEND_BATCH))
+            .send(socket.fd(), outgoing.take(batch))
             .map(Sent::Copies)
     }
 
@@ -225,20 +241,22 @@ impl PortSocket {
             return;
         };
         let socket = first.flow.and_then(|index| sender.flows.get_mut(index));
+        let numbers = first.to.src.is_ipv4() && socket.is_some();
         if let Some(socket) = socket
+            && was_not_sent(error)
             && !std::mem::replace(&mut socket.tried_again, true)
         {
             // A connected socket reports what happened to an earlier packet, and sends nothing.
             socket.check_soon();
             return;
         }
-        let may_be_segmentation = matches!(
-            error.raw_os_error(),
-            Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
-        );
-        if first.segments > 1 && may_be_segmentation {
-            self.queue.cut_to_first();
-            return;
+        if first.segments > 1 && may_be_segmentation(error) {
+            if !numbers {
+                self.queue.cut_to_first();
+                return;
+            }
+            // The kernel may have numbered it, so its first packet can't leave alone.
+            self.queue.segmentation = false;
         }
         self.drop_oldest(TxDrop::of(error), sender, counters);
     }
@@ -261,6 +279,32 @@ impl PortSocket {
             sender.kept.left(block, false);
         }
     }
+}
+
+/// Whether the kernel may have refused a datagram because it can't segment it.
+fn may_be_segmentation(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
+    )
+}
+
+/// Whether an error of a connected socket means that the kernel did not begin to send: it reports
+/// what ICMP said about an earlier packet, or could not take the datagram.
+fn was_not_sent(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WriteZero
+        || matches!(
+            error.raw_os_error(),
+            Some(
+                libc::ECONNREFUSED
+                    | libc::EHOSTUNREACH
+                    | libc::EHOSTDOWN
+                    | libc::EPROTO
+                    | libc::EMSGSIZE
+                    | libc::EMFILE
+                    | libc::ENFILE
+            )
+        )
 }
 
 /// The length of a datagram's packets, if it has several.

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::options;
 use super::send::send_plain;
@@ -18,8 +19,12 @@ const DISCARD: u16 = 9;
 /// The longest packet that is read back, in bytes.
 const ROOM: usize = 256;
 
-/// The payload of the datagram that shows its number.
-const MARK: &[u8; 16] = b"identification?\n";
+/// How the payload of a datagram that shows its number begins. The number of the attempt follows, so
+/// that none is taken for a later one.
+const MARK: &[u8; 8] = b"identify";
+
+/// The number of attempts so far, of all sockets.
+static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
 /// Learns the identification of the datagram that the socket sends next. The socket is bound to
 /// `own` and connected.
@@ -41,14 +46,18 @@ pub(crate) fn next(fd: BorrowedFd<'_>, own: Ipv4Addr) -> io::Result<u16> {
 
 fn show_one(fd: BorrowedFd<'_>, own: Ipv4Addr) -> io::Result<u16> {
     // An error from an earlier packet is reported first, and only once.
-    let send = || send_plain(fd, MARK, Some((IpAddr::V4(own), DISCARD)), 0);
+    let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
+    let mut mark = [0; 16];
+    mark[..8].copy_from_slice(MARK);
+    mark[8..].copy_from_slice(&attempt.to_be_bytes());
+    let send = || send_plain(fd, &mark, Some((IpAddr::V4(own), DISCARD)), 0);
     send().or_else(|_| send())?;
-    // The kernel delivers to its own addresses within the call. Errors of earlier packets may lie
-    // before it in the queue.
+    // The kernel delivers to its own addresses within the call. What belongs to earlier packets may
+    // lie before it in the queue.
     let mut packet = [0; ROOM];
-    for _ in 0..8 {
+    for _ in 0..1024 {
         let len = from_error_queue(fd, &mut packet)?;
-        if let Some(id) = id_of(&packet[..len.min(ROOM)]) {
+        if let Some(id) = id_of(&packet[..len.min(ROOM)], &mark) {
             return Ok(id);
         }
     }
@@ -62,11 +71,11 @@ fn from_error_queue(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
     usize::try_from(len).map_err(|_| io::Error::last_os_error())
 }
 
-/// The identification in a packet that ends with [`MARK`]: IP header without options, UDP header,
+/// The identification in a packet that ends with `mark`: IP header without options, UDP header,
 /// payload, whatever comes before them.
-fn id_of(packet: &[u8]) -> Option<u16> {
+fn id_of(packet: &[u8], mark: &[u8; 16]) -> Option<u16> {
     const HEADERS: usize = 20 + 8;
-    let before = packet.strip_suffix(MARK)?;
+    let before = packet.strip_suffix(mark)?;
     let header = before.get(before.len().checked_sub(HEADERS)?..)?;
     (header[0] == 0x45).then(|| u16::from_be_bytes([header[4], header[5]]))
 }
@@ -100,13 +109,16 @@ mod tests {
         let mut packet = vec![0_u8; 14];
         packet.extend([0x45, 0, 0, 44, 0x12, 0x34, 0x40, 0]);
         packet.extend([0; 20]);
-        packet.extend(MARK);
-        assert_eq!(id_of(&packet), Some(0x1234));
-        assert_eq!(id_of(&packet[14..]), Some(0x1234));
-        assert_eq!(id_of(&packet[15..]), None);
-        assert_eq!(id_of(&packet[..packet.len() - 1]), None);
-        assert_eq!(id_of(&[]), None);
+        let mark = b"identify\0\0\0\0\0\0\0\x07";
+        packet.extend(mark);
+        assert_eq!(id_of(&packet, mark), Some(0x1234));
+        assert_eq!(id_of(&packet[14..], mark), Some(0x1234));
+        assert_eq!(id_of(&packet[15..], mark), None);
+        assert_eq!(id_of(&packet[..packet.len() - 1], mark), None);
+        assert_eq!(id_of(&[], mark), None);
+        let earlier = b"identify\0\0\0\0\0\0\0\x06";
+        assert_eq!(id_of(&packet, earlier), None, "of another attempt");
         packet[14] = 0x46;
-        assert_eq!(id_of(&packet), None);
+        assert_eq!(id_of(&packet, mark), None);
     }
 }

@@ -7,6 +7,10 @@ use std::ptr::NonNull;
 /// default (16).
 pub(crate) const BLOCK_BYTES: usize = 1 << 16;
 
+/// Linux's `MADV_DONTNEED_LOCKED`, which the libc crate lacks: the same for memory that the program
+/// has locked (`mlockall`). Since Linux 5.18.
+const MADV_DONTNEED_LOCKED: libc::c_int = 24;
+
 /// Anonymous memory, divided into blocks of [`BLOCK_BYTES`] that begin on page boundaries. It costs
 /// nothing until it is written.
 pub(crate) struct Blocks {
@@ -81,11 +85,14 @@ impl Blocks {
         let at = self.offset(block);
         // SAFETY: the range is part of an anonymous mapping that `self` owns and that nobody has
         // borrowed. Afterwards, it reads as zeros, which is valid for bytes.
-        let result = unsafe {
-            let start = self.start.as_ptr().add(at);
-            libc::madvise(start.cast(), BLOCK_BYTES, libc::MADV_DONTNEED)
-        };
-        if result == 0 {
+        let renewed =
+            [libc::MADV_DONTNEED, MADV_DONTNEED_LOCKED]
+                .into_iter()
+                .any(|advice| unsafe {
+                    let start = self.start.as_ptr().add(at);
+                    libc::madvise(start.cast(), BLOCK_BYTES, advice) == 0
+                });
+        if renewed {
             Ok(())
         } else {
             Err(io::Error::last_os_error())
