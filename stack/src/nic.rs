@@ -390,7 +390,7 @@ impl Nic {
         }
     }
 
-    /// Lets one QP send what was posted to it, and behind that its replies to the peer, mostly
+    /// Sends the requests posted to one QP, and then its pending replies to the peer, mostly
     /// acknowledgements. A port can send an acknowledgement that follows a request to the same peer
     /// in the same datagram, where it costs almost nothing. The other QPs wait for the next
     /// [`Nic::transmit`]. If another QP has waited longer, this does the same as [`Nic::transmit`].

@@ -58,7 +58,7 @@ pub(super) enum Backing {
     Null,
 }
 
-// SAFETY: this holds addresses only. Whoever created one from a raw address promised that the bytes
+// SAFETY: this holds addresses only. The code that created one from a raw address promised that the bytes
 // may be accessed from any thread. A `Buffer` and a `FaultSafe` may be accessed from any thread.
 unsafe impl Send for Backing {}
 // SAFETY: as above; nothing is accessed through a shared reference to this value itself.

@@ -153,7 +153,7 @@ impl FlowSocket {
 pub(crate) struct Flows {
     places: Box<[Option<FlowSocket>]>,
     /// The flow of the last packet, and its place.
-    last: Option<(TxMeta, Flow, Option<FlowIndex>)>,
+    last: Option<(TxMeta, Flow, FlowIndex)>,
     /// The number of flushes so far.
     flushes: u64,
     /// No socket is opened before this flush.
@@ -228,12 +228,11 @@ impl Flows {
             return None;
         }
         let index = match &self.last {
-            Some((last_to, last_flow, index)) if last_flow == &flow && last_to == to => (*index)?,
+            Some((last_to, last_flow, index)) if last_flow == &flow && last_to == to => *index,
             _ => {
-                let found = self.find(config, own, to, flow, counters);
-                // What was not found now may be found later.
-                self.last = found.map(|index| (*to, flow, Some(index)));
-                found?
+                let index = self.find(config, own, to, flow, counters)?;
+                self.last = Some((*to, flow, index));
+                index
             }
         };
         let flushes = self.flushes;

@@ -289,8 +289,8 @@ fn may_be_segmentation(error: &io::Error) -> bool {
     )
 }
 
-/// Whether an error of a connected socket means that the kernel did not begin to send: it reports
-/// what ICMP said about an earlier packet, or could not take the datagram.
+/// Whether an error of a connected socket means that the kernel did not begin to send: the error is
+/// ICMP's report about an earlier packet, or the kernel could not take the datagram.
 fn was_not_sent(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WriteZero
         || matches!(

@@ -73,8 +73,8 @@ impl Blocks {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), BLOCK_BYTES) }
     }
 
-    /// Replaces the pages of a block by new ones, full of zeros. Whoever still refers to the old
-    /// pages keeps them, with their contents.
+    /// Replaces the pages of a block by new ones, full of zeros. Readers that still
+    /// refer to the old pages keep them, with their contents.
     ///
     /// # Panics
     /// If there are fewer blocks.

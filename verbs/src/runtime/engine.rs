@@ -183,8 +183,8 @@ impl Engine {
         busy
     }
 
-    /// Sends what was posted to one QP, and behind it the acknowledgements that the QP owes, which
-    /// then leave in the same datagram. Other QPs send with the same call if the port sends
+    /// Sends the requests posted to one QP, and then the QP's pending acknowledgements, so that both
+    /// leave in one datagram. Other QPs send with the same call if the port sends
     /// everything by one system call.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
         if self.port.sends_all_by_one_call() {

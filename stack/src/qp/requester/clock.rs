@@ -102,7 +102,7 @@ impl Clock {
         self.trips.distrust();
     }
 
-    /// Whether what arrives now can't be the answer to a copy that was sent at `copied`: too little
+    /// Whether an answer that arrives now can't be for a copy that was sent at `copied`: too little
     /// time has passed.
     fn is_too_soon(&self, now: Instant, copied: Instant) -> bool {
         self.usual
