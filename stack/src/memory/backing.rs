@@ -58,8 +58,8 @@ pub(super) enum Backing {
     Null,
 }
 
-// SAFETY: this holds addresses only. The code that created one from a raw address promised that the bytes
-// may be accessed from any thread. A `Buffer` and a `FaultSafe` may be accessed from any thread.
+// SAFETY: this holds addresses only. The code that created one from a raw address promised that the
+// bytes may be accessed from any thread. A `Buffer` and a `FaultSafe` may be accessed from any thread.
 unsafe impl Send for Backing {}
 // SAFETY: as above; nothing is accessed through a shared reference to this value itself.
 unsafe impl Sync for Backing {}
