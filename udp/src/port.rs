@@ -233,7 +233,8 @@ impl Transmit for UdpPort {
             len,
             max_datagram: max_datagram(ipv6),
             via,
-            may_keep: chosen.is_some() && first.is_some() && splicer.wants_packet(len),
+            may_keep: chosen.is_some() && first.is_some(),
+            begins_block: splicer.wants_packet(len),
         };
         match self.sockets[index].queue.reserve(&wanted, kept) {
             Some(room) => {

@@ -56,6 +56,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) via: Via,
     /// Whether its memory may be kept until it is acknowledged.
     pub(crate) may_keep: bool,
+    /// Whether a datagram that begins with it should leave without a copy, if its memory may be
+    /// kept.
+    pub(crate) begins_block: bool,
 }
 
 /// Room for a packet.
@@ -334,7 +337,7 @@ impl TxQueue {
             return None;
         }
         let reader = wanted.part.map(|part| (wanted.to.dst, part));
-        if let Some(reader) = reader.filter(|_| wanted.may_keep)
+        if let Some(reader) = reader.filter(|_| wanted.may_keep && wanted.begins_block)
             && let Some(block) = kept.offer(reader)
         {
             return Some((Memory::Block(block), 0, 0));

@@ -40,6 +40,7 @@ fn reserve<'a>(
         max_datagram,
         via: Via::OWN,
         may_keep: false,
+        begins_block: false,
     };
     // Nothing is lent from it.
     let kept = Box::leak(Box::new(none()));
@@ -298,6 +299,7 @@ fn push_kept(queue: &mut TxQueue, kept: &mut Kept, len: usize, may_keep: bool) -
             next_id,
         },
         may_keep,
+        begins_block: len >= 1024,
     };
     let room = queue.reserve(&wanted, kept).expect("room");
     room.bytes.fill(len as u8);
@@ -346,6 +348,17 @@ fn what_may_be_kept_lies_in_a_block_and_nothing_else_joins_it() {
         assert!(queue.bytes(&datagram, &kept).iter().all(|&b| b == byte));
         assert_eq!(queue.pop().map(|popped| popped.len), Some(datagram.len));
     }
+}
+
+#[test]
+fn a_short_last_packet_joins_the_block_that_it_could_not_begin() {
+    let (mut queue, mut kept) = (queue(), Kept::new(2 << 16));
+    let blocks: Vec<bool> = [4112, 4112, 80, 80]
+        .iter()
+        .map(|&len| push_kept(&mut queue, &mut kept, len, true).1.block.is_some())
+        .collect();
+    assert_eq!(blocks, [true, true, true, false]);
+    assert_eq!(segments(&queue), [(3, 8304), (1, 80)]);
 }
 
 #[test]
