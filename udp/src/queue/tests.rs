@@ -355,7 +355,12 @@ fn a_short_last_packet_joins_the_block_that_it_could_not_begin() {
     let (mut queue, mut kept) = (queue(), Kept::new(2 << 16));
     let blocks: Vec<bool> = [4112, 4112, 80, 80]
         .iter()
-        .map(|&len| push_kept(&mut queue, &mut kept, len, true).1.block.is_some())
+        .map(|&len| {
+            push_kept(&mut queue, &mut kept, len, true)
+                .1
+                .block
+                .is_some()
+        })
         .collect();
     assert_eq!(blocks, [true, true, true, false]);
     assert_eq!(segments(&queue), [(3, 8304), (1, 80)]);

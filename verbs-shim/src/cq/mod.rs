@@ -233,7 +233,13 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvW
         let entries = usize::try_from(entries).map_err(|_| Errno::EINVAL)?;
         let mut found = 0;
         while found < entries {
-            match cq.queue.poll() {
+            // Driving the NIC once more would send the acknowledgement of what was found before the
+            // program can answer it.
+            let next = match found {
+                0 => cq.queue.poll(),
+                _ => cq.queue.take(),
+            };
+            match next {
                 Ok(Some(completion)) => wc.put_at(found, c_completion(&completion))?,
                 Ok(None) => break,
                 // Return the completions taken so far first.

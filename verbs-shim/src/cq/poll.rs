@@ -8,6 +8,7 @@ use crate::pointer::{Handle, In};
 use nix::errno::Errno;
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, RawMutex};
+use roce_verbs::completion::{Completion, CqOverrun};
 use std::ffi::c_int;
 
 /// The polling state of an extended CQ.
@@ -55,9 +56,9 @@ impl Poll {
 }
 
 impl Cq {
-    /// Moves on to the next completion.
-    fn advance(&self) -> Result<(), Errno> {
-        match self.queue.poll_timed() {
+    /// Moves on to `next`.
+    fn advance(&self, next: Result<Option<(Completion, u64)>, CqOverrun>) -> Result<(), Errno> {
+        match next {
             Ok(Some((completion, at_ns))) => {
                 let wc = c_completion(&completion);
                 *self.poll.current.lock() = Current { wc, at_ns };
@@ -79,13 +80,17 @@ extern "C" fn start_poll(cq: Handle<IbvCq>, attr: In<u32>) -> c_int {
         }
         cq.poll.begin();
         // After ENOENT, the program does not call ibv_end_poll.
-        cq.advance().inspect_err(|_| cq.poll.end())
+        let first = cq.queue.poll_timed();
+        cq.advance(first).inspect_err(|_| cq.poll.end())
     })
 }
 
 /// `ibv_next_poll`.
 extern "C" fn next_poll(cq: Handle<IbvCq>) -> c_int {
-    guard::errno(|| cq.get()?.advance())
+    guard::errno(|| {
+        let cq = cq.get()?;
+        cq.advance(cq.queue.take_timed())
+    })
 }
 
 /// `ibv_end_poll`.

@@ -93,6 +93,17 @@ impl CompletionQueue {
         Ok(taken.map(|(completion, _)| completion))
     }
 
+    /// Takes the oldest completion. If there is none, returns `None` without driving the NIC. For a
+    /// caller that has just taken one and wants those that arrived with it: acknowledgements can
+    /// then still leave in the same datagram as the caller's answer.
+    ///
+    /// # Errors
+    /// If the queue overran.
+    pub fn take(&self) -> Result<Option<Completion>, CqOverrun> {
+        let taken = self.inner.queue.poll_stamped()?;
+        Ok(taken.map(|(completion, _)| completion))
+    }
+
     /// Like [`CompletionQueue::poll`], with the time at which the request completed, in nanoseconds
     /// on the clock of [`Context::clock_ns`]. The thread that drove the NIC when the request
     /// completed had read the clock at the beginning of its call.
@@ -101,8 +112,20 @@ impl CompletionQueue {
     /// If the queue overran.
     pub fn poll_timed(&self) -> Result<Option<(Completion, u64)>, CqOverrun> {
         let taken = self.poll_stamped()?;
-        let clock = &self.inner.context.inner.shared.clock;
-        Ok(taken.map(|(completion, at)| (completion, clock.ns(at))))
+        Ok(taken.map(|taken| self.timed(taken)))
+    }
+
+    /// Like [`CompletionQueue::take`], with the time as by [`CompletionQueue::poll_timed`].
+    ///
+    /// # Errors
+    /// If the queue overran.
+    pub fn take_timed(&self) -> Result<Option<(Completion, u64)>, CqOverrun> {
+        let taken = self.inner.queue.poll_stamped()?;
+        Ok(taken.map(|taken| self.timed(taken)))
+    }
+
+    fn timed(&self, (completion, at): (Completion, roce_stack::Instant)) -> (Completion, u64) {
+        (completion, self.inner.context.inner.shared.clock.ns(at))
     }
 
     fn poll_stamped(&self) -> Result<Option<(Completion, roce_stack::Instant)>, CqOverrun> {
