@@ -10,7 +10,7 @@ macro_rules! device_errors {
             roce_verbs::qp::ConnectError,
             roce_verbs::qp::QpError,
             roce_verbs::memory::RegionError,
-            roce_verbs::memory::BufferRange,
+            roce_verbs::memory::BufferRangeError,
             roce_verbs::work::PostError,
             roce_verbs::completion::CqOverrun
         );

@@ -16,7 +16,7 @@ mod timing;
 use crate::{
     Acceptance, Addresses, CmError, Config, ConnectRequest, ConnectionId, Counters,
     DatagramAcceptance, DatagramRequest, Duration, Event, Instant, ListenerId, MAD_LEN, Path, Qpn,
-    QpnPart, RejectReason, ServiceId, ServiceType,
+    QpnRange, RejectReason, ServiceId, ServiceType,
 };
 use check::Checks;
 use held::Held;
@@ -59,7 +59,7 @@ pub struct Agent {
     table: Table,
     held: Held,
     checks: Checks,
-    new_peers: BTreeSet<(IpAddr, QpnPart)>,
+    new_peers: BTreeSet<(IpAddr, QpnRange)>,
     outbox: VecDeque<(Path, [u8; MAD_LEN])>,
     events: VecDeque<Event>,
     counters: Counters,
@@ -83,7 +83,7 @@ impl Agent {
     }
 
     /// Draws communication IDs from `part` from now on. Existing IDs stay.
-    pub fn draw_ids_from(&mut self, part: QpnPart) {
+    pub fn draw_ids_from(&mut self, part: QpnRange) {
         self.config.part = part;
     }
 
@@ -271,7 +271,7 @@ impl Agent {
     /// [`Agent::poll_peer`]. For a connection that this side had accepted or made ready, the result
     /// is [`Event::Disconnected`], preceded by [`Event::Established`] if that was not yet
     /// delivered. For an earlier one, the result is [`Event::Rejected`] with the reason "timeout".
-    pub fn peer_gone(&mut self, now: Instant, remote: IpAddr, part: QpnPart) {
+    pub fn peer_gone(&mut self, now: Instant, remote: IpAddr, part: QpnRange) {
         self.end_with(now, remote, part);
     }
 
@@ -356,7 +356,7 @@ impl Agent {
     /// The next remote process with which a connection has begun, as its address and its part of
     /// the QPN space. An owner that learns that the process has ended calls [`Agent::peer_gone`].
     /// Call after each other call until it returns `None`.
-    pub fn poll_peer(&mut self) -> Option<(IpAddr, QpnPart)> {
+    pub fn poll_peer(&mut self) -> Option<(IpAddr, QpnRange)> {
         self.new_peers.pop_first()
     }
 
@@ -397,7 +397,7 @@ impl Agent {
     /// A connection with an unused ID, not in the table yet.
     fn new_connection(&mut self, path: Path, peer_takes: Duration) -> Result<Connection, CmError> {
         if path.local.is_ipv4() != path.remote.is_ipv4() {
-            return Err(CmError::TwoFamilies);
+            return Err(CmError::MixedFamilies);
         }
         if self.table.len() >= MAX_CONNECTIONS {
             let limit = MAX_CONNECTIONS;

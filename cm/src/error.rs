@@ -38,7 +38,7 @@ pub enum CmError {
         limit: u32,
     },
     /// The two addresses of the path belong to different address families.
-    TwoFamilies,
+    MixedFamilies,
     /// The agent has reached its limit of connections.
     TooManyConnections {
         /// The limit.
@@ -67,7 +67,9 @@ impl fmt::Display for CmError {
                 given,
                 limit,
             } => write!(f, "{field} {given}, at most {limit} fits"),
-            Self::TwoFamilies => f.write_str("one address of the path is IPv4 and the other IPv6"),
+            Self::MixedFamilies => {
+                f.write_str("one address of the path is IPv4 and the other IPv6")
+            }
             Self::TooManyConnections { limit } => {
                 write!(
                     f,

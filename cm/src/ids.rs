@@ -13,7 +13,8 @@ pub struct Path {
 
 /// A connection, or the lookup of a datagram service, on either side: the local communication ID,
 /// or the request ID of SIDR. Never 0. Its top 7 bits are the number of the agent's
-/// [`QpnPart`](crate::QpnPart), so the answers of peers show which process of a host they are for.
+/// [`QpnRange`](crate::QpnRange), so the answers of peers show which process of a host they are
+/// for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u32);
 

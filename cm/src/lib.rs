@@ -35,7 +35,7 @@ pub use request::{
     Acceptance, Config, ConnectRequest, DatagramAcceptance, DatagramAsked, DatagramRequest, Reply,
     Request,
 };
-pub use roce_stack::{Addresses, Duration, Instant, QpnPart};
+pub use roce_stack::{Addresses, Duration, Instant, QpnRange};
 pub use roce_wire::cm::{
     IpService, PortSpace, RejectReason, ServiceId, ServiceType, SidrStatus, gid_of, ip_of,
 };

@@ -1,7 +1,7 @@
 //! The contents of requests and answers: those that the owner sends, and those that the peer sent.
 
 use crate::{
-    Duration, IpService, PKey, PathMtu, PrivateBytes, Psn, QKey, Qpn, QpnPart, ServiceId,
+    Duration, IpService, PKey, PathMtu, PrivateBytes, Psn, QKey, Qpn, QpnRange, ServiceId,
     ServiceType,
 };
 
@@ -12,7 +12,7 @@ pub struct Config {
     /// guess communication IDs can end connections.
     pub seed: [u8; 32],
     /// The part of the ID space that this agent draws communication IDs from.
-    pub part: QpnPart,
+    pub part: QpnRange,
     /// The GUID of the node (in verbs: of the device), by which peers identify the host of a
     /// connection.
     pub ca_guid: u64,
@@ -31,7 +31,7 @@ pub struct Config {
 impl Config {
     /// Values for a local network: 1.07 s for an answer, 15 retries (so an absent peer shows after
     /// some 26 s), and packets that live for 0.27 s. Paths are not checked.
-    pub const fn new(seed: [u8; 32], part: QpnPart, ca_guid: u64) -> Self {
+    pub const fn new(seed: [u8; 32], part: QpnRange, ca_guid: u64) -> Self {
         Self {
             seed,
             part,

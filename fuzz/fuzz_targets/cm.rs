@@ -10,7 +10,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use roce_cm::{
     Acceptance, Agent, Config, ConnectRequest, ConnectionId, DatagramAcceptance, DatagramRequest,
-    Duration, Event, Instant, PKey, Path, PathMtu, PortSpace, Psn, QKey, Qpn, QpnPart,
+    Duration, Event, Instant, PKey, Path, PathMtu, PortSpace, Psn, QKey, Qpn, QpnRange,
     RejectReason, ServiceId, ServiceType,
 };
 use roce_wire::MAD_LEN;
@@ -129,7 +129,7 @@ fn service(number: u8) -> ServiceId {
 impl World {
     fn new() -> Self {
         let hosts = [1, 2].map(|number| {
-            let part = QpnPart::new(number).expect("a part");
+            let part = QpnRange::new(number).expect("a part");
             let mut agent = Agent::new(Config::new([number; 32], part, number.into()));
             for number in [0, 4, 6] {
                 let listener = agent.listen(Instant::ZERO, service(number), None, 4);

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// A failure of the port itself, for instance because its interface has gone. A problem of one
-/// packet (no route, no neighbour, no buffer) is a counted drop, not a failure.
+/// A failure of the port itself, for instance because its interface was removed. If one packet
+/// can't be sent (no route, no neighbour, no buffer), the port counts a drop and returns no error.
 #[derive(Debug)]
 pub struct PortError {
-    /// The operation that failed and what it was applied to, in words.
+    /// The operation that failed and its object, in words.
     pub what: String,
     /// The operating system's error.
     pub source: std::io::Error,

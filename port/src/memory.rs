@@ -17,13 +17,13 @@ const DONT_FRAGMENT: u16 = 0x4000;
 /// The byte with which a poisoned port fills the buffers that it reserves.
 const POISON: u8 = 0xa5;
 
-/// The header in front of the BTH, and the part of it that the receiving port sees.
+/// The network header in front of the BTH, and whether the receiving port sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryIp {
     /// IPv4, visible to the receiver. The identification is always 0.
     #[default]
     V4,
-    /// IPv4, visible to the receiver. The identification counts up, and soon wraps.
+    /// IPv4, visible to the receiver. The identification increments from 0xfff0, so it soon wraps.
     V4Numbered,
     /// As [`MemoryIp::V4Numbered`], but invisible to the receiver, as with a socket.
     V4Hidden,
@@ -42,7 +42,7 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
-/// A port whose owner is the network: the owner takes packets from
+/// A port whose owner plays the network: the owner takes packets from
 /// [`out`](MemoryPort::out) and puts packets into [`arrived`](MemoryPort::arrived).
 ///
 /// The port neither loses, delays nor reorders packets. An owner that needs a rate, a delay or a
@@ -56,7 +56,7 @@ pub struct MemoryPort {
     pub arrived: VecDeque<Frame>,
     /// The maximum number of packets in `out`. At this number, `reserve` returns
     /// [`ReserveError::Full`].
-    pub room: usize,
+    pub max_queued: usize,
     /// Whether [`Transmit::reserve`] reports every packet as unsendable, as it does without a
     /// route.
     pub unsendable: bool,
@@ -90,7 +90,7 @@ impl MemoryPort {
     /// A port with room for any number of packets of up to `max_packet_bytes` bytes (BTH to ICRC).
     pub fn new(ip: MemoryIp, max_packet_bytes: usize) -> Self {
         Self {
-            room: usize::MAX,
+            max_queued: usize::MAX,
             ip,
             max_packet_bytes,
             next_id: 0xfff0,
@@ -98,8 +98,8 @@ impl MemoryPort {
         }
     }
 
-    /// Fills each reserved buffer with a pattern. The pattern reveals bytes that the sender forgets
-    /// to write.
+    /// Makes the port fill each reserved buffer with a pattern, which reveals bytes that the sender
+    /// does not write.
     pub fn poisoned(mut self) -> Self {
         self.poisoned = true;
         self
@@ -115,7 +115,7 @@ impl MemoryPort {
         self.ip
     }
 
-    /// Returns the buffer of a packet that is no longer needed.
+    /// Gives the buffer of a packet back to the port, which reuses it.
     #[inline]
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.spare.push(bytes);
@@ -152,7 +152,7 @@ impl Transmit for MemoryPort {
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = None;
-        if self.out.len() >= self.room {
+        if self.out.len() >= self.max_queued {
             self.counters.tx_queue_full += 1;
             return Err(ReserveError::Full);
         }
@@ -261,7 +261,7 @@ impl Port for MemoryPort {
         !self.arrived.is_empty()
     }
 
-    /// None: the owner knows when it has added packets.
+    /// No descriptors: the owner knows when it has added packets.
     fn packet_fds(&self) -> Vec<PortFd<'_>> {
         Vec::new()
     }

@@ -39,12 +39,12 @@ impl<F: FnMut(&RxMeta, &[u8])> RxSink for F {
 /// The capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCapabilities {
-    /// The largest transport packet (BTH to ICRC) that [`Transmit::reserve`] lends room for, in
-    /// bytes: the link's MTU less IP and UDP headers (IPv6's, if the port has IPv6 addresses).
+    /// The largest transport packet (BTH to ICRC) that [`Transmit::reserve`] lends a buffer for, in
+    /// bytes: the link's MTU less the IP and UDP headers (the IPv6 header, if the port has IPv6
+    /// addresses).
     pub max_packet_bytes: usize,
-    /// The approximate number of bytes that a port of this kind buffers on receive before it drops
-    /// packets. A QP keeps fewer bytes than this in flight, on the assumption that the peer's port
-    /// buffers as many.
+    /// The approximate size, in bytes, of the receive buffer of a port of this kind. A QP keeps
+    /// fewer bytes than this in flight, on the assumption that the peer's port has the same buffer.
     pub receive_buffer_bytes: usize,
 }
 
@@ -70,9 +70,9 @@ pub trait Port: Transmit {
     }
 
     /// Checks whether the port can send packets along `_path`. Call this once, when a path is
-    /// chosen. The port decides from what it knows now, and sends no probe. For RoCEv2, a missing
-    /// route is no error, because routes may change later. RoCE v1 is not routable, so some
-    /// destinations are out of its reach.
+    /// chosen. The port uses its present state, and sends no probe. For RoCEv2, a missing route is
+    /// no error, because routes may change later. RoCE v1 is not routable, so it can't reach some
+    /// destinations.
     ///
     /// # Errors
     /// The reason why no packet can be sent, and what would change that.
@@ -102,9 +102,9 @@ pub trait Port: Transmit {
     fn leave(&mut self, group: IpAddr);
 
     /// Passes received packets to `sink`, and stops once their number reaches `budget`. A port that
-    /// receives several packets in one piece may exceed it. Returns the number of packets passed. A
-    /// port may return 0 while a packet waits; its descriptors then report the packet. Never
-    /// blocks.
+    /// receives several packets in one datagram may exceed `budget`. Returns the number of packets
+    /// passed. A port may return 0 while a packet waits; its descriptors then report the packet.
+    /// Never blocks.
     ///
     /// # Errors
     /// Fails if the interface is gone for good.
@@ -120,11 +120,11 @@ pub trait Port: Transmit {
     /// The number of committed packets that the network has not taken yet.
     fn queued(&self) -> usize;
 
-    /// Whether one system call of [`Port::flush`] can send packets of different lengths, and to
-    /// different QPs, together. On such a port, a packet that is queued behind others does not
-    /// delay them, and costs less than a packet that a later call sends.
+    /// Whether one system call of [`Port::flush`] can send packets of different lengths and to
+    /// different QPs. On such a port, a packet that is queued behind others does not delay them,
+    /// and costs less than a packet that a later call sends.
     #[inline]
-    fn sends_all_by_one_call(&self) -> bool {
+    fn batches_mixed_packets(&self) -> bool {
         false
     }
 

@@ -19,7 +19,7 @@ impl AddressHandle {
     pub(crate) fn new(pd: PdId, path: TxMeta) -> Result<Self, AddressError> {
         let TxMeta { src, dst, .. } = path;
         if src.is_ipv4() != dst.is_ipv4() {
-            return Err(AddressError::TwoFamilies { src, dst });
+            return Err(AddressError::MixedFamilies { src, dst });
         }
         if dst.is_unspecified() {
             return Err(AddressError::Unspecified { dst });
@@ -63,7 +63,7 @@ pub enum AddressError {
     /// The protection domain is not one of this NIC.
     UnknownPd,
     /// One address is IPv4 and the other IPv6.
-    TwoFamilies {
+    MixedFamilies {
         /// The local address.
         src: IpAddr,
         /// The remote address.
@@ -80,14 +80,14 @@ impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownPd => f.write_str("the protection domain does not belong to this device"),
-            Self::TwoFamilies { src, dst } => write!(
+            Self::MixedFamilies { src, dst } => write!(
                 f,
                 "an address handle from {src} to {dst}: choose the GID index of the peer's family"
             ),
             Self::Unspecified { dst } => write!(
                 f,
-                "an address handle to {dst}, which is nobody's address: give the peer's GID or a \
-                 multicast group's"
+                "an address handle to {dst}, which is the address of no port: give the peer's GID \
+                 or a multicast group's"
             ),
         }
     }

@@ -27,7 +27,7 @@ impl Addresses {
         }
     }
 
-    /// Whether both sets can have an address in common.
+    /// Whether an address can be in both sets.
     pub fn overlaps(self, other: Self) -> bool {
         match (self, other) {
             (Self::One(one), many) | (many, Self::One(one)) => many.contains(one),

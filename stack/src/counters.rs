@@ -15,8 +15,8 @@ labelled! {
         UnknownQp = "unknown_qp",
         /// The packet's IP addresses are not those of the QP's path.
         WrongPeer = "wrong_peer",
-        /// From the peer, but with another version of RoCE than the QP's path: the two ends have
-        /// chosen GID indices of different kinds.
+        /// From the peer, but with another version of RoCE than the QP's path: the two ends use
+        /// GID indices of different types.
         WrongVersion = "wrong_version",
         /// The partition key is not the QP's.
         WrongPKey = "wrong_pkey",
@@ -31,8 +31,8 @@ labelled! {
         OutOfSequence = "out_of_sequence",
         /// A request or response ahead of the expected PSN of which an earlier copy is kept.
         DuplicateOutOfOrder = "duplicate_out_of_order",
-        /// A duplicate request that can't be answered any more: its result is no longer kept, or
-        /// its memory no longer accessible.
+        /// A duplicate request that can't be answered any more: the responder no longer has its
+        /// result, or its memory is no longer accessible.
         StaleDuplicate = "stale_duplicate",
         /// An acknowledgement of a packet that was never sent.
         GhostAck = "ghost_ack",
@@ -40,7 +40,7 @@ labelled! {
         DuplicateResponse = "duplicate_response",
         /// A response that fits no outstanding request.
         UnexpectedResponse = "unexpected_response",
-        /// A response behind a lost one, which was not kept.
+        /// An out-of-order response that was not kept.
         ResponseGap = "response_gap",
         /// The datagram's Q_Key is not the QP's. (UD.)
         WrongQKey = "wrong_qkey",
@@ -85,8 +85,8 @@ labelled! {
         Timeouts = "timeouts",
         /// Spurious local ACK timeouts: everything had arrived.
         SpuriousTimeouts = "spurious_timeouts",
-        /// Responses that were late compared with the measured round trip, long before the local
-        /// ACK timeout, so that the requester retransmitted a packet to get them.
+        /// Responses that were late compared with the measured round trip, though the local ACK
+        /// timeout had not expired. The requester retransmitted a packet to get each of them.
         LateAnswers = "late_answers",
         /// Acknowledgements received.
         AcksReceived = "acks_received",
@@ -118,7 +118,7 @@ labelled! {
         CnpsReceived = "cnps_received",
         /// Congestion notification packets sent.
         CnpsSent = "cnps_sent",
-        /// Marked packets that were not answered, because a CNP had just been sent.
+        /// Marked packets for which no CNP was sent, because one had just been sent.
         CnpsSuppressed = "cnps_suppressed",
         /// Packets that the port could not send at all.
         Unsendable = "unsendable",

@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use crate::ids::CqId;
-use crate::queue::Room;
+use crate::queue::EntryGuard;
 use crate::time::Instant;
 use crate::wr::Completion;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
@@ -29,14 +29,14 @@ pub enum Notify {
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
-    /// Locked for writing while it is replaced by one of another size, and while the completions of
-    /// one QP are removed.
+    /// The write lock is held while a ring of another size replaces it, and while the completions
+    /// of one QP are removed.
     ring: RwLock<ArrayQueue<Entry>>,
-    /// At least the number of completions in the ring: 0 means that a poll needs no lock.
+    /// An upper bound of the number of completions in the ring. If it is 0, a poll needs no lock.
     waiting: AtomicUsize,
     overrun: AtomicBool,
     notify: AtomicU8,
-    /// Completions since the one that raised the last event, which is included; 0 before the first
+    /// Completions since the last event, including the one that raised it; 0 before the first
     /// event.
     since_event: AtomicU32,
 }
@@ -46,9 +46,8 @@ struct Entry {
     completion: Completion,
     /// When the completion was generated, by the clock of the code that drives the NIC.
     at: Instant,
-    /// Keeps the request's entry in its work queue occupied until this completion is polled; see
-    /// [`Room`].
-    _room: Option<Room>,
+    /// Keeps the request's entry in its work queue occupied until this completion is polled.
+    _entry: Option<EntryGuard>,
 }
 
 /// The CQ overran: completions were lost.
@@ -209,9 +208,9 @@ impl CompletionQueue {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests an event at the next completion of this kind. [`Notify::Next`] takes precedence
-    /// over [`Notify::Solicited`]. As in verbs, completions that are already in the queue raise no
-    /// event: poll once more after arming.
+    /// Arms the CQ: requests one event at the next completion of this kind. [`Notify::Next`] takes
+    /// precedence over [`Notify::Solicited`]. As in verbs, completions that are already in the
+    /// queue raise no event: poll once more after arming.
     // rule: 10.8.7-notify-after
     pub fn request_notify(&self, notify: Notify) {
         // rule: 10.8.7-next-outweighs
@@ -220,10 +219,10 @@ impl CompletionQueue {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether completions wait while an event for the next completion is requested. If so, this
-    /// cancels the request, and the caller must raise the event. A program calls this before it
-    /// sleeps: completions that are already in the queue raise no event by themselves.
-    pub fn take_belated(&self) -> bool {
+    /// Whether completions wait although the CQ is armed for the next completion. If so, this
+    /// disarms the CQ, and the caller must raise the event. A program calls this before it sleeps:
+    /// completions that were in the queue when the CQ was armed raise no event.
+    pub fn take_missed_event(&self) -> bool {
         let (next, never) = (Notify::Next as u8, Notify::Never as u8);
         // A completion that arrives at the same time may raise an event of its own.
         !self.is_empty()
@@ -233,8 +232,8 @@ impl CompletionQueue {
                 .is_ok()
     }
 
-    /// The number of completions since the one that raised the last event, which is included; 0 if
-    /// there was no event. For event moderation.
+    /// The number of completions since the last event, including the one that raised it; 0 if there
+    /// was no event. For event moderation.
     pub fn completions_since_event(&self) -> u32 {
         self.since_event.load(Ordering::Relaxed)
     }
@@ -245,7 +244,7 @@ impl CompletionQueue {
         completion: Completion,
         at: Instant,
         solicited: bool,
-        room: Option<Room>,
+        entry: Option<EntryGuard>,
     ) -> Pushed {
         // rule: 10.8.7-solicited
         let wakes = solicited || completion.status != crate::WcStatus::Success;
@@ -256,7 +255,7 @@ impl CompletionQueue {
         let pushed = self.ring().push(Entry {
             completion,
             at,
-            _room: room,
+            _entry: entry,
         });
         if pushed.is_err() {
             self.waiting.fetch_sub(1, Ordering::Release);

@@ -31,11 +31,11 @@ pub enum Event {
     LastWqeReached(Qpn),
     /// The SRQ has fewer receives than its limit. Raised once for each time that the limit is set.
     SrqLimit(Srqn),
-    /// The port has a link (again). The NIC has no link state: the code that drives it raises the
-    /// events of the port.
+    /// The link has come up. The NIC has no link state: the code that drives it raises the events
+    /// of the port.
     // rule: 11.6.3-port-events
     PortActive,
-    /// The port has lost its link.
+    /// The link has gone down.
     PortError,
     /// The port's addresses, and so its GIDs, have changed.
     // rule: A17.3.1-gid-changes

@@ -51,8 +51,8 @@ impl fmt::Display for XrcdId {
     }
 }
 
-/// The QPN of a QP and its slot in the table. Once the QP is destroyed, the handle refers to
-/// nothing, even if another QP uses the slot.
+/// The QPN of a QP and its slot in the table. Once the QP is destroyed, the handle is stale: it
+/// does not refer to another QP that uses the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Handle {
     slot: u32,

@@ -60,7 +60,7 @@ impl QpKind {
 
     /// Whether a QP of this kind receives packets with this opcode.
     // rule: A14-ini-tgt
-    pub(crate) fn takes(self, opcode: Opcode) -> bool {
+    pub(crate) fn accepts(self, opcode: Opcode) -> bool {
         match self {
             Self::XrcInitiator => !opcode.is_request(),
             Self::XrcTarget => opcode.is_request(),

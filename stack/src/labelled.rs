@@ -2,8 +2,8 @@
 
 /// Defines an enum with `ALL`, which contains every variant, and `label`.
 ///
-/// A table over such an enum in another crate cannot match it exhaustively, because the enum may
-/// grow. A test of the table goes through `ALL` instead.
+/// A table over such an enum in another crate cannot match it exhaustively, because the enum is
+/// `non_exhaustive`. A test of the table iterates over `ALL` instead.
 macro_rules! labelled {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $label:literal,)* }) => {
         $(#[$meta])*

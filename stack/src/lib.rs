@@ -31,10 +31,10 @@ mod kind;
 mod labelled;
 mod memory;
 mod nic;
-mod part;
 mod peer_window;
 mod priority;
 mod qp;
+mod qpn_range;
 mod queue;
 mod seq;
 mod srq;
@@ -57,7 +57,7 @@ pub use event::Event;
 pub use ids::{CqId, Srqn, XrcdId};
 pub use kind::{QpKind, QpState};
 pub use memory::{
-    Access, AccessError, BindError, Buffer, BufferRange, DeregisterError, FaultSafe, Memory,
+    Access, AccessError, BindError, Buffer, BufferRangeError, DeregisterError, FaultSafe, Memory,
     MemoryFault, MemoryTable, MwBind, MwId, MwType, PdId, RegisterError, Reregister,
     ReregisterError, Span,
 };
@@ -65,9 +65,9 @@ pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,
     Usage,
 };
-pub use part::QpnPart;
 pub use priority::PriorityMap;
 pub use qp::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit, largest_path_mtu};
+pub use qpn_range::QpnRange;
 pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
 pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus};
 pub use time::{Duration, Instant};

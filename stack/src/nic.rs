@@ -11,10 +11,10 @@ use crate::event::Event;
 use crate::ids::Handle;
 use crate::kind::QpState;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
-use crate::part::QpnPart;
 use crate::peer_window::PeerWindows;
 use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
 use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Turn};
+use crate::qpn_range::QpnRange;
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::transmit::Transmit;
@@ -26,12 +26,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 mod cache_prefetch;
+mod congestion;
 mod create;
 mod fragmentation;
 mod intact;
 mod management;
 mod multicast;
-mod notices;
 mod post;
 mod reports;
 mod schedule;
@@ -43,7 +43,7 @@ mod wheel;
 mod xrc;
 
 pub use create::CreateQpError;
-use intact::icrc_is_right;
+use intact::icrc_is_valid;
 pub use management::{MAD_BYTES, MadError, ReceivedMad};
 pub use multicast::MulticastError;
 pub use status::QpStatus;
@@ -68,15 +68,15 @@ const QUANTUM: usize = 64;
 
 /// An RDMA NIC without a clock, a thread or a network.
 ///
-/// The code that drives it calls, in any order and as often as it likes:
+/// The code that drives it calls the following, in any order and any number of times:
 ///
-/// 1. [`Nic::receive`] with each packet that a port hands out,
+/// 1. [`Nic::receive`] with each packet that a port receives,
 /// 2. [`Nic::handle_timeouts`] at [`Nic::next_timeout`] or later,
 /// 3. [`Nic::transmit`] after any of these and after any posting, while
 ///    [`Nic::wants_to_send`],
-/// 4. [`Nic::poll_event`] until it gives nothing.
+/// 4. [`Nic::poll_event`] until it returns `None`.
 ///
-/// The caller passes a `now` that never goes back from one call to the next.
+/// `now` must never decrease from one call to the next.
 #[derive(Debug)]
 pub struct Nic {
     limits: PortLimits,
@@ -93,16 +93,16 @@ pub struct Nic {
     /// QP1, if it is open.
     management: Option<Box<management::GeneralServices>>,
     /// The QPs that have a CNP to send.
-    notices: VecDeque<Handle>,
+    pending_cnps: VecDeque<Handle>,
     reports: reports::Reports,
     /// A timer for each QP, by its slot in the table.
     timers: Wheel,
     reorder: ReorderPool,
     peer_windows: PeerWindows,
-    /// The QP that the newest packet was for.
-    newest: Qpn,
-    /// The part that QPNs are drawn from; `None` for the whole number space.
-    part: Option<QpnPart>,
+    /// The destination QPN of the last packet received.
+    last_qpn: Qpn,
+    /// The range that QPNs are drawn from; `None` for all QPNs.
+    part: Option<QpnRange>,
 }
 
 impl Nic {
@@ -124,19 +124,19 @@ impl Nic {
             congestion: Congestion::default(),
             fragmentation: fragmentation::Fragmentation::default(),
             management: None,
-            notices: VecDeque::new(),
+            pending_cnps: VecDeque::new(),
             reports: reports::Reports::default(),
             timers: Wheel::default(),
             reorder: ReorderPool::new(DEFAULT_PACKETS),
             peer_windows: PeerWindows::new(config.window_bytes),
-            newest: Qpn::MULTICAST,
+            last_qpn: Qpn::MULTICAST,
             part: None,
         }
     }
 
     /// Draws the numbers of new QPs from `part` only, so that other NICs behind the same address
-    /// can use other parts. From now on at most [`QpnPart::MAX_QPS`] QPs can exist.
-    pub fn draw_qpns_from(&mut self, part: QpnPart) {
+    /// can use other ranges. From now on at most [`QpnRange::MAX_QPS`] QPs can exist.
+    pub fn draw_qpns_from(&mut self, part: QpnRange) {
         self.part = Some(part);
     }
 
@@ -200,8 +200,8 @@ impl Nic {
             .register_buffer(&mut self.rng, pd, buffer, access)
     }
 
-    /// Deregisters a region: from now on nothing accesses its memory, directly or through a window.
-    /// Requests that still name it fail. Returns whether a region had this key.
+    /// Deregisters a region. The NIC does not access its memory any more, neither directly nor
+    /// through a window. Requests that still name it fail. Returns whether a region had this key.
     // rule: 10.6.4-deregister
     pub fn deregister(&mut self, key: u32) -> bool {
         self.memory.deregister(key)
@@ -221,7 +221,7 @@ impl Nic {
         };
         self.timers.set(handle.slot(), NEVER);
         if let Some(left) = self.peer_windows.join(&mut qp.window_share, handle, None) {
-            self.use_room(left);
+            self.offer_peer_window_room(left);
         }
         if let Some(srq) = qp.srq() {
             self.srqs.detach(srq);
@@ -245,7 +245,7 @@ impl Nic {
         AddressHandle::new(pd, path)
     }
 
-    /// Draws an initial PSN that nobody can guess.
+    /// Draws an unpredictable initial PSN.
     pub fn random_psn(&mut self) -> Psn {
         Psn::new(self.rng.next_u32())
     }
@@ -267,7 +267,7 @@ impl Nic {
         {
             let peer = qp.peer();
             if let Some(left) = self.peer_windows.join(&mut qp.window_share, handle, peer) {
-                self.use_room(left);
+                self.offer_peer_window_room(left);
             }
         }
         result.unwrap_or(Err(ModifyError::UnknownQp(qpn)))
@@ -289,10 +289,10 @@ impl Nic {
     /// be well-formed.
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {
         self.prefetch_for_packet(transport);
-        // Verify, then place: no byte of a damaged packet reaches memory. The CRC comes before the
-        // parser: stores of the previous packet's payload are still in flight, and the parser has
-        // to wait for them while the CRC does not.
-        let intact = icrc_is_right(&mut self.fragmentation, meta, transport);
+        // The ICRC is verified first, so no byte of a damaged packet reaches memory. It also comes
+        // before the parser for speed: stores of the previous packet's payload are still in flight,
+        // and the parser has to wait for them while the CRC does not.
+        let intact = icrc_is_valid(&mut self.fragmentation, meta, transport);
         let taken = Packet::parse_with(transport, |packet| {
             // rule: 9.6.1-icrc
             if intact {
@@ -352,14 +352,14 @@ impl Nic {
         });
         if known.is_none() {
             cold_path();
-            self.receive_for_nobody(qpn, meta, packet);
+            self.receive_for_unknown_qpn(qpn, meta, packet);
         }
     }
 
     /// Sends what the QPs have to send, until the port is full or each QP has had one turn.
     pub fn transmit(&mut self, now: Instant, port: &mut dyn Transmit) {
         self.report(port);
-        if !self.transmit_notices(now, port) || !self.transmit_mads(port) {
+        if !self.transmit_cnps(now, port) || !self.transmit_mads(port) {
             return;
         }
         // Each QP gets one turn; a QP with more to send waits for the next call.
@@ -374,7 +374,7 @@ impl Nic {
             slot.scheduled = false;
             let alone = self.ready.is_empty();
             let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
-                cx.alone = alone;
+                cx.nothing_follows = alone;
                 qp.transmit(cx, port, QUANTUM)
             };
             match self.take_turn(now, handle, send) {
@@ -382,7 +382,7 @@ impl Nic {
                 Some(Turn::PortFull) => {
                     cold_path();
                     self.schedule(handle, true);
-                    self.forget_pause(now, handle);
+                    self.stop_pause_timer(now, handle);
                     return;
                 }
                 Some(Turn::Idle) | None => {}
@@ -390,28 +390,29 @@ impl Nic {
         }
     }
 
-    /// Sends the requests posted to one QP, and then its pending replies to the peer, mostly
-    /// acknowledgements. A port can send an acknowledgement that follows a request to the same peer
-    /// in the same datagram, where it costs almost nothing. The other QPs wait for the next
-    /// [`Nic::transmit`]. If another QP has waited longer, this does the same as [`Nic::transmit`].
+    /// Sends the requests posted to the QP `qpn`, and then its pending replies to the peer, mostly
+    /// acknowledgements. A port can send a request and a following acknowledgement to the same peer
+    /// in one datagram, where the acknowledgement costs almost nothing. The other QPs wait for the
+    /// next [`Nic::transmit`]. If another QP has waited longer, this does the same as
+    /// [`Nic::transmit`].
     pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Transmit, qpn: Qpn) {
         let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
             return self.transmit(now, port);
         };
         self.report(port);
-        if !self.transmit_notices(now, port) {
+        if !self.transmit_cnps(now, port) {
             return;
         }
         let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
-            cx.alone = true;
+            cx.nothing_follows = true;
             qp.transmit(cx, port, QUANTUM)
         };
         self.take_turn(now, handle, send);
     }
 
-    /// Lets a QP send. Afterwards, other QPs to the same peer may use the room that is left in the
-    /// window that they share, unless the port is full: then the QP's turn has not ended, and the
-    /// room stays reserved for it.
+    /// Lets a QP send. Afterwards, other QPs to the same peer may use the room that is left in
+    /// their shared peer window. If the port is full, the QP's turn has not ended, and the room
+    /// stays reserved for the QP.
     fn take_turn(
         &mut self,
         now: Instant,
@@ -426,7 +427,7 @@ impl Nic {
         } else {
             self.peer_windows.release(window_share);
             if let Some(window) = window_share.window() {
-                self.use_room(window);
+                self.offer_peer_window_room(window);
             }
         }
         Some(turn)
@@ -435,21 +436,22 @@ impl Nic {
     /// Whether [`Nic::transmit`] has something to do.
     pub fn wants_to_send(&self) -> bool {
         !self.ready.is_empty()
-            || !self.notices.is_empty()
+            || !self.pending_cnps.is_empty()
             || self.has_mads_to_send()
             || !self.reports.is_empty()
     }
 
-    /// Whether the NIC has acknowledgements to send, and nothing else. They may wait a little for
-    /// the application's answer, since acknowledgements coalesce (IBTA 1.7, 9.7.5.1.2). Always
-    /// false with more than a few QPs waiting, because checking each of them would take too long.
+    /// Whether the NIC has acknowledgements to send, and nothing else. A driver may delay them
+    /// until the application has posted its answer, since acknowledgements coalesce (IBTA 1.7,
+    /// 9.7.5.1.2). Returns false if more than a few QPs are waiting, because checking each of them
+    /// would take too long.
     pub fn wants_only_to_acknowledge(&self) -> bool {
         const FEW: usize = 8;
         let acknowledges = |handle: &Handle| {
             let slot = self.qps.at(*handle);
             slot.is_none_or(|slot| slot.qp.wants_only_to_acknowledge())
         };
-        self.notices.is_empty()
+        self.pending_cnps.is_empty()
             && !self.has_mads_to_send()
             && (1..=FEW).contains(&self.ready.len())
             && self.ready.iter().all(acknowledges)
@@ -470,10 +472,10 @@ impl Nic {
             };
             if slot.deadline > now {
                 self.set_timer(handle);
-            } else if slot.pauses {
-                // The QP ends its pause itself at its turn, so this does not touch its memory,
-                // which may not be in the cache. With thousands of rate-limited QPs, almost all
-                // timers end pauses.
+            } else if slot.is_pause {
+                // The QP ends its pause at its turn to send. So the timer does not touch the QP's
+                // memory, which may not be in the cache. With thousands of rate-limited QPs, almost
+                // all timers end pauses.
                 self.schedule(handle, false);
             } else {
                 self.with_handle(now, handle, Qp::handle_timeout);

@@ -1,10 +1,10 @@
-//! The window that all QPs of a NIC share towards one address.
+//! Peer windows: the bytes that all QPs of a NIC together may have in flight to one address.
 //!
 //! The window of a QP fits the buffer of a peer's port. A thousand QPs between the same two hosts
 //! share that buffer: if each used its whole window, most packets would be dropped, including the
 //! retransmitted ones. So all of them together stay within one window. A QP that finds no room
-//! waits in a queue, and gets a turn when an acknowledgement makes room. That room is reserved for
-//! it until its turn to send has ended, so that other QPs can't overtake it.
+//! waits in a queue, and gets a turn when an acknowledgement makes room. The room is reserved for
+//! the QP until its turn to send has ended, so that other QPs can't overtake it.
 
 use crate::ids::Handle;
 use crate::time::{Duration, Instant};
@@ -12,24 +12,25 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 /// The lower bound of the limit for all QPs of a peer window together, in bytes.
-const LEAST: u64 = 64 << 10;
+const MIN_LIMIT: u64 = 64 << 10;
 
-/// A waiting QP gets a turn only if at least the limit divided by this number is free: for a packet
-/// or two, a turn costs more than it gains.
-const WORTH_A_CALL: u64 = 16;
+/// A waiting QP gets a turn only if at least 1/16 of the limit is free: for a packet or two, a turn
+/// costs more than it gains.
+const MIN_ROOM_DIVISOR: u64 = 16;
 
-/// How long the other QPs to the same peer use a rate that a CNP has reduced as an estimate.
-const CNP_COUNTS: Duration = Duration::from_millis(10);
+/// After a CNP has reduced the rate of a QP, other QPs to the same peer start no faster for this
+/// long.
+const CNP_RATE_LIFETIME: Duration = Duration::from_millis(10);
 
 /// A QP's share of a peer window.
 #[derive(Debug, Default)]
 pub(crate) struct WindowShare {
     /// The window, and its peer.
     window: Option<(usize, IpAddr)>,
-    bytes: u64,
+    in_flight: u64,
     /// Bytes of room that are reserved for this QP.
     reserved: u64,
-    waits: bool,
+    is_waiting: bool,
 }
 
 /// The ID of a peer window.
@@ -58,7 +59,7 @@ struct PeerWindow {
 
 /// The limit for all QPs of a peer window together, given the window of one QP; both in bytes.
 fn limit(window_bytes: usize) -> u64 {
-    (window_bytes as u64).max(LEAST)
+    (window_bytes as u64).max(MIN_LIMIT)
 }
 
 impl PeerWindows {
@@ -76,9 +77,9 @@ impl PeerWindows {
         self.limit = limit(window_bytes);
     }
 
-    /// Moves the QP's share to the window of `peer`, if there is a peer, and forgets what it had in
-    /// flight to another. Returns the window that it left, which has room now:
-    /// [`PeerWindows::next_waiting`] should follow.
+    /// Moves the QP's share to the window of `peer`, or out of all windows if `peer` is `None`. The
+    /// bytes that it had in flight no longer count. Returns the window that it left, which now has
+    /// room: the caller then calls [`PeerWindows::next_waiting`].
     pub(crate) fn join(
         &mut self,
         share: &mut WindowShare,
@@ -92,7 +93,7 @@ impl PeerWindows {
         self.release(share);
         let left = share.window.take();
         if let Some((index, old)) = left {
-            if core::mem::take(&mut share.waits) {
+            if core::mem::take(&mut share.is_waiting) {
                 self.windows[index].waiting.retain(|waits| *waits != qp);
             }
             self.leave(index, old);
@@ -166,7 +167,7 @@ impl PeerWindows {
     pub(crate) fn neighbour_rate(&self, now: Instant, share: &WindowShare) -> Option<f64> {
         let (index, _) = share.window?;
         let (at, rate) = self.windows.get(index)?.slowed?;
-        (now.saturating_duration_since(at) < CNP_COUNTS).then_some(rate)
+        (now.saturating_duration_since(at) < CNP_RATE_LIFETIME).then_some(rate)
     }
 
     /// Notes the bytes that a QP has in flight now.
@@ -174,8 +175,8 @@ impl PeerWindows {
         if let Some((index, _)) = share.window
             && let Some(window) = self.windows.get_mut(index)
         {
-            window.in_flight = window.in_flight - share.bytes + bytes;
-            share.bytes = bytes;
+            window.in_flight = window.in_flight - share.in_flight + bytes;
+            share.in_flight = bytes;
         }
     }
 
@@ -183,9 +184,9 @@ impl PeerWindows {
     pub(crate) fn wait(&mut self, share: &mut WindowShare, qp: Handle) {
         if let Some((index, _)) = share.window
             && let Some(window) = self.windows.get_mut(index)
-            && !share.waits
+            && !share.is_waiting
         {
-            share.waits = true;
+            share.is_waiting = true;
             window.waiting.push_back(qp);
         }
     }
@@ -196,12 +197,12 @@ impl PeerWindows {
         !self.windows[window.0].waiting.is_empty()
     }
 
-    /// Returns the QP that has waited longest, if there is room in the window: it gets a turn, and
-    /// after it the rest of the room goes to the next QP. The caller then calls
+    /// Removes and returns the QP that has waited longest, if the window has enough room for a
+    /// turn. After its turn, the rest of the room goes to the next QP. The caller then calls
     /// [`PeerWindows::reserve`].
     pub(crate) fn next_waiting(&mut self, window: PeerWindowId) -> Option<Handle> {
         let window = &mut self.windows[window.0];
-        if window.free(self.limit) < self.limit / WORTH_A_CALL {
+        if window.free(self.limit) < self.limit / MIN_ROOM_DIVISOR {
             return None;
         }
         window.waiting.pop_front()
@@ -226,10 +227,9 @@ impl WindowShare {
         self.window.map(|(index, _)| PeerWindowId(index))
     }
 
-    /// Notes that [`PeerWindows::next_waiting`] returned the QP: it no longer waits, unless it
-    /// finds no room again.
-    pub(crate) fn on_called(&mut self) {
-        self.waits = false;
+    /// Notes that [`PeerWindows::next_waiting`] has returned the QP, which no longer waits.
+    pub(crate) fn on_turn(&mut self) {
+        self.is_waiting = false;
     }
 }
 
@@ -302,7 +302,7 @@ mod tests {
         windows.wait(&mut two, qp(2));
         let left = windows.join(&mut one, qp(1), None).expect("it was in one");
         assert_eq!(windows.next_waiting(left), Some(qp(2)));
-        two.on_called();
+        two.on_turn();
         windows.wait(&mut two, qp(2));
         let left = windows.join(&mut two, qp(2), None).expect("it was in one");
         assert_eq!(windows.next_waiting(left), None);

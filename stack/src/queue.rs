@@ -1,4 +1,4 @@
-//! A bounded work queue with room for its scatter/gather elements.
+//! A bounded work queue, with storage for its scatter/gather elements and inline data.
 
 use crate::memory::prefetch;
 use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge, total_len};
@@ -26,20 +26,20 @@ pub const MAX_QUEUE_DEPTH: usize = 1 << 16;
 pub(crate) struct WorkQueue<T> {
     entries: VecDeque<Entry<T>>,
     sges: Box<[Sge]>,
-    /// Room for inline data, `max_inline` bytes for each request.
+    /// Storage for inline data, `max_inline` bytes for each request.
     inline: Box<[u8]>,
     max_inline: usize,
     limits: QueueLimits,
     next_slot: usize,
-    /// Each completion that waits to be polled holds a clone of this; see [`Room`].
-    room: Room,
+    /// Each completion that waits to be polled holds a clone of this guard.
+    entry_guard: EntryGuard,
 }
 
-/// Keeps a request's entry in its queue occupied until the request's completion is polled.
-/// Otherwise, a program that posts whenever there is room could post more requests than its CQ
-/// holds completions (IBTA 1.7, 11.4.2.1, freed resource count).
+/// Keeps a request's entry in its queue occupied until the request's completion is polled and drops
+/// the guard. Otherwise, a program that posts whenever the queue is not full could post more
+/// requests than its CQ holds completions (IBTA 1.7, 11.4.2.1, freed resource count).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Room(Arc<()>);
+pub(crate) struct EntryGuard(Arc<()>);
 
 /// The source of a request's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ struct Entry<T> {
 }
 
 impl<T> WorkQueue<T> {
-    /// A queue with these limits, each lowered to the maximum that is possible.
+    /// A queue with these limits. Limits above [`MAX_QUEUE_DEPTH`] and [`MAX_SGE`] are lowered.
     pub(crate) fn new(limits: QueueLimits) -> Self {
         Self::with_inline(limits, 0)
     }
@@ -79,7 +79,7 @@ impl<T> WorkQueue<T> {
             max_inline,
             limits,
             next_slot: 0,
-            room: Room::default(),
+            entry_guard: EntryGuard::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl<T> WorkQueue<T> {
             let pushed = other.push(entry.item, self.sges(index));
             debug_assert!(pushed.is_ok(), "as deep as there are requests");
         }
-        other.room = std::mem::take(&mut self.room);
+        other.entry_guard = std::mem::take(&mut self.entry_guard);
         *self = other;
     }
 
@@ -148,12 +148,18 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Adds a request that [`WorkQueue::check_room`] admitted.
+    /// Adds a request with the elements `sges`.
+    ///
+    /// # Errors
+    /// As [`WorkQueue::check_room`].
     pub(crate) fn push(&mut self, item: T, sges: &[Sge]) -> Result<(), PostError> {
         self.push_from(item, PayloadSource::Memory(sges))
     }
 
-    /// Adds a request that [`WorkQueue::check_source`] admitted.
+    /// Adds a request with this source.
+    ///
+    /// # Errors
+    /// As [`WorkQueue::check_source`].
     pub(crate) fn push_from(
         &mut self,
         item: T,
@@ -164,7 +170,7 @@ impl<T> WorkQueue<T> {
         Ok(())
     }
 
-    /// Adds a request that [`WorkQueue::check_source`] has just admitted.
+    /// Adds a request for which [`WorkQueue::check_source`] has just returned `Ok`. Checks nothing.
     pub(crate) fn push_checked(&mut self, item: T, source: PayloadSource<'_>) {
         let slot = self.next_slot;
         let next = slot + 1;
@@ -173,9 +179,9 @@ impl<T> WorkQueue<T> {
         match source {
             PayloadSource::Memory(elements) => {
                 sges = elements.len();
-                let room = &mut self.sges[slot * self.limits.max_sge..][..sges];
+                let stored = &mut self.sges[slot * self.limits.max_sge..][..sges];
                 // Copied one by one: most requests have one element.
-                for (place, element) in room.iter_mut().zip(elements) {
+                for (place, element) in stored.iter_mut().zip(elements) {
                     *place = *element;
                 }
             }
@@ -245,14 +251,14 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// A [`Room`] token, for the completion of the request that completes now.
-    pub(crate) fn room(&self) -> Room {
-        self.room.clone()
+    /// The guard for the entry of the request that completes now.
+    pub(crate) fn entry_guard(&self) -> EntryGuard {
+        self.entry_guard.clone()
     }
 
     /// The number of requests whose completions wait to be polled.
     fn completed(&self) -> usize {
-        Arc::strong_count(&self.room.0) - 1
+        Arc::strong_count(&self.entry_guard.0) - 1
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -267,8 +273,8 @@ impl<T> WorkQueue<T> {
         self.entries.clear();
     }
 
-    /// The first index whose request does not satisfy `pred`, which must hold for a front part of
-    /// the queue and for no request behind it.
+    /// The first index whose request does not satisfy `pred`. The requests that satisfy `pred` must
+    /// precede all others.
     pub(crate) fn partition_point(&self, mut pred: impl FnMut(&T) -> bool) -> usize {
         self.entries.partition_point(|entry| pred(&entry.item))
     }

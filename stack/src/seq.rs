@@ -14,8 +14,8 @@ use roce_wire::Psn;
 pub(crate) struct Seq(u64);
 
 impl Seq {
-    /// The first `Seq` of a QP whose initial PSN is `psn`. One PSN space of room is left below it,
-    /// so that an old PSN near it has a `Seq`, too.
+    /// The first `Seq` of a QP whose initial PSN is `psn`. It is at least 2^24, so that an old PSN
+    /// before it has a `Seq`, too.
     pub(crate) fn initial(psn: Psn) -> Self {
         Self((1 << 24) + u64::from(psn.get()))
     }

@@ -1,8 +1,8 @@
 //! Shared receive queues (IBTA 1.7, 10.2.9): receives for many QPs in one place.
 //!
-//! A QP takes a receive from its SRQ when a message begins that needs one, and holds it until it
-//! completes. If the QP fails, the receive that it holds completes as flushed; the others wait for
-//! other QPs.
+//! A QP takes a receive from its SRQ when a message that needs one begins, and holds the receive
+//! until it completes. If the QP fails, the receive that it holds completes as flushed. The
+//! receives in the SRQ stay available to other QPs.
 
 use crate::event::Event;
 use crate::hash::KeyMap;
@@ -34,8 +34,8 @@ pub struct SrqInit {
 pub struct SrqAttributes {
     /// The new number of receives that fit; not fewer than are posted.
     pub depth: Option<usize>,
-    /// Requests one [`Event::SrqLimit`] when fewer receives than this are posted; at once, if that
-    /// is so already. 0 requests none.
+    /// Requests one [`Event::SrqLimit`], which is raised as soon as fewer receives than this are
+    /// posted, perhaps immediately. 0 cancels the request.
     pub limit: Option<usize>,
 }
 
@@ -68,7 +68,7 @@ pub enum SrqError {
     /// The NIC has the maximum number of SRQs.
     TooMany {
         /// The maximum.
-        most: usize,
+        max: usize,
     },
     /// The depth is 0, or larger than a queue can be.
     BadDepth(usize),
@@ -121,9 +121,9 @@ impl fmt::Display for SrqError {
                 f,
                 "a shared receive queue of {depth} entries: 1 to {MAX_QUEUE_DEPTH} are possible"
             ),
-            Self::TooMany { most } => write!(
+            Self::TooMany { max } => write!(
                 f,
-                "there are {most} shared receive queues, as many as a device can have: destroy \
+                "there are {max} shared receive queues, as many as a device can have: destroy \
                  one that is not needed"
             ),
             Self::BadMaxSge(max) => write!(

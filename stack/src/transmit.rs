@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //!
-//! - [`Transmit::reserve`] lends room for one packet. The caller fills all of
+//! - [`Transmit::reserve`] lends a buffer for one packet. The caller fills all of
 //!   [`TxSlot::bytes`] and calls [`Transmit::commit`] or [`Transmit::commit_last`].
 //! - A reservation that is not committed is dropped at the next `reserve`, and is not sent. The
 //!   next reservation for the same destination and length then gets the same header fields.
@@ -14,14 +14,14 @@
 //! # Packets whose memory the implementation keeps
 //!
 //! An implementation may send a packet without copying it, for instance by giving the
-//! kernel the pages that it lies in. Then it cannot reuse the memory before the packet
-//! has arrived. It says so by [`TxSlot::kept`], which is allowed for packets that are
-//! [`Sequenced`]: those are retransmitted until the peer acknowledges them. The NIC
-//! answers with [`Transmit::acknowledged`].
+//! kernel the pages that contain it. Then it cannot reuse the memory before the packet has
+//! arrived, and sets [`TxSlot::kept`]. This is allowed for [`Sequenced`] packets, which are
+//! retransmitted until the peer acknowledges them. The NIC reports the acknowledgement with
+//! [`Transmit::acknowledged`].
 //!
-//! A packet that was retransmitted may have a copy that is still on its way when the peer
-//! acknowledges it. Reusing the memory then damages only this copy, which is a duplicate,
-//! and which the receiver drops because its ICRC is wrong.
+//! When the peer acknowledges a packet that was retransmitted, a copy of it may still be in
+//! flight. Reusing the memory then damages only this duplicate copy, which the receiver drops
+//! because its ICRC is wrong.
 //!
 //! The implementation and the code that drives it decide when queued packets leave. The NIC does
 //! not depend on that time.
@@ -32,12 +32,12 @@ use roce_wire::Qpn;
 
 /// Accepts the packets that a [`Nic`](crate::Nic) sends. See the module's contract.
 pub trait Transmit {
-    /// Lends room for a packet of exactly `len` bytes (BTH to ICRC) that belongs to
+    /// Lends a buffer for a packet of exactly `len` bytes (BTH to ICRC) that belongs to
     /// `flow`. An implementation may combine several packets in one datagram only if their
     /// destination QPs belong to the same process.
     ///
-    /// `sequenced` is the packet's place in the flow. It is `None` if the NIC does not report the
-    /// packet to [`Transmit::acknowledged`].
+    /// `sequenced` is the packet's position in the flow. It is `None` if the NIC does not report
+    /// the packet to [`Transmit::acknowledged`].
     ///
     /// # Errors
     /// See [`ReserveError`].
@@ -52,9 +52,9 @@ pub trait Transmit {
     /// Queues the packet that was reserved last.
     fn commit(&mut self);
 
-    /// Queues the packet that was reserved last. No other packet follows for now: the
-    /// implementation may send its queue at once, so that the packet does not wait for
-    /// the work that the caller does before it flushes.
+    /// Queues the packet that was reserved last, when no other packet follows for now. The
+    /// implementation may send its queue at once, so that the packet does not wait until the
+    /// caller flushes.
     fn commit_last(&mut self) {
         self.commit();
     }
@@ -94,15 +94,15 @@ impl Flow {
     }
 }
 
-/// A packet's place in its flow. Places increase from packet to packet, not always by one. A
-/// retransmitted packet keeps its first place.
+/// A packet's position in its flow. Positions increase from packet to packet, not always by one. A
+/// retransmitted packet has the same position as the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub NonZeroU64);
 
 /// A packet that the NIC retransmits until the peer acknowledges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sequenced {
-    /// Its place in its flow.
+    /// Its position in its flow.
     pub position: Position,
     /// Whether an earlier copy of the packet was sent.
     pub is_retransmission: bool,
@@ -111,14 +111,14 @@ pub struct Sequenced {
 /// The packets of a flow that will never be retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
-    /// All packets before this place: the peer has acknowledged them.
+    /// All packets before this position: the peer has acknowledged them.
     Before(Position),
     /// All packets that were sent so far: the connection has ended. A new connection of the same
-    /// two QPs may start at any place.
+    /// two QPs may start at any position.
     All,
 }
 
-/// Room for one packet, lent by [`Transmit::reserve`].
+/// A buffer for one packet, lent by [`Transmit::reserve`].
 #[derive(Debug)]
 pub struct TxSlot<'a> {
     /// Exactly `len` bytes, BTH to ICRC; their contents are arbitrary until written.
@@ -133,11 +133,11 @@ pub struct TxSlot<'a> {
     pub kept: bool,
 }
 
-/// Why [`Transmit::reserve`] lent no room.
+/// Why [`Transmit::reserve`] lent no buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReserveError {
-    /// The queue is full: flush it, or try again when the network has taken some packets.
+    /// The queue is full: flush it, or retry when the network has accepted some packets.
     Full,
     /// The packet is longer than the link allows, or an address is unusable: the packet can never
     /// be sent. Counts as a drop.

@@ -90,8 +90,8 @@ pub enum SendOp {
     /// Places 8 bytes atomically in the peer's memory, after all FLUSHes before it (IBTA 1.7, Annex
     /// A19). The address is a multiple of 8.
     AtomicWrite(RemoteAddr),
-    /// Binds a local memory window (IBTA 1.7, 10.6.7). It begins after all earlier requests have
-    /// begun; later requests find the window bound.
+    /// Binds a local memory window (IBTA 1.7, 10.6.7). It is executed after all earlier requests
+    /// have started, and before any later request starts.
     BindMw(MwBind),
     /// Invalidates a local key: a window of type 2 or a region that allows it (IBTA 1.7, 10.6.5).
     /// It waits until all earlier requests have completed.

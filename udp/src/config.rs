@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use roce_stack::{PriorityMap, QpnPart};
+use roce_stack::{PriorityMap, QpnRange};
 
 /// The interface behind a [`UdpPort`](crate::UdpPort), and the sizes of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct UdpPortConfig {
     /// The part of the QPN space that this port serves, if several processes share UDP port 4791 of
     /// its addresses. Each process has a part of its own ([`PartClaim`](crate::PartClaim)). `None`
     /// if no other process shares the addresses.
-    pub part: Option<QpnPart>,
+    pub part: Option<QpnRange>,
     /// The priority of each packet's socket buffer (`SO_PRIORITY`). The kernel uses it to pick the
     /// transmit queue and, on a VLAN device, the priority in the tag. With `None`, the kernel
     /// derives the priority from the traffic class, as it does for any socket.

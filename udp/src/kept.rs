@@ -16,7 +16,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-use roce_stack::{Acknowledged, Flow, Position, QpnPart};
+use roce_stack::{Acknowledged, Flow, Position, QpnRange};
 
 use crate::sys::memory::{BLOCK_BYTES, Blocks};
 
@@ -28,7 +28,7 @@ mod tests;
 const POISON: u8 = 0xdb;
 
 /// A process that packets are sent to.
-pub(crate) type Reader = (IpAddr, QpnPart);
+pub(crate) type Reader = (IpAddr, QpnRange);
 
 /// The number of a block.
 pub(crate) type Block = u16;

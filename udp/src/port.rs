@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
 use roce_stack::{
-    Acknowledged, Flow, Position, QpnPart, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,
+    Acknowledged, Flow, Position, QpnRange, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,
 };
 use roce_wire::Qpn;
 
@@ -407,8 +407,8 @@ impl Port for UdpPort {
 
 /// The part whose packets may share one datagram with a packet to `to_qp`. A management datagram
 /// never shares one: the sender can't tell which process receives it.
-fn joinable(to_qp: Qpn) -> Option<QpnPart> {
-    (to_qp != Qpn::QP1).then(|| QpnPart::of(to_qp))
+fn joinable(to_qp: Qpn) -> Option<QpnRange> {
+    (to_qp != Qpn::QP1).then(|| QpnRange::of(to_qp))
 }
 
 fn foreign(config: &UdpPortConfig, address: IpAddr) -> PortError {

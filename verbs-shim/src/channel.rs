@@ -48,7 +48,7 @@ impl Belated {
             };
             let found = Handle::<IbvCq>::named(found.cast());
             let cq = found.get()?;
-            if cq.queue.take_belated() {
+            if cq.queue.take_missed_event() {
                 return Ok(Some(found));
             }
             cq.announced.acknowledge(1);

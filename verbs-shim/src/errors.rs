@@ -8,7 +8,7 @@ use roce_verbs::datagram::MulticastError;
 use roce_verbs::datapath::PortError;
 use roce_verbs::device::{OpenError, StartError};
 use roce_verbs::memory::{
-    AccessError, BufferRange, DeregisterError, RegionError, RegisterError, ReregisterError,
+    AccessError, BufferRangeError, DeregisterError, RegionError, RegisterError, ReregisterError,
 };
 use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
 use roce_verbs::roce_cm::{Addresses, CmError};
@@ -171,7 +171,7 @@ impl ToErrno for SrqError {
     }
 }
 
-impl ToErrno for BufferRange {
+impl ToErrno for BufferRangeError {
     fn to_errno(&self) -> Errno {
         Errno::EINVAL
     }
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_is_used_up_or_taken_says_so() {
-        let used_up = QpError::from(CreateQpError::QpnsUsedUp { most: 130_048 });
+        let used_up = QpError::from(CreateQpError::QpnsUsedUp { max: 130_048 });
         assert_eq!(Err::<(), _>(used_up).or_errno(), Err(Errno::ENOMEM));
         let full = PostError::QueueFull { depth: 1 };
         assert_eq!(full.to_errno(), Errno::ENOMEM);

@@ -9,7 +9,7 @@ use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
 use crate::part;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
-use roce_verbs::device::{QpnPart, RoceVersion};
+use roce_verbs::device::{QpnRange, RoceVersion};
 use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, PathMtu};
 use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
 use std::ffi::{c_char, c_int};
@@ -50,7 +50,7 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         vendor_id: NO_VENDOR,
         vendor_part_id: part::vendor_part_id()?,
         hw_ver: 0,
-        max_qp: int(QpnPart::MAX_QPS),
+        max_qp: int(QpnRange::MAX_QPS),
         max_qp_wr: depth,
         device_cap_flags: DEVICE_CURR_QP_STATE_MOD
             | DEVICE_PORT_ACTIVE_EVENT

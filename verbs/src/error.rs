@@ -3,8 +3,8 @@
 use roce_cm::ServiceType;
 use roce_port::PortError;
 use roce_stack::{
-    AddressError, BufferRange, CreateQpError, ModifyError, MulticastError, QpKind, RegisterError,
-    RoceVersion,
+    AddressError, BufferRangeError, CreateQpError, ModifyError, MulticastError, QpKind,
+    RegisterError, RoceVersion,
 };
 use roce_wire::PathMtu;
 use std::fmt;
@@ -348,7 +348,7 @@ pub enum RegionError {
     /// The NIC refused to register the memory.
     Register(RegisterError),
     /// The bytes are not within the region.
-    Range(BufferRange),
+    Range(BufferRangeError),
 }
 
 impl fmt::Display for RegionError {
@@ -362,8 +362,8 @@ impl fmt::Display for RegionError {
 
 impl std::error::Error for RegionError {}
 
-impl From<BufferRange> for RegionError {
-    fn from(error: BufferRange) -> Self {
+impl From<BufferRangeError> for RegionError {
+    fn from(error: BufferRangeError) -> Self {
         Self::Range(error)
     }
 }

@@ -1,5 +1,5 @@
-//! Messages of communication management (IBTA 1.7, 12.6 and 12.11), with which two ends establish
-//! and release connections, and look up datagram services.
+//! Messages of communication management (IBTA 1.7, 12.6 and 12.11), which establish and release
+//! connections, and look up datagram services.
 //!
 //! ```text
 //! MAD header, 24 bytes │ message, 232 bytes: fixed fields │ private data to the end

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::PayloadRule;
 
-/// The header or part of a frame in which an error is.
+/// The header, or the part of a frame, that contains an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Layer {
@@ -91,7 +91,7 @@ impl fmt::Display for Layer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The bytes end before the header or the field does.
+    /// The input ends before the end of the header or the field.
     Truncated {
         /// The number of bytes left.
         available: u32,

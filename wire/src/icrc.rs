@@ -106,7 +106,7 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
     if let Some(icrc) = compute_v4(ip, src_port, dst_port, transport_without_icrc) {
         return icrc;
     }
-    by_images(ip, src_port, dst_port, transport_without_icrc)
+    compute_with_tables(ip, src_port, dst_port, transport_without_icrc)
 }
 
 /// Computes with carry-less multiplication, if the CPU supports it, for packets of RoCEv2 over IPv4
@@ -115,10 +115,10 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
 #[inline(always)]
 fn compute_v4(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) -> Option<u32> {
     let (first, second) = headers_v4(ip, src_port, dst_port, transport)?;
-    if transport.len() < MANY {
+    if transport.len() < LONG {
         clmul::register(first, second, transport).map(|register| !register)
     } else {
-        of_many(first, second, transport)
+        compute_long_v4(first, second, transport)
     }
 }
 
@@ -144,8 +144,9 @@ fn headers_v4(
     let len = udp_len(transport);
     let be = |field: u16| u128::from(field.to_be());
     // rule: A17.3.3-ones
-    // A register of all ones is zero after four bytes of ones, that is, after four of the eight
-    // bytes that stand for the link header. The other four and the headers make 32 bytes.
+    // A register of all ones is zero after four bytes of ones. So the computation starts with a
+    // register of zero after four of the eight bytes that stand for the link header. The other four
+    // and the headers are 32 bytes.
     let first =
         V4_FIRST | be(len.wrapping_add(V4_LEN)) << 48 | be(id) << 64 | be(flags_fragment) << 80;
     let second = u128::from(u32::from_le_bytes(src))
@@ -161,7 +162,7 @@ fn headers_v4(
 /// As `compute_v4`, but uses `crc32fast` for all bytes after the first block.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[inline(never)]
-fn of_many(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
+fn compute_long_v4(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
     let (front, rest) = transport.split_at_checked(clmul::BLOCK)?;
     let register = clmul::register(first, second, front)?;
     Some(continue_crc(!register, rest))
@@ -169,11 +170,16 @@ fn of_many(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
 
 /// The number of transport bytes from which `crc32fast` is faster than `clmul`.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
-const MANY: usize = 256;
+const LONG: usize = 256;
 
 /// Computes with tables, for all packets.
 #[inline(never)]
-fn by_images(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc: &[u8]) -> u32 {
+fn compute_with_tables(
+    ip: &IpHeader,
+    src_port: u16,
+    dst_port: u16,
+    transport_without_icrc: &[u8],
+) -> u32 {
     // The register is the sum of the images of all header fields up to byte 3 of the BTH. The
     // distance of each image is the number of bytes from the first byte of the field to the end of
     // byte 3 of the BTH. The constants contain the usual field values, so only other values take

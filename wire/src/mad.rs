@@ -41,7 +41,7 @@ impl MadHeader {
     pub const CLASS_CM: u8 = 0x07;
     /// The only version of communication management.
     pub const CM_VERSION: u8 = 2;
-    /// The method Send, which marks neither a request nor a response.
+    /// The method Send, which is neither a request nor a response.
     pub const METHOD_SEND: u8 = 0x03;
 
     /// The header of message `attribute` of communication management.

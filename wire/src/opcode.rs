@@ -176,7 +176,7 @@ pub struct OpcodeInfo {
     pub operation: Operation,
     /// The packet's place in its message.
     pub position: Position,
-    /// What accompanies the message's last packet.
+    /// The additional header of the message's last packet.
     pub suffix: Suffix,
     /// The headers between BTH and payload.
     pub headers: Headers,
@@ -285,7 +285,7 @@ pub enum Position {
     Only,
 }
 
-/// What accompanies a message's last packet.
+/// The additional header that a message's last packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Suffix {
     /// Nothing.

@@ -85,7 +85,7 @@ impl<'a> Packet<'a> {
         let info = bth.opcode.info();
         let headers_len = usize::from(info.headers_len);
         let pad = usize::from(bth.pad);
-        // One comparison for all lengths; the error path finds the wrong one.
+        // One comparison checks all lengths. The error path finds out which length is wrong.
         let Some(len) = rest.len().checked_sub(headers_len + pad + ICRC_LEN) else {
             // rule: 9.2.4-pad-fits
             return Err(too_short(info.headers, pad, rest.len()));
@@ -149,7 +149,7 @@ impl ExtHeaders {
     /// headers. `self` must have no headers.
     #[inline(always)]
     fn fill(&mut self, headers: Headers, bytes: &[u8]) {
-        // The sets of the fast operations, read without testing for other headers.
+        // The most frequent header sets are read without a test for each header.
         match headers {
             Headers::NONE => {}
             Headers::RETH => self.reth = bytes.first_chunk().map(Reth::from_bytes),
@@ -188,7 +188,7 @@ impl ExtHeaders {
     /// If `buf` is shorter than [`Headers::byte_len`] of `headers`.
     #[inline]
     pub fn emit(&self, headers: Headers, buf: &mut [u8]) -> usize {
-        // The sets of the fast operations, written without testing for other headers.
+        // The most frequent header sets are written without a test for each header.
         match headers {
             Headers::NONE => 0,
             Headers::RETH => {

@@ -187,7 +187,7 @@ pub enum NakCode {
     InvalidRequest,
     /// The memory may not be accessed in this way.
     RemoteAccessError,
-    /// The responder could not complete the request for reasons of its own.
+    /// The responder could not complete the request because of an error of its own.
     RemoteOperationalError,
     /// For reliable datagrams only.
     InvalidRdRequest,

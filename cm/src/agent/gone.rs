@@ -7,7 +7,7 @@
 
 use super::Agent;
 use super::state::State;
-use crate::{ConnectionId, Event, Instant, Path, PrivateBytes, QpnPart, RejectReason};
+use crate::{ConnectionId, Event, Instant, Path, PrivateBytes, QpnRange, RejectReason};
 use std::net::IpAddr;
 
 /// The maximum number of remote processes that wait for [`Agent::poll_peer`].
@@ -18,13 +18,13 @@ impl Agent {
     /// peer's process ends.
     pub(super) fn met(&mut self, now: Instant, path: Path, qpn: crate::Qpn) {
         if self.new_peers.len() < MAX_NEW_PEERS {
-            self.new_peers.insert((path.remote, QpnPart::of(qpn)));
+            self.new_peers.insert((path.remote, QpnRange::of(qpn)));
         }
         self.check_from_now_on(now, path);
     }
 
     /// Ends all connections with one process.
-    pub(super) fn end_with(&mut self, now: Instant, remote: IpAddr, part: QpnPart) {
+    pub(super) fn end_with(&mut self, now: Instant, remote: IpAddr, part: QpnRange) {
         for id in self.table.of_peer(remote, part) {
             self.end_alone(now, id);
         }

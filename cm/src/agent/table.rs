@@ -1,7 +1,7 @@
 //! All connections and lookups, indexed by each identifier that messages use.
 
 use super::state::{Connection, State};
-use crate::{ConnectionId, Instant, Path, Qpn, QpnPart};
+use crate::{ConnectionId, Instant, Path, Qpn, QpnRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -72,9 +72,9 @@ impl Table {
     }
 
     /// The connections whose peer's QP is in this process of a host.
-    pub(super) fn of_peer(&self, remote: IpAddr, part: QpnPart) -> Vec<ConnectionId> {
+    pub(super) fn of_peer(&self, remote: IpAddr, part: QpnRange) -> Vec<ConnectionId> {
         let of_host = self.of_host(remote);
-        let of_peer = of_host.filter(|(qpn, _)| QpnPart::of(*qpn) == part);
+        let of_peer = of_host.filter(|(qpn, _)| QpnRange::of(*qpn) == part);
         of_peer.map(|(_, c)| c.id).collect()
     }
 

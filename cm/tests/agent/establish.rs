@@ -4,7 +4,7 @@ use crate::world::{
     Host, LONG, SERVICE, acceptance, assert_wrong_state, at, connect_request, kinds, padded,
 };
 use roce_cm::{
-    CmError, Event, IpService, PathMtu, Psn, QKey, Qpn, QpnPart, RejectReason, ServiceType, gid_of,
+    CmError, Event, IpService, PathMtu, Psn, QKey, Qpn, QpnRange, RejectReason, ServiceType, gid_of,
 };
 use roce_wire::cm::{CmMessage, Mraed};
 
@@ -107,7 +107,7 @@ fn communication_ids_are_of_the_agents_part() {
         .map(|_| client.agent.connect(at(0), path, &connect_request()))
         .map(|id| id.expect("it fits").get())
         .collect();
-    let part = QpnPart::new(1).map(|part| u32::from(part.number()));
+    let part = QpnRange::new(1).map(|part| u32::from(part.number()));
     assert!(ids.iter().all(|id| Some(id >> 25) == part), "{ids:x?}");
     assert!(
         ids.windows(2)
@@ -291,7 +291,7 @@ fn what_owners_ask_for_must_fit_and_be_in_turn() {
     let mut two = path;
     two.remote = "::1".parse().expect("an address");
     let refused = client.agent.connect(at(0), two, &connect_request());
-    assert_eq!(refused, Err(CmError::TwoFamilies));
+    assert_eq!(refused, Err(CmError::MixedFamilies));
     assert_eq!(client.agent.connections(), 0);
 
     let (active, passive) = client.ask(at(0), &mut server);

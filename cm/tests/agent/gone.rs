@@ -1,7 +1,9 @@
 //! Peers whose process ends without a message.
 
 use crate::world::{Host, LONG, acceptance, at, kinds};
-use roce_cm::{Agent, Config, ConnectionId, Duration, Event, Instant, Path, QpnPart, RejectReason};
+use roce_cm::{
+    Agent, Config, ConnectionId, Duration, Event, Instant, Path, QpnRange, RejectReason,
+};
 use roce_wire::cm::CmMessage;
 use std::net::IpAddr;
 
@@ -11,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(5);
 fn pair() -> (Host, Host) {
     let (mut client, mut server, _) = Host::pair();
     for (number, host) in [(1, &mut client), (2, &mut server)] {
-        let part = QpnPart::new(number).expect("a part");
+        let part = QpnRange::new(number).expect("a part");
         let mut config = Config::new([number; 32], part, u64::from(number));
         config.check_every = Some(EVERY);
         host.agent = Agent::new(config);
@@ -21,7 +23,7 @@ fn pair() -> (Host, Host) {
     (client, server)
 }
 
-fn peers(host: &mut Host) -> Vec<(IpAddr, QpnPart)> {
+fn peers(host: &mut Host) -> Vec<(IpAddr, QpnRange)> {
     std::iter::from_fn(|| host.agent.poll_peer()).collect()
 }
 
@@ -41,8 +43,8 @@ fn each_side_says_which_process_its_peer_is() {
     let (mut client, mut server, _) = Host::pair();
     client.join(at(0), &mut server);
     // The QPNs of both requests and acceptances are small: they are in the first part.
-    assert_eq!(peers(&mut client), [(server.address, QpnPart::FIRST)]);
-    assert_eq!(peers(&mut server), [(client.address, QpnPart::FIRST)]);
+    assert_eq!(peers(&mut client), [(server.address, QpnRange::FIRST)]);
+    assert_eq!(peers(&mut server), [(client.address, QpnRange::FIRST)]);
     assert!(!client.agent.wants_owner() && peers(&mut client).is_empty());
 }
 
@@ -50,20 +52,20 @@ fn each_side_says_which_process_its_peer_is() {
 fn the_end_of_a_process_ends_its_connections() {
     let (mut client, mut server, _) = Host::pair();
     let (active, passive) = client.join(at(0), &mut server);
-    let other = QpnPart::new(3).expect("a part");
+    let other = QpnRange::new(3).expect("a part");
     client.agent.peer_gone(at(1), server.address, other);
     client
         .agent
-        .peer_gone(at(1), client.address, QpnPart::FIRST);
+        .peer_gone(at(1), client.address, QpnRange::FIRST);
     assert_eq!(client.events(), [], "that is another process");
     let [to_server, to_client] = [server.address, client.address];
     for (host, id, remote) in [
         (&mut client, active, to_server),
         (&mut server, passive, to_client),
     ] {
-        host.agent.peer_gone(at(2), remote, QpnPart::FIRST);
+        host.agent.peer_gone(at(2), remote, QpnRange::FIRST);
         assert_eq!(host.event(), disconnected(id));
-        host.agent.peer_gone(at(2), remote, QpnPart::FIRST);
+        host.agent.peer_gone(at(2), remote, QpnRange::FIRST);
         assert_eq!(
             host.wait_until(at(500)).len(),
             0,
@@ -86,7 +88,7 @@ fn the_end_of_a_process_is_the_answer_to_a_dreq() {
     assert_eq!(kinds(&client.sent()), ["DREQ"]);
     client
         .agent
-        .peer_gone(at(1), server.address, QpnPart::FIRST);
+        .peer_gone(at(1), server.address, QpnRange::FIRST);
     assert_eq!(client.event(), disconnected(active));
     assert!(client.wait_until(at(60_000)).is_empty());
     assert_eq!(client.agent.counters().repeated, 0);
@@ -104,7 +106,7 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
     let (_, passive) = client.ask(at(0), &mut server);
     server
         .agent
-        .peer_gone(at(1), client.address, QpnPart::FIRST);
+        .peer_gone(at(1), client.address, QpnRange::FIRST);
     assert_eq!(server.event(), gave_up(passive));
     assert!(server.wait_until(at(0) + LONG).is_empty());
     assert_eq!(server.agent.connections(), 0);
@@ -118,7 +120,7 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
     client.event();
     client
         .agent
-        .peer_gone(at(1), server.address, QpnPart::FIRST);
+        .peer_gone(at(1), server.address, QpnRange::FIRST);
     assert_eq!(client.event(), gave_up(active));
     assert!(client.agent.ready(at(2), active, &[]).is_err());
 }
@@ -134,7 +136,7 @@ fn what_was_accepted_is_over() {
     client.ready(at(0), active, &[]);
     server
         .agent
-        .peer_gone(at(1), client.address, QpnPart::FIRST);
+        .peer_gone(at(1), client.address, QpnRange::FIRST);
     let established = Event::Established {
         connection: passive,
         private: Vec::new().into(),

@@ -20,7 +20,7 @@ fn a_queue_pair_that_asks_anew_has_lost_its_connection() {
     let (_, passive) = client.join(at(0), &mut server);
     // The client restarts, has forgotten the connection, and draws the same QPN.
     let mut restarted = Host::new(1);
-    let mut config = roce_cm::Config::new([77; 32], roce_cm::QpnPart::new(1).expect("a part"), 1);
+    let mut config = roce_cm::Config::new([77; 32], roce_cm::QpnRange::new(1).expect("a part"), 1);
     config.max_retries = 3;
     restarted.agent = roce_cm::Agent::new(config);
     let path = restarted.path_to(&server);

@@ -2,7 +2,7 @@
 
 use roce_cm::{
     Acceptance, Agent, CmError, Config, ConnectRequest, ConnectionId, DatagramRequest, Duration,
-    Event, Instant, ListenerId, MAD_LEN, PKey, Path, PathMtu, PortSpace, Psn, Qpn, QpnPart,
+    Event, Instant, ListenerId, MAD_LEN, PKey, Path, PathMtu, PortSpace, Psn, Qpn, QpnRange,
     ServiceId, ServiceType,
 };
 use roce_wire::cm::{CmMad, CmMessage};
@@ -66,7 +66,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(number: u8) -> Self {
-        let part = QpnPart::new(number).expect("a part");
+        let part = QpnRange::new(number).expect("a part");
         let mut config = Config::new([number; 32], part, u64::from(number));
         config.max_retries = 15;
         Self {

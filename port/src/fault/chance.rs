@@ -16,7 +16,7 @@ impl Chance {
     /// Always.
     pub const ALWAYS: Self = Self(ONE);
 
-    /// `parts` in a million; more than a million count as [`Chance::ALWAYS`].
+    /// `parts` in a million. A million and more is [`Chance::ALWAYS`].
     pub const fn per_million(parts: u32) -> Self {
         if parts >= 1_000_000 {
             Self::ALWAYS
@@ -25,7 +25,7 @@ impl Chance {
         }
     }
 
-    /// From 0 (never) to 1 (always); `None` outside of this range.
+    /// The probability `fraction`, from 0 (never) to 1 (always); `None` outside of this range.
     pub fn from_fraction(fraction: f64) -> Option<Self> {
         // The cast is in range, because `contains` checks the fraction first. It is exact enough.
         (0.0..=1.0)

@@ -1,6 +1,6 @@
 //! The layer around a port that injects faults into received packets.
 
-use super::model::{Copies, Copy, FaultModel};
+use super::model::{Arrival, Arrivals, FaultModel};
 use super::{Effects, FaultSink, FaultSpec, Loss};
 use crate::error::PortError;
 use crate::port::Port;
@@ -13,7 +13,7 @@ const MAX_HELD: usize = 4096;
 
 /// Passes on received packets, with the faults of a [`FaultSpec`].
 ///
-/// The driver calls [`FaultLayer::receive`] instead of the port's own `receive`. It does so at
+/// The driver calls [`FaultLayer::receive`] instead of the port's own `receive`, at
 /// [`FaultLayer::next_release`] at the latest. The layer reuses its buffers.
 #[derive(Debug)]
 pub struct FaultLayer {
@@ -26,7 +26,7 @@ pub struct FaultLayer {
     counters: FaultCounters,
 }
 
-/// A packet that arrives later; ordered by arrival time, then by order of reception.
+/// A packet that is held back. Packets are ordered by release time, then by order of reception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     at: Instant,
@@ -38,12 +38,12 @@ struct Held {
 struct Slot {
     meta: RxMeta,
     bytes: Vec<u8>,
-    came: Instant,
-    flip: Option<usize>,
-    copy: bool,
+    received_at: Instant,
+    flipped_bit: Option<usize>,
+    is_duplicate: bool,
 }
 
-/// The counters of a layer.
+/// The counters of a [`FaultLayer`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
     /// Packets received by the layer.
@@ -65,7 +65,7 @@ impl FaultCounters {
     pub fn each(&self) -> [(&'static str, u64); 6] {
         [
             ("fault_received", self.received),
-            (Loss::Chance.counter(), self.lost),
+            (Loss::Random.counter(), self.lost),
             ("fault_duplicated", self.duplicated),
             ("fault_reordered", self.reordered),
             ("fault_corrupted", self.corrupted),
@@ -124,24 +124,24 @@ impl FaultLayer {
         })
     }
 
-    /// Takes a packet from the network, and passes it on to `sink` at once, later, twice or not at
-    /// all.
+    /// Applies the faults to a packet that has just arrived from the network: passes it on to
+    /// `sink` at once, later, twice or not at all.
     pub fn take(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], sink: &mut dyn FaultSink) {
         self.release(now, sink);
         self.counters.received += 1;
-        let Copies { first, second } = self.model.decide(now, bytes.len());
+        let Arrivals { first, second } = self.model.decide(now, bytes.len());
         self.counters.lost += u64::from(first.is_none());
         self.counters.duplicated += u64::from(second.is_some());
         if first.is_none() {
-            sink.lose(meta, bytes, Loss::Chance);
+            sink.lose(meta, bytes, Loss::Random);
         }
-        for (copy, is_second) in [(first, false), (second, true)] {
-            let Some(copy) = copy else { continue };
-            self.counters.reordered += u64::from(copy.held_back);
-            self.counters.corrupted += u64::from(copy.flip.is_some());
-            if copy.at <= now && copy.flip.is_none() {
+        for (arrival, is_second) in [(first, false), (second, true)] {
+            let Some(arrival) = arrival else { continue };
+            self.counters.reordered += u64::from(arrival.held_back);
+            self.counters.corrupted += u64::from(arrival.flipped_bit.is_some());
+            if arrival.at <= now && arrival.flipped_bit.is_none() {
                 let effects = Effects {
-                    copy: is_second,
+                    is_duplicate: is_second,
                     ..Effects::default()
                 };
                 sink.arrive(meta, bytes, &effects);
@@ -149,10 +149,10 @@ impl FaultLayer {
                 self.counters.overflowed += 1;
                 sink.lose(meta, bytes, Loss::Overflow);
             } else {
-                self.hold(now, copy, is_second, meta, bytes);
+                self.hold(now, arrival, is_second, meta, bytes);
             }
         }
-        // A corrupted packet is copied to a slot even if it is due now. Release it.
+        // A corrupted packet is copied to a slot even if it is due now. Release it now.
         self.release(now, sink);
     }
 
@@ -165,9 +165,9 @@ impl FaultLayer {
             self.held.pop();
             let slot = &self.slots[held.slot];
             let effects = Effects {
-                held: now.saturating_duration_since(slot.came),
-                flip: slot.flip,
-                copy: slot.copy,
+                held: now.saturating_duration_since(slot.received_at),
+                flipped_bit: slot.flipped_bit,
+                is_duplicate: slot.is_duplicate,
             };
             sink.arrive(&slot.meta, &slot.bytes, &effects);
             self.free.push(held.slot);
@@ -179,28 +179,35 @@ impl FaultLayer {
         self.held.peek().map(|Reverse(held)| held.at)
     }
 
-    fn hold(&mut self, now: Instant, copy: Copy, is_second: bool, meta: &RxMeta, bytes: &[u8]) {
+    fn hold(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        is_second: bool,
+        meta: &RxMeta,
+        bytes: &[u8],
+    ) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 meta: *meta,
                 bytes: Vec::new(),
-                came: now,
-                flip: None,
-                copy: false,
+                received_at: now,
+                flipped_bit: None,
+                is_duplicate: false,
             });
             self.slots.len() - 1
         });
         let buffer = &mut self.slots[slot];
         buffer.meta = *meta;
-        buffer.came = now;
-        buffer.flip = copy.flip;
-        buffer.copy = is_second;
+        buffer.received_at = now;
+        buffer.flipped_bit = arrival.flipped_bit;
+        buffer.is_duplicate = is_second;
         buffer.bytes.clear();
         buffer.bytes.extend_from_slice(bytes);
-        copy.damage(&mut buffer.bytes);
+        arrival.damage(&mut buffer.bytes);
         self.count += 1;
         self.held.push(Reverse(Held {
-            at: copy.at,
+            at: arrival.at,
             number: self.count,
             slot,
         }));

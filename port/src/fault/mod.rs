@@ -2,10 +2,9 @@
 //! packets. A seed makes the faults reproducible.
 //!
 //! This module does no I/O and reads no clock. [`FaultSpec`] defines the faults and their
-//! probabilities. [`FaultModel`] decides about one packet at a time, for a simulator that has a
-//! queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port) and holds back the
-//! packets that are to arrive later. A [`FaultSink`] gets the packets, and the effects of the
-//! faults on each.
+//! probabilities. [`FaultModel`] draws the faults of one packet at a time, for a simulator that has
+//! an event queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port) and holds back
+//! delayed packets. A [`FaultSink`] receives the packets, with the effects of the faults on each.
 //!
 //! ```
 //! use roce_port::fault::FaultSpec;
@@ -24,7 +23,7 @@ mod tests;
 
 pub use chance::Chance;
 pub use layer::{FaultCounters, FaultLayer};
-pub use model::{Copies, Copy, FaultModel};
+pub use model::{Arrival, Arrivals, FaultModel};
 pub use parse::FaultSpecError;
 pub use sink::{Effects, FaultSink, Loss, Unobserved};
 
@@ -60,13 +59,12 @@ pub struct FaultSpec {
     pub seed: Option<u64>,
 }
 
-/// Loss in bursts: the model of Gilbert and Elliott, whose channel is either good or
-/// bad.
+/// Loss in bursts: the Gilbert-Elliott model, whose channel is either good or bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// The chance, at each packet, that the channel turns bad.
     pub begin: Chance,
-    /// The average number of packets in a burst; at least 1.
+    /// The mean number of packets for which the channel stays bad; at least 1.
     pub packets: u32,
     /// The chance that a packet is lost while the channel is bad.
     pub loss: Chance,
@@ -84,7 +82,7 @@ impl Default for ReorderBy {
 
 impl FaultSpec {
     /// Whether there are no faults.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_faultless(&self) -> bool {
         let Self {
             reorder_by, seed, ..
         } = *self;

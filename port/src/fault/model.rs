@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_stack::{Duration, Instant};
 
-/// Decides about packets, one after the other, in one direction of a network.
+/// Draws the faults of the packets in one direction of a network, one packet at a time.
 #[derive(Clone, Debug)]
 pub struct FaultModel {
     spec: FaultSpec,
@@ -18,28 +18,28 @@ pub struct FaultModel {
 
 /// One arrival of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct Arrival {
     /// The time of arrival.
     pub at: Instant,
     /// Whether the packet is held back, so that later packets may overtake it.
     pub held_back: bool,
     /// The index of the flipped bit, counted from the first byte's lowest bit.
-    pub flip: Option<usize>,
+    pub flipped_bit: Option<usize>,
 }
 
 /// The arrivals of one packet: none, one or two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copies {
+pub struct Arrivals {
     /// The packet, unless it is lost.
-    pub first: Option<Copy>,
+    pub first: Option<Arrival>,
     /// The duplicate, if there is one.
-    pub second: Option<Copy>,
+    pub second: Option<Arrival>,
 }
 
-impl Copy {
-    /// Flips the chosen bit of `bytes`.
+impl Arrival {
+    /// Flips [`Arrival::flipped_bit`] of `bytes`, if there is one.
     pub fn damage(&self, bytes: &mut [u8]) {
-        if let Some(bit) = self.flip
+        if let Some(bit) = self.flipped_bit
             && let Some(byte) = bytes.get_mut(bit / 8)
         {
             *byte ^= 1 << (bit % 8);
@@ -63,26 +63,26 @@ impl FaultModel {
         &self.spec
     }
 
-    /// Changes the faults from now on; the random generator continues.
+    /// Replaces the faults from now on. The random number generator keeps its state.
     pub fn change(&mut self, spec: FaultSpec) {
         self.spec = spec;
         self.bad = false;
     }
 
-    /// Decides about a packet of `len` bytes that would arrive `now` without faults.
-    pub fn decide(&mut self, now: Instant, len: usize) -> Copies {
+    /// Draws the arrivals of a packet of `len` bytes that would arrive at `now` without faults.
+    pub fn decide(&mut self, now: Instant, len: usize) -> Arrivals {
         // The burst model advances with every packet, even if the independent loss drops the
         // packet.
         let burst = self.in_burst();
         if self.spec.loss.happens(&mut self.rng) || burst {
-            return Copies::default();
+            return Arrivals::default();
         }
         let second = self
             .spec
             .duplicate
             .happens(&mut self.rng)
             .then(|| self.arrival(now, len));
-        Copies {
+        Arrivals {
             first: Some(self.arrival(now, len)),
             second,
         }
@@ -101,7 +101,7 @@ impl FaultModel {
         self.bad && burst.loss.happens(&mut self.rng)
     }
 
-    fn arrival(&mut self, now: Instant, len: usize) -> Copy {
+    fn arrival(&mut self, now: Instant, len: usize) -> Arrival {
         let mut at = now + self.spec.delay;
         if !self.spec.jitter.is_zero() {
             at = at + self.up_to(self.spec.jitter);
@@ -114,11 +114,11 @@ impl FaultModel {
             at = self.latest;
         }
         let flips = len > 0 && self.spec.corrupt.happens(&mut self.rng);
-        let flip = flips.then(|| (self.rng.next_u64() % (8 * len as u64)) as usize);
-        Copy {
+        let flipped_bit = flips.then(|| (self.rng.next_u64() % (8 * len as u64)) as usize);
+        Arrival {
             at,
             held_back,
-            flip,
+            flipped_bit,
         }
     }
 

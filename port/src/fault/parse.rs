@@ -28,7 +28,7 @@ const TIME: &str = "a time such as 50us: a number with ns, us, ms or s, at most 
 const BURST: &str = "CHANCE:PACKETS or CHANCE:PACKETS:CHANCE, such as 0.1%:10 (the chance that a \
                      burst begins, its average number of packets, and the chance that each of \
                      them is lost, 100% if left out)";
-const DELAY: &str = "a time or a range of times that does not fall, such as 50us or 50us..2ms";
+const DELAY: &str = "a time, or an ascending range of times, such as 50us or 50us..2ms";
 const SEED: &str = "a whole number from 0 to 18446744073709551615";
 
 impl FromStr for FaultSpec {

@@ -3,14 +3,14 @@
 use crate::port::RxSink;
 use roce_stack::{Duration, RxMeta};
 
-/// Receives the packets that a [`FaultLayer`](super::FaultLayer) passes on, and the notices of
-/// those that it loses.
+/// Receives the packets that a [`FaultLayer`](super::FaultLayer) passes on, and a call for each
+/// packet that it loses.
 pub trait FaultSink {
-    /// One packet arrives: the metadata from its IP header, its bytes from BTH to ICRC as the
-    /// faults left them, and the effects of the faults on it.
+    /// Receives one packet: the metadata from its IP header, its bytes from BTH to ICRC after the
+    /// faults, and the effects of the faults on it.
     fn arrive(&mut self, meta: &RxMeta, transport: &[u8], effects: &Effects);
 
-    /// One packet is lost. The sink must not count it as received.
+    /// Notes that one packet is lost. The sink must not count it as received.
     fn lose(&mut self, meta: &RxMeta, transport: &[u8], why: Loss);
 }
 
@@ -20,26 +20,26 @@ pub struct Effects {
     /// How long the layer held it back.
     pub held: Duration,
     /// The index of the flipped bit, counted from the first byte's lowest bit.
-    pub flip: Option<usize>,
+    pub flipped_bit: Option<usize>,
     /// Whether this is the second copy of a packet that arrives twice.
-    pub copy: bool,
+    pub is_duplicate: bool,
 }
 
 /// Why a packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The random loss of single packets or of bursts.
-    Chance,
+    /// The packet was drawn to be lost, alone or in a burst.
+    Random,
     /// The layer already holds the maximum number of packets.
     Overflow,
 }
 
 impl Loss {
-    /// The name of the counter that counts it.
+    /// The name of the counter for this kind of loss.
     pub const fn counter(self) -> &'static str {
         match self {
-            Self::Chance => "fault_lost",
+            Self::Random => "fault_lost",
             Self::Overflow => "fault_overflowed",
         }
     }
@@ -47,7 +47,7 @@ impl Loss {
     /// What happened, in a phrase.
     pub const fn explain(self) -> &'static str {
         match self {
-            Self::Chance => "lost",
+            Self::Random => "lost",
             Self::Overflow => "lost: too many packets were held back",
         }
     }

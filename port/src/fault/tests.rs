@@ -22,7 +22,7 @@ fn run(spec: FaultSpec, seed: u64, count: u32) -> (Vec<(u32, u64, u32)>, FaultLa
     let mut arrived = Vec::new();
     for number in 0..count {
         let now = Instant::from_nanos(u64::from(number) * 1000);
-        // The packet contains its number twice, so that one flipped bit leaves a copy intact.
+        // The packet contains its number twice, so that a flipped bit leaves one of them intact.
         let bytes = [number.to_le_bytes(), number.to_le_bytes()].concat();
         layer.take(
             now,
@@ -56,8 +56,8 @@ fn without_faults_everything_passes_at_once_and_as_it_was() {
     let expected: Vec<_> = (0..100).map(|n| (n, u64::from(n) * 1000, 0)).collect();
     assert_eq!(arrived, expected);
     assert_eq!(layer.counters().received, 100);
-    assert!(FaultSpec::default().is_quiet() && spec("seed=3").is_quiet());
-    assert!(!spec("dup=1%").is_quiet());
+    assert!(FaultSpec::default().is_faultless() && spec("seed=3").is_faultless());
+    assert!(!spec("dup=1%").is_faultless());
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn the_sink_is_told_what_faults_did_to_each_packet() {
     let count =
         |rule: fn(&Effects) -> bool| observer.arrived.iter().filter(|e| rule(e)).count() as u64;
     assert_eq!(observer.lost.len() as u64, counters.lost);
-    assert_eq!(count(|e| e.copy), counters.duplicated);
-    assert_eq!(count(|e| e.flip.is_some()), counters.corrupted);
+    assert_eq!(count(|e| e.is_duplicate), counters.duplicated);
+    assert_eq!(count(|e| e.flipped_bit.is_some()), counters.corrupted);
     // All were delayed.
     assert_eq!(count(|e| e.held < Duration::from_micros(1)), 0);
     assert_eq!(count(|_| true), 6000 - counters.lost + counters.duplicated);
@@ -192,7 +192,7 @@ fn overflow_is_told_as_loss_and_an_untouched_packet_has_no_effects() {
     let mut doubles = FaultLayer::new(spec("dup=100%"), 1);
     doubles.take(Instant::ZERO, &meta(), &[0; 40], &mut observer);
     let copy = Effects {
-        copy: true,
+        is_duplicate: true,
         ..Effects::default()
     };
     assert_eq!(observer.arrived, [Effects::default(), copy]);
@@ -228,7 +228,7 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
         ("dup=nan", "dup=nan", "0% to 100%"),
         ("loss=1%,corrupt=often", "corrupt=often", "such as 1%"),
         ("delay=5", "delay=5", "50us"),
-        ("delay=2ms..1ms", "delay=2ms..1ms", "does not fall"),
+        ("delay=2ms..1ms", "delay=2ms..1ms", "ascending range"),
         ("delay=9999s", "delay=9999s", "range of times"),
         ("reorder=1%:soon", "reorder=1%:soon", "a time such as"),
         ("burst=1%", "burst=1%", "CHANCE:PACKETS"),

@@ -73,7 +73,7 @@ fn a_reservation_that_is_not_committed_is_not_sent_and_keeps_its_identification(
 #[test]
 fn room_and_length_are_limited() {
     let mut port = MemoryPort::new(MemoryIp::V4Hidden, 100);
-    port.room = 1;
+    port.max_queued = 1;
     send(&mut port, FAR, 1);
     assert_eq!(port.out[0].meta.ip, IpCovered::V4Hidden);
     let full = port

@@ -5,7 +5,7 @@ use super::meter::{Meter, OVERHEAD_BYTES};
 use super::pool::Pool;
 use super::trace::{Fate, Trace};
 use super::{Counters, EgressId, NodeId, PacketId};
-use roce_port::fault::{Copy, FaultModel, FaultSpec};
+use roce_port::fault::{Arrival, FaultModel, FaultSpec};
 use roce_stack::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -247,20 +247,20 @@ impl Egress {
             self.arrive(around, &second, double);
         }
         around.counters.reordered += u64::from(first.held_back);
-        around.counters.corrupted += u64::from(first.flip.is_some());
+        around.counters.corrupted += u64::from(first.flipped_bit.is_some());
         self.arrive(around, &first, packet);
         true
     }
 
-    fn arrive(&self, around: &mut Around<'_>, copy: &Copy, packet: PacketId) {
-        if copy.flip.is_some() {
-            copy.damage(around.pool.get_mut(packet).bytes_mut());
+    fn arrive(&self, around: &mut Around<'_>, arrival: &Arrival, packet: PacketId) {
+        if arrival.flipped_bit.is_some() {
+            arrival.damage(around.pool.get_mut(packet).bytes_mut());
         }
-        if copy.held_back {
+        if arrival.held_back {
             let what = What::Arrive(self.id, packet);
-            around.events.push(copy.at, what);
+            around.events.push(arrival.at, what);
         } else {
-            around.events.push_arrival(copy.at, self.id, packet);
+            around.events.push_arrival(arrival.at, self.id, packet);
         }
     }
 }

@@ -288,11 +288,11 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         // A receive has a length of its own only in an RC QP's own receive queue.
         let exact = service == QpKind::Rc && !shared[1 - side];
         let count = dice.pick(&[0, 8, 30, 100]);
-        let hurry = dice.pick(&[0, 0, 10_000, 100_000]);
+        let max_gap_ns = dice.pick(&[0, 0, 10_000, 100_000]);
         (0..count)
             .map(|_| {
                 let longest = largest.min(target_bytes);
-                let mut op = op(dice, &kinds, mtu, longest, hurry);
+                let mut op = op(dice, &kinds, mtu, longest, max_gap_ns);
                 if common.wrong && op.len > 0 && dice.one_in(40) {
                     op.wrong = wrong(dice, op.kind, service, exact);
                 }
@@ -339,12 +339,12 @@ fn wrong(dice: &mut Dice, kind: Kind, service: QpKind, exact: bool) -> Option<Wr
         Wrong::RemoteKey => !sends,
         Wrong::Persistence => kind == Kind::Flush,
         Wrong::QKey => service == QpKind::Ud,
-        Wrong::Invalidated | Wrong::Right | Wrong::Srq => false,
+        Wrong::Invalidated | Wrong::AccessRight | Wrong::Srq => false,
     };
     fits.then_some(drawn)
 }
 
-fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64) -> Op {
+fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, max_gap_ns: u64) -> Op {
     let kind = match dice.pick(kinds) {
         // One is enough to make all later requests fail.
         Kind::SendInvalidate if !dice.one_in(10) => Kind::Send,
@@ -370,7 +370,7 @@ fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, hurry: u64) -
         fence: dice.one_in(6),
         inline: dice.one_in(2),
         solicited: dice.one_in(4),
-        gap_ns: match hurry {
+        gap_ns: match max_gap_ns {
             0 => 0,
             most => dice.below(most),
         },

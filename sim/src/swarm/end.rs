@@ -42,7 +42,7 @@ pub(super) struct End {
 
 /// The source of a QP's receives.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum From {
+pub(super) enum ReceiveSource {
     Own,
     Srq(Srqn),
     /// The SRQs of an XRC domain.
@@ -95,7 +95,7 @@ impl End {
         pd: PdId,
         host: HostId,
         (plan, side): (&PairPlan, usize),
-        from: From,
+        from: ReceiveSource,
         [send_cq, recv_cq]: [Arc<CompletionQueue>; 2],
     ) -> Result<Self, Violation> {
         let limits = QueueLimits {
@@ -113,9 +113,9 @@ impl End {
             signal_all: plan.signal_all,
         };
         let qpn = match from {
-            From::Srq(srq) => nic.create_qp_with_srq(init, srq),
-            From::Domain(domain) => nic.create_xrc_target(domain),
-            From::Own => nic.create_qp(init),
+            ReceiveSource::Srq(srq) => nic.create_qp_with_srq(init, srq),
+            ReceiveSource::Domain(domain) => nic.create_xrc_target(domain),
+            ReceiveSource::Own => nic.create_qp(init),
         };
         let qpn = qpn.map_err(|error| Violation(format!("making a QP: {error}")))?;
         Ok(Self {
@@ -126,7 +126,7 @@ impl End {
             alive: true,
             pool: None,
             to: None,
-            shared: matches!(from, From::Srq(_)),
+            shared: matches!(from, ReceiveSource::Srq(_)),
             in_host_cq: false,
             draining: false,
             next_op: 0,

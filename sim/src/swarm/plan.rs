@@ -196,7 +196,7 @@ pub enum Wrong {
     /// The remote key was invalidated. Never drawn; it results from other actions.
     Invalidated,
     /// The window does not allow it. Never drawn; it results from other actions.
-    Right,
+    AccessRight,
 }
 
 /// A request.

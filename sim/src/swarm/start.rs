@@ -1,6 +1,6 @@
 //! Connects pairs.
 
-use super::end::{End, FlowMemory, From, Layout};
+use super::end::{End, FlowMemory, Layout, ReceiveSource};
 use super::memory::Region;
 use super::plan::{CableFault, PairPlan};
 use super::pools::{PoolSpec, longest};
@@ -72,9 +72,9 @@ impl Run<'_> {
         let domain_cq = domain.map(|domain| Arc::clone(&domain.cq));
         let domain = domain.map(|domain| (domain.id, domain.pools[0]));
         let from = match (srq, domain) {
-            (Some(srq), _) => From::Srq(srq),
-            (_, Some((id, _))) => From::Domain(id),
-            _ => From::Own,
+            (Some(srq), _) => ReceiveSource::Srq(srq),
+            (_, Some((id, _))) => ReceiveSource::Domain(id),
+            _ => ReceiveSource::Own,
         };
         let asks = plan.in_host_cq[side] && domain.is_none();
         let host_cq = asks.then(|| self.host_cq(host)).flatten();

@@ -119,7 +119,7 @@ impl Run<'_> {
         }
         let wrong = match state {
             KeyState::Taken | KeyState::Gone => Some(Wrong::Invalidated),
-            _ if denied => Some(Wrong::Right),
+            _ if denied => Some(Wrong::AccessRight),
             _ => op.wrong,
         };
         // Without the fence, earlier READs may lose the key.

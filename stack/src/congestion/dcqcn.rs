@@ -12,7 +12,7 @@ use super::parameters::DcqcnParameters;
 use crate::time::Instant;
 
 /// Below this, alpha counts as 0, and its timer stops.
-const LEAST_ALPHA: f64 = 1e-6;
+const MIN_ALPHA: f64 = 1e-6;
 
 /// The number of increases that a prediction considers.
 const LOOK_AHEAD: u32 = 64;
@@ -27,8 +27,10 @@ pub(crate) struct Dcqcn {
     target: f64,
     /// Bytes sent since the byte counter last raised the rate.
     bytes: u64,
-    byte_turns: u32,
-    time_turns: u32,
+    /// The number of increases by the byte counter since the last cut.
+    byte_stage: u32,
+    /// The number of increases by the timer since the last cut.
+    time_stage: u32,
     /// A CNP has arrived since alpha's last update.
     cnp_seen: bool,
     /// When alpha is updated next, unless it is 0 and stays 0.
@@ -47,8 +49,8 @@ impl Dcqcn {
             current: full,
             target: full,
             bytes: 0,
-            byte_turns: 0,
-            time_turns: 0,
+            byte_stage: 0,
+            time_stage: 0,
             cnp_seen: false,
             alpha_due: None,
             increase_due: now,
@@ -62,17 +64,17 @@ impl Dcqcn {
     }
 
     /// The state of a sender that starts at `rate`, in bits a second, because others to the same
-    /// peer have just got CNPs, or because of a setting. With `knows`, `rate` is what the network
-    /// can carry; otherwise it rises to full rate as after a cut.
-    pub(crate) fn starting(now: Instant, rate: f64, knows: bool, p: &DcqcnParameters) -> Self {
+    /// peer have just got CNPs, or because of a setting. With `keep_rate`, `rate` is what the
+    /// network can carry; otherwise the rate rises to full rate as after a cut.
+    pub(crate) fn starting(now: Instant, rate: f64, keep_rate: bool, p: &DcqcnParameters) -> Self {
         let rate = rate.clamp(p.min_rate(), p.max_rate());
         Self {
             alpha: p.initial_alpha(),
             current: rate,
-            target: if knows { rate } else { p.max_rate() },
+            target: if keep_rate { rate } else { p.max_rate() },
             bytes: 0,
-            byte_turns: 0,
-            time_turns: 0,
+            byte_stage: 0,
+            time_stage: 0,
             cnp_seen: false,
             alpha_due: Some(now + p.alpha_period()),
             increase_due: now + p.increase_period(),
@@ -100,7 +102,7 @@ impl Dcqcn {
     }
 
     fn increase(&mut self, p: &DcqcnParameters) {
-        let (byte, time) = (self.byte_turns, self.time_turns);
+        let (byte, time) = (self.byte_stage, self.time_stage);
         if byte.min(time) > p.rpg_threshold {
             self.target += p.hyper_increase();
         } else if byte.max(time) >= p.rpg_threshold {
@@ -112,7 +114,7 @@ impl Dcqcn {
 
     /// The timer's increase.
     fn increase_by_time(&mut self, p: &DcqcnParameters) {
-        self.time_turns = self.time_turns.saturating_add(1);
+        self.time_stage = self.time_stage.saturating_add(1);
         self.increase_due = self.increase_due + p.increase_period();
         self.increase(p);
     }
@@ -143,8 +145,8 @@ impl Law for Dcqcn {
             return;
         }
         self.no_cut_before = now + p.rate_reduce_monitor_period;
-        let by_time = p.clamp_tgt_rate_after_time_inc && self.time_turns > 0;
-        if p.clamp_tgt_rate || self.byte_turns > 0 || by_time {
+        let by_time = p.clamp_tgt_rate_after_time_inc && self.time_stage > 0;
+        if p.clamp_tgt_rate || self.byte_stage > 0 || by_time {
             self.target = self.current;
         }
         let factor = (1.0 - self.alpha * p.alpha_share()).max(p.min_factor());
@@ -152,7 +154,7 @@ impl Law for Dcqcn {
         if p.alpha_with_cnp {
             self.alpha = self.aged(p) + (1.0 - p.alpha_weight());
         }
-        (self.bytes, self.byte_turns, self.time_turns) = (0, 0, 0);
+        (self.bytes, self.byte_stage, self.time_stage) = (0, 0, 0);
         self.increase_due = now + p.increase_period();
     }
 
@@ -163,7 +165,7 @@ impl Law for Dcqcn {
         self.bytes += bytes;
         while self.bytes >= p.rpg_byte_reset {
             self.bytes -= p.rpg_byte_reset;
-            self.byte_turns = self.byte_turns.saturating_add(1);
+            self.byte_stage = self.byte_stage.saturating_add(1);
             self.increase(p);
         }
     }
@@ -182,7 +184,7 @@ impl Law for Dcqcn {
             };
             self.alpha = self.aged(p) + rise;
             self.alpha_due = Some(at + p.alpha_period());
-            if self.alpha < LEAST_ALPHA {
+            if self.alpha < MIN_ALPHA {
                 self.alpha = 0.0;
                 self.alpha_due = None;
             }

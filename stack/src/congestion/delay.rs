@@ -5,14 +5,14 @@
 //! 2020, section 3), with its scaling of the target by the flow's window.
 //!
 //! Two parts differ from Swift. First, the target is relative to the shortest round trip that the
-//! connection has measured recently, unless a target is configured: nobody can know in advance how
-//! long a host in software takes. A flow that starts late measures no round trip without the queue
-//! of the earlier flows. So its target is higher than theirs, and they yield to it until the queue
-//! is all its own. To prevent this, each sender rests from time to time, as in BBR: for two round
-//! trips it keeps only a few packets in flight, and so measures round trips without its own queue.
-//! A sender that sees the queue shrink rests with the sender that caused it. From then on, both
-//! rest at the same time. Second, a sender starts with a small window, which doubles in each round
-//! trip until one is longer than the target.
+//! connection has measured recently, unless a target is configured: the response time of a host in
+//! software is not known in advance. A flow that starts late measures no round trip without the
+//! queue of the earlier flows. So its target is higher than theirs, and they yield to it until all
+//! of the queue is its own. To prevent this, each sender rests from time to time, as in BBR's
+//! ProbeRTT: for two round trips it keeps only a few packets in flight, and so measures round trips
+//! without its own queue. A sender that sees the queue shrink rests with the sender that caused it.
+//! From then on, both rest at the same time. Second, a sender starts with a small window, which
+//! doubles in each round trip until one is longer than the target.
 
 use super::law::{Acked, Law};
 use super::parameters::DelayParameters;
@@ -30,17 +30,17 @@ const FIRST_REST: u32 = 8;
 #[derive(Clone, Debug)]
 struct Base {
     shortest: Duration,
-    /// The shortest since `since`.
-    fresh: Duration,
-    since: Instant,
+    /// The shortest since `epoch_start`, which replaces `shortest` at the end of the epoch.
+    next_shortest: Duration,
+    epoch_start: Instant,
 }
 
 impl Default for Base {
     fn default() -> Self {
         Self {
             shortest: Duration::MAX,
-            fresh: Duration::MAX,
-            since: Instant::ZERO,
+            next_shortest: Duration::MAX,
+            epoch_start: Instant::ZERO,
         }
     }
 }
@@ -49,12 +49,12 @@ impl Base {
     /// Notes a round trip. Forgets round trips that are older than `memory`, at the latest when
     /// they are twice as old: the path may have become longer.
     fn measured(&mut self, now: Instant, round_trip: Duration, memory: Duration) {
-        if now.saturating_duration_since(self.since) >= memory {
-            self.shortest = self.fresh;
-            self.fresh = Duration::MAX;
-            self.since = now;
+        if now.saturating_duration_since(self.epoch_start) >= memory {
+            self.shortest = self.next_shortest;
+            self.next_shortest = Duration::MAX;
+            self.epoch_start = now;
         }
-        self.fresh = self.fresh.min(round_trip);
+        self.next_shortest = self.next_shortest.min(round_trip);
         self.shortest = self.shortest.min(round_trip);
     }
 }
@@ -69,16 +69,16 @@ struct Rests {
     /// The number of round trips between the last rest and the next.
     gap: u32,
     /// When the sender last measured a round trip.
-    heard: Option<Instant>,
+    last_measured: Option<Instant>,
     /// When the queue was last standing.
-    stood: Option<Instant>,
+    queue_stood_at: Option<Instant>,
 }
 
 impl Rests {
     /// Whether it rests after this measurement. A rest lasts two round trips: its packets take one
     /// to leave the queue, and the effect is measured in the next.
-    fn turn(&mut self, now: Instant, trip: &Trip, most: u32) -> bool {
-        let heard = self.heard.replace(now).unwrap_or(now);
+    fn update(&mut self, now: Instant, trip: &Trip, most: u32) -> bool {
+        let previous = self.last_measured.replace(now).unwrap_or(now);
         if self.until.is_some_and(|until| now < until) {
             return true;
         }
@@ -88,13 +88,13 @@ impl Rests {
             return false;
         };
         let soon = trip.smoothed * self.gap.div_ceil(4);
-        if trip.in_flight <= REST_WINDOW || now.saturating_duration_since(heard) >= soon {
+        if trip.in_flight <= REST_WINDOW || now.saturating_duration_since(previous) >= soon {
             // The sender had little to send for a while, which has the effect of a rest.
             self.last = Some(now);
             return false;
         }
         let since = now.saturating_duration_since(last);
-        let with_others = self.falls(now, trip) && since >= soon;
+        let with_others = self.queue_falls(now, trip) && since >= soon;
         if with_others || since >= trip.smoothed * self.gap {
             self.last = Some(now);
             self.until = Some(now + trip.smoothed * 2);
@@ -104,13 +104,13 @@ impl Rests {
     }
 
     /// Whether the queue was standing recently and now is half empty: another sender rests.
-    fn falls(&mut self, now: Instant, trip: &Trip) -> bool {
+    fn queue_falls(&mut self, now: Instant, trip: &Trip) -> bool {
         let queue = trip.newest.saturating_sub(trip.base);
         if queue >= trip.queue / 4 * 3 {
-            self.stood = Some(now);
+            self.queue_stood_at = Some(now);
         }
         let just = |stood: Instant| now.saturating_duration_since(stood) <= trip.smoothed * 2;
-        queue < trip.queue / 2 && self.stood.is_some_and(just)
+        queue < trip.queue / 2 && self.queue_stood_at.is_some_and(just)
     }
 }
 
@@ -135,8 +135,8 @@ pub(crate) struct Delay {
     window: f64,
     /// The bits that a packet occupies on a link.
     packet_bits: f64,
-    /// The window still doubles: no round trip has been longer than the target yet.
-    starts: bool,
+    /// The window still doubles in each round trip: none has been longer than the target yet.
+    slow_start: bool,
     /// Packets acknowledged since the last measured round trip.
     acked: u64,
     newest: Duration,
@@ -156,7 +156,7 @@ impl Delay {
         Self {
             window: p.clamp(f64::from(p.initial_window)),
             packet_bits: packet_bytes as f64 * 8.0,
-            starts: true,
+            slow_start: true,
             acked: 0,
             newest: Duration::ZERO,
             smoothed: Duration::ZERO,
@@ -185,7 +185,7 @@ impl Delay {
     /// Whether the sender rests, so that its own packets leave the queue and it measures the round
     /// trip without them.
     fn rests(&mut self, now: Instant, in_flight: u64, p: &DelayParameters) -> bool {
-        if self.starts || !p.base_target.is_zero() {
+        if self.slow_start || !p.base_target.is_zero() {
             return false;
         }
         let trip = Trip {
@@ -195,11 +195,11 @@ impl Delay {
             base: self.base.shortest,
             queue: self.target(p).saturating_sub(self.base.shortest),
         };
-        self.rests.turn(now, &trip, p.rest_interval)
+        self.rests.update(now, &trip, p.rest_interval)
     }
 
     fn grow(&mut self, acked: f64, p: &DelayParameters) {
-        self.window += if self.starts {
+        self.window += if self.slow_start {
             acked
         } else if self.window >= 1.0 {
             p.additive_increase / self.window * acked
@@ -210,7 +210,7 @@ impl Delay {
 
     /// Multiplies the window by `factor`, unless it was cut within the last round trip.
     fn cut(&mut self, now: Instant, factor: f64, p: &DelayParameters) {
-        self.starts = false;
+        self.slow_start = false;
         if now < self.no_cut_before {
             return;
         }
@@ -255,7 +255,7 @@ impl Law for Delay {
         if timeout {
             self.timeouts = self.timeouts.saturating_add(1);
             if self.timeouts >= p.timeouts_to_reset {
-                self.starts = false;
+                self.slow_start = false;
                 self.window = p.clamp(0.0);
                 return;
             }

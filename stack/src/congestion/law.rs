@@ -29,7 +29,7 @@ pub(crate) trait Law {
     /// Notes that a congestion notification packet has arrived.
     fn on_cnp(&mut self, _now: Instant, _p: &Self::Parameters) {}
 
-    /// Notes that packets were lost; `timeout` if no answer at all has arrived.
+    /// Notes that packets were lost. `timeout` means that no response arrived at all.
     fn on_loss(&mut self, _now: Instant, _timeout: bool, _p: &Self::Parameters) {}
 
     /// The next time to call [`Law::on_timer`].
@@ -48,8 +48,8 @@ pub(crate) trait Law {
         None
     }
 
-    /// The time by which the sender may send `bits` bits more, if no call follows from `now` on. It
-    /// may be too early, but not too late.
+    /// The time at which the sender may have sent `bits` more bits, if no other call changes its
+    /// state after `now`. The result may be early, but is never late.
     fn when_allowed(&self, now: Instant, bits: f64, p: &Self::Parameters) -> Instant {
         self.rate(p).map_or(now, |rate| after(now, bits / rate))
     }

@@ -1,4 +1,4 @@
-//! Keeps a sender to its rate, by short bursts with pauses between them.
+//! Paces a sender: it sends short bursts with pauses between them, so that it keeps to its rate.
 
 use super::CongestionControl;
 use super::dcqcn::Dcqcn;
@@ -24,14 +24,14 @@ pub(crate) struct Limiter {
     law: Option<Sender>,
     limit: RateLimit,
     /// The maximum credit, in bytes.
-    most_credit: f64,
+    max_credit: f64,
     /// Bytes that may leave now. Negative if the last packet was longer than the credit.
     credit: f64,
     updated: Instant,
     /// The end of the present pause; `None` if the sender does not pause.
-    waits: Option<Instant>,
-    /// The last packets were replies to the peer.
-    pub(crate) answered: bool,
+    paused_until: Option<Instant>,
+    /// The last burst consisted of replies to the peer, not of requests.
+    pub(crate) last_was_reply: bool,
 }
 
 impl Limiter {
@@ -80,7 +80,7 @@ impl Limiter {
         limit.rate()?;
         Some(Self {
             limit,
-            most_credit: most_credit(limit, packet_bytes),
+            max_credit: max_credit(limit, packet_bytes),
             ..Self::new(now, None)
         })
     }
@@ -89,11 +89,11 @@ impl Limiter {
         Self {
             law,
             limit: RateLimit::NONE,
-            most_credit: LONGEST_BURST,
+            max_credit: LONGEST_BURST,
             credit: 0.0,
             updated: now,
-            waits: None,
-            answered: false,
+            paused_until: None,
+            last_was_reply: false,
         }
     }
 
@@ -108,29 +108,29 @@ impl Limiter {
     ) {
         self.advance(now, control);
         self.limit = limit;
-        self.most_credit = most_credit(limit, packet_bytes);
-        self.credit = self.most_credit.min(self.credit);
-        if self.waits.is_some() {
+        self.max_credit = max_credit(limit, packet_bytes);
+        self.credit = self.max_credit.min(self.credit);
+        if self.paused_until.is_some() {
             // A pause that is over must still be ended.
-            self.waits = self.pause(now, control).or(Some(now));
+            self.paused_until = self.pause(now, control).or(Some(now));
         }
     }
 
-    /// Takes over the congestion control state of `ruled`, a new limiter.
-    pub(crate) fn follow(&mut self, now: Instant, ruled: Self, control: &CongestionControl) {
+    /// Takes over the congestion control state and the credit of `other`, a new limiter.
+    pub(crate) fn adopt_law(&mut self, now: Instant, other: Self, control: &CongestionControl) {
         self.advance(now, control);
-        self.law = ruled.law;
-        self.credit = self.credit.min(ruled.credit);
+        self.law = other.law;
+        self.credit = self.credit.min(other.credit);
     }
 
     /// Removes the limit of congestion control. Returns whether nothing limits the sender now.
-    pub(crate) fn forget_law(&mut self) -> bool {
+    pub(crate) fn drop_law(&mut self) -> bool {
         self.law = None;
         self.limit.rate().is_none()
     }
 
     /// Whether congestion control limits the sender.
-    pub(crate) fn is_ruled(&self) -> bool {
+    pub(crate) fn has_law(&self) -> bool {
         self.law.is_some()
     }
 
@@ -145,8 +145,8 @@ impl Limiter {
             }
             (Some(law), _) => law.on_cnp(now, control),
             (None, _) => {
-                if let Some(ruled) = Self::after_cnp(now, control) {
-                    self.follow(now, ruled, control);
+                if let Some(other) = Self::after_cnp(now, control) {
+                    self.adopt_law(now, other, control);
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Limiter {
         }
     }
 
-    /// Notes a loss; `timeout` if no answer at all arrived.
+    /// Notes a loss. `timeout` means that no response arrived at all.
     pub(crate) fn on_loss(&mut self, now: Instant, timeout: bool, control: &CongestionControl) {
         self.advance(now, control);
         if let Some(law) = &mut self.law {
@@ -169,8 +169,8 @@ impl Limiter {
     }
 
     /// The end of the present pause.
-    pub(crate) fn waits(&self) -> Option<Instant> {
-        self.waits
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
+        self.paused_until
     }
 
     /// The number of packets that may be in flight.
@@ -208,9 +208,9 @@ impl Limiter {
 
     /// Ends the pause if it is over by now.
     pub(crate) fn wake(&mut self, now: Instant, control: &CongestionControl) {
-        if self.waits.is_some_and(|until| until <= now) {
+        if self.paused_until.is_some_and(|until| until <= now) {
             self.advance(now, control);
-            self.waits = self.pause(now, control);
+            self.paused_until = self.pause(now, control);
         }
     }
 
@@ -221,11 +221,11 @@ impl Limiter {
         bytes: usize,
         control: &CongestionControl,
     ) -> usize {
-        if self.waits.is_none() {
+        if self.paused_until.is_none() {
             self.advance(now, control);
-            self.waits = self.pause(now, control);
+            self.paused_until = self.pause(now, control);
         }
-        if self.waits.is_some() {
+        if self.paused_until.is_some() {
             return 0;
         }
         if self.rate(control).is_none() {
@@ -241,7 +241,7 @@ impl Limiter {
         if let Some(law) = &mut self.law {
             law.on_sent(bytes, control);
         }
-        self.waits = self.pause(now, control);
+        self.paused_until = self.pause(now, control);
     }
 
     /// Updates the state to `now`: runs timers, and adds credit at the rate.
@@ -260,7 +260,7 @@ impl Limiter {
             }
         }
         self.earn(now, control);
-        self.credit = self.credit.min(self.most_credit);
+        self.credit = self.credit.min(self.max_credit);
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -271,7 +271,7 @@ impl Limiter {
         let time = to.saturating_duration_since(self.updated);
         match self.rate(control) {
             Some(rate) => self.credit += time.as_secs_f64() * rate / 8.0,
-            None => self.credit = self.most_credit,
+            None => self.credit = self.max_credit,
         }
         self.updated = self.updated.max(to);
     }
@@ -282,7 +282,7 @@ impl Limiter {
         if self.credit > 0.0 {
             return None;
         }
-        let burst = (rate / 8.0 * PAUSE_SECONDS).min(self.most_credit);
+        let burst = (rate / 8.0 * PAUSE_SECONDS).min(self.max_credit);
         let bits = (burst - self.credit) * 8.0;
         let by_law = self.law.as_ref();
         let by_law = by_law.map_or(now, |law| law.when_allowed(now, bits, control));
@@ -300,7 +300,7 @@ impl Limiter {
 
 /// The credit for the longest burst that the application allows, of packets of at most
 /// `packet_bytes` bytes. As long as one byte of credit is left, one more packet may leave.
-fn most_credit(limit: RateLimit, packet_bytes: usize) -> f64 {
+fn max_credit(limit: RateLimit, packet_bytes: usize) -> f64 {
     match limit.max_burst_bytes {
         0 => LONGEST_BURST,
         bytes => (f64::from(bytes) - packet_bytes as f64 + 1.0).clamp(1.0, LONGEST_BURST),

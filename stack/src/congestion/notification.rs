@@ -24,7 +24,7 @@ impl Default for NotificationPoint {
 }
 
 impl NotificationPoint {
-    /// The traffic class of CNPs. They are not ECN-capable: a mark on them would not be answered.
+    /// The traffic class of CNPs. They are not ECN-capable: a mark on a CNP would cause no CNP.
     pub(crate) fn traffic_class(&self) -> u8 {
         self.cnp_dscp << 2
     }
@@ -33,7 +33,7 @@ impl NotificationPoint {
 /// Decides when a QP sends a CNP.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
-    /// It sends no CNP before this.
+    /// The earliest time of the next CNP.
     quiet_until: Instant,
     pending: bool,
 }

@@ -3,7 +3,7 @@
 use crate::time::Duration;
 
 /// The minimum period of a timer.
-const LEAST_PERIOD: Duration = Duration::from_micros(1);
+const MIN_PERIOD: Duration = Duration::from_micros(1);
 
 /// How senders avoid filling the queues of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -162,13 +162,13 @@ impl DcqcnParameters {
         (self.start_rate > 0).then(|| mbps(self.start_rate))
     }
 
-    /// At least [`LEAST_PERIOD`]: a timer with period 0 would run for ever.
+    /// At least [`MIN_PERIOD`]: a timer with period 0 would run for ever.
     pub(super) fn alpha_period(&self) -> Duration {
-        self.dce_tcp_rtt.max(LEAST_PERIOD)
+        self.dce_tcp_rtt.max(MIN_PERIOD)
     }
 
     pub(super) fn increase_period(&self) -> Duration {
-        self.rpg_time_reset.max(LEAST_PERIOD)
+        self.rpg_time_reset.max(MIN_PERIOD)
     }
 
     pub(super) fn additive_increase(&self) -> f64 {

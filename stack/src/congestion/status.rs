@@ -30,7 +30,7 @@ pub struct QpCongestion {
     pub ecn_marked: u64,
     /// Congestion notification packets sent for marked packets.
     pub cnps_sent: u64,
-    /// Marked packets that were not answered, because a CNP had just been sent.
+    /// Marked packets for which no CNP was sent, because one had just been sent.
     pub cnps_suppressed: u64,
     /// Congestion notification packets received from the peer.
     pub cnps_received: u64,

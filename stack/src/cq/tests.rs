@@ -69,24 +69,27 @@ fn a_request_for_an_event_outlives_resizing() {
 fn a_request_is_taken_late_where_completions_are_left() {
     let cq = CompletionQueue::new(CqId(1), 4);
     cq.push(completion(1), Instant::ZERO, false, None);
-    assert!(!cq.take_belated(), "no event was requested");
+    assert!(!cq.take_missed_event(), "no event was requested");
     cq.request_notify(Notify::Solicited);
-    assert!(!cq.take_belated(), "for those alone that are solicited");
+    assert!(
+        !cq.take_missed_event(),
+        "for those alone that are solicited"
+    );
     cq.request_notify(Notify::Next);
-    assert!(cq.take_belated());
-    assert!(!cq.take_belated(), "once");
+    assert!(cq.take_missed_event());
+    assert!(!cq.take_missed_event(), "once");
     assert_eq!(
         cq.push(completion(2), Instant::ZERO, true, None),
         Pushed::Quiet
     );
     cq.request_notify(Notify::Next);
     assert_eq!(take(&cq), [1, 2]);
-    assert!(!cq.take_belated(), "the queue is empty");
+    assert!(!cq.take_missed_event(), "the queue is empty");
     assert_eq!(
         cq.push(completion(3), Instant::ZERO, false, None),
         Pushed::Notify
     );
-    assert!(!cq.take_belated(), "it was raised in time");
+    assert!(!cq.take_missed_event(), "it was raised in time");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The kinds of memory that a region can consist of.
 
-use super::{Buffer, BufferRange};
+use super::{Buffer, BufferRangeError};
 use std::sync::Arc;
 
 /// An access failed: nothing is mapped at the address, or the mapping does not allow it.
@@ -59,7 +59,8 @@ pub(super) enum Backing {
 }
 
 // SAFETY: this holds addresses only. The code that created one from a raw address promised that the
-// bytes may be accessed from any thread. A `Buffer` and a `FaultSafe` may be accessed from any thread.
+// bytes may be accessed from any thread. A `Buffer` and a `FaultSafe` may be accessed from any
+// thread.
 unsafe impl Send for Backing {}
 // SAFETY: as above; nothing is accessed through a shared reference to this value itself.
 unsafe impl Sync for Backing {}
@@ -96,7 +97,7 @@ impl Memory {
     ///
     /// # Errors
     /// If the part does not lie in the buffer.
-    pub fn part(buffer: Arc<Buffer>, offset: usize, len: usize) -> Result<Self, BufferRange> {
+    pub fn part(buffer: Arc<Buffer>, offset: usize, len: usize) -> Result<Self, BufferRangeError> {
         let base = buffer.check(offset, len)?;
         Ok(Self {
             addr: base as u64,

@@ -9,8 +9,9 @@ const ALIGN: usize = 4096;
 /// A zeroed buffer with shared access: the application uses the methods here, and peers access it
 /// through a registration.
 ///
-/// It hands out no references to its bytes, except as atomics, since a peer may change them at any
-/// time; it copies. Concurrent access yields old, new or mixed bytes, as with the DMA of any RNIC.
+/// A peer may change the bytes at any time. So the buffer copies, and hands out no references to
+/// its bytes except as atomics. Concurrent access yields old, new or mixed bytes, as with the DMA
+/// of any RNIC.
 #[derive(Debug)]
 pub struct Buffer {
     base: *mut u8,
@@ -25,7 +26,7 @@ unsafe impl Sync for Buffer {}
 
 /// A buffer of this size can't be allocated, or an access reaches beyond the buffer's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferRange {
+pub struct BufferRangeError {
     /// The first byte of the access.
     pub offset: usize,
     /// The length of the access in bytes.
@@ -34,7 +35,7 @@ pub struct BufferRange {
     pub buffer_len: usize,
 }
 
-impl core::fmt::Display for BufferRange {
+impl core::fmt::Display for BufferRangeError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(
             f,
@@ -44,7 +45,7 @@ impl core::fmt::Display for BufferRange {
     }
 }
 
-impl std::error::Error for BufferRange {}
+impl std::error::Error for BufferRangeError {}
 
 fn layout(len: usize) -> Option<Layout> {
     Layout::from_size_align(len.max(1), ALIGN).ok()
@@ -56,9 +57,9 @@ impl Buffer {
     /// # Errors
     /// If the address space can't hold it. If memory is exhausted, the process
     /// aborts.
-    pub fn new(len: usize) -> Result<Self, BufferRange> {
+    pub fn new(len: usize) -> Result<Self, BufferRangeError> {
         let Some(layout) = layout(len) else {
-            return Err(BufferRange {
+            return Err(BufferRangeError {
                 offset: 0,
                 len,
                 buffer_len: 0,
@@ -91,9 +92,9 @@ impl Buffer {
         self.base
     }
 
-    pub(super) fn check(&self, offset: usize, len: usize) -> Result<*mut u8, BufferRange> {
+    pub(super) fn check(&self, offset: usize, len: usize) -> Result<*mut u8, BufferRangeError> {
         if offset > self.len || len > self.len - offset {
-            return Err(BufferRange {
+            return Err(BufferRangeError {
                 offset,
                 len,
                 buffer_len: self.len,
@@ -106,7 +107,7 @@ impl Buffer {
     ///
     /// # Errors
     /// If they reach beyond the end of the buffer.
-    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), BufferRange> {
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), BufferRangeError> {
         let from = self.check(offset, out.len())?;
         // SAFETY: checked to lie in the allocation, which lives as long as `self`;
         // `out` is a unique borrow of other memory.
@@ -118,7 +119,7 @@ impl Buffer {
     ///
     /// # Errors
     /// If they reach beyond the end of the buffer.
-    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), BufferRange> {
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), BufferRangeError> {
         let to = self.check(offset, data.len())?;
         // SAFETY: as in `read`, with the roles exchanged.
         unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
@@ -130,7 +131,7 @@ impl Buffer {
     ///
     /// # Errors
     /// If it lies beyond the end of the buffer.
-    pub fn load_u8(&self, offset: usize) -> Result<u8, BufferRange> {
+    pub fn load_u8(&self, offset: usize) -> Result<u8, BufferRangeError> {
         let from = self.check(offset, 1)?;
         // SAFETY: in the allocation; an `AtomicU8` needs no alignment.
         let cell = unsafe { core::sync::atomic::AtomicU8::from_ptr(from) };
@@ -141,10 +142,10 @@ impl Buffer {
     ///
     /// # Errors
     /// If they reach beyond the end of the buffer or are misaligned.
-    pub fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, BufferRange> {
+    pub fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, BufferRangeError> {
         let at = self.check(offset, 8)?.cast::<u64>();
         if !at.is_aligned() {
-            return Err(BufferRange {
+            return Err(BufferRangeError {
                 offset,
                 len: 8,
                 buffer_len: self.len,

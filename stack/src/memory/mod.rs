@@ -2,8 +2,8 @@
 //!
 //! A region is a raw range of this process's memory that peers may read and write at any time: its
 //! bytes are copied (see [`span`]) and never borrowed. [`backing`] has the kinds of memory that a
-//! region can consist of. All 32 bits of its key are drawn at random, so that it can't be guessed.
-//! One value serves as local and as remote key, and the rights tell the two uses apart.
+//! region can consist of. All 32 bits of a region's key are drawn at random, so that peers can't
+//! guess it. The same value is its lkey and its rkey; the access rights restrict the remote use.
 
 mod backing;
 mod buffer;
@@ -15,7 +15,7 @@ mod tests;
 mod window;
 
 pub use backing::{FaultSafe, Memory, MemoryFault};
-pub use buffer::{Buffer, BufferRange};
+pub use buffer::{Buffer, BufferRangeError};
 pub(crate) use prefetch::prefetch;
 pub use region::{Reregister, ReregisterError};
 pub use span::Span;
@@ -200,8 +200,8 @@ impl MemoryTable {
         (1..=self.pds).contains(&pd.0)
     }
 
-    /// Removes the region with this key, and unbinds its windows; from now on nothing accesses its
-    /// bytes. Returns whether a region had this key.
+    /// Removes the region with this key, and unbinds its windows. The NIC does not access its bytes
+    /// any more. Returns whether a region had this key.
     pub fn deregister(&mut self, key: u32) -> bool {
         if self.regions.get(&key).is_some_and(|r| r.windows > 0) {
             self.unbind_from(key);

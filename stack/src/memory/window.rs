@@ -68,7 +68,7 @@ pub enum BindError {
     /// QP, window and region are not of one protection domain (C10-72).
     WrongPd,
     /// A window of type 2 is bound already (o10-37.2.30).
-    NotFree,
+    AlreadyBound,
     /// A window of type 2 can't be bound to 0 bytes (o10-37.2.40).
     Empty,
     /// A window of type 1 can't be zero-based (o10-36.2.2).
@@ -116,7 +116,8 @@ impl std::error::Error for DeregisterError {}
 pub(super) struct MemoryWindow {
     pd: PdId,
     kind: MwType,
-    /// The low 8 bits of its last key, or of its next key if that was drawn already.
+    /// The low 8 bits of its last key, or of its next key if [`MemoryTable::next_mw_key`] has drawn
+    /// it.
     key: u8,
     bound: Option<Bound>,
 }
@@ -137,8 +138,8 @@ pub(super) struct Bound {
 }
 
 impl MemoryTable {
-    /// Allocates a window, which is not bound. Its ID is such that none of its 256 keys is, or will
-    /// become, the key of anything else.
+    /// Allocates a window, which is not bound. None of the 256 keys of its ID is, or will become,
+    /// the key of a region or of another window.
     ///
     /// # Errors
     /// If the protection domain is unknown.
@@ -208,7 +209,7 @@ impl MemoryTable {
             }
             MwType::Type1 => {}
             // rule: 10.6.7-window-rebind
-            MwType::Type2 if window.bound.is_some() => return Err(BindError::NotFree),
+            MwType::Type2 if window.bound.is_some() => return Err(BindError::AlreadyBound),
             MwType::Type2 if bind.len == 0 => return Err(BindError::Empty),
             MwType::Type2 => {}
         }

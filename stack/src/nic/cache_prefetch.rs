@@ -13,7 +13,7 @@ impl Nic {
             return;
         };
         let qpn = Qpn::from_bits(u32::from_be_bytes([0, high, middle, low]));
-        if qpn != core::mem::replace(&mut self.newest, qpn)
+        if qpn != core::mem::replace(&mut self.last_qpn, qpn)
             && let Some(handle) = self.qps.find(qpn)
         {
             self.qps.prefetch(handle);

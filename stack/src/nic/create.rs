@@ -2,8 +2,8 @@
 
 use super::Nic;
 use crate::kind::QpKind;
-use crate::part::QpnPart;
 use crate::qp::{Qp, QpInit, Receives};
+use crate::qpn_range::QpnRange;
 use crate::queue::QueueLimits;
 use crate::srq::SrqError;
 use core::fmt;
@@ -17,7 +17,7 @@ pub enum CreateQpError {
     /// All QPNs are in use.
     QpnsUsedUp {
         /// The number of QPs that can exist.
-        most: usize,
+        max: usize,
     },
     /// The QP can't take its receives from this SRQ, or its XRC domain does not exist.
     Srq(SrqError),
@@ -32,8 +32,8 @@ impl From<SrqError> for CreateQpError {
 impl fmt::Display for CreateQpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::QpnsUsedUp { most } => {
-                write!(f, "all {most} QPNs are in use: destroy a QP first")
+            Self::QpnsUsedUp { max } => {
+                write!(f, "all {max} QPNs are in use: destroy a QP first")
             }
             Self::Srq(error) => error.fmt(f),
         }
@@ -43,11 +43,11 @@ impl fmt::Display for CreateQpError {
 impl std::error::Error for CreateQpError {}
 
 impl Nic {
-    /// Creates a QP in state RESET, with a number that nobody can guess.
+    /// Creates a QP in state RESET, with an unpredictable QPN.
     ///
     /// # Errors
-    /// [`CreateQpError::QpnsUsedUp`] if all QPNs are in use: almost 2^24, or [`QpnPart::MAX_QPS`]
-    /// of a part.
+    /// [`CreateQpError::QpnsUsedUp`] if all QPNs are in use: almost 2^24, or [`QpnRange::MAX_QPS`]
+    /// of a range.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, CreateQpError> {
         let receives = Receives::own(receive_limits(init.kind, init.recv));
         let qpn = self.free_qpn()?;
@@ -56,9 +56,9 @@ impl Nic {
 
     /// Draws a QPN that is not in use.
     pub(super) fn free_qpn(&mut self) -> Result<Qpn, CreateQpError> {
-        let most = self.part.map_or((1 << 24) - 1024, |_| QpnPart::MAX_QPS);
-        if self.qps.len() >= most {
-            return Err(CreateQpError::QpnsUsedUp { most });
+        let max = self.part.map_or((1 << 24) - 1024, |_| QpnRange::MAX_QPS);
+        if self.qps.len() >= max {
+            return Err(CreateQpError::QpnsUsedUp { max });
         }
         loop {
             let drawn = self.rng.next_u32();

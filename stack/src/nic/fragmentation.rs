@@ -1,10 +1,11 @@
 //! Tracks which sources set "don't fragment", for sockets that hide the flag.
 //!
 //! [`icrc::verify_hidden_v4`](roce_wire::icrc::verify_hidden_v4) accepts a packet for any
-//! identification and for both values of "don't fragment". These 17 unknown bits let some damaged
-//! packets pass, among them a few with a single flipped bit. For all of the latter, the
-//! verification finds the wrong value of the flag. RoCE senders set the flag in every packet or in
-//! none, so a packet that contradicts its source's earlier packets is dropped as damaged.
+//! identification and for both values of "don't fragment". Because of these 17 unknown bits, some
+//! damaged packets pass, among them a few with a single flipped bit. For every packet with a single
+//! flipped bit that passes, the verification finds the wrong value of the flag. RoCE senders set
+//! the flag in every packet or in none. So a packet whose flag differs from its source's earlier
+//! packets is dropped as damaged.
 
 use std::net::Ipv4Addr;
 
@@ -50,7 +51,7 @@ impl Fragmentation {
             .find(|source| (source.address, source.port) == (address, port));
         let Some(source) = known else {
             if !dont_fragment {
-                self.doubt(address, port);
+                self.expect_clear_flag(address, port);
             }
             return dont_fragment;
         };
@@ -62,7 +63,7 @@ impl Fragmentation {
     }
 
     /// Adds a source whose first packet with the flag clear has just been refused.
-    fn doubt(&mut self, address: Ipv4Addr, port: u16) {
+    fn expect_clear_flag(&mut self, address: Ipv4Addr, port: u16) {
         let source = KnownSource {
             address,
             port,

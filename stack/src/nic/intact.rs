@@ -1,4 +1,4 @@
-//! Whether a packet arrived as it was sent.
+//! Checks the ICRC of received packets.
 
 use super::fragmentation::Fragmentation;
 use crate::encapsulation::{IpCovered, RxMeta, gid};
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 // rule: A17.3.2-source-port
 /// Checks the ICRC, as far as the port reports the fields that it covers (RoCEv2 Annex A17.3.3).
-pub(super) fn icrc_is_right(
+pub(super) fn icrc_is_valid(
     fragmentation: &mut Fragmentation,
     meta: &RxMeta,
     transport: &[u8],
@@ -79,7 +79,7 @@ mod tests {
         icrc::seal(&ip, meta.src_port, UDP_PORT, &mut transport);
 
         let mut fragmentation = Fragmentation::default();
-        assert!(icrc_is_right(&mut fragmentation, &meta, &transport));
+        assert!(icrc_is_valid(&mut fragmentation, &meta, &transport));
         let mut ambiguous = 0;
         // The ICRC does not cover byte 4.
         for bit in (0..transport.len() * 8).filter(|bit| bit / 8 != 4) {
@@ -87,11 +87,11 @@ mod tests {
             let found = icrc::verify_hidden_v4(src, dst, meta.src_port, UDP_PORT, &transport);
             ambiguous += usize::from(found.is_ok());
             assert!(
-                !icrc_is_right(&mut fragmentation, &meta, &transport),
+                !icrc_is_valid(&mut fragmentation, &meta, &transport),
                 "{bit}"
             );
             transport[bit / 8] ^= 1 << (bit % 8);
-            assert!(icrc_is_right(&mut fragmentation, &meta, &transport));
+            assert!(icrc_is_valid(&mut fragmentation, &meta, &transport));
         }
         assert_ne!(ambiguous, 0, "no flip could have passed");
     }

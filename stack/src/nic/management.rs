@@ -1,6 +1,6 @@
 //! The general services QP, QP1, which sends and receives management datagrams (IBTA 1.7, 3.9.3 and
 //! 13.5.1). It has no work queues: a received datagram waits in a bounded inbox until the caller
-//! polls it, and a sent datagram is copied.
+//! polls it, and a datagram to send is copied to a bounded outbox.
 //!
 //! The NIC itself never answers a datagram, and no datagram makes a QP fail.
 
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 pub const MAD_BYTES: usize = 256;
 
 /// The maximum number of datagrams that wait, in each direction: 64 KiB.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// A received management datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum MadError {
     /// The queue of outgoing datagrams is full.
     Full {
         /// The size of the queue.
-        most: usize,
+        max: usize,
     },
 }
 
@@ -65,9 +65,9 @@ impl fmt::Display for MadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotOpen => f.write_str("QP1 is closed: open general services first"),
-            Self::Full { most } => write!(
+            Self::Full { max } => write!(
                 f,
-                "{most} management datagrams already wait to be sent: transmit them first"
+                "{max} management datagrams already wait to be sent: transmit them first"
             ),
         }
     }
@@ -88,8 +88,8 @@ impl Nic {
         }
     }
 
-    /// Closes QP1: drops the datagrams that wait there, in either direction, and all that arrive
-    /// from now on.
+    /// Closes QP1. The NIC drops the datagrams that wait there in either direction, and every
+    /// datagram that arrives from now on.
     pub fn close_general_services(&mut self) {
         self.management = None;
     }
@@ -107,15 +107,15 @@ impl Nic {
         self.management.as_mut()?.inbox.pop_front()
     }
 
-    /// Sends a management datagram to QP1 at the end of the path, with the next [`Nic::transmit`].
-    /// There is no report of its arrival.
+    /// Queues a management datagram to QP1 at the end of `path`; the next [`Nic::transmit`] sends
+    /// it. Nothing reports whether it arrives.
     ///
     /// # Errors
     /// See [`MadError`].
     pub fn send_mad(&mut self, path: TxMeta, mad: &[u8; MAD_BYTES]) -> Result<(), MadError> {
         let services = self.management.as_mut().ok_or(MadError::NotOpen)?;
-        if services.outbox.len() == MOST_WAITING {
-            return Err(MadError::Full { most: MOST_WAITING });
+        if services.outbox.len() == MAX_WAITING {
+            return Err(MadError::Full { max: MAX_WAITING });
         }
         services.outbox.push_back(Outgoing { path, mad: *mad });
         Ok(())
@@ -124,7 +124,7 @@ impl Nic {
     /// Handles a well-formed packet to a QPN that is not in use.
     // rule: 10.2.7-special-qps, 13.5.1-taken
     #[cold]
-    pub(super) fn receive_for_nobody(&mut self, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
+    pub(super) fn receive_for_unknown_qpn(&mut self, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
         let taken = match &mut self.management {
             Some(services) if qpn == Qpn::QP1 => {
                 self.counters.count(Stat::RxPackets);
@@ -201,11 +201,11 @@ impl GeneralServices {
         // rule: 13.4.2-length
         let mad = <[u8; MAD_BYTES]>::try_from(packet.payload).map_err(|_| DropReason::BadLength)?;
         // rule: 13.5.1-bounded
-        if self.inbox.len() == MOST_WAITING {
+        if self.inbox.len() == MAX_WAITING {
             return Err(DropReason::MadsFull);
         }
         self.inbox.push_back(ReceivedMad {
-            path: way_back(meta),
+            path: path_back(meta),
             src_qpn: deth.src_qpn,
             mad,
         });
@@ -214,7 +214,7 @@ impl GeneralServices {
 }
 
 /// The path back to the sender of a packet. It does not copy the packet's ECN bits.
-fn way_back(meta: &RxMeta) -> TxMeta {
+fn path_back(meta: &RxMeta) -> TxMeta {
     TxMeta {
         src: meta.dst,
         dst: meta.src,

@@ -1,4 +1,4 @@
-//! Posts requests, and schedules the QP's turn if it then has something to send.
+//! Posts requests, and schedules the QP's turn if it has something to send.
 
 use super::Nic;
 use crate::time::Instant;

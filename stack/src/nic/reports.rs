@@ -45,7 +45,7 @@ impl Nic {
         }
         for handle in self.reports.acknowledged.drain(..) {
             let slot = self.qps.at_mut(handle);
-            // If the QP has ended its flow since then, there is nothing to report.
+            // If the QP's flow has ended in the meantime, there is nothing to report.
             if let Some((flow, before)) = slot.and_then(|slot| slot.qp.take_acknowledged()) {
                 port.acknowledged(flow, Acknowledged::Before(before));
             }

@@ -49,7 +49,7 @@ impl Nic {
             reorder,
             peer_windows,
             congestion,
-            notices,
+            pending_cnps,
             reports,
             ..
         } = self;
@@ -63,25 +63,25 @@ impl Nic {
             counters,
             events,
             reorder,
-            room: peer_windows.room(&qp.window_share),
-            starved: false,
+            peer_room: peer_windows.room(&qp.window_share),
+            out_of_peer_room: false,
             congestion,
             peer_windows,
-            owes_notice: false,
+            cnp_due: false,
             slowed_to: None,
-            alone: false,
+            nothing_follows: false,
             report: None,
         };
         let result = f(qp, &mut cx);
-        let (starved, slowed_to) = (cx.starved, cx.slowed_to);
+        let (out_of_peer_room, slowed_to) = (cx.out_of_peer_room, cx.slowed_to);
         if let Some(report) = cx.report {
             cold_path();
             reports.note(handle, report);
         }
         qp.traffic.note_sent(&sums, cx.counters);
-        if cx.owes_notice {
+        if cx.cnp_due {
             cold_path();
-            notices.push_back(handle);
+            pending_cnps.push_back(handle);
         }
         if let Some(rate) = slowed_to {
             cold_path();
@@ -89,18 +89,18 @@ impl Nic {
         }
         let in_flight = qp.in_flight();
         peer_windows.set_in_flight(&mut qp.window_share, in_flight);
-        if starved {
+        if out_of_peer_room {
             cold_path();
             peer_windows.wait(&mut qp.window_share, handle);
         }
         let window = qp.window_share.window();
         slot.deadline = qp.deadline().unwrap_or(NEVER);
-        slot.pauses = qp.pause().is_some();
-        if !(slot.scheduled && slot.has_paused(now)) {
+        slot.is_pause = qp.pause().is_some();
+        if !(slot.scheduled && slot.pause_is_over(now)) {
             self.set_timer(handle);
         }
         if let Some(window) = window {
-            self.use_room(window);
+            self.offer_peer_window_room(window);
         }
         Some(result)
     }
@@ -116,20 +116,21 @@ impl Nic {
         }
     }
 
-    /// Stops the timer of a QP whose pause is over and which waits for room in the port. The timer
-    /// would be due all the time, and could not speed anything up.
-    pub(super) fn forget_pause(&mut self, now: Instant, handle: Handle) {
+    /// Stops the timer of a QP whose pause is over while the port is full. The timer would be due
+    /// all the time, and the QP can't send before the port has room.
+    pub(super) fn stop_pause_timer(&mut self, now: Instant, handle: Handle) {
         let Some(slot) = self.qps.at_mut(handle) else {
             return;
         };
-        if slot.has_paused(now) {
+        if slot.pause_is_over(now) {
             self.timers.set(handle.slot(), NEVER);
         }
     }
 
-    /// Schedules the QP that has waited longest for room in the peer window, if there is room.
+    /// Schedules the QP that has waited longest for room in the peer window, if there is enough
+    /// room for a turn.
     #[inline]
-    pub(super) fn use_room(&mut self, window: PeerWindowId) {
+    pub(super) fn offer_peer_window_room(&mut self, window: PeerWindowId) {
         if self.peer_windows.has_waiting(window) {
             cold_path();
             self.give_waiting_a_turn(window);
@@ -145,7 +146,7 @@ impl Nic {
             self.qps.prefetch(second);
         }
         if let Some(slot) = self.qps.at_mut(handle) {
-            slot.qp.window_share.on_called();
+            slot.qp.window_share.on_turn();
             self.peer_windows.reserve(&mut slot.qp.window_share);
         }
         self.schedule(handle, false);

@@ -9,7 +9,7 @@ use rand_core::Rng;
 use roce_wire::Qpn;
 
 impl Nic {
-    /// Creates an SRQ, with a number that nobody can guess.
+    /// Creates an SRQ, with an unpredictable number.
     ///
     /// # Errors
     /// See [`SrqError`].
@@ -22,7 +22,7 @@ impl Nic {
     /// Draws an SRQ number that is not in use.
     pub(super) fn free_srqn(&mut self) -> Result<Srqn, SrqError> {
         if self.srqs.len() >= MAX_SRQS {
-            return Err(SrqError::TooMany { most: MAX_SRQS });
+            return Err(SrqError::TooMany { max: MAX_SRQS });
         }
         loop {
             let bits = self.rng.next_u32() & 0xff_ffff;

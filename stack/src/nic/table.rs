@@ -23,15 +23,15 @@ pub(super) struct Slot {
     pub(super) scheduled: bool,
     /// The QP's deadline, as it last reported it.
     pub(super) deadline: Instant,
-    /// The deadline is the end of a pause: then the QP gets its turn to send.
-    pub(super) pauses: bool,
+    /// The deadline is the end of a pause, at which the QP gets its turn to send.
+    pub(super) is_pause: bool,
     pub(super) qp: Box<Qp>,
 }
 
 impl Slot {
-    /// Whether the QP paused, and the pause is over.
-    pub(super) fn has_paused(&self, now: Instant) -> bool {
-        self.pauses && self.deadline <= now
+    /// Whether the QP is in a pause whose end has passed.
+    pub(super) fn pause_is_over(&self, now: Instant) -> bool {
+        self.is_pause && self.deadline <= now
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Table {
     by_qpn: KeyMap<u32>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    /// The slot of the last lookup: most often the next lookup is for the same QP.
+    /// The slot of the last lookup. Most lookups are for the same QP as the one before.
     recent: Cell<u32>,
 }
 
@@ -60,7 +60,7 @@ impl Table {
             qpn,
             scheduled: false,
             deadline: NEVER,
-            pauses: false,
+            is_pause: false,
             qp: Box::new(qp),
         });
         let index = match self.free.pop() {

@@ -20,7 +20,7 @@ const LEVELS: usize = 11;
 /// No timer.
 const NONE: u32 = u32::MAX;
 /// The number of timers of a slot that are examined to find the earliest.
-const LOOKED_AT: usize = 8;
+const MAX_EXAMINED: usize = 8;
 
 /// A timer. The timers of a slot form a doubly linked ring, in which the newest comes last.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,8 @@ struct Timer {
 #[derive(Debug)]
 pub(super) struct Wheel {
     timers: Vec<Timer>,
-    /// No timer is due before this, except those that were overdue when they were set.
+    /// The wheel's time, in nanoseconds. No timer is due before it, except timers that were overdue
+    /// when they were set.
     time: u64,
     /// The first timer of each slot.
     slots: Box<[[u32; SLOTS]; LEVELS]>,
@@ -96,7 +97,7 @@ impl Wheel {
         let (level, slot) = self.first_slot()?;
         let first = self.slots[level][slot];
         let (mut earliest, mut timer) = (NEVER, first);
-        for _ in 0..LOOKED_AT {
+        for _ in 0..MAX_EXAMINED {
             let looked_at = self.timers[timer as usize];
             earliest = earliest.min(looked_at.at);
             timer = looked_at.next;

@@ -19,7 +19,7 @@ impl Qp {
             cold_path();
             return Err(DropReason::WrongTransport);
         }
-        if !self.core.kind.takes(opcode) {
+        if !self.core.kind.accepts(opcode) {
             cold_path();
             return Err(DropReason::WrongDirection);
         }

@@ -43,7 +43,7 @@ pub(crate) fn complete(
         invalidated_rkey: arrival.invalidated,
         source: arrival.source,
     };
-    cx.complete(rq.cq(core), completion, arrival.solicited, rq.room())?;
+    cx.complete(rq.cq(core), completion, arrival.solicited, rq.entry_guard())?;
     Ok(true)
 }
 

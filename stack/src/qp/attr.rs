@@ -18,7 +18,7 @@ use rules::rules;
 pub struct QpAttributes {
     /// The state to go to; `None` stays in the present state.
     pub state: Option<QpState>,
-    /// What peers may do through this QP: `REMOTE_WRITE`, `REMOTE_READ`, `REMOTE_ATOMIC` and
+    /// The remote operations that the QP allows: `REMOTE_WRITE`, `REMOTE_READ`, `REMOTE_ATOMIC` and
     /// `FLUSH_GLOBAL`. Other rights have no effect. Reset to Init.
     pub access: Option<Access>,
     /// The key that datagrams for this QP must carry. UD only, Reset to Init.
@@ -29,8 +29,8 @@ pub struct QpAttributes {
     pub dest_qpn: Option<Qpn>,
     /// The path to the peer: local and remote IP address, traffic class, hop limit. Init to RTR.
     pub path: Option<TxMeta>,
-    /// The highest rate of the path, in units of 1,000 bits a second; 0, or never set, means any
-    /// rate. Init to RTR, and in SQD. (IBTA 1.7, 9.11.)
+    /// The highest rate of the path, in units of 1,000 bits a second; 0, the default, means no
+    /// limit. Init to RTR, and in SQD. (IBTA 1.7, 9.11.)
     pub static_rate: Option<u32>,
     /// The path MTU: the maximum payload of a packet. Init to RTR.
     pub path_mtu: Option<PathMtu>,

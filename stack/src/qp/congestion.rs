@@ -32,7 +32,7 @@ impl Qp {
         match self.admit_cnp(meta, packet) {
             Ok(()) => {
                 cx.counters.count(Stat::CnpsReceived);
-                self.noted.received += 1;
+                self.congestion_counts.received += 1;
                 self.slow_down(cx);
             }
             Err(reason) => cx.counters.drop(reason),
@@ -50,37 +50,37 @@ impl Qp {
             Some(limiter) => limiter.on_cnp(cx.now, control),
             None => self.limiter = Limiter::after_cnp(cx.now, control).map(Box::new),
         }
-        if let Some(limiter) = self.limiter.as_ref().filter(|limiter| limiter.is_ruled()) {
-            self.begun = true;
+        if let Some(limiter) = self.limiter.as_ref().filter(|limiter| limiter.has_law()) {
+            self.congestion_started = true;
             cx.slowed_to = limiter.law_rate(control);
         }
     }
 
     /// Starts congestion control, when the QP sends data for the first time.
     #[cold]
-    fn begin(&mut self, cx: &mut Cx<'_>) {
-        self.begun = true;
+    fn start_congestion_control(&mut self, cx: &mut Cx<'_>) {
+        self.congestion_started = true;
         if !self.core.kind.is_connected() {
             return;
         }
-        // Discards feedback on earlier packets: it says nothing about the initial rate.
+        // Discard the feedback on earlier packets, which has no influence on the initial rate.
         let acknowledged = self.service.take_feedback().is_some();
         let control = &cx.congestion.control;
-        let ruled = Limiter::at_start(
+        let starting = Limiter::at_start(
             cx.now,
             control,
             self.core.config.mtu() + OVERHEAD,
             acknowledged,
             cx.peer_windows.neighbour_rate(cx.now, &self.window_share),
         );
-        let Some(ruled) = ruled else {
+        let Some(starting) = starting else {
             return;
         };
         self.service
-            .set_congestion_window(ruled.congestion_window());
+            .set_congestion_window(starting.congestion_window());
         match &mut self.limiter {
-            Some(limiter) => limiter.follow(cx.now, ruled, control),
-            None => self.limiter = Some(Box::new(ruled)),
+            Some(limiter) => limiter.adopt_law(cx.now, starting, control),
+            None => self.limiter = Some(Box::new(starting)),
         }
     }
 
@@ -94,7 +94,7 @@ impl Qp {
             return;
         };
         limiter.set_limit(cx.now, limit, longest, control);
-        let is_free = !limiter.is_ruled() && limit.rate().is_none();
+        let is_free = !limiter.has_law() && limit.rate().is_none();
         self.end_pause(cx);
         if is_free {
             self.limiter = None;
@@ -124,24 +124,24 @@ impl Qp {
         if self
             .limiter
             .as_mut()
-            .is_some_and(|limiter| limiter.forget_law())
+            .is_some_and(|limiter| limiter.drop_law())
         {
             self.limiter = None;
         }
-        self.begun = false;
+        self.congestion_started = false;
         self.service.set_congestion_window(None);
     }
 
     /// The congestion state as of `now`.
     pub(crate) fn congestion(&self, now: Instant, control: &CongestionControl) -> QpCongestion {
         let (smoothed_rtt, min_rtt) = self.service.round_trips();
-        let mut told = QpCongestion {
+        let mut status = QpCongestion {
             smoothed_rtt,
             min_rtt,
-            ecn_marked: self.noted.marked,
-            cnps_sent: self.noted.sent,
-            cnps_suppressed: self.noted.suppressed,
-            cnps_received: self.noted.received,
+            ecn_marked: self.congestion_counts.marked,
+            cnps_sent: self.congestion_counts.sent,
+            cnps_suppressed: self.congestion_counts.suppressed,
+            cnps_received: self.congestion_counts.received,
             ..QpCongestion::default()
         };
         let law = self
@@ -149,17 +149,17 @@ impl Qp {
             .as_ref()
             .and_then(|limiter| limiter.law_at(now, control));
         if let Some(law) = law {
-            told.fill_from(&law, control, self.core.config.mtu());
+            status.fill_from(&law, control, self.core.config.mtu());
         }
-        told.rate = lower(told.rate, self.core.config.limit().rate());
-        told
+        status.rate = lower(status.rate, self.core.config.limit().rate());
+        status
     }
 
     /// The end of the pause in which the QP may not send data, if it pauses.
     pub(crate) fn pause(&self) -> Option<Instant> {
         let limiter = self.limiter.as_ref()?;
         cold_path();
-        limiter.waits()
+        limiter.paused_until()
     }
 
     /// Ends the pause if its time has passed.
@@ -169,22 +169,23 @@ impl Qp {
             return;
         };
         cold_path();
-        if limiter.waits().is_some() {
+        if limiter.paused_until().is_some() {
             limiter.wake(cx.now, &cx.congestion.control);
-            if limiter.waits().is_none() {
+            if limiter.paused_until().is_none() {
                 self.service.after_pause(cx);
             }
         }
     }
 
-    /// Whether replies with data go first. At a limited rate, requests and replies take turns,
-    /// burst by burst. If requests always went first, they could use up the whole rate.
-    pub(super) fn answers_go_first(&self) -> bool {
+    /// Whether the next burst consists of replies with data. At a limited rate, requests and
+    /// replies take turns, burst by burst. If requests always went first, they could use up the
+    /// whole rate.
+    pub(super) fn replies_go_first(&self) -> bool {
         let Some(limiter) = &self.limiter else {
             return false;
         };
         cold_path();
-        !limiter.answered && self.service.has_data_to_send()
+        !limiter.last_was_reply && self.service.has_data_to_send()
     }
 
     /// Sends replies to the peer; those with data no faster than the rate allows.
@@ -194,7 +195,7 @@ impl Qp {
         port: &mut dyn Transmit,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
-        if (self.limiter.is_some() || !self.begun) && self.service.has_data_to_send() {
+        if (self.limiter.is_some() || !self.congestion_started) && self.service.has_data_to_send() {
             cold_path();
             return self.transmit_slowly(cx, port, budget, true);
         }
@@ -209,7 +210,7 @@ impl Qp {
         port: &mut dyn Transmit,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
-        if self.limiter.is_some() || !self.begun {
+        if self.limiter.is_some() || !self.congestion_started {
             cold_path();
             return self.transmit_slowly(cx, port, budget, false);
         }
@@ -217,24 +218,24 @@ impl Qp {
         service.transmit_requests(cx, port, core, budget)
     }
 
-    /// Lets one half send as much as the limit allows: the replies if `answers`, otherwise the
-    /// requests.
+    /// Sends as much as the limit allows, from one half of the QP: replies if `replies` is true,
+    /// otherwise requests.
     fn transmit_slowly(
         &mut self,
         cx: &mut Cx<'_>,
         port: &mut dyn Transmit,
         budget: usize,
-        answers: bool,
+        replies: bool,
     ) -> Result<Turn, QpFailure> {
-        if !self.begun {
-            self.begin(cx);
+        if !self.congestion_started {
+            self.start_congestion_control(cx);
         }
         let Some(budget) = self.allowance(cx, budget) else {
             return Ok(Turn::Idle);
         };
         let before = bytes_sent(cx);
         let Self { service, core, .. } = self;
-        let turn = if answers {
+        let turn = if replies {
             service.transmit_replies(cx, port, core, budget)?
         } else {
             service.transmit_requests(cx, port, core, budget)?
@@ -245,10 +246,10 @@ impl Qp {
         };
         if bytes > 0 {
             limiter.on_sent(cx.now, bytes, &cx.congestion.control);
-            limiter.answered = answers;
+            limiter.last_was_reply = replies;
         }
         // The rest is sent after the pause.
-        let pauses = turn == Turn::More && limiter.waits().is_some();
+        let pauses = turn == Turn::More && limiter.paused_until().is_some();
         Ok(if pauses { Turn::Idle } else { turn })
     }
 
@@ -261,7 +262,7 @@ impl Qp {
             if is_over {
                 self.service.set_congestion_window(None);
             }
-            if !is_over || !limiter.forget_law() {
+            if !is_over || !limiter.drop_law() {
                 return (packets > 0).then(|| packets.min(budget));
             }
             self.limiter = None;
@@ -271,14 +272,14 @@ impl Qp {
 
     fn admit_cnp(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         self.admit_peer(meta, packet)?;
-        if self.hears_of_congestion() {
+        if self.state_allows_cnps() {
             Ok(())
         } else {
             Err(DropReason::WrongState)
         }
     }
 
-    fn hears_of_congestion(&self) -> bool {
+    fn state_allows_cnps(&self) -> bool {
         !matches!(
             self.core.state,
             QpState::Reset | QpState::Init | QpState::Err
@@ -287,25 +288,25 @@ impl Qp {
 
     /// Notes that a packet of the peer was marked.
     pub(super) fn note_mark(&mut self, cx: &mut Cx<'_>) {
-        self.noted.marked += 1;
+        self.congestion_counts.marked += 1;
         if !self.core.kind.is_connected() {
             return;
         }
         if self.notifier.on_marked(cx.now) {
-            cx.owes_notice = true;
+            cx.cnp_due = true;
         } else {
-            self.noted.suppressed += 1;
+            self.congestion_counts.suppressed += 1;
             cx.counters.count(Stat::CnpsSuppressed);
         }
     }
 
     /// Sends the CNP that is due, if one is.
     // rule: A17.9.2-cnp-sent
-    pub(crate) fn transmit_notice(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit) -> Turn {
+    pub(crate) fn transmit_cnp(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit) -> Turn {
         if !self.notifier.is_pending() {
             return Turn::Idle;
         }
-        let path = self.core.config.path.filter(|_| self.hears_of_congestion());
+        let path = self.core.config.path.filter(|_| self.state_allows_cnps());
         let Some(path) = path else {
             self.notifier.forget();
             return Turn::Idle;
@@ -326,7 +327,7 @@ impl Qp {
             return Turn::PortFull;
         }
         cx.counters.count(Stat::CnpsSent);
-        self.noted.sent += 1;
+        self.congestion_counts.sent += 1;
         self.notifier.on_sent(cx.now, &cx.congestion.notification);
         Turn::Idle
     }

@@ -37,7 +37,7 @@ pub(crate) struct Outgoing<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// The port can never send it.
-    Lost,
+    Unsendable,
     Sent,
     /// Sent, and the port keeps its memory until
     /// [`Transmit::acknowledged`](crate::Transmit::acknowledged) reports it.
@@ -67,12 +67,12 @@ pub(crate) fn emit(
         payload_len,
         is_last: false,
     };
-    emit_of(cx, port, &packet, fill).map(drop)
+    emit_packet(cx, port, &packet, fill).map(drop)
 }
 
 /// Builds a packet in place. Returns whether the port keeps its memory.
 #[inline]
-pub(crate) fn emit_of(
+pub(crate) fn emit_packet(
     cx: &mut Cx<'_>,
     port: &mut dyn Transmit,
     packet: &Outgoing<'_>,
@@ -106,7 +106,7 @@ pub(crate) fn write_packet(
             cold_path();
             return match refused {
                 ReserveError::Full => Err(EmitError::Full),
-                ReserveError::Unsendable => Ok(Written::Lost),
+                ReserveError::Unsendable => Ok(Written::Unsendable),
             };
         }
     };
@@ -133,7 +133,7 @@ pub(crate) fn write_packet(
 /// Counts what [`write_packet`] did.
 #[inline]
 pub(crate) fn count_packet(counters: &mut Counters, written: Written, payload_len: usize) {
-    if written != Written::Lost {
+    if written != Written::Unsendable {
         counters.count(Stat::TxPackets);
         counters.add(Stat::TxBytes, payload_len as u64);
     } else {

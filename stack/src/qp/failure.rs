@@ -41,8 +41,8 @@ impl QpFailure {
 
 impl Qp {
     // rule: 9.9.2-error-state
-    /// Moves the QP to the error state: the request at fault completes with its status, all
-    /// requests behind it as flushed, in order (IBTA 1.7, 10.3.1.5). An error in the send queue of
+    /// Moves the QP to the error state. The failed request completes with its status, and all later
+    /// requests complete as flushed, in order (IBTA 1.7, 10.3.1.5). An error in the send queue of
     /// an unreliable service does not affect receiving (IBTA 1.7, 10.3.1.6).
     pub(super) fn fail(&mut self, cx: &mut Cx<'_>, failure: Option<QpFailure>) {
         let status = match failure {
@@ -66,13 +66,13 @@ impl Qp {
         self.service.abandon();
         // rule: 10.3.1-err-event
         if let Some(failure) = failure {
-            let told = failure.event(self.core.qpn);
+            let event = failure.event(self.core.qpn);
             // The completion that would report the fault may itself have been lost in an overrun.
             let lost = sends
                 .and(receives)
                 .err()
                 .and_then(|overrun| overrun.event(self.core.qpn));
-            cx.events.extend(told.or(lost));
+            cx.events.extend(event.or(lost));
         }
         if from != QpState::Err && self.srq().is_some() {
             // rule: 10.2.9-srq-last-wqe
@@ -80,8 +80,7 @@ impl Qp {
         }
     }
 
-    /// Completes the oldest send with `status` and those behind it as flushed, until the CQ is
-    /// full.
+    /// Completes the oldest send with `status` and all later ones as flushed, until the CQ is full.
     fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) -> Result<(), QpFailure> {
         let flushed = loop {
             match self.service.complete_send(cx, &self.core, status) {
@@ -118,11 +117,11 @@ impl Qp {
             invalidated_rkey: None,
             source: None,
         };
-        let (sent, received) = self.service.rooms();
-        let (cq, room) = match opcode {
+        let (sent, received) = self.service.entry_guards();
+        let (cq, entry) = match opcode {
             WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => (&self.core.recv_cq, received),
             _ => (&self.core.send_cq, Some(sent)),
         };
-        cx.complete(cq, completion, false, room)
+        cx.complete(cq, completion, false, entry)
     }
 }

@@ -42,7 +42,7 @@ use crate::ids::Srqn;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, PdId, prefetch};
 use crate::peer_window::{PeerWindows, WindowShare};
-use crate::queue::{QueueLimits, Room};
+use crate::queue::{EntryGuard, QueueLimits};
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::traffic::QpTraffic;
@@ -65,18 +65,18 @@ pub(crate) struct Cx<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) reorder: &'a mut ReorderPool,
-    /// The number of further bytes that may be in flight to the peer.
-    pub(crate) room: u64,
-    /// The QP had more to send than `room` allows.
-    pub(crate) starved: bool,
+    /// The free bytes of the peer window.
+    pub(crate) peer_room: u64,
+    /// The QP had more to send than `peer_room` allows.
+    pub(crate) out_of_peer_room: bool,
     pub(crate) congestion: &'a Congestion,
     pub(crate) peer_windows: &'a PeerWindows,
     /// The QP has a new CNP to send.
-    pub(crate) owes_notice: bool,
+    pub(crate) cnp_due: bool,
     /// A CNP has reduced the QP's rate to this, in bits a second.
     pub(crate) slowed_to: Option<f64>,
-    /// Nothing follows the packets that the QP sends now: no reply, and no packet of another QP.
-    pub(crate) alone: bool,
+    /// No packet follows the requests that the QP sends now: no reply, and no packet of another QP.
+    pub(crate) nothing_follows: bool,
     /// The report for the port about packets that it keeps in memory.
     pub(crate) report: Option<Report>,
 }
@@ -97,9 +97,9 @@ impl Cx<'_> {
         cq: &CompletionQueue,
         completion: Completion,
         solicited: bool,
-        room: Option<Room>,
+        entry: Option<EntryGuard>,
     ) -> Result<(), QpFailure> {
-        match cq.push(completion, self.now, solicited, room) {
+        match cq.push(completion, self.now, solicited, entry) {
             Pushed::Quiet => Ok(()),
             Pushed::Notify => {
                 self.events.push_back(Event::CqNotify(cq.id()));
@@ -156,14 +156,14 @@ pub(crate) struct Qp {
     service: Service,
     /// The peer's first packet has arrived.
     established: bool,
-    /// Its share of the window that all QPs to the same peer have together.
+    /// Its share of the peer window.
     pub(crate) window_share: WindowShare,
     notifier: Notifier,
     /// Its rate and window, while congestion control or the application limits it.
     limiter: Option<Box<Limiter>>,
-    /// Congestion control has begun: the QP has sent data, or received a CNP.
-    begun: bool,
-    noted: CongestionCounts,
+    /// Congestion control has congestion_started: the QP has sent data, or received a CNP.
+    congestion_started: bool,
+    congestion_counts: CongestionCounts,
     /// Its traffic, which the NIC counts.
     pub(crate) traffic: QpTraffic,
 }
@@ -200,8 +200,8 @@ impl Qp {
             window_share: WindowShare::default(),
             notifier: Notifier::default(),
             limiter: None,
-            begun: false,
-            noted: CongestionCounts::default(),
+            congestion_started: false,
+            congestion_counts: CongestionCounts::default(),
             traffic: QpTraffic::default(),
         }
     }
@@ -315,8 +315,8 @@ impl Qp {
         budget: usize,
     ) -> Turn {
         self.end_pause(cx);
-        cx.alone &= !self.service.has_replies();
-        if self.answers_go_first() {
+        cx.nothing_follows &= !self.service.has_replies();
+        if self.replies_go_first() {
             return match self.answer(cx, port, budget) {
                 Turn::Idle => self.transmit_requests(cx, port, budget),
                 other => other,
@@ -437,8 +437,8 @@ impl Qp {
         }
     }
 
-    /// Drops the out-of-order packets that it keeps in the NIC's pool, and tells the port that its
-    /// flow has ended.
+    /// Drops the out-of-order packets that it keeps in the NIC's pool, and reports the end of its
+    /// flow to the port.
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
         self.service.release(cx);
         if self.service.end_flow() {
@@ -465,7 +465,7 @@ impl Qp {
         self.notifier = Notifier::default();
         self.limiter = None;
         self.forget_congestion();
-        self.noted = CongestionCounts::default();
+        self.congestion_counts = CongestionCounts::default();
         // rule: 10.3.1-reset-attributes
         self.core.config = QpConfig::default();
     }

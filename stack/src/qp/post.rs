@@ -24,8 +24,8 @@ impl Qp {
         memory: &MemoryTable,
         request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
-        let mut room = None;
-        let source = self.source(memory, request, &mut room)?;
+        let mut buffer = None;
+        let source = self.source(memory, request, &mut buffer)?;
         self.check_service(request)?;
         self.service.post_send(&self.core, request, source)
     }
@@ -39,8 +39,8 @@ impl Qp {
         if self.queues_sends() {
             return self.queue_send(cx.memory, request);
         }
-        let mut room = None;
-        let source = self.source(cx.memory, request, &mut room)?;
+        let mut buffer = None;
+        let source = self.source(cx.memory, request, &mut buffer)?;
         self.check_service(request)?;
         match self.core.state {
             QpState::Err | QpState::Sqe => {
@@ -57,19 +57,19 @@ impl Qp {
         }
     }
 
-    /// The source of a request's bytes. Inline data given as elements is copied to `room`.
+    /// The source of a request's bytes. Inline data given as elements is copied to `buffer`.
     #[inline]
     fn source<'r>(
         &self,
         memory: &MemoryTable,
         request: &'r SendRequest<'_>,
-        room: &'r mut Option<[u8; MAX_INLINE_BYTES]>,
+        buffer: &'r mut Option<[u8; MAX_INLINE_BYTES]>,
     ) -> Result<PayloadSource<'r>, PostError> {
         let elements = request.payload.elements();
         let data = match request.payload {
             Payload::Inline(data) => data,
             _ if request.flags.contains(SendFlags::INLINE) => {
-                self.copy(memory, elements, room.insert([0; MAX_INLINE_BYTES]))?
+                self.copy(memory, elements, buffer.insert([0; MAX_INLINE_BYTES]))?
             }
             _ => return Ok(PayloadSource::Memory(elements)),
         };
@@ -79,17 +79,17 @@ impl Qp {
         Ok(PayloadSource::Inline(data))
     }
 
-    /// Copies the elements' bytes to `room`. Returns the part of `room` that holds them.
+    /// Copies the elements' bytes to `buffer`. Returns the part of `buffer` that holds them.
     fn copy<'r>(
         &self,
         memory: &MemoryTable,
         elements: &[Sge],
-        room: &'r mut [u8; MAX_INLINE_BYTES],
+        buffer: &'r mut [u8; MAX_INLINE_BYTES],
     ) -> Result<&'r [u8], PostError> {
         let bytes = total_len(elements);
         let data = usize::try_from(bytes)
             .ok()
-            .and_then(|len| room.get_mut(..len))
+            .and_then(|len| buffer.get_mut(..len))
             .ok_or(PostError::InlineTooLong {
                 bytes,
                 max: MAX_INLINE_BYTES,

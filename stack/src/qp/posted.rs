@@ -57,7 +57,7 @@ impl Posted {
             invalidated_rkey: None,
             source: None,
         };
-        cx.complete(&core.send_cq, completion, false, Some(queue.room()))
+        cx.complete(&core.send_cq, completion, false, Some(queue.entry_guard()))
     }
 }
 

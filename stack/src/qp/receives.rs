@@ -4,12 +4,12 @@ use super::{Core, Cx};
 use crate::cq::CompletionQueue;
 use crate::ids::{Srqn, XrcdId};
 use crate::memory::PdId;
-use crate::queue::{QueueLimits, RecvWqe, Room, WorkQueue};
+use crate::queue::{EntryGuard, QueueLimits, RecvWqe, WorkQueue};
 use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge};
 use std::sync::Arc;
 
-/// The receives of a QP, the oldest first. With an SRQ it holds at most one: that of the message in
-/// progress.
+/// The receives of a QP, the oldest first. If the QP uses an SRQ, they are at most one: that of the
+/// message in progress.
 #[derive(Debug)]
 pub(crate) struct Receives {
     queue: WorkQueue<RecvWqe>,
@@ -26,13 +26,13 @@ enum ReceiveSource {
     /// The SRQ that the present request names, or that the last one named.
     Xrc {
         domain: XrcdId,
-        named: Option<Named>,
+        named: Option<SelectedSrq>,
     },
 }
 
 /// An SRQ of an XRC domain, with its CQ and its protection domain.
 #[derive(Debug)]
-struct Named {
+struct SelectedSrq {
     srq: Srqn,
     pd: PdId,
     cq: Arc<CompletionQueue>,
@@ -90,7 +90,7 @@ impl Receives {
         !matches!(self.source, ReceiveSource::Own)
     }
 
-    fn named(&self) -> Option<&Named> {
+    fn named(&self) -> Option<&SelectedSrq> {
         match &self.source {
             ReceiveSource::Xrc { named, .. } => named.as_ref(),
             ReceiveSource::Own | ReceiveSource::Srq { .. } => None,
@@ -137,10 +137,10 @@ impl Receives {
         self.queue.push(RecvWqe::new(wr), wr.sges)
     }
 
-    /// Notes the SRQ that an XRC request names. Returns false if there is no such SRQ in the
-    /// domain, or if the request continues a message (`goes_on`) that named another SRQ.
+    /// Selects the SRQ that an XRC request names. Returns false if there is no such SRQ in the
+    /// domain, or if the request continues a message (`continues_message`) that named another SRQ.
     // rule: A14-any-srq, A14-srq-unknown
-    pub(crate) fn name(&mut self, cx: &Cx<'_>, srq: Srqn, goes_on: bool) -> bool {
+    pub(crate) fn select_srq(&mut self, cx: &Cx<'_>, srq: Srqn, continues_message: bool) -> bool {
         let ReceiveSource::Xrc { domain, named } = &mut self.source else {
             return true;
         };
@@ -150,16 +150,16 @@ impl Receives {
         let same = named
             .as_ref()
             .is_some_and(|named| named.srq == srq && named.pd == pd && Arc::ptr_eq(&named.cq, cq));
-        if !same && !goes_on {
+        if !same && !continues_message {
             let cq = Arc::clone(cq);
-            *named = Some(Named { srq, pd, cq });
+            *named = Some(SelectedSrq { srq, pd, cq });
         }
-        same || !goes_on
+        same || !continues_message
     }
 
-    /// Takes a receive from the SRQ for the message that arrives, if necessary. Returns whether
-    /// there is a receive.
-    pub(crate) fn ready(&mut self, cx: &mut Cx<'_>) -> bool {
+    /// Takes a receive from the SRQ for the arriving message, unless the queue already holds one.
+    /// Returns whether the queue holds a receive.
+    pub(crate) fn ensure_receive(&mut self, cx: &mut Cx<'_>) -> bool {
         let srq = match &self.source {
             ReceiveSource::Own => None,
             ReceiveSource::Srq { srq, .. } => Some(*srq),
@@ -188,10 +188,10 @@ impl Receives {
         self.queue.sges(0)
     }
 
-    /// The token for the queue entry of the receive that completes now; `None` with an SRQ, whose
-    /// entry is free again as soon as a QP takes the receive.
-    pub(crate) fn room(&self) -> Option<Room> {
-        (!self.are_shared()).then(|| self.queue.room())
+    /// The guard of the queue entry of the receive that completes now. `None` with an SRQ, whose
+    /// entry is free as soon as a QP takes the receive.
+    pub(crate) fn entry_guard(&self) -> Option<EntryGuard> {
+        (!self.are_shared()).then(|| self.queue.entry_guard())
     }
 
     /// Removes the oldest receive.

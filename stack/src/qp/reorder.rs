@@ -1,6 +1,6 @@
-//! The buffers for out-of-order packets, which wait until the packets before them have arrived. All
-//! QPs of a NIC share one pool of a fixed number of buffers, each for one packet. When no buffer is
-//! free, out-of-order packets are dropped, as they are without a pool.
+//! The buffers for out-of-order packets, which keep them until the packets before them have
+//! arrived. All QPs of a NIC share one pool of a fixed number of buffers, each for one packet. When
+//! no buffer is free, out-of-order packets are dropped.
 
 use crate::seq::Seq;
 use roce_wire::{Bth, ExtHeaders, Packet, PathMtu};
@@ -16,7 +16,7 @@ const REACH: u64 = 1024;
 const MAX_PAYLOAD: usize = PathMtu::Mtu4096.bytes();
 
 /// The out-of-order packets of one half of a QP: a queue in the pool, in the order of their PSNs.
-/// It must be given back with [`ReorderPool::release`].
+/// The owner must release it with [`ReorderPool::release`].
 #[derive(Debug, Default)]
 pub(crate) struct ReorderQueue {
     ends: Option<Ends>,
@@ -28,18 +28,19 @@ struct Ends {
     last: u32,
 }
 
-/// What became of an out-of-order packet.
+/// The result of [`ReorderPool::keep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// It is kept.
-    New,
-    /// An earlier copy of it is kept.
-    Already,
-    /// It is dropped: it is too far ahead, too long, or the pool is full.
-    No,
+    /// The packet is kept.
+    Stored,
+    /// An earlier copy of the packet is kept already.
+    Duplicate,
+    /// The packet is dropped: it is too far ahead, too long, or the pool is full.
+    Dropped,
 }
 
-/// A kept packet that is now in order. Its buffer goes back with [`ReorderPool::give_back`].
+/// A kept packet that has left its queue. [`ReorderPool::give_back`] returns its buffer to the
+/// pool.
 #[derive(Debug)]
 pub(crate) struct BufferedPacket {
     bth: Bth,
@@ -107,7 +108,7 @@ impl ReorderPool {
         packet: &Packet<'_>,
     ) -> Kept {
         if at - due > REACH || packet.payload.len() > MAX_PAYLOAD {
-            return Kept::No;
+            return Kept::Dropped;
         }
         // Most packets go to the end.
         let newest = queue.ends.and_then(|ends| self.slot(ends.last));
@@ -115,14 +116,14 @@ impl ReorderPool {
             Some(last) if last.at < at => queue.ends.map(|ends| ends.last),
             _ => match self.last_before(queue, at) {
                 Ok(before) => before,
-                Err(()) => return Kept::Already,
+                Err(()) => return Kept::Duplicate,
             },
         };
         let Some(index) = self.store(at, packet) else {
-            return Kept::No;
+            return Kept::Dropped;
         };
         self.link(queue, before, index);
-        Kept::New
+        Kept::Stored
     }
 
     /// Removes the packet with the lowest PSN from the queue.

@@ -100,7 +100,7 @@ impl SendWindow {
     /// Notes the loss of a packet that was sent to a peer that keeps out-of-order packets. Only
     /// this packet is retransmitted, not everything after it. So the window shrinks only if more
     /// than an eighth of it plus eight packets are lost, as when a buffer overflows.
-    pub(crate) fn on_repeat(&mut self) {
+    pub(crate) fn on_selective_loss(&mut self) {
         self.lost = true;
         self.recent.1 += 1;
         if self.recent.1 > self.packets / 8 + 8 {

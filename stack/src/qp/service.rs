@@ -8,7 +8,7 @@ use super::{Core, Cx, QpFailure, QpInit, Receives, Turn, arrivals, uc, ud};
 use crate::encapsulation::RxMeta;
 use crate::ids::{Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
-use crate::queue::{PayloadSource, Room};
+use crate::queue::{EntryGuard, PayloadSource};
 use crate::time::{Duration, Instant};
 use crate::transmit::{Position, Transmit};
 use crate::wr::{PostError, RecvRequest, SendRequest, WcStatus};
@@ -240,15 +240,15 @@ impl Service {
         }
     }
 
-    /// The [`Room`] tokens of a request that completes as soon as it is posted: (send, receive).
-    pub(super) fn rooms(&self) -> (Room, Option<Room>) {
+    /// The [`EntryGuard`]s of a request that completes as soon as it is posted: (send, receive).
+    pub(super) fn entry_guards(&self) -> (EntryGuard, Option<EntryGuard>) {
         match self {
             Self::Rc {
                 requester,
                 responder,
-            } => (requester.room(), responder.room()),
-            Self::Uc { sender, receiver } => (sender.room(), receiver.rq.room()),
-            Self::Ud { sender, receiver } => (sender.room(), receiver.rq.room()),
+            } => (requester.entry_guard(), responder.entry_guard()),
+            Self::Uc { sender, receiver } => (sender.entry_guard(), receiver.rq.entry_guard()),
+            Self::Ud { sender, receiver } => (sender.entry_guard(), receiver.rq.entry_guard()),
         }
     }
 

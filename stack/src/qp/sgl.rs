@@ -40,7 +40,7 @@ pub(crate) fn fetch(
 
 /// The `len` bytes from byte `offset` of a request on, if the request has only one element and the
 /// bytes may be sent.
-pub(crate) fn in_one_piece<'t>(
+pub(crate) fn contiguous<'t>(
     memory: &'t MemoryTable,
     pd: PdId,
     source: PayloadSource<'_>,

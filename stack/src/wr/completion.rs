@@ -14,13 +14,13 @@ labelled! {
         LocalQpOperationError = "local QP operation",
         /// A local key, address or right was wrong.
         LocalProtectionError = "local protection",
-        /// The receive of a WRITE with immediate: the WRITE was denied access to the local memory that
-        /// it names.
+        /// The receive of a WRITE with immediate: the WRITE was denied access to the local memory
+        /// that it names.
         LocalAccessError = "local access",
         /// The QP had failed before this request's turn came.
         WorkRequestFlushed = "flushed",
-        /// Binding a memory window or invalidating a key failed: window, key, region, bounds or rights
-        /// were wrong. (IBTA: memory management operation error.)
+        /// Binding a memory window or invalidating a key failed: window, key, region, bounds or
+        /// rights were wrong. (IBTA: memory management operation error.)
         MemoryWindowBindError = "memory window bind",
         /// The peer sent a response that fits no request.
         BadResponse = "bad response",
@@ -112,7 +112,7 @@ pub struct Completion {
     pub wr_id: u64,
     /// The result.
     pub status: WcStatus,
-    /// The operation; meaningful for every status, but flushed receives always have
+    /// The operation. It is valid for every status, but flushed receives always have
     /// [`WcOpcode::Recv`].
     pub opcode: WcOpcode,
     /// Bytes received or fetched, for receives, READs and atomics; otherwise the length of the

@@ -19,7 +19,7 @@ pub enum PostError {
         /// The depth of the queue.
         depth: usize,
     },
-    /// More scatter/gather elements than the queue was made for.
+    /// More scatter/gather elements than the queue allows.
     TooManySges {
         /// The number of elements of the request.
         given: usize,
@@ -38,7 +38,7 @@ pub enum PostError {
     },
     /// READ or atomic on a QP with `max_rd_atomic` 0.
     NoReadsAllowed,
-    /// More inline data than the queue was made for.
+    /// More inline data than the queue allows.
     InlineTooLong {
         /// The total length of the elements.
         bytes: u64,
@@ -93,7 +93,7 @@ impl core::fmt::Display for PostError {
             Self::TooManySges { given, max } => {
                 write!(
                     f,
-                    "{given} scatter/gather elements given, the queue was made for {max}"
+                    "the request has {given} scatter/gather elements, the queue allows {max}"
                 )
             }
             Self::MessageTooLong { bytes } => {
@@ -110,7 +110,7 @@ impl core::fmt::Display for PostError {
             }
             Self::InlineTooLong { bytes, max } => write!(
                 f,
-                "{bytes} bytes of inline data given, the queue was made for {max}: send them \
+                "the request has {bytes} bytes of inline data, the queue allows {max}: send them \
                  from registered memory, or raise max_inline"
             ),
             Self::NotInline(opcode) => {

@@ -221,8 +221,8 @@ fn a_sequence_nak_is_sent_once_per_gap() {
     assert_eq!(hand.stat(Stat::SequenceNaksSent), 2);
 }
 
-/// The missing packet arrives before the NAK has left, as within a burst that the network
-/// reordered: the NAK would be wrong now.
+/// The missing packet arrives before the NAK is sent, as in a burst that the network reordered. The
+/// NAK is no longer needed and must not be sent.
 // shows: 9.7.5.2-sequence-nak-moot
 #[test]
 fn a_nak_that_has_become_moot_is_not_sent() {
@@ -366,7 +366,7 @@ fn an_acknowledgement_within_a_read_is_no_implied_nak() {
     assert_eq!(hand.stat(Stat::ImpliedNaks), 0);
 }
 
-/// After a timeout the requester asks for everything again, and any sign of a gap counts again.
+/// After a timeout the requester requests everything again, and any evidence of a gap counts again.
 #[test]
 fn a_gap_is_news_again_after_a_timeout() {
     let mut hand = Hand::new(Setup::default());

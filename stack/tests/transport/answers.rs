@@ -1,5 +1,4 @@
-//! The exact contents of answers, where they matter only to a peer that checks them (IBTA 1.7,
-//! 9.7.5 and 9.7.7).
+//! Fields of responses that matter only to a peer that checks them (IBTA 1.7, 9.7.5 and 9.7.7).
 
 use crate::sim::{Hand, Setup};
 use roce_wire::{ExtHeaders, Opcode, PathMtu, Syndrome};

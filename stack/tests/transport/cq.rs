@@ -231,7 +231,7 @@ fn a_send_has_its_room_until_its_completion_is_taken() {
     }
 }
 
-/// A request without a completion occupies its room only until it is executed.
+/// A request without a completion occupies its queue entry only until it is executed.
 // shows: 10.8.5-unsignaled-frees
 #[test]
 fn a_send_without_completion_has_its_room_until_it_is_done() {
@@ -262,7 +262,7 @@ fn a_receive_has_its_room_until_its_completion_is_taken() {
     }
 }
 
-/// A request that is flushed when it is posted occupies room as well, and no more than that.
+/// A request that is flushed when it is posted occupies one queue entry until it is polled.
 // shows: 11.4.2.1-freed-when-taken
 #[test]
 fn what_is_flushed_at_once_has_room_until_it_is_taken() {
@@ -276,7 +276,7 @@ fn what_is_flushed_at_once_has_room_until_it_is_taken() {
     assert_eq!(fill_receives(&mut hand), DEPTH);
 }
 
-/// RESET drops the QP's completions, and the room that they occupied.
+/// RESET drops the QP's completions, and frees the queue entries that they occupied.
 #[test]
 fn a_reset_gives_all_room_back() {
     let mut hand = short_queues(QpKind::Rc);

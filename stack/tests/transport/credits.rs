@@ -70,7 +70,7 @@ fn without_credits_a_single_packet_probes() {
     let probe = hand.out_one();
     assert_eq!(probe.opcode(), Opcode::RC_SEND_FIRST);
     assert!(probe.bth.ack_req);
-    // It has found a receive: the message continues, the next waits.
+    // The probe has consumed a receive: its message continues, and the next message waits.
     hand.answer(probe.psn(), credits(0));
     let rest = hand.out_psns();
     assert_eq!(rest, [first + 2, first + 3, first + 4]);
@@ -105,7 +105,7 @@ fn a_message_that_was_begun_with_credits_is_finished() {
     });
     let mem = hand.mem(64 << 10);
     hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
-    hand.node.port.room = 3;
+    hand.node.port.max_queued = 3;
     hand.post(2, SendOp::Send, &[mem.sge(0, 20 << 10)]);
     let psns = hand.out_psns();
     assert_eq!(
@@ -113,7 +113,7 @@ fn a_message_that_was_begun_with_credits_is_finished() {
         3,
         "the first message, and two packets of the second"
     );
-    hand.node.port.room = usize::MAX;
+    hand.node.port.max_queued = usize::MAX;
     hand.answer(psns[0], credits(0));
     let more = hand.out();
     assert!(more.len() > 1, "the message goes on");

@@ -29,7 +29,7 @@ impl Crowd {
         let longest = *self.lengths.iter().max().expect("a length");
         let mem = [pair.mem(A, longest), pair.mem(B, longest)];
         let qpns: Vec<Qpn> = (0..self.qps).map(|_| connected(&mut pair)).collect();
-        pair.nodes[A].port.room = self.port_room;
+        pair.nodes[A].port.max_queued = self.port_room;
         let length_of: HashMap<Qpn, usize> = qpns
             .iter()
             .copied()

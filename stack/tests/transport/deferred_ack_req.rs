@@ -151,7 +151,7 @@ fn when_nothing_follows_it_is_asked_at_last() {
     assert!(hand.out().is_empty(), "no timer is left");
 }
 
-/// Each further packet postpones the question.
+/// Each further packet postpones the request for an acknowledgement.
 #[test]
 fn while_others_follow_nothing_is_sent_twice() {
     let (mut hand, mem) = timed();

@@ -1,5 +1,5 @@
-//! Single packets for which one comparison decides: which of them ask, carry a solicited event, are
-//! answered once more or never (IBTA 1.7, 9.7).
+//! Boundary cases, in each of which one comparison decides about a packet: whether it requests an
+//! acknowledgement, is solicited, or is answered again (IBTA 1.7, 9.7).
 
 use crate::sim::{Hand, Setup, to_state};
 use roce_stack::{Access, DropReason, QpState, SendFlags, SendOp, Stat, WcStatus};

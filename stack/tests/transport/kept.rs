@@ -18,7 +18,7 @@ fn flow(hand: &Hand) -> Flow {
     Flow::new(hand.node.qpn, PEER_QPN)
 }
 
-/// The places of the packets that the port keeps.
+/// The positions of the packets that the port keeps.
 fn kept(hand: &Hand) -> Vec<Position> {
     let kept = &hand.node.port.memory_of_sent.kept;
     kept.get(&flow(hand)).cloned().unwrap_or_default()
@@ -110,7 +110,7 @@ fn each_packet_of_a_long_message_has_its_place() {
     assert_eq!(kept(&hand), places[10..]);
 }
 
-/// Acknowledgements and responses of a READ are not acknowledged, so they have no place.
+/// Acknowledgements and READ responses are never acknowledged, so they have no position.
 #[test]
 fn answers_have_no_place() {
     let mut hand = keeping();
@@ -155,7 +155,7 @@ fn the_end_of_a_connection_releases_everything() {
     }
 }
 
-/// The places of a new connection may lie before those of the old one.
+/// The positions of a new connection may lie before those of the old one.
 #[test]
 fn a_new_connection_starts_anywhere() {
     let mut hand = keeping();

@@ -1,5 +1,5 @@
-//! Every loss of two packets, and delays and copies of one, in short conversations: missing packets
-//! are retransmitted soon, and hardly any others are.
+//! Every loss of two packets, and every delay or duplication of one, in short exchanges: missing
+//! packets are retransmitted soon, and few others are.
 //!
 //! The total cost of all cases is bounded by the last measurement, so a change that makes recovery
 //! worse for some cases fails here. Time is virtual: the figures are the same on every machine.
@@ -19,7 +19,7 @@ const TO: usize = 32 * MTU;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     /// It keeps out-of-order packets.
-    Holds { known: bool },
+    Keeps { known: bool },
     /// It discards them, as the specification allows.
     Discards { known: bool },
     /// The requester has room for two out-of-order responses.
@@ -80,7 +80,7 @@ fn ends(peer: Peer) -> Pair {
         pair.links[side].latency = Duration::from_micros(5);
     }
     match peer {
-        Peer::Holds { .. } => {}
+        Peer::Keeps { .. } => {}
         Peer::Discards { .. } => pair.nodes[B].nic.set_reorder_limit(0),
         Peer::LittleRoom => pair.nodes[A].nic.set_reorder_limit(2),
         Peer::NoRoom => pair.nodes[A].nic.set_reorder_limit(0),
@@ -93,7 +93,7 @@ fn ends(peer: Peer) -> Pair {
     }
     if matches!(
         peer,
-        Peer::Holds { known: true } | Peer::Discards { known: true }
+        Peer::Keeps { known: true } | Peer::Discards { known: true }
     ) {
         let first = pair.links[A].log.len();
         let mut n = first;
@@ -270,7 +270,7 @@ fn assert_costs(talk: Talk, bounds: &[(Peer, Bounds)]) {
 fn losses_among_sends_and_writes_cost_little() {
     let bounds = [
         (
-            Peer::Holds { known: false },
+            Peer::Keeps { known: false },
             [
                 [0, 4195, 823, 7620],
                 [0, 3842, 546, 4710],
@@ -278,7 +278,7 @@ fn losses_among_sends_and_writes_cost_little() {
             ],
         ),
         (
-            Peer::Holds { known: true },
+            Peer::Keeps { known: true },
             [
                 [0, 4402, 963, 5700],
                 [0, 3774, 774, 3205],
@@ -309,7 +309,7 @@ fn losses_among_sends_and_writes_cost_little() {
 fn losses_among_reads_and_atomics_cost_little() {
     let bounds = [
         (
-            Peer::Holds { known: false },
+            Peer::Keeps { known: false },
             [
                 [0, 1475, 3588, 5330],
                 [0, 1562, 3822, 6410],
@@ -317,7 +317,7 @@ fn losses_among_reads_and_atomics_cost_little() {
             ],
         ),
         (
-            Peer::Holds { known: true },
+            Peer::Keeps { known: true },
             [
                 [0, 1449, 3840, 3975],
                 [0, 1562, 4072, 5710],
@@ -365,7 +365,7 @@ fn assert_costs_of_more(talk: Talk, side: usize, bounds: &[(Peer, [[u64; 4]; 2])
 fn more_losses_among_sends_and_writes_cost_little() {
     let bounds = [
         (
-            Peer::Holds { known: true },
+            Peer::Keeps { known: true },
             [[0, 20978, 5112, 35285], [0, 8513, 2191, 10270]],
         ),
         (
@@ -380,7 +380,7 @@ fn more_losses_among_sends_and_writes_cost_little() {
 fn more_losses_among_responses_cost_little() {
     let bounds = [
         (
-            Peer::Holds { known: false },
+            Peer::Keeps { known: false },
             [[0, 7639, 17521, 40700], [0, 2991, 7351, 11838]],
         ),
         (

@@ -250,13 +250,13 @@ fn datagrams_leave_with_the_key_and_the_number() {
 #[test]
 fn datagrams_wait_for_the_port() {
     let mut hand = open(Ip::V4);
-    hand.node.port.room = 1;
+    hand.node.port.max_queued = 1;
     for number in 0..ROOM {
         let sent = hand.node.nic.send_mad(to(Ip::V4, 2), &mad(number as u8));
         sent.expect("room");
     }
     let refused = hand.node.nic.send_mad(to(Ip::V4, 2), &mad(0));
-    assert_eq!(refused, Err(MadError::Full { most: ROOM }));
+    assert_eq!(refused, Err(MadError::Full { max: ROOM }));
     for number in 0..ROOM {
         assert_eq!(hand.out_one().payload, mad(number as u8));
     }

@@ -317,11 +317,11 @@ fn they_take_responder_resources() {
     });
     let mem = hand.mem(64);
     let ext = headers(&mem, feth(1, 0), 8);
-    hand.node.port.room = 0;
+    hand.node.port.max_queued = 0;
     hand.request(Opcode::RC_FLUSH, ext, &[]);
     hand.request(Opcode::RC_ATOMIC_WRITE, headers(&mem, None, 8), &[1; 8]);
     hand.request(Opcode::RC_FLUSH, ext, &[]);
-    hand.node.port.room = usize::MAX;
+    hand.node.port.max_queued = usize::MAX;
     let out = hand.out();
     let invalid = Some(Syndrome::Nak(NakCode::InvalidRequest));
     assert_eq!(out.last().expect("a NAK").syndrome(), invalid);

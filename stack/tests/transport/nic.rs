@@ -2,13 +2,13 @@
 
 use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
 use roce_stack::{
-    CreateQpError, PostError, QpKind, QpState, QpnPart, QueueLimits, SendFlags, SendOp,
+    CreateQpError, PostError, QpKind, QpState, QpnRange, QueueLimits, SendFlags, SendOp,
     SendRequest, SrqInit, Stat, WcStatus,
 };
 use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
 
-/// Obsolete timers don't accumulate, however long they still have to run: here each of 10,000 RNR
-/// NAKs ends the wait for an ACK timeout of 2.4 hours.
+/// Cancelled timers don't accumulate, whatever their remaining time: here each of 10,000 RNR NAKs
+/// cancels an ACK timeout of 2.4 hours.
 #[test]
 fn overtaken_timers_do_not_pile_up() {
     let mut hand = Hand::new(Setup {
@@ -321,7 +321,7 @@ fn usage_counts_requests_that_have_not_completed() {
     assert_eq!((usage.sends, usage.receives), (1, 2));
 }
 
-/// A part of the QPN space can be used up; then creating a QP fails, and leaves nothing behind.
+/// If all QPNs of a range are in use, creating a QP fails and leaks nothing.
 #[test]
 fn when_all_numbers_are_taken_there_is_no_further_qp() {
     let mut hand = Hand::new(Setup::default());
@@ -338,11 +338,11 @@ fn when_all_numbers_are_taken_there_is_no_further_qp() {
     let srq = srq.expect("an SRQ");
     let domain = node.nic.create_xrcd();
     node.nic
-        .draw_qpns_from(QpnPart::new(0).expect("there is one"));
-    let most = QpnPart::MAX_QPS;
+        .draw_qpns_from(QpnRange::new(0).expect("there is one"));
+    let max = QpnRange::MAX_QPS;
     let made = std::iter::from_fn(|| node.nic.create_qp(init.clone()).ok());
-    assert_eq!(made.count(), most - 1, "there was one before");
-    let used_up = CreateQpError::QpnsUsedUp { most };
+    assert_eq!(made.count(), max - 1, "there was one before");
+    let used_up = CreateQpError::QpnsUsedUp { max };
     assert!(used_up.to_string().contains("130048"));
     assert_eq!(node.nic.create_qp(init.clone()), Err(used_up));
     assert_eq!(node.nic.create_qp_with_srq(init.clone(), srq), Err(used_up));

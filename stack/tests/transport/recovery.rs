@@ -282,8 +282,8 @@ fn the_loss_of_an_acknowledgement_is_found_out_soon() {
     }
 }
 
-/// The requester asks about a slow answer, and no more: packets that have arrived are not
-/// retransmitted.
+/// If a response is slow, the requester retransmits only the packets that request it: other packets
+/// that have arrived are not retransmitted.
 #[test]
 fn a_slow_answer_costs_no_more_than_the_question() {
     let slow = Fate::Delay(Duration::from_micros(25));
@@ -298,8 +298,8 @@ fn a_slow_answer_costs_no_more_than_the_question() {
     }
 }
 
-/// The whole end of a message may be lost: the question detects it, and everything is retransmitted
-/// without a timeout.
+/// If the whole tail of a message is lost, the retransmission for the late response detects it, and
+/// everything is retransmitted without a timeout.
 #[test]
 fn the_loss_of_a_whole_tail_is_found_out_without_a_timeout() {
     for keeps in [Keeps::All, Keeps::Nothing] {
@@ -375,7 +375,7 @@ fn a_peer_that_has_lost_nothing_so_far_is_asked_too() {
     }
 }
 
-/// Asking costs no retry: retries belong to the local ACK timeout, which keeps its meaning.
+/// A retransmission for a late response uses up no retry: retries belong to the local ACK timeout.
 #[test]
 fn asking_is_no_retry() {
     let mut pair = Pair::new(Setup {
@@ -401,7 +401,7 @@ fn a_timeout_for_nothing_is_recognised() {
     hand.post(1, SendOp::Send, &[mem.sge(0, 8 * MTU)]);
     let psns = hand.out_psns();
     hand.timeout();
-    hand.node.port.room = 1;
+    hand.node.port.max_queued = 1;
     assert_eq!(hand.out_psns(), [psns[0]]);
     hand.ack(psns[7]);
     assert_eq!(hand.node.sent().len(), 1);

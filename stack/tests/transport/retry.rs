@@ -334,7 +334,7 @@ fn what_cannot_be_sent_ends_in_retry_exceeded() {
 fn a_full_port_is_tried_again() {
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(10 * 1024);
-    hand.node.port.room = 3;
+    hand.node.port.max_queued = 3;
     hand.post(1, SendOp::Send, &[mem.sge(0, 10 * 1024)]);
     let mut psns = Vec::new();
     for _ in 0..4 {

@@ -119,9 +119,9 @@ fn a_run_goes_on_after_its_first_packet_is_acknowledged() {
     nak(&mut hand, psn);
     hand.out();
     nak(&mut hand, psn + 1);
-    hand.node.port.room = 2;
+    hand.node.port.max_queued = 2;
     assert_eq!(hand.out_psns(), [psn + 1, psn + 1]);
-    hand.node.port.room = usize::MAX;
+    hand.node.port.max_queued = usize::MAX;
     pause(&mut hand);
     hand.ack(psn + 1);
     assert_eq!(hand.out_psns(), [psn + 2]);
@@ -151,7 +151,7 @@ fn a_holder_may_drop_packets_twice_in_a_row() {
     }
 }
 
-/// The answer to a question after a late one says nothing about what the peer does with
+/// The response to a retransmission for a late response does not show what the peer does with
 /// out-of-order packets.
 #[test]
 fn a_late_answer_teaches_nothing() {
@@ -167,7 +167,8 @@ fn a_late_answer_teaches_nothing() {
     assert_eq!(hand.out_psns(), [psns[1]], "once, as of an unknown peer");
 }
 
-/// A packet that is both the oldest and the newest is one question, not two.
+/// For a late response, a packet that is both the oldest and the newest is retransmitted once, not
+/// twice.
 #[test]
 fn a_packet_alone_asks_once() {
     let (mut hand, mem) = acquainted();
@@ -221,9 +222,9 @@ fn going_back_goes_on_from_what_is_missing() {
             hand.out();
         }
     }
-    hand.node.port.room = 2;
+    hand.node.port.max_queued = 2;
     assert_eq!(hand.out_psns(), psns[..2]);
-    hand.node.port.room = usize::MAX;
+    hand.node.port.max_queued = usize::MAX;
     nak(&mut hand, psns[2]);
     assert_eq!(hand.out_psns(), psns[2..]);
 }
@@ -286,7 +287,7 @@ fn a_holder_is_asked_by_the_newest_packet_at_first() {
     assert_eq!(hand.out_psns(), psns[..1]);
 }
 
-/// A question that covered everything outstanding leaves no suspicion.
+/// If the retransmission for a late response covered everything outstanding, no loss is suspected.
 #[test]
 fn a_packet_alone_that_is_late_leaves_no_suspicion() {
     let (mut hand, mem) = with_holder();
@@ -337,7 +338,7 @@ fn memory_that_is_gone_matters_for_the_oldest_request_only() {
         let psns = hand.out_psns();
         let gone = if oldest { first.key } else { second.key };
         assert!(hand.node.nic.deregister(gone));
-        // The oldest packet and the newest should ask for the answer.
+        // The oldest packet and the newest should be retransmitted for the late response.
         late(&mut hand);
         let again = hand.out_psns();
         if !oldest {

@@ -114,7 +114,7 @@ fn receives_posted_in_init_are_used_in_rtr() {
     hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[3; 8]);
     assert_eq!(hand.node.received()[0].wr_id, 7);
     assert_eq!(mem.read(0, 8), [3; 8]);
-    // It answers, although it may not send requests yet.
+    // It responds, although it may not send requests yet.
     assert_eq!(hand.out_one().opcode(), Opcode::RC_ACKNOWLEDGE);
 }
 

@@ -31,7 +31,7 @@ fn sent(op: SendOp, lens: &[usize], room: usize) -> Vec<Out> {
     let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7 / 3) as u8).collect();
     mem.write(0, &bytes);
     hand.post(1, op, &elements(&mem, lens));
-    hand.node.port.room = room;
+    hand.node.port.max_queued = room;
     let mut all = Vec::new();
     loop {
         let out = hand.out();

@@ -44,7 +44,7 @@ fn deregistering_stops_a_read_in_the_middle() {
     let mem = hand.mem(4096);
     let first = hand.psn;
     hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 4096), &[]);
-    hand.node.port.room = 3;
+    hand.node.port.max_queued = 3;
     assert_eq!(hand.out().len(), 3);
     assert!(hand.node.nic.deregister(mem.key));
     let nak = hand.out_one();
@@ -70,7 +70,7 @@ fn a_key_may_go_before_a_second_answer_but_not_before_the_first() {
         let read = mem.reth(0, 768);
         hand.post_recv(1, &[]);
         hand.request(Opcode::RC_READ_REQUEST, read, &[]);
-        hand.node.port.room = sent_before;
+        hand.node.port.max_queued = sent_before;
         assert_eq!(hand.out().len(), sent_before);
         let bth = hand.bth(Opcode::RC_READ_REQUEST, first);
         hand.deliver(bth, read, &[]);

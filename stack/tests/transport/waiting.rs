@@ -41,7 +41,7 @@ fn a_timer_stops_when_everything_is_acknowledged() {
     assert_eq!(hand.stat(Stat::Timeouts), 1);
 }
 
-/// The same for the timer for late answers.
+/// The same for the timer for late responses.
 #[test]
 fn an_answer_is_late_by_its_own_request() {
     let (mut hand, mem) = timed();

@@ -5,7 +5,7 @@ use std::process::Command;
 use roce_tests::programs;
 use roce_tests::veth::{End, Pair};
 use roce_verbs::datapath::{Datapath, DatapathChoice, DatapathOptions, XdpMode};
-use roce_verbs::device::{QpnPart, StartError};
+use roce_verbs::device::{QpnRange, StartError};
 use roce_verbs::qp::{ConnectError, QpState};
 use roce_verbs::settings::OpenOptions;
 use roce_verbs::{Access, ConnectOptions, Context, Device, QpOptions};
@@ -127,7 +127,7 @@ fn the_datapath_starts_with_the_first_path_and_not_before() {
     assert_eq!(used.datapath(), Some(&taken));
     let cq = used.create_cq(1);
     let other = used.alloc_pd().create_qp(&cq, &cq, &QpOptions::default());
-    let parts = [&qp, &other.expect("a QP")].map(|qp| QpnPart::of(qp.qpn()));
+    let parts = [&qp, &other.expect("a QP")].map(|qp| QpnRange::of(qp.qpn()));
     assert_ne!(parts[0], parts[1]);
     // A QP of the device that was opened first goes to RTR.
     let peer = pair.near.enter(|| qp.endpoint(0)).expect("a GID");

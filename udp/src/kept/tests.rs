@@ -5,7 +5,7 @@ use roce_wire::Qpn;
 use super::*;
 
 fn reader(last: u8) -> Reader {
-    (IpAddr::from([10, 0, 0, last]), QpnPart::of(Qpn::QP0))
+    (IpAddr::from([10, 0, 0, last]), QpnRange::of(Qpn::QP0))
 }
 
 fn flow(number: u32) -> Flow {

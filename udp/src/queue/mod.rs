@@ -8,7 +8,7 @@ mod arena;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use roce_stack::{IpCovered, QpnPart, TxMeta};
+use roce_stack::{IpCovered, QpnRange, TxMeta};
 
 use crate::kept::{Block, Kept};
 use arena::Arena;
@@ -48,7 +48,7 @@ impl Via {
 pub(crate) struct Wanted<'a> {
     pub(crate) to: &'a TxMeta,
     /// The part of its destination QP. If `None`, it leaves in a datagram of its own.
-    pub(crate) part: Option<QpnPart>,
+    pub(crate) part: Option<QpnRange>,
     /// Its length in bytes.
     pub(crate) len: usize,
     /// The longest datagram that it may be part of, in bytes.
@@ -102,7 +102,7 @@ pub(crate) struct Datagram {
     /// The part that the packets' destination QPs belong to. The receiving host may have a process
     /// for each part, and steers a datagram by its first packet. If `None`, no other packet joins
     /// the datagram.
-    part: Option<QpnPart>,
+    part: Option<QpnRange>,
 }
 
 impl Datagram {
@@ -132,7 +132,7 @@ impl Datagram {
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     to: TxMeta,
-    part: Option<QpnPart>,
+    part: Option<QpnRange>,
     flow: Option<FlowIndex>,
     id: u16,
     memory: Memory,

@@ -6,7 +6,7 @@ use roce_wire::Qpn;
 use super::*;
 
 const MAX: usize = 65_507;
-const PART: Option<QpnPart> = Some(QpnPart::of(Qpn::QP0));
+const PART: Option<QpnRange> = Some(QpnRange::of(Qpn::QP0));
 
 fn to(last: u8) -> TxMeta {
     TxMeta {

@@ -1,6 +1,6 @@
 //! Decides which process a packet is for. The decision reads the same bytes as the BPF program.
 
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 use roce_wire::Qpn;
 
 /// Offset of the destination QPN's first byte in the BTH.
@@ -37,7 +37,7 @@ pub(super) mod attribute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Addressee {
     /// The process that has this part.
-    Part(QpnPart),
+    Part(QpnRange),
     /// The process that serves the requested service, or else the process that receives all other
     /// management datagrams.
     Server,
@@ -48,7 +48,7 @@ pub(super) enum Addressee {
 impl Addressee {
     /// The process that the packet is for. `transport` starts at the BTH.
     pub(super) fn of(transport: &[u8]) -> Self {
-        let Some(part) = QpnPart::of_packet(transport) else {
+        let Some(part) = QpnRange::of_packet(transport) else {
             return Self::Unknown;
         };
         if !is_for_qp1(transport) {
@@ -67,7 +67,7 @@ impl Addressee {
         };
         let id = field(transport, id_at).map(u32::from_be_bytes);
         // The seven high bits of an ID have as many values as there are parts.
-        let part = id.and_then(|id| QpnPart::new((id >> ID_SHIFT) as u8));
+        let part = id.and_then(|id| QpnRange::new((id >> ID_SHIFT) as u8));
         part.map_or(Self::Unknown, Self::Part)
     }
 }
@@ -84,8 +84,8 @@ fn field<const N: usize>(transport: &[u8], at: usize) -> Option<[u8; N]> {
 mod tests {
     use super::*;
 
-    fn part(number: u8) -> QpnPart {
-        QpnPart::new(number).expect("a part")
+    fn part(number: u8) -> QpnRange {
+        QpnRange::new(number).expect("a part")
     }
 
     /// A datagram to QP1 with a message, whose words are 0x0600_0000 (part 3) at the request

@@ -2,21 +2,21 @@
 
 use std::io::{self, ErrorKind};
 
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 use socket2::Socket;
 
 use super::names;
 
 /// The number of parts that can be claimed. The last part contains QPN 0xFFFFFF, which all
 /// multicast packets carry, so no process may claim it.
-const PARTS: u8 = QpnPart::COUNT - 1;
+const PARTS: u8 = QpnRange::COUNT - 1;
 
 /// A claim of one part of the QPN space. While this value lives, no other process has the part on
 /// this interface in this network namespace. The claim also ends when the process ends or is
 /// killed.
 #[derive(Debug)]
 pub struct PartClaim {
-    part: QpnPart,
+    part: QpnRange,
     _claimer: PartClaimer,
 }
 
@@ -34,7 +34,7 @@ impl PartClaim {
     }
 
     /// The claimed part.
-    pub fn part(&self) -> QpnPart {
+    pub fn part(&self) -> QpnRange {
         self.part
     }
 }
@@ -64,8 +64,8 @@ impl PartClaimer {
     ///
     /// # Errors
     /// If all parts are claimed, the kernel refuses, or it is called a second time.
-    pub fn claim(&self) -> io::Result<QpnPart> {
-        for part in (0..PARTS).filter_map(QpnPart::new) {
+    pub fn claim(&self) -> io::Result<QpnRange> {
+        for part in (0..PARTS).filter_map(QpnRange::new) {
             let name = names::part_of_interface(self.interface_index, part);
             match names::give(&self.socket, &name) {
                 Ok(()) => return Ok(part),

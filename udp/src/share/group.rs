@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 use roce_wire::Qpn;
 use socket2::{SockRef, Socket};
 
@@ -42,7 +42,7 @@ pub(super) fn be_alone(first: &OwnedFd) -> io::Result<()> {
 /// Undoes [`be_alone`] when another process joins. The group and its program still exist.
 pub(super) fn stop_being_alone(first: &OwnedFd, is_used: bool) -> io::Result<()> {
     if is_used {
-        steer::only_part(first.as_fd(), QpnPart::of(Qpn::QP0))?;
+        steer::only_part(first.as_fd(), QpnRange::of(Qpn::QP0))?;
     }
     SockRef::from(first).set_reuse_port(true)
 }
@@ -76,7 +76,7 @@ pub(super) fn is_whole(held: &[OwnedFd], address: IpAddr) -> io::Result<bool> {
 
 /// Opens the socket of `part` to this process's packets. Discards waiting packets, which were for a
 /// process that is gone.
-pub(super) fn open_up(socket: BorrowedFd<'_>, part: QpnPart) -> io::Result<()> {
+pub(super) fn open_up(socket: BorrowedFd<'_>, part: QpnRange) -> io::Result<()> {
     close_down(socket)?;
     steer::only_part(socket, part)
 }

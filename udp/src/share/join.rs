@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use roce_port::PortError;
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 use socket2::Socket;
 
 use super::keeper::{self, Held, Keeper, Peer};
@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) fn join(
     config: &UdpPortConfig,
     address: std::net::IpAddr,
-    part: QpnPart,
+    part: QpnRange,
 ) -> Result<(Socket, Member), PortError> {
     let mut joining = Joining {
         config,
@@ -62,14 +62,14 @@ pub(crate) fn join(
 struct Joining<'a> {
     config: &'a UdpPortConfig,
     place: Place,
-    part: QpnPart,
+    part: QpnRange,
     /// The sockets that this process already holds, if it is already a member with another part.
     held: Option<Held>,
 }
 
 /// A member in another process.
 struct Other {
-    part: QpnPart,
+    part: QpnRange,
     stream: UnixStream,
 }
 
@@ -77,7 +77,7 @@ struct Other {
 struct Others {
     elsewhere: Vec<Other>,
     /// Members in this process, which holds their sockets.
-    here: Vec<QpnPart>,
+    here: Vec<QpnRange>,
 }
 
 /// Why the group's sockets are not available now.
@@ -212,7 +212,7 @@ impl Joining<'_> {
             here: Vec::new(),
         };
         let failed = |source| self.error("asking who shares it", source);
-        for part in (0..QpnPart::COUNT).filter_map(QpnPart::new) {
+        for part in (0..QpnRange::COUNT).filter_map(QpnRange::new) {
             if part == self.part {
                 continue;
             }
@@ -388,7 +388,7 @@ fn no_files_left(error: &io::Error) -> bool {
 }
 
 /// Asks a member for the sockets.
-fn ask(other: &Other, part: QpnPart) -> io::Result<Vec<OwnedFd>> {
+fn ask(other: &Other, part: QpnRange) -> io::Result<Vec<OwnedFd>> {
     message::send(&other.stream, Kind::Ask, part, &[])?;
     match message::receive(&other.stream)? {
         Some(answer) => Ok(answer.sockets),
@@ -397,7 +397,7 @@ fn ask(other: &Other, part: QpnPart) -> io::Result<Vec<OwnedFd>> {
 }
 
 /// Tells every member which part is new, and sends the sockets if the group has grown.
-fn introduce(others: &[Other], part: QpnPart, sockets: &[OwnedFd]) {
+fn introduce(others: &[Other], part: QpnRange, sockets: &[OwnedFd]) {
     for other in others {
         // A member that lacks these sockets can't pass them on to later members; another member
         // can.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow};
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 
 use super::group;
 use super::message::{self, Kind};
@@ -43,7 +43,7 @@ pub(super) fn lock(held: &Mutex<Vec<OwnedFd>>) -> MutexGuard<'_, Vec<OwnedFd>> {
 pub(super) struct Peer {
     pub(super) stream: UnixStream,
     /// The member at the other end, once it has introduced itself.
-    pub(super) part: Option<QpnPart>,
+    pub(super) part: Option<QpnRange>,
 }
 
 /// A handle to the thread that answers for a member. The thread ends when this value is dropped.
@@ -57,7 +57,7 @@ impl Keeper {
     /// Starts the thread. It answers connections to `listener` from now on.
     pub(super) fn start(
         place: Place,
-        part: QpnPart,
+        part: QpnRange,
         listener: UnixListener,
         peers: Vec<Peer>,
         held: Held,
@@ -101,7 +101,7 @@ impl Drop for Keeper {
 
 struct Work {
     place: Place,
-    part: QpnPart,
+    part: QpnRange,
     listener: UnixListener,
     peers: Vec<Peer>,
     held: Held,
@@ -209,7 +209,7 @@ impl Work {
 
 /// A member that is gone.
 struct Gone {
-    part: QpnPart,
+    part: QpnRange,
     /// Attempts left.
     tries: u32,
     /// Whether its socket is closed to packets.
@@ -217,7 +217,7 @@ struct Gone {
 }
 
 impl Gone {
-    fn new(part: QpnPart) -> Self {
+    fn new(part: QpnRange) -> Self {
         Self {
             part,
             tries: CLEANING_TRIES,
@@ -228,7 +228,7 @@ impl Gone {
 
 /// Closes a socket whose owner is gone. It holds the member's name meanwhile, so that no process
 /// can take the place and its socket.
-fn close_after(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
+fn close_after(place: &Place, part: QpnRange, socket: &OwnedFd) -> bool {
     let Ok(_name) = names::hold(&place.member(part)) else {
         return false;
     };
@@ -240,7 +240,7 @@ fn close_after(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
 
 /// Attaches a new steering program once nothing is announced for the part any more. A process that
 /// has taken the part meanwhile announces for itself.
-fn steer_past(place: &Place, part: QpnPart, socket: &OwnedFd) -> bool {
+fn steer_past(place: &Place, part: QpnRange, socket: &OwnedFd) -> bool {
     let is_forgotten = Table::read(place).is_ok_and(|table| !table.knows(part));
     is_forgotten && steer::follow(place, socket.as_fd()).is_ok()
 }

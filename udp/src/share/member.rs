@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 use socket2::Socket;
 
 use super::addressee::Addressee;
@@ -18,7 +18,7 @@ use crate::sys::options;
 #[derive(Debug)]
 pub(crate) struct Member {
     place: Place,
-    part: QpnPart,
+    part: QpnRange,
     own: Socket,
     held: Held,
     announced: Announced,
@@ -29,7 +29,7 @@ pub(crate) struct Member {
 impl Member {
     pub(super) fn new(
         place: Place,
-        part: QpnPart,
+        part: QpnRange,
         own: Socket,
         held: Held,
         keeper: Keeper,
@@ -59,7 +59,7 @@ impl Member {
     }
 
     /// Whether the group has or had a socket for QPs in this part.
-    fn knows(&self, part: QpnPart) -> bool {
+    fn knows(&self, part: QpnRange) -> bool {
         usize::from(part.number()) < keeper::lock(&self.held).len()
     }
 

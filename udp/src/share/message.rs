@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, getsockopt, recvmsg, sendmsg, sockopt,
 };
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
-    pub(super) part: QpnPart,
+    pub(super) part: QpnRange,
     pub(super) sockets: Vec<OwnedFd>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Message {
 pub(super) fn send(
     to: &UnixStream,
     kind: Kind,
-    part: QpnPart,
+    part: QpnRange,
     sockets: &[OwnedFd],
 ) -> io::Result<()> {
     let bytes = [kind as u8, part.number()];
@@ -57,7 +57,7 @@ pub(super) fn send(
 pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     let mut bytes = [0; 2];
     let mut vectors = [IoSliceMut::new(&mut bytes)];
-    let mut room = nix::cmsg_space!([RawFd; QpnPart::COUNT as usize]);
+    let mut room = nix::cmsg_space!([RawFd; QpnRange::COUNT as usize]);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
     let received = recvmsg::<()>(from.as_raw_fd(), &mut vectors, Some(&mut room), flags)?;
     let mut sockets = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
         2 => Some(Kind::Here),
         _ => None,
     };
-    match (kind, QpnPart::new(bytes[1])) {
+    match (kind, QpnRange::new(bytes[1])) {
         (Some(kind), Some(part)) if count == bytes.len() => Ok(Some(Message {
             kind,
             part,

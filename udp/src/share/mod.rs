@@ -1,7 +1,7 @@
 //! Several processes share one address, as several programs share one RNIC.
 //!
 //! The sockets of UDP port 4791 at one address are a `SO_REUSEPORT` group. Socket `p` of the group
-//! is for the QPs whose numbers lie in [part](roce_stack::QpnPart) `p`. A program in the kernel
+//! is for the QPs whose numbers lie in [part](roce_stack::QpnRange) `p`. A program in the kernel
 //! reads the destination QPN of each packet and picks the socket, and a filter at each socket
 //! rejects all other packets. A process reads only from the socket of its own part.
 //!

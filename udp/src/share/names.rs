@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-use roce_stack::{Addresses, QpnPart};
+use roce_stack::{Addresses, QpnRange};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The prefix of all names. Change it whenever the meaning of a name or the format of a message
@@ -14,7 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 pub(super) const PREFIX: &str = "roce-share-2";
 
 /// A part of an interface's QPNs.
-pub(super) fn part_of_interface(index: u32, part: QpnPart) -> String {
+pub(super) fn part_of_interface(index: u32, part: QpnRange) -> String {
     format!("{PREFIX}/interface/{index}/part/{}", part.number())
 }
 
@@ -36,7 +36,7 @@ impl Place {
     }
 
     /// The name of the member that has the socket of `part`.
-    pub(super) fn member(&self, part: QpnPart) -> String {
+    pub(super) fn member(&self, part: QpnRange) -> String {
         let Self { address, scope } = self;
         format!("{PREFIX}/{address}%{scope}/part/{}", part.number())
     }
@@ -48,7 +48,7 @@ impl Place {
     }
 
     /// The name of the agent in `part`.
-    pub(super) fn agent(&self, part: QpnPart) -> String {
+    pub(super) fn agent(&self, part: QpnRange) -> String {
         format!("{}{}", self.agents(), part.number())
     }
 
@@ -59,7 +59,7 @@ impl Place {
     }
 
     /// The name of the process in `part` that takes requests for a service.
-    pub(super) fn server(&self, service: u32, part: QpnPart) -> String {
+    pub(super) fn server(&self, service: u32, part: QpnRange) -> String {
         format!("{}{service:08x}/{}", self.services(), part.number())
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-use roce_stack::{Addresses, QpnPart};
+use roce_stack::{Addresses, QpnRange};
 
 use super::names::{self, Place};
 use super::table;
@@ -34,7 +34,7 @@ impl Announced {
     pub(super) fn say(
         &mut self,
         place: &Place,
-        part: QpnPart,
+        part: QpnRange,
         wanted: Option<&[u32]>,
     ) -> io::Result<bool> {
         let services = wanted.unwrap_or_default();

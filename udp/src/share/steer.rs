@@ -7,7 +7,7 @@ use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_RSH,
     BPF_W, sock_filter,
 };
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 use roce_wire::Qpn;
 
 use super::addressee::{
@@ -23,7 +23,7 @@ const BPF_RET_A: u32 = BPF_RET | 0x10;
 /// The mask of the QPN in the 32-bit word whose last three bytes are the QPN.
 const QPN_BITS: u32 = 0x00ff_ffff;
 /// The first bits of a QPN are the number of its part.
-const QPN_SHIFT: u32 = 16 + QpnPart::SHIFT;
+const QPN_SHIFT: u32 = 16 + QpnRange::SHIFT;
 
 /// A program's return value.
 #[derive(Clone, Copy)]
@@ -59,7 +59,7 @@ pub(super) fn by_table(socket: BorrowedFd<'_>, table: &Table) -> io::Result<()> 
 /// Makes the socket accept only packets for `part`, and management datagrams that identify no
 /// process. The filter is needed because the kernel may deliver a packet for a part without a
 /// socket to any socket of the group. It sees only the first packet of a bundle.
-pub(super) fn only_part(socket: BorrowedFd<'_>, part: QpnPart) -> io::Result<()> {
+pub(super) fn only_part(socket: BorrowedFd<'_>, part: QpnRange) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_FILTER, &filter(part))
 }
 
@@ -82,7 +82,7 @@ fn steering(table: &Table) -> Vec<sock_filter> {
 }
 
 /// The program that filters a socket's packets. Its input starts at the UDP header.
-fn filter(part: QpnPart) -> Vec<sock_filter> {
+fn filter(part: QpnRange) -> Vec<sock_filter> {
     let everything = [give(Give::Number(u32::MAX))];
     let own = [
         jump_unless_equal(part.number().into(), 1),
@@ -209,8 +209,8 @@ mod tests {
         }
     }
 
-    fn part(number: u8) -> QpnPart {
-        QpnPart::new(number).expect("a part")
+    fn part(number: u8) -> QpnRange {
+        QpnRange::new(number).expect("a part")
     }
 
     fn table(services: u32) -> Table {

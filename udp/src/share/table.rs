@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 
 use super::names::Place;
 
@@ -19,9 +19,9 @@ pub(super) const READS: u32 = 20;
 pub(super) struct Table {
     /// Services, as the lower half of their IDs, and the part that takes requests for each;
     /// ascending.
-    pub(super) services: Vec<(u32, QpnPart)>,
+    pub(super) services: Vec<(u32, QpnRange)>,
     /// The parts of all agents; ascending.
-    pub(super) agents: Vec<QpnPart>,
+    pub(super) agents: Vec<QpnRange>,
 }
 
 impl Table {
@@ -53,12 +53,12 @@ impl Table {
 
     /// The part that takes requests for services without a listener: the lowest agent's, or part 0
     /// if there is no agent.
-    pub(super) fn others(&self) -> QpnPart {
-        self.agents.first().copied().unwrap_or(QpnPart::FIRST)
+    pub(super) fn others(&self) -> QpnRange {
+        self.agents.first().copied().unwrap_or(QpnRange::FIRST)
     }
 
     /// Whether a name announces anything for the part.
-    pub(super) fn knows(&self, part: QpnPart) -> bool {
+    pub(super) fn knows(&self, part: QpnRange) -> bool {
         self.agents.contains(&part) || self.services.iter().any(|(_, of)| *of == part)
     }
 }
@@ -99,8 +99,8 @@ fn parse(text: &str) -> Vec<String> {
     names
 }
 
-fn part(text: &str) -> Option<QpnPart> {
-    QpnPart::new(text.parse().ok()?)
+fn part(text: &str) -> Option<QpnRange> {
+    QpnRange::new(text.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     fn the_kernels_table_is_read() {
         let place = Place::new(IpAddr::from([10, 0, 0, 1]), 3);
         let other = Place::new("fe80::1".parse().expect("an address"), 3);
-        let of = |number| QpnPart::new(number).expect("a part");
+        let of = |number| QpnRange::new(number).expect("a part");
         let names = [
             place.agent(of(9)),
             place.agent(of(2)),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 
 use super::message;
 use super::names::{self, Place};
@@ -37,7 +37,11 @@ impl PeerWatch {
     ///
     /// # Errors
     /// If the system is out of file descriptors.
-    pub fn start(address: IpAddr, interface_index: u32, part: QpnPart) -> io::Result<Option<Self>> {
+    pub fn start(
+        address: IpAddr,
+        interface_index: u32,
+        part: QpnRange,
+    ) -> io::Result<Option<Self>> {
         let name = Place::new(address, interface_index).member(part);
         let Some((stream, pid)) = connect(&name)? else {
             return Ok(None);

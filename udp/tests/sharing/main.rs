@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use roce_port::{Port, PortError};
-use roce_stack::{QpnPart, RxMeta};
+use roce_stack::{QpnRange, RxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 
 /// How long a test waits for what must happen before it fails.
@@ -28,8 +28,8 @@ fn fresh_address() -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
 }
 
-fn part(number: u8) -> QpnPart {
-    QpnPart::new(number).expect("a part of this number")
+fn part(number: u8) -> QpnRange {
+    QpnRange::new(number).expect("a part of this number")
 }
 
 fn config(address: IpAddr, number: u8) -> UdpPortConfig {
@@ -52,7 +52,7 @@ fn open(address: IpAddr, number: u8) -> UdpPort {
 /// A packet to a QP of the part, with a number.
 fn packet(to: u8, number: u8) -> [u8; 20] {
     let mut bytes = [0; 20];
-    bytes[5] = to << QpnPart::SHIFT;
+    bytes[5] = to << QpnRange::SHIFT;
     bytes[7] = 99;
     bytes[8] = number;
     bytes
@@ -68,7 +68,7 @@ fn sender(address: IpAddr) -> UdpSocket {
 /// Parts and numbers of the packets that wait at the port.
 fn waiting(port: &mut UdpPort) -> Vec<(u8, u8)> {
     let mut got = Vec::new();
-    let mut sink = |_: &RxMeta, bytes: &[u8]| got.push((bytes[5] >> QpnPart::SHIFT, bytes[8]));
+    let mut sink = |_: &RxMeta, bytes: &[u8]| got.push((bytes[5] >> QpnRange::SHIFT, bytes[8]));
     while port.receive(1000, &mut sink).expect("a port that works") > 0 {}
     got
 }

@@ -7,7 +7,7 @@ use roce_udp::PartClaim;
 fn packets_go_by_the_destination_qpn() {
     let address = fresh_address();
     let mut ports: Vec<_> = [0, 1, 2].map(|part| (part, open(address, part))).into();
-    assert_steering(address, &mut ports, &[3, 4, 77, QpnPart::COUNT - 1]);
+    assert_steering(address, &mut ports, &[3, 4, 77, QpnRange::COUNT - 1]);
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn a_part_is_one_ports() {
     drop(first);
     let again = PartClaim::take(0x7fff_0001).expect("free again");
     assert_eq!(again.part().number(), 0);
-    let rest: Vec<_> = (2..QpnPart::COUNT - 1)
+    let rest: Vec<_> = (2..QpnRange::COUNT - 1)
         .map(|_| PartClaim::take(0x7fff_0001).expect("free"))
         .collect();
-    assert_eq!(rest.len(), usize::from(QpnPart::COUNT) - 3);
+    assert_eq!(rest.len(), usize::from(QpnRange::COUNT) - 3);
     let error = PartClaim::take(0x7fff_0001).expect_err("all are taken");
     assert!(error.to_string().contains("127 open devices"), "{error}");
 }

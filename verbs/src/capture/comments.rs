@@ -32,15 +32,19 @@ impl Comments {
 
     /// What faults did to the packet before it arrived.
     pub(super) fn effects(&mut self, effects: &Effects) {
-        let Effects { held, flip, copy } = *effects;
-        if copy {
+        let Effects {
+            held,
+            flipped_bit,
+            is_duplicate,
+        } = *effects;
+        if is_duplicate {
             self.fault("a duplicate", "fault_duplicated");
         }
         if !held.is_zero() {
             let us = held.as_nanos() as f64 / 1e3;
             self.0.push(format!("fault: held back for {us} us"));
         }
-        if let Some(bit) = flip {
+        if let Some(bit) = flipped_bit {
             self.fault(
                 &format!("bit {} of byte {} flipped", bit % 8, bit / 8),
                 "fault_corrupted",

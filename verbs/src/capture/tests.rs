@@ -210,8 +210,8 @@ fn each_fate_has_its_words() {
     bad[30] ^= 1;
     let late = Effects {
         held: Duration::from_nanos(81_421),
-        flip: Some(85),
-        copy: true,
+        flipped_bit: Some(85),
+        is_duplicate: true,
     };
     for (packet, effects, said) in [
         (
@@ -239,7 +239,7 @@ fn each_fate_has_its_words() {
         assert_eq!(capture.comments.get(), said);
     }
     for (why, said) in [
-        (Loss::Chance, "fault: lost (fault_lost)"),
+        (Loss::Random, "fault: lost (fault_lost)"),
         (
             Loss::Overflow,
             "fault: lost: too many packets were held back (fault_overflowed)",
@@ -309,7 +309,7 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
         tap.commit();
         expected.push((id, packet));
     }
-    port.room = 0;
+    port.max_queued = 0;
     assert!(matches!(
         capture
             .tap(&mut port)

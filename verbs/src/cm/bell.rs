@@ -168,7 +168,7 @@ impl Bell {
 }
 
 impl MadListener for Bell {
-    fn mads_wait(&self) {
+    fn on_mads_arrived(&self) {
         self.ring();
     }
 }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     fn connection() -> roce_cm::ConnectionId {
-        let part = roce_cm::QpnPart::new(1).expect("a part");
+        let part = roce_cm::QpnRange::new(1).expect("a part");
         let mut agent = roce_cm::Agent::new(roce_cm::Config::new([1; 32], part, 1));
         let local = std::net::IpAddr::from([10, 0, 0, 1]);
         let path = roce_cm::Path {

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::OpenError;
 use crate::runtime::{DeviceState, MadListener};
 use parking_lot::{Mutex, MutexGuard};
-use roce_cm::{Addresses, Agent, Config, Duration, Event, Instant, Path, QpnPart, ServiceId};
+use roce_cm::{Addresses, Agent, Config, Duration, Event, Instant, Path, QpnRange, ServiceId};
 use roce_port::Port;
 use roce_stack::{ReceivedMad, RoceVersion, TxMeta};
 use std::collections::HashSet;
@@ -31,7 +31,7 @@ const SEND_PAUSE: Duration = Duration::from_millis(1);
 /// What the agent asks its owner to watch and check.
 pub(super) struct PeersAndChecks {
     /// The processes that hold the QPs of peers.
-    pub(super) peers: Vec<(IpAddr, QpnPart)>,
+    pub(super) peers: Vec<(IpAddr, QpnRange)>,
     /// The paths to hosts that must be checked.
     pub(super) checks: Vec<Path>,
 }
@@ -60,9 +60,9 @@ impl Core {
             .map_err(|error| io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for communication IDs"))?;
         let shared = Arc::clone(&context.inner.shared);
-        // `QpnPart::FIRST` is a placeholder. `lock_state` replaces it with the device's part of the
+        // `QpnRange::FIRST` is a placeholder. `lock_state` replaces it with the device's part of the
         // QP numbers, which is known before any message is sent or received.
-        let mut config = Config::new(seed, QpnPart::FIRST, context.device().guid());
+        let mut config = Config::new(seed, QpnRange::FIRST, context.device().guid());
         config.check_every = Some(CHECK_EVERY);
         let bell = Bell::new().map_err(system("making a descriptor to wake a thread"))?;
         let bell = Arc::new(bell);

@@ -4,7 +4,7 @@
 use super::bell::Bell;
 use super::core::{Core, PeersAndChecks};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use roce_cm::{Path, QpnPart};
+use roce_cm::{Path, QpnRange};
 use roce_udp::{PeerWatch, PortCheck};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) struct Lookout {
     interface_index: u32,
     /// Processes of this host that hold peers' QPs.
-    processes: HashMap<(IpAddr, QpnPart), PeerWatch>,
+    processes: HashMap<(IpAddr, QpnRange), PeerWatch>,
     /// A socket for each local address from which hosts were checked.
     checks: HashMap<IpAddr, PortCheck>,
 }
@@ -77,7 +77,7 @@ impl Lookout {
     }
 
     fn check(&mut self, path: Path) {
-        let is_here = |&(remote, _): &(IpAddr, QpnPart)| remote == path.remote;
+        let is_here = |&(remote, _): &(IpAddr, QpnRange)| remote == path.remote;
         if self.processes.keys().any(is_here) {
             return;
         }

@@ -202,7 +202,7 @@ impl CompletionQueue {
     /// ([`Notify::Next`]) is requested. If so, cancels the request, and the caller must announce
     /// them itself: the queue does not announce completions that came before the request, so the
     /// thread could sleep for ever while they wait.
-    pub fn take_belated(&self) -> bool {
-        self.inner.queue.take_belated()
+    pub fn take_missed_event(&self) -> bool {
+        self.inner.queue.take_missed_event()
     }
 }

@@ -12,7 +12,7 @@ use crate::datapath::Datapath;
 use crate::device::Device;
 use crate::error::StartError;
 use roce_port::PortError;
-use roce_stack::{PriorityMap, QpnPart};
+use roce_stack::{PriorityMap, QpnRange};
 use roce_udp::{UdpPort, UdpPortConfig};
 use roce_wire::VlanTag;
 use roce_xdp::net::{Priority, Tagging};
@@ -67,7 +67,7 @@ pub(crate) fn open(
     device: &Device,
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
-    part: QpnPart,
+    part: QpnRange,
 ) -> Result<(DevicePort, Vec<NotTaken>), StartError> {
     let reason = match options.datapath {
         DatapathChoice::Udp => asked_for_sockets(),
@@ -259,7 +259,7 @@ fn open_udp(
     device: &Device,
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
-    part: Option<QpnPart>,
+    part: Option<QpnRange>,
 ) -> DevicePort {
     let interface = device.interface();
     let mut config = UdpPortConfig::new(
@@ -288,7 +288,7 @@ fn open_xdp(
     device: &Device,
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
-    part: QpnPart,
+    part: QpnRange,
 ) -> Result<DevicePort, PortError> {
     let queues = match options.xdp_queues {
         Some(queues) => queues.get(),

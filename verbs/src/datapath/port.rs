@@ -103,8 +103,8 @@ impl Port for DevicePort {
         either!(self.queued())
     }
 
-    fn sends_all_by_one_call(&self) -> bool {
-        either!(self.sends_all_by_one_call())
+    fn batches_mixed_packets(&self) -> bool {
+        either!(self.batches_mixed_packets())
     }
 
     fn has_looped(&self) -> bool {

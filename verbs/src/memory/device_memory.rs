@@ -4,7 +4,7 @@ use super::Registration;
 use crate::context::Context;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use roce_stack::{Access, Buffer, BufferRange, Memory};
+use roce_stack::{Access, Buffer, BufferRangeError, Memory};
 use std::sync::Arc;
 
 /// The maximum size of one allocation of device memory, in bytes.
@@ -23,15 +23,15 @@ impl Context {
     ///
     /// # Errors
     /// If `len` is too large.
-    pub fn alloc_device_memory(&self, len: usize) -> Result<DeviceMemory, BufferRange> {
+    pub fn alloc_device_memory(&self, len: usize) -> Result<DeviceMemory, BufferRangeError> {
         DeviceMemory::new(len)
     }
 }
 
 impl DeviceMemory {
-    fn new(len: usize) -> Result<Self, BufferRange> {
+    fn new(len: usize) -> Result<Self, BufferRangeError> {
         if len > MAX_DEVICE_MEMORY_BYTES {
-            return Err(BufferRange {
+            return Err(BufferRangeError {
                 offset: 0,
                 len,
                 buffer_len: MAX_DEVICE_MEMORY_BYTES,
@@ -55,7 +55,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     /// If the bytes reach beyond the end.
-    pub fn copy_to(&self, offset: usize, data: &[u8]) -> Result<(), BufferRange> {
+    pub fn copy_to(&self, offset: usize, data: &[u8]) -> Result<(), BufferRangeError> {
         self.buffer.write(offset, data)
     }
 
@@ -63,7 +63,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     /// If the bytes reach beyond the end.
-    pub fn copy_from(&self, offset: usize, out: &mut [u8]) -> Result<(), BufferRange> {
+    pub fn copy_from(&self, offset: usize, out: &mut [u8]) -> Result<(), BufferRangeError> {
         self.buffer.read(offset, out)
     }
 

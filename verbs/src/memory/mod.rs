@@ -14,7 +14,7 @@ pub use process_memory::ProcessMemory;
 pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_stack::{
-    Access, AccessError, Buffer, BufferRange, DeregisterError, FaultSafe, Memory, MemoryFault,
+    Access, AccessError, Buffer, BufferRangeError, DeregisterError, FaultSafe, Memory, MemoryFault,
     MwType, ParseRemoteAddrError, RegisterError, RemoteAddr, Reregister, ReregisterError, Sge,
 };
 pub use window::{MemoryWindow, MwView};

@@ -3,7 +3,7 @@
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
 use roce_stack::{
-    Access, AccessError, BufferRange, DeregisterError, Memory, RemoteAddr, Reregister,
+    Access, AccessError, BufferRangeError, DeregisterError, Memory, RemoteAddr, Reregister,
     ReregisterError, Sge,
 };
 use std::sync::Arc;
@@ -123,7 +123,7 @@ impl Registration {
 
     fn range(&self, offset: u64, len: u64) -> RegionError {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        RegionError::Range(BufferRange {
+        RegionError::Range(BufferRangeError {
             offset: size(offset),
             len: size(len),
             buffer_len: size(self.len),

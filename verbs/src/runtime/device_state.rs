@@ -5,7 +5,7 @@ use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
-use roce_stack::{CqId, Instant, QpnPart};
+use roce_stack::{CqId, Instant, QpnRange};
 use std::hint::cold_path;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -120,7 +120,7 @@ impl DeviceState {
     }
 
     /// The context's part of the QP numbers, once something has needed one.
-    pub(crate) fn part(&self) -> Option<QpnPart> {
+    pub(crate) fn part(&self) -> Option<QpnRange> {
         self.starter.part()
     }
 

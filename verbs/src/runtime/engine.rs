@@ -45,7 +45,7 @@ pub(crate) struct Engine {
 /// Learns of the management datagrams that reach QP1.
 pub(crate) trait MadListener: Send + Sync {
     /// Called when management datagrams have arrived. The engine is locked, so this must not block.
-    fn mads_wait(&self);
+    fn on_mads_arrived(&self);
 }
 
 /// Hands packets from the port to the NIC.
@@ -187,7 +187,7 @@ impl Engine {
     /// leave in one datagram. Other QPs send with the same call if the port sends
     /// everything by one system call.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
-        if self.port.sends_all_by_one_call() {
+        if self.port.batches_mixed_packets() {
             self.send(now);
             return;
         }
@@ -264,7 +264,7 @@ impl Engine {
         if self.nic.has_mads()
             && let Some(listener) = &self.mad_listener
         {
-            listener.mads_wait();
+            listener.on_mads_arrived();
         }
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {

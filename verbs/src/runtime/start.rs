@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::error::StartError;
 use parking_lot::Mutex;
 use roce_port::Port;
-use roce_stack::{PriorityMap, QpnPart};
+use roce_stack::{PriorityMap, QpnRange};
 use roce_udp::{PartClaimer, UdpPortConfig};
 use std::io;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ pub(crate) struct Starter {
     options: DatapathOptions,
     priorities: Option<PriorityMap>,
     claimer: PartClaimer,
-    part: OnceLock<QpnPart>,
+    part: OnceLock<QpnRange>,
     /// Local addresses of paths that were created before the datapath started.
     awaited: Mutex<Vec<IpAddr>>,
     datapath: OnceLock<Datapath>,
@@ -56,7 +56,7 @@ impl Starter {
     }
 
     /// The device's part of the QP numbers, if it has one yet.
-    pub(crate) fn part(&self) -> Option<QpnPart> {
+    pub(crate) fn part(&self) -> Option<QpnRange> {
         self.part.get().copied()
     }
 
@@ -65,7 +65,7 @@ impl Starter {
         self.datapath.get()
     }
 
-    pub(super) fn claim_part(&self, engine: &mut Engine) -> Result<QpnPart, StartError> {
+    pub(super) fn claim_part(&self, engine: &mut Engine) -> Result<QpnRange, StartError> {
         if let Some(part) = self.part() {
             return Ok(part);
         }

@@ -30,7 +30,7 @@ pub struct Req<'a> {
     pub service_type: ServiceType,
     /// Whether the sender's acknowledgements carry credits.
     pub flow_control: bool,
-    /// The recipient's first PSN: the one that the sender expects.
+    /// The starting PSN of the recipient's send queue, which the sender expects first.
     pub psn: Psn,
     /// The time that the sender has to answer the REP, 5 bits.
     pub local_response_timeout: u8,
@@ -256,7 +256,7 @@ pub struct Rep<'a> {
     /// The end-to-end context number. If the sender is an XRC target, it carries the sender's QP
     /// (Annex A14).
     pub eecn: Qpn,
-    /// The recipient's first PSN: the one that the sender expects.
+    /// The starting PSN of the recipient's send queue, which the sender expects first.
     pub psn: Psn,
     /// The number of READs and atomics that the sender accepts at a time.
     pub responder_resources: u8,

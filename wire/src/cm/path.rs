@@ -44,7 +44,7 @@ pub struct PathRecord {
     pub service_level: u8,
     /// Whether both ports are on one subnet, so that LIDs are enough.
     pub subnet_local: bool,
-    /// The local ACK timeout, 5 bits: 4.096 µs × 2^this.
+    /// The local ACK timeout t, 5 bits: 4.096 µs × 2^t.
     pub ack_timeout: u8,
 }
 

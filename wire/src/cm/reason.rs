@@ -1,4 +1,4 @@
-//! The reasons for which connections and lookups are refused.
+//! Why a connection was rejected (REJ), and the status of a datagram service lookup (SIDR_REP).
 
 use core::fmt;
 

@@ -6,10 +6,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceId(pub u64);
 
-/// The port spaces of the IP service of Annex A11, with the names of rdma_cm.
+/// The port spaces of rdma_cm, each of which is a range of service IDs. Those of TCP and UDP are
+/// the service IDs of Annex A11 for these IP protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortSpace {
-    /// Multicast groups of IP over InfiniBand, `RDMA_PS_IPOIB`.
+    /// Datagram services and multicast groups of IP over InfiniBand, `RDMA_PS_IPOIB`.
     Ipoib = 0x0002,
     /// Connected services, `RDMA_PS_TCP`.
     Tcp = 0x0106,
@@ -28,7 +29,7 @@ impl PortSpace {
         PortSpace::Ib,
     ];
 
-    /// The number in `rdma_cma.h`. Its lower byte is the IP protocol number.
+    /// The number in `rdma_cma.h`. For TCP and UDP, its lower byte is the IP protocol number.
     pub const fn code(self) -> u16 {
         self as u16
     }
@@ -52,15 +53,16 @@ impl PortSpace {
 }
 
 impl ServiceId {
-    /// The service ID of a port: 0x0000_0000_01, the IP protocol's number, the port
-    /// (Annex A11).
+    /// The service ID of `port` in `space`: the space's [code](PortSpace::code) in bits 31 to 16,
+    /// the port in bits 15 to 0. For TCP and UDP, this is the service ID of Annex A11:
+    /// 0x0000_0000_01, the IP protocol number, the port.
     // rule: A11-service-id
     pub const fn ip(space: PortSpace, port: u16) -> ServiceId {
         ServiceId((space.code() as u64) << 16 | port as u64)
     }
 
-    /// The port space and the port; `None` if it is not a service ID of Annex A11. If it is, the
-    /// private data of its requests begins with an [`IpService`](super::IpService).
+    /// The port space and the port; `None` if the service ID is in no [`PortSpace`]. If it is in
+    /// one, the private data of its requests begins with an [`IpService`](super::IpService).
     pub fn port(self) -> Option<(PortSpace, u16)> {
         let space = u16::try_from(self.0 >> 16).ok()?;
         Some((PortSpace::from_code(space)?, self.0 as u16))

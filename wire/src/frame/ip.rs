@@ -124,7 +124,7 @@ fn parse_udp<'a>(
             udp.dst_port().into(),
             match udp_port {
                 UDP_PORT => "0x12b7 (4791)",
-                _ => "the port asked for",
+                _ => "the UDP port that the caller parses",
             },
         ));
     }
@@ -146,7 +146,7 @@ fn version(layer: Layer, found: u8, expected: &'static str) -> ParseError {
     ParseError::unsupported(layer, "version", found.into(), expected)
 }
 
-/// Finds the wrong length in an IPv4 header that smoltcp refuses.
+/// The error for an IPv4 header that smoltcp rejects: finds the wrong length or version.
 #[cold]
 fn explain_v4(bytes: &[u8]) -> ParseError {
     let Some(&[first, _, len0, len1]) = bytes.first_chunk() else {
@@ -168,7 +168,7 @@ fn explain_v4(bytes: &[u8]) -> ParseError {
     }
 }
 
-/// Finds the wrong length in an IPv6 header that smoltcp refuses.
+/// The error for an IPv6 header that smoltcp rejects: finds the wrong length or version.
 #[cold]
 fn explain_v6(bytes: &[u8]) -> ParseError {
     let Some(&[first, _, _, _, len0, len1]) = bytes.first_chunk() else {
@@ -186,7 +186,7 @@ fn explain_v6(bytes: &[u8]) -> ParseError {
     }
 }
 
-/// Finds the wrong length in a UDP header that smoltcp refuses.
+/// The error for a UDP header that smoltcp rejects: finds the wrong length.
 #[cold]
 fn explain_udp(datagram: &[u8]) -> ParseError {
     let Some(&[_, _, _, _, len0, len1, _, _]) = datagram.first_chunk() else {

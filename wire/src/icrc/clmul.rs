@@ -2,9 +2,9 @@
 //! of up to a few hundred bytes.
 //!
 //! A CRC register is a remainder modulo the CRC's polynomial P. To fold 16 bytes into the next 16
-//! ("to carry them over" in this module), their two halves are multiplied by x^160 and x^96 modulo
-//! P. The 128-bit result has the same remainder and is added to the next 16 bytes. At the end, two
-//! more steps and a Barrett division of 64 bits by 32 bits reduce the sum to 32 bits. (V. Gopal and
+//! ("carry" in this module), their two halves are multiplied by x^160 and x^96 modulo P. The
+//! 128-bit result has the same remainder and is added to the next 16 bytes. At the end, two more
+//! steps and a Barrett reduction of 64 bits to 32 bits reduce the sum to 32 bits. (V. Gopal and
 //! others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009.) No
 //! table has to be in the cache.
 
@@ -19,7 +19,7 @@ use super::gf2;
 
 mod copying;
 
-pub(super) use copying::{LEAST as LEAST_COPIED, copy};
+pub(super) use copying::{MIN_LEN as MIN_COPIED_LEN, copy};
 
 /// The number of bytes that one step processes.
 pub(super) const BLOCK: usize = 16;
@@ -29,10 +29,10 @@ pub(super) const BLOCK: usize = 16;
 const MASKED_BTH: u128 = 0xff << 32;
 
 const UNKNOWN: u8 = 0;
-const MISSING: u8 = 1;
-const THERE: u8 = 2;
-/// The CPU also has the instructions that process 64 bytes at a time.
-const WIDE: u8 = 3;
+const UNSUPPORTED: u8 = 1;
+const PCLMULQDQ: u8 = 2;
+/// The CPU also has the instructions that process 64 bytes at a time: AVX-512F and VPCLMULQDQ.
+const VPCLMULQDQ: u8 = 3;
 
 /// The instructions that the CPU has, detected once.
 static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -42,7 +42,7 @@ static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
 /// `transport` has fewer than 16 bytes.
 #[inline(always)]
 pub(super) fn register(first: u128, second: u128, transport: &[u8]) -> Option<u32> {
-    if transport.len() < BLOCK || support() < THERE {
+    if transport.len() < BLOCK || support() < PCLMULQDQ {
         cold_path();
         return None;
     }
@@ -57,23 +57,23 @@ fn support() -> u8 {
     match SUPPORT.load(Ordering::Relaxed) {
         UNKNOWN => {
             cold_path();
-            ask()
+            detect()
         }
         support => support,
     }
 }
 
 #[cold]
-fn ask() -> u8 {
+fn detect() -> u8 {
     let there = std::is_x86_feature_detected!("pclmulqdq")
         && std::is_x86_feature_detected!("ssse3")
         && std::is_x86_feature_detected!("sse4.1");
     let wide =
         std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("vpclmulqdq");
     let support = match (there, wide) {
-        (true, true) => WIDE,
-        (true, false) => THERE,
-        (false, _) => MISSING,
+        (true, true) => VPCLMULQDQ,
+        (true, false) => PCLMULQDQ,
+        (false, _) => UNSUPPORTED,
     };
     SUPPORT.store(support, Ordering::Relaxed);
     support

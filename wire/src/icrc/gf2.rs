@@ -79,7 +79,7 @@ pub(super) fn unshift(register: u32, bytes: usize) -> Option<u32> {
 /// bytes in sequence, because no step waits for another.
 ///
 /// # Panics
-/// If `distance` is above [`FARTHEST`] or below the number of bytes.
+/// If `distance` is above [`MAX_DISTANCE`] or below the number of bytes.
 #[inline(always)]
 pub(super) const fn image<const N: usize>(bytes: [u8; N], distance: usize) -> u32 {
     let mut sum = 0;
@@ -92,17 +92,17 @@ pub(super) const fn image<const N: usize>(bytes: [u8; N], distance: usize) -> u3
 }
 
 /// The maximum distance for [`image`].
-pub(super) const FARTHEST: usize = 30;
+pub(super) const MAX_DISTANCE: usize = 30;
 
 /// The image of each byte value at each distance from 1 on. The headers of one flow use the same
 /// values again and again, so the cache needs to hold only a few entries of the table.
-static IMAGES: [[u32; 256]; FARTHEST] = {
-    let mut table = [[0; 256]; FARTHEST];
+static IMAGES: [[u32; 256]; MAX_DISTANCE] = {
+    let mut table = [[0; 256]; MAX_DISTANCE];
     let mut value = 0;
     while value < 256 {
         let mut image = value as u32;
         let mut i = 0;
-        while i < FARTHEST {
+        while i < MAX_DISTANCE {
             image = times_x8(image);
             table[i][value] = image;
             i += 1;

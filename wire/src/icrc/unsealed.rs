@@ -75,7 +75,7 @@ impl<'a> Unsealed<'a> {
     )]
     pub unsafe fn copy_from(&mut self, from: *const u8) {
         #[cfg(all(target_arch = "x86_64", feature = "std"))]
-        if self.payload.len() >= super::clmul::LEAST_COPIED {
+        if self.payload.len() >= super::clmul::MIN_COPIED_LEN {
             // SAFETY: our contract.
             self.icrc = unsafe { self.copy_at_once(from) };
             if self.icrc.is_some() {

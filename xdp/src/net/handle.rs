@@ -105,7 +105,7 @@ impl Net {
     ///
     /// # Errors
     /// The reason why nothing can be sent on this path. The refusal is counted.
-    /// [`Refusal::may_pass`] tells whether it may end without intervention.
+    /// [`Refusal::is_transient`] tells whether it may end without intervention.
     #[inline(always)]
     pub fn header_for(&mut self, key: PathKey) -> Result<Header<'_>, Refusal> {
         let found = match self.core.find_ready(&key) {

@@ -31,7 +31,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why there is no header for a destination. See [`Refusal::may_pass`].
+    /// Why there is no header for a destination. See [`Refusal::is_transient`].
     Refusal {
         /// The interface is gone.
         InterfaceGone = "tx_interface_gone",
@@ -66,7 +66,7 @@ reasons! {
 impl Refusal {
     /// Whether the same packet may become sendable soon without intervention. A driver need not
     /// report such a refusal to its user.
-    pub fn may_pass(self) -> bool {
+    pub fn is_transient(self) -> bool {
         matches!(
             self,
             Refusal::LinkDown

@@ -285,7 +285,7 @@ impl Port for XdpPort {
     }
 
     #[inline]
-    fn sends_all_by_one_call(&self) -> bool {
+    fn batches_mixed_packets(&self) -> bool {
         true
     }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 use roce_wire::Qpn;
 
 use super::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
@@ -20,7 +20,7 @@ pub struct RedirectConfig {
     /// The part of the QPN space that is ours; all of it if `None`. Packets to other QPNs go to the
     /// kernel, for other processes that share the address. Multicast packets are always ours.
     /// Packets to QP1 are ours unless they answer a request of another part.
-    pub part: Option<QpnPart>,
+    pub part: Option<QpnRange>,
 }
 
 /// Offsets in `struct xdp_md`.
@@ -140,7 +140,7 @@ pub(super) fn assemble(
 /// R3 points to the BTH of a packet. Jumps to `otherwise` unless the packet is for a QP in `part`,
 /// for a multicast group, or for QP1. A packet to QP1 that answers a request of another part does
 /// jump.
-fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
+fn is_for(asm: &mut Assembler, part: QpnRange, otherwise: Label) {
     let (ours, to_qp, compare) = (asm.label(), asm.label(), asm.label());
     needs(asm, BTH, otherwise);
     asm.load(Word, R4, R3, QPN - 1);
@@ -154,8 +154,8 @@ fn is_for(asm: &mut Assembler, part: QpnPart, otherwise: Label) {
     asm.jump_if(Equal, R4, MULTICAST, ours);
     asm.place(compare);
     // Mask out the bits below the part's number.
-    asm.and(R4, 0xff << QpnPart::SHIFT & 0xff);
-    let number = i32::from(part.number()) << QpnPart::SHIFT;
+    asm.and(R4, 0xff << QpnRange::SHIFT & 0xff);
+    let number = i32::from(part.number()) << QpnRange::SHIFT;
     asm.jump_if(NotEqual, R4, number, otherwise);
     asm.place(ours);
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-use roce_stack::QpnPart;
+use roce_stack::QpnRange;
 
 use super::{Program, RedirectConfig, Verdict};
 use crate::sys::xsk;
@@ -343,7 +343,7 @@ fn what_is_for_other_processes_qps_is_the_kernels() {
     }
     let program = loaded(&RedirectConfig {
         roce_v1: true,
-        part: QpnPart::new(42),
+        part: QpnRange::new(42),
     });
     let v1 = Frame::new(&[], 0x8915, &grh(OURS_V6));
     for frame in ours().into_iter().chain([v1]) {
@@ -383,7 +383,7 @@ fn answers_to_other_processes_are_the_kernels() {
     }
     let program = loaded(&RedirectConfig {
         roce_v1: true,
-        part: QpnPart::new(42),
+        part: QpnRange::new(42),
     });
     let v1 = Frame::new(&[], 0x8915, &grh(OURS_V6));
     for frame in ours().into_iter().chain([v1]) {

@@ -32,7 +32,7 @@ fn acked(packets: u64, round_trip: u64) -> Acked {
 
 fn with_window(window: f64, p: &DelayParameters) -> Delay {
     let mut sender = Delay::new(PACKET, p);
-    (sender.window, sender.starts) = (window, false);
+    (sender.window, sender.slow_start) = (window, false);
     sender
 }
 

@@ -32,7 +32,7 @@ fn send(p: &CongestionControl, time: Duration) -> (u64, u64, u64) {
         }
         bytes += burst;
         longest = burst.max(longest);
-        if let Some(until) = limiter.waits() {
+        if let Some(until) = limiter.paused_until() {
             assert!(until > now, "a pause takes time");
             pauses += 1;
             now = until;
@@ -75,7 +75,7 @@ fn a_pause_ends_when_the_rate_has_allowed_enough() {
     });
     let mut limiter = limited(Instant::ZERO, &p);
     limiter.on_sent(Instant::ZERO, PACKET as u64, &p);
-    let until = limiter.waits().expect("no credit");
+    let until = limiter.paused_until().expect("no credit");
     let flat = Duration::from_nanos(PACKET as u64 * 8000);
     assert!(until < Instant::ZERO + flat / 4, "{until:?}");
     assert!(
@@ -83,9 +83,9 @@ fn a_pause_ends_when_the_rate_has_allowed_enough() {
         "{until:?}"
     );
     limiter.wake(Instant::from_nanos(until.as_nanos() - 1000), &p);
-    assert!(limiter.waits().is_some(), "not yet");
+    assert!(limiter.paused_until().is_some(), "not yet");
     limiter.wake(until, &p);
-    assert_eq!(limiter.waits(), None);
+    assert_eq!(limiter.paused_until(), None);
 }
 
 /// A cut takes effect at once: what was allowed before it has left, and later packets wait for the
@@ -102,7 +102,7 @@ fn a_cut_counts_from_its_time_on() {
     let next_burst = |cut: bool| {
         let mut limiter = limited(Instant::ZERO, &p);
         limiter.on_sent(Instant::ZERO, BURST as u64, &p);
-        let until = limiter.waits().expect("no credit");
+        let until = limiter.paused_until().expect("no credit");
         if cut {
             limiter.on_cnp(Instant::from_nanos(1), &p);
         }
@@ -175,5 +175,5 @@ fn a_window_alone_is_not_paced() {
     assert_eq!(limiter.congestion_window(), Some(10));
     assert_eq!(limiter.allowed(Instant::ZERO, PACKET, &p), usize::MAX);
     limiter.on_sent(Instant::ZERO, 1 << 30, &p);
-    assert_eq!(limiter.waits(), None);
+    assert_eq!(limiter.paused_until(), None);
 }

@@ -8,7 +8,7 @@ use crate::time::Duration;
 pub(super) struct Name<P> {
     pub(super) name: &'static str,
     /// Other names, which [`find`] does not derive from `name`.
-    also: &'static [&'static str],
+    aliases: &'static [&'static str],
     /// The canonical name, if this is another form of the same parameter.
     pub(super) same_as: Option<&'static str>,
     pub(super) slot: fn(&mut P) -> Slot<'_>,
@@ -16,26 +16,26 @@ pub(super) struct Name<P> {
 
 const fn name<P>(
     name: &'static str,
-    also: &'static [&'static str],
+    aliases: &'static [&'static str],
     slot: fn(&mut P) -> Slot<'_>,
 ) -> Name<P> {
     Name {
         name,
-        also,
+        aliases,
         same_as: None,
         slot,
     }
 }
 
 /// Another form of a parameter.
-const fn form<P>(
+const fn alternate_form<P>(
     name: &'static str,
     same_as: &'static str,
     slot: fn(&mut P) -> Slot<'_>,
 ) -> Name<P> {
     Name {
         name,
-        also: &[],
+        aliases: &[],
         same_as: Some(same_as),
         slot,
     }
@@ -59,7 +59,7 @@ pub(super) fn find<P>(names: &'static [Name<P>], given: &str) -> Option<&'static
     let plain = side.unwrap_or(given);
     names.iter().find(|known| {
         let short = known.name.strip_prefix("rpg_").unwrap_or(known.name);
-        known.name == plain || known.also.contains(&plain) || (side.is_some() && short == plain)
+        known.name == plain || known.aliases.contains(&plain) || (side.is_some() && short == plain)
     })
 }
 
@@ -68,7 +68,9 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 /// The parameters of the reaction point.
 pub(super) const DCQCN: &[Name<DcqcnParameters>] = &[
     name("dce_tcp_g", &[], |p| Slot::Of1024(&mut p.dce_tcp_g)),
-    form("g", "dce_tcp_g", |p| Slot::TakenOf1024(&mut p.dce_tcp_g)),
+    alternate_form("g", "dce_tcp_g", |p| {
+        Slot::ComplementOf1024(&mut p.dce_tcp_g)
+    }),
     name("dce_tcp_rtt", &["alpha_timer"], |p| {
         Slot::Time(&mut p.dce_tcp_rtt, MICROSECOND)
     }),
@@ -76,7 +78,7 @@ pub(super) const DCQCN: &[Name<DcqcnParameters>] = &[
         Slot::Of1024(&mut p.initial_alpha_value)
     }),
     name("alpha_with_cnp", &[], |p| Slot::Flag(&mut p.alpha_with_cnp)),
-    name("rpg_gd", &[], |p| Slot::Halving(&mut p.rpg_gd)),
+    name("rpg_gd", &[], |p| Slot::AlphaShift(&mut p.rpg_gd)),
     name("rpg_min_dec_fac", &[], |p| {
         Slot::Percent(&mut p.rpg_min_dec_fac)
     }),
@@ -105,8 +107,12 @@ pub(super) const DCQCN: &[Name<DcqcnParameters>] = &[
     name("rpg_hai_rate", &["r_hai"], |p| {
         Slot::Rate(&mut p.rpg_hai_rate)
     }),
-    name("rpg_min_rate", &[], |p| Slot::SomeRate(&mut p.rpg_min_rate)),
-    name("rpg_max_rate", &[], |p| Slot::SomeRate(&mut p.rpg_max_rate)),
+    name("rpg_min_rate", &[], |p| {
+        Slot::NonZeroRate(&mut p.rpg_min_rate)
+    }),
+    name("rpg_max_rate", &[], |p| {
+        Slot::NonZeroRate(&mut p.rpg_max_rate)
+    }),
     name("start_rate", &[], |p| Slot::Rate(&mut p.start_rate)),
 ];
 
@@ -152,7 +158,7 @@ pub(super) const DELAY: &[Name<DelayParameters>] = &[
     name("timeouts_to_reset", &["retx_reset_threshold"], |p| {
         Slot::Count(&mut p.timeouts_to_reset, 1)
     }),
-    name("min_rate", &[], |p| Slot::SomeRate(&mut p.min_rate)),
+    name("min_rate", &[], |p| Slot::NonZeroRate(&mut p.min_rate)),
 ];
 
 /// The parameters of the notification point.

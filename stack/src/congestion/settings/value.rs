@@ -1,4 +1,4 @@
-//! A parameter's place, and its valid values.
+//! References to the fields of the parameters, with their valid values.
 
 use crate::duration_text::DurationText;
 use crate::time::Duration;
@@ -10,7 +10,7 @@ pub(super) enum Slot<'a> {
     /// Mbit/s.
     Rate(&'a mut u32),
     /// Mbit/s, not 0.
-    SomeRate(&'a mut u32),
+    NonZeroRate(&'a mut u32),
     /// A number, with its minimum.
     Count(&'a mut u32, u32),
     /// Bytes.
@@ -20,11 +20,11 @@ pub(super) enum Slot<'a> {
     /// A fraction, in 1/1024.
     Of1024(&'a mut u16),
     /// A weight, in 1/1024. Its text is the complement, such as `1/256` for 1020.
-    TakenOf1024(&'a mut u16),
+    ComplementOf1024(&'a mut u16),
     /// A fraction, in percent.
     Percent(&'a mut u8),
     /// 10 or 11.
-    Halving(&'a mut u8),
+    AlphaShift(&'a mut u8),
     /// A DSCP.
     Dscp(&'a mut u8),
     /// Yes or no.
@@ -43,7 +43,7 @@ impl Slot<'_> {
     fn take(self, text: &str) -> Option<()> {
         match self {
             Self::Rate(place) => *place = within(text, 0, MAX_RATE)?,
-            Self::SomeRate(place) => *place = within(text, 1, MAX_RATE)?,
+            Self::NonZeroRate(place) => *place = within(text, 1, MAX_RATE)?,
             Self::Count(place, least) => *place = within(text, least, u32::MAX)?,
             Self::Bytes(place) => *place = text.parse().ok()?,
             Self::Time(place, least) => {
@@ -54,14 +54,14 @@ impl Slot<'_> {
                 *place = Some(time).filter(|time| *time >= least)?;
             }
             Self::Of1024(place) => *place = within(text, 0, 1024)?,
-            Self::TakenOf1024(place) => {
+            Self::ComplementOf1024(place) => {
                 let (over, under) = text.split_once('/').unwrap_or((text, "1"));
                 let part = over.trim().parse::<f64>().ok()? / under.trim().parse::<f64>().ok()?;
                 let valid = (0.0..=1.0).contains(&part);
                 *place = 1024 - valid.then_some((part * 1024.0).round() as u16)?;
             }
             Self::Percent(place) => *place = within(text, 0, 100)?,
-            Self::Halving(place) => *place = within(text, 10, 11)?,
+            Self::AlphaShift(place) => *place = within(text, 10, 11)?,
             Self::Dscp(place) => *place = within(text, 0, 63)?,
             Self::Flag(place) => {
                 *place = match text {
@@ -81,7 +81,7 @@ impl Slot<'_> {
     fn valid(&self) -> String {
         match self {
             Self::Rate(_) => format!("a rate in Mbit/s, 0 to {MAX_RATE}"),
-            Self::SomeRate(_) => format!("a rate in Mbit/s, 1 to {MAX_RATE}"),
+            Self::NonZeroRate(_) => format!("a rate in Mbit/s, 1 to {MAX_RATE}"),
             Self::Count(_, least) => format!("a whole number from {least} to {}", u32::MAX),
             Self::Bytes(_) => "a number of bytes".to_owned(),
             Self::Time(_, least) => format!(
@@ -89,10 +89,10 @@ impl Slot<'_> {
                  unit, it is in microseconds",
                 DurationText(*least)
             ),
-            Self::Of1024(_) => "a part in 1/1024, 0 to 1024".to_owned(),
-            Self::TakenOf1024(_) => "a part from 0 to 1, such as 1/256".to_owned(),
-            Self::Percent(_) => "a part in percent, 0 to 100, without a sign".to_owned(),
-            Self::Halving(_) => "10, for all of alpha, or 11, for half of it".to_owned(),
+            Self::Of1024(_) => "a fraction in units of 1/1024, 0 to 1024".to_owned(),
+            Self::ComplementOf1024(_) => "a fraction from 0 to 1, such as 1/256".to_owned(),
+            Self::Percent(_) => "a percentage, 0 to 100, without a sign".to_owned(),
+            Self::AlphaShift(_) => "10, for all of alpha, or 11, for half of it".to_owned(),
             Self::Dscp(_) => "a DSCP, 0 to 63".to_owned(),
             Self::Flag(_) => "0 or 1".to_owned(),
             Self::Number(_, least, most) => format!("a number from {least} to {most}"),
@@ -103,12 +103,12 @@ impl Slot<'_> {
 impl fmt::Display for Slot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rate(n) | Self::SomeRate(n) | Self::Count(n, _) => n.fmt(f),
+            Self::Rate(n) | Self::NonZeroRate(n) | Self::Count(n, _) => n.fmt(f),
             Self::Bytes(n) => n.fmt(f),
             Self::Time(time, _) => DurationText(**time).fmt(f),
             Self::Of1024(n) => n.fmt(f),
-            Self::TakenOf1024(n) => write!(f, "{}/1024", 1024_u16.saturating_sub(**n)),
-            Self::Percent(n) | Self::Halving(n) | Self::Dscp(n) => n.fmt(f),
+            Self::ComplementOf1024(n) => write!(f, "{}/1024", 1024_u16.saturating_sub(**n)),
+            Self::Percent(n) | Self::AlphaShift(n) | Self::Dscp(n) => n.fmt(f),
             Self::Flag(flag) => u8::from(**flag).fmt(f),
             Self::Number(n, ..) => n.fmt(f),
         }

@@ -14,17 +14,17 @@ pub(super) fn rules(kind: QpKind, from: QpState, to: QpState) -> Option<(Names, 
         (_, Reset | Err) => (&[], &[]),
         // rule: 11.2.5.2-init-needs
         (Reset, Init) => names.init,
-        (Init, Init) => (&[], names.initial),
+        (Init, Init) => (&[], names.init_again),
         // rule: 11.2.5.2-rtr-needs
-        (Init, Rtr) => (names.rtr, names.on_the_way),
+        (Init, Rtr) => (names.rtr_required, names.rtr_optional),
         // rule: 11.2.5.2-rts-needs
-        (Rtr, Rts) => (names.rts, names.running),
-        (Rts | Sqd, Rts) => (&[], names.running),
+        (Rtr, Rts) => (names.rts_required, names.rts_optional),
+        (Rts | Sqd, Rts) => (&[], names.rts_optional),
         // RC has no such state: an error in its send queue moves the whole QP to ERR.
-        (Sqe, Rts) if kind.survives_send_errors() => (&[], names.running),
+        (Sqe, Rts) if kind.survives_send_errors() => (&[], names.rts_optional),
         (Rts, Sqd) => (&[], &[]),
         // rule: 11.2.5.2-sqd-changes
-        (Sqd, Sqd) => (&[], names.drained),
+        (Sqd, Sqd) => (&[], names.sqd_optional),
         // rule: 10.3.1-order
         _ => return None,
     })
@@ -35,26 +35,26 @@ struct Attributes {
     /// Needed by Reset to Init, and the others that this transition takes.
     init: (Names, Names),
     /// Taken by Init to Init.
-    initial: Names,
+    init_again: Names,
     /// Taken by Init to RTR, besides those needed.
-    on_the_way: Names,
+    rtr_optional: Names,
     /// Needed by Init to RTR.
-    rtr: Names,
+    rtr_required: Names,
     /// Needed by RTR to RTS.
-    rts: Names,
+    rts_required: Names,
     /// Taken by every transition to RTS, RTS to RTS included.
-    running: Names,
+    rts_optional: Names,
     /// Taken by SQD to SQD.
-    drained: Names,
+    sqd_optional: Names,
 }
 
 const fn names(kind: QpKind) -> Attributes {
     match kind {
         QpKind::Rc => Attributes {
             init: (&["access"], &["pkey"]),
-            initial: &["access", "pkey"],
-            on_the_way: &["access", "pkey", "static_rate"],
-            rtr: &[
+            init_again: &["access", "pkey"],
+            rtr_optional: &["access", "pkey", "static_rate"],
+            rtr_required: &[
                 "dest_qpn",
                 "path",
                 "path_mtu",
@@ -62,15 +62,15 @@ const fn names(kind: QpKind) -> Attributes {
                 "max_dest_rd_atomic",
                 "min_rnr_timer",
             ],
-            rts: &[
+            rts_required: &[
                 "sq_psn",
                 "timeout",
                 "retry_cnt",
                 "rnr_retry",
                 "max_rd_atomic",
             ],
-            running: &["access", "min_rnr_timer", "rate_limit"],
-            drained: &[
+            rts_optional: &["access", "min_rnr_timer", "rate_limit"],
+            sqd_optional: &[
                 "access",
                 "pkey",
                 "path",
@@ -87,37 +87,37 @@ const fn names(kind: QpKind) -> Attributes {
         // rule: 9.8.2-states
         QpKind::Uc => Attributes {
             init: (&["access"], &["pkey"]),
-            initial: &["access", "pkey"],
-            on_the_way: &["access", "pkey", "static_rate"],
-            rtr: &["dest_qpn", "path", "path_mtu", "rq_psn"],
-            rts: &["sq_psn"],
-            running: &["access", "rate_limit"],
-            drained: &["access", "pkey", "path", "static_rate", "rate_limit"],
+            init_again: &["access", "pkey"],
+            rtr_optional: &["access", "pkey", "static_rate"],
+            rtr_required: &["dest_qpn", "path", "path_mtu", "rq_psn"],
+            rts_required: &["sq_psn"],
+            rts_optional: &["access", "rate_limit"],
+            sqd_optional: &["access", "pkey", "path", "static_rate", "rate_limit"],
         },
         // rule: 9.8.3-states
         QpKind::Ud => Attributes {
             init: (&["qkey"], &["pkey"]),
-            initial: &["pkey", "qkey"],
-            on_the_way: &["pkey", "qkey"],
-            rtr: &[],
-            rts: &["sq_psn"],
-            running: &["qkey", "rate_limit"],
-            drained: &["pkey", "qkey", "rate_limit"],
+            init_again: &["pkey", "qkey"],
+            rtr_optional: &["pkey", "qkey"],
+            rtr_required: &[],
+            rts_required: &["sq_psn"],
+            rts_optional: &["qkey", "rate_limit"],
+            sqd_optional: &["pkey", "qkey", "rate_limit"],
         },
         QpKind::XrcInitiator => Attributes {
             init: (&["access"], &["pkey"]),
-            initial: &["access", "pkey"],
-            on_the_way: &["access", "pkey", "static_rate"],
-            rtr: &["dest_qpn", "path", "path_mtu", "rq_psn"],
-            rts: &[
+            init_again: &["access", "pkey"],
+            rtr_optional: &["access", "pkey", "static_rate"],
+            rtr_required: &["dest_qpn", "path", "path_mtu", "rq_psn"],
+            rts_required: &[
                 "sq_psn",
                 "timeout",
                 "retry_cnt",
                 "rnr_retry",
                 "max_rd_atomic",
             ],
-            running: &["access", "rate_limit"],
-            drained: &[
+            rts_optional: &["access", "rate_limit"],
+            sqd_optional: &[
                 "access",
                 "pkey",
                 "path",
@@ -131,9 +131,9 @@ const fn names(kind: QpKind) -> Attributes {
         },
         QpKind::XrcTarget => Attributes {
             init: (&["access"], &["pkey"]),
-            initial: &["access", "pkey"],
-            on_the_way: &["access", "pkey", "static_rate"],
-            rtr: &[
+            init_again: &["access", "pkey"],
+            rtr_optional: &["access", "pkey", "static_rate"],
+            rtr_required: &[
                 "dest_qpn",
                 "path",
                 "path_mtu",
@@ -141,9 +141,9 @@ const fn names(kind: QpKind) -> Attributes {
                 "max_dest_rd_atomic",
                 "min_rnr_timer",
             ],
-            rts: &["sq_psn", "timeout"],
-            running: &["access", "min_rnr_timer", "rate_limit"],
-            drained: &[
+            rts_required: &["sq_psn", "timeout"],
+            rts_optional: &["access", "min_rnr_timer", "rate_limit"],
+            sqd_optional: &[
                 "access",
                 "pkey",
                 "path",

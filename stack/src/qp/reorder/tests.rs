@@ -52,12 +52,12 @@ fn chains_are_like_ordered_maps() {
             let held = models.iter().map(BTreeMap::len).sum::<usize>();
             let model = &mut models[which];
             let expected = match model.get(&at) {
-                Some(_) => Kept::Already,
-                None if held == 20 => Kept::No,
-                None => Kept::New,
+                Some(_) => Kept::Duplicate,
+                None if held == 20 => Kept::Dropped,
+                None => Kept::Stored,
             };
             assert_eq!(kept, expected, "seed {seed}");
-            if kept == Kept::New {
+            if kept == Kept::Stored {
                 model.insert(at, bytes);
             }
         }
@@ -75,11 +75,11 @@ fn what_cannot_be_due_soon_is_not_kept() {
     let mut queue = ReorderQueue::default();
     let due = Seq::initial(Psn::new(5));
     let far = due + (REACH + 1);
-    assert_eq!(pool.keep(&mut queue, due, far, &packet(&[])), Kept::No);
+    assert_eq!(pool.keep(&mut queue, due, far, &packet(&[])), Kept::Dropped);
     let long = vec![0; MAX_PAYLOAD + 1];
     assert_eq!(
         pool.keep(&mut queue, due, due + 1, &packet(&long)),
-        Kept::No
+        Kept::Dropped
     );
     assert_eq!(pool.release(&mut queue), 0);
 }

@@ -31,8 +31,7 @@ impl Requester {
             Syndrome::Ack(credits) => {
                 cx.counters.count(Stat::AcksReceived);
                 // rule: 9.7.7.2-unsolicited-taken
-                // An old ACK says nothing new. A repetition of the newest ACK may carry new
-                // credits.
+                // An old ACK has no effect. A repetition of the newest ACK may carry new credits.
                 // rule: 9.7.6.1-old-ack
                 if at >= self.una.prev() {
                     let run = self.recovery.run();
@@ -72,7 +71,8 @@ impl Requester {
         Ok(open.is_none())
     }
 
-    /// Handles "receiver not ready" for the request at `at`: wait, then retransmit (9.7.5.2.8).
+    /// Handles "receiver not ready" for the request at `at`: starts the RNR timer, after which the
+    /// requester retransmits (9.7.5.2.8).
     fn receive_rnr_nak(
         &mut self,
         cx: &mut Cx<'_>,
@@ -141,25 +141,26 @@ impl Requester {
     ) -> Result<(), QpFailure> {
         let run = self.recovery.run();
         if !self.acknowledge_before(cx, core, at)? {
-            // The NAK takes effect when the responses before it have arrived: the peer does not
-            // repeat the NAK.
+            // The peer does not repeat the NAK. So the requester keeps it until the responses
+            // before it have arrived.
             if at > self.una {
                 self.out_of_order.note_nak(at);
             }
             return Ok(());
         }
-        if self.is_repeating(cx) {
+        if self.is_being_retransmitted(cx) {
             return Ok(());
         }
         if !self.retry.try_again(cx.now) {
             return Err(QpFailure::Send(WcStatus::RetryExceeded));
         }
-        self.repeat_missing(cx, run);
+        self.retransmit_missing(cx, run);
         Ok(())
     }
 
-    /// Acknowledges everything before `at`. Returns whether `at` is then the oldest outstanding
-    /// packet; if not, the NAK is old, or an implied NAK was found on the way and comes first.
+    /// Acknowledges everything before `at`, the PSN of a NAK. Returns whether `at` is then the
+    /// oldest outstanding packet. If not, the NAK is old, or a response before `at` is missing, and
+    /// the implied NAK for it comes first.
     // rule: 9.7.6.1-nak-acks
     fn acknowledge_before(
         &mut self,

@@ -1,12 +1,13 @@
 //! The round-trip time, and the timer for late responses.
 //!
-//! The application sets the local ACK timeout, and sets it to many round trips. If the last packet
-//! of a message or the only NAK is lost, all of this time would pass unused. So the requester
-//! measures the round trip of packets that were sent only once (the response to a retransmitted
-//! packet may belong to either copy). If a response does not arrive within the usual round trip
-//! plus a margin, the requester asks for it with a retransmission, as TCP does.
+//! The application sets the local ACK timeout, usually to many round trips. If the last packet of a
+//! message or the only NAK is lost, the connection would idle for all of this time. So the
+//! requester measures the round trip of packets that were sent only once (the response to a
+//! retransmitted packet may belong to either copy). If a response does not arrive within the
+//! smoothed round trip plus a margin, the requester retransmits a packet to get it, like TCP's tail
+//! loss probe.
 
-use super::round_trip::{LONGEST, RoundTrips};
+use super::round_trip::{MAX_ROUND_TRIP, RoundTrips};
 use crate::qp::attr::QpConfig;
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
@@ -15,54 +16,58 @@ use crate::time::{Duration, Instant, nanos};
 /// late.
 const SLACK: u64 = 10_000;
 
-/// Each retransmission without a response doubles the wait for the next, up to 2^5 times.
+/// Each retransmission without a response doubles the time until the next one, at most this many
+/// times.
 const MAX_DOUBLINGS: u32 = 5;
 
-/// After this many answers in a row that may belong to a retransmission, the wait stays as long as
-/// it was for the last (Karn's algorithm): perhaps answers have become slower, each is late, and
-/// only a longer wait can measure one.
-const UNCLEAR: u32 = 2;
+/// After this many ambiguous responses in a row, the timer keeps its back-off (Karn's algorithm).
+/// A response is ambiguous if it may belong to a retransmission. Perhaps responses have become
+/// slower, so that each is late, and only a longer timer can measure one.
+const MAX_AMBIGUOUS: u32 = 2;
 
-/// The number of round trips that a packet which did not ask for an acknowledgement may stay
-/// unacknowledged.
+/// The number of round trips for which a packet without AckReq may stay unacknowledged.
 const DEFERRAL_ROUND_TRIPS: u64 = 16;
 
 /// Measures round trips, and runs the timer for late responses.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// The usual round trip in nanoseconds; `None` until one was measured.
-    usual: Option<u64>,
+    /// The smoothed round trip in nanoseconds; `None` until one was measured.
+    srtt: Option<u64>,
     /// The mean deviation of round trips, in nanoseconds.
     deviation: u64,
-    /// The longest time lately between two answers while more were outstanding, in nanoseconds.
-    pause: u64,
-    /// When the last answer came, if no packet was retransmitted since.
-    answered: Option<Instant>,
-    /// The packet that is being timed: one past its PSN, and when it was sent.
+    /// The longest recent time between two responses while more of a SEND or WRITE was outstanding,
+    /// in nanoseconds. It decays by a quarter with each shorter pause.
+    longest_pause: u64,
+    /// When the last response arrived; `None` if a packet was retransmitted since, or if nothing
+    /// more was outstanding.
+    last_answer: Option<Instant>,
+    /// The packet whose round trip is being measured: one past its PSN, and when it was sent.
     timed: Option<(Seq, Instant)>,
-    /// When packets were first retransmitted since the timed one was sent: its answer may belong to
-    /// a copy.
-    doubted: Option<Instant>,
+    /// When packets were first retransmitted after the timed one was sent. From then on, its
+    /// response is ambiguous: it may belong to a copy.
+    ambiguous_since: Option<Instant>,
     doublings: u32,
-    /// Questions since the last progress.
-    questions: u32,
-    /// The number of timed packets in a row whose answer may belong to a retransmission.
-    unclear: u32,
-    /// The timer was restarted once although the response was late, because the sender had paused.
-    excused: bool,
-    /// When packets last began to be outstanding: the time of the first one sent. `None` while
-    /// nothing is outstanding.
-    since: Option<Instant>,
-    /// When the oldest packet was retransmitted because the peer missed it.
-    repeated: Option<Instant>,
+    /// Retransmissions for a late response since the last progress.
+    late_retransmissions: u32,
+    /// The number of ambiguous responses to timed packets in a row.
+    ambiguous: u32,
+    /// The timer was restarted, once since the last progress, although the response was late,
+    /// because the sender had paused.
+    restarted: bool,
+    /// When the first packet was sent after nothing had been outstanding. `None` while nothing is
+    /// outstanding.
+    outstanding_since: Option<Instant>,
+    /// When the oldest packet was retransmitted because the peer had reported it as missing.
+    retransmitted: Option<Instant>,
     /// When a response counts as late.
     deadline: Option<Instant>,
-    /// All outstanding packets deferred their AckReq, and `deadline` is when to ask about them.
+    /// All outstanding packets deferred their AckReq, and `deadline` is the time to request an
+    /// acknowledgement of them.
     deferred: bool,
     /// One past the newest packet that did not defer its AckReq, and when it was sent.
-    asked: Option<(Seq, Instant)>,
-    /// False without a local ACK timeout: then the timer never runs, since the application wants to
-    /// wait for ever.
+    last_asked: Option<(Seq, Instant)>,
+    /// Whether there is a local ACK timeout. If not, the application wants to wait for ever, and
+    /// this timer never runs.
     enabled: bool,
     /// Round trips for congestion control and statistics.
     pub(super) trips: RoundTrips,
@@ -88,25 +93,26 @@ impl Clock {
         }
     }
 
-    /// Stops timing after a retransmission: an answer may belong to either copy.
-    pub(super) fn distrust(&mut self) {
+    /// Discards the measurement in progress, after a retransmission: the response may belong to
+    /// either copy.
+    pub(super) fn discard_timings(&mut self) {
         self.timed = None;
-        self.doubted = None;
-        self.trips.distrust();
+        self.ambiguous_since = None;
+        self.trips.discard_timings();
     }
 
-    /// Notes a retransmission because an answer is late, which may have been for nothing: then the
-    /// next answer is that of the packet being timed.
-    pub(super) fn doubt(&mut self, now: Instant) {
-        self.doubted = self.timed.and(self.doubted.or(Some(now)));
-        self.trips.distrust();
+    /// Notes a retransmission because a response is late. It may be spurious: then the next
+    /// response belongs to the timed packet. So the measurement goes on, marked as ambiguous.
+    pub(super) fn mark_ambiguous(&mut self, now: Instant) {
+        self.ambiguous_since = self.timed.and(self.ambiguous_since.or(Some(now)));
+        self.trips.discard_timings();
     }
 
-    /// Whether an answer that arrives now can't be for a copy that was sent at `copied`: too little
-    /// time has passed.
+    /// Whether a response that arrives now can't belong to a copy that was sent at `copied`,
+    /// because less than three quarters of a round trip have passed.
     fn is_too_soon(&self, now: Instant, copied: Instant) -> bool {
-        self.usual
-            .is_some_and(|usual| now.nanos_since(copied) < usual * 3 / 4)
+        self.srtt
+            .is_some_and(|srtt| now.nanos_since(copied) < srtt * 3 / 4)
     }
 
     /// Notes that everything before `una` is acknowledged.
@@ -115,90 +121,92 @@ impl Clock {
             && una >= end
         {
             self.timed = None;
-            // If answers have become slower, each is late at first, and followed by a
-            // retransmission. It must be measured all the same, or the next ones would be late, too.
-            let doubted = self.doubted.take();
-            if doubted.is_none_or(|copied| self.is_too_soon(now, copied)) {
+            // If responses have become slower, each is late at first, and follows a retransmission.
+            // They must be measured nevertheless, or the later ones would be late, too.
+            let ambiguous_since = self.ambiguous_since.take();
+            if ambiguous_since.is_none_or(|copied| self.is_too_soon(now, copied)) {
                 self.measured(now.nanos_since(sent));
-                self.unclear = 0;
+                self.ambiguous = 0;
             } else {
-                self.unclear = self.unclear.saturating_add(1);
+                self.ambiguous = self.ambiguous.saturating_add(1);
             }
         }
         self.trips.on_progress(now, una);
-        if self.unclear < UNCLEAR {
+        if self.ambiguous < MAX_AMBIGUOUS {
             self.doublings = 0;
         }
-        self.questions = 0;
-        self.excused = false;
+        self.late_retransmissions = 0;
+        self.restarted = false;
         self.deadline = None;
-        self.repeated = None;
+        self.retransmitted = None;
         if !outstanding {
-            self.since = None;
+            self.outstanding_since = None;
         }
         if outstanding {
-            match self.asked {
-                Some((end, _)) if una >= end => self.wait_deferred(now),
-                _ => self.wait(now),
+            match self.last_asked {
+                Some((end, _)) if una >= end => self.arm_deferred(now),
+                _ => self.arm(now),
             }
         }
     }
 
-    /// Notes that an answer arrived, and whether more of a SEND or WRITE is outstanding. Measures the
-    /// time since the last answer: a host that takes much data answers in bursts, and does something
-    /// else in between.
+    /// Notes that a response arrived, and whether more of a SEND or WRITE is outstanding. Measures
+    /// the time since the last response: a host that receives much data responds in bursts, with
+    /// pauses between them.
     pub(super) fn note_pause(&mut self, now: Instant, outstanding: bool) {
-        if let Some(last) = self.answered {
-            let pause = now.nanos_since(last).min(LONGEST);
-            self.pause = pause.max(self.pause - self.pause / 4);
+        if let Some(last) = self.last_answer {
+            let pause = now.nanos_since(last).min(MAX_ROUND_TRIP);
+            self.longest_pause = pause.max(self.longest_pause - self.longest_pause / 4);
         }
-        self.answered = outstanding.then_some(now);
+        self.last_answer = outstanding.then_some(now);
     }
 
     fn measured(&mut self, round_trip: u64) {
-        let round_trip = round_trip.min(LONGEST);
-        match &mut self.usual {
+        let round_trip = round_trip.min(MAX_ROUND_TRIP);
+        match &mut self.srtt {
             None => {
-                self.usual = Some(round_trip);
+                self.srtt = Some(round_trip);
                 self.deviation = round_trip / 2;
             }
-            Some(usual) => {
-                let off = usual.abs_diff(round_trip);
+            Some(srtt) => {
+                let off = srtt.abs_diff(round_trip);
                 self.deviation = (self.deviation * 3 + off) / 4;
-                *usual = (*usual * 7 + round_trip) / 8;
+                *srtt = (*srtt * 7 + round_trip) / 8;
             }
         }
     }
 
     /// Notes that a packet was sent; `end` is one past its PSN.
     pub(super) fn on_sent(&mut self, now: Instant, end: Seq) {
-        self.since = self.since.or(Some(now));
-        self.asked = Some((end, now));
+        self.outstanding_since = self.outstanding_since.or(Some(now));
+        self.last_asked = Some((end, now));
         if self.deadline.is_none() || self.deferred {
-            self.wait(now);
+            self.arm(now);
         }
     }
 
     /// Notes that a packet was sent without asking for an acknowledgement.
     pub(super) fn on_ack_req_deferred(&mut self, now: Instant) {
-        self.since = self.since.or(Some(now));
+        self.outstanding_since = self.outstanding_since.or(Some(now));
         if self.deadline.is_none() || self.deferred {
-            self.wait_deferred(now);
+            self.arm_deferred(now);
         }
     }
 
-    /// Whether a packet may go without asking for an acknowledgement: answers arrive in time, and
-    /// one was asked for recently. `timeout`, the local ACK timeout, must be long in comparison.
+    /// Whether a packet may defer its AckReq: responses arrive in time, and an earlier packet
+    /// requested an acknowledgement recently. `timeout`, the local ACK timeout, must be long in
+    /// comparison with the deferral.
     pub(super) fn may_defer_ack_req(&self, now: Instant, timeout: Option<Duration>) -> bool {
-        let (Some(usual), Some((_, asked))) = (self.usual, self.asked) else {
+        let (Some(srtt), Some((_, asked))) = (self.srtt, self.last_asked) else {
             return false;
         };
-        let deferral = usual * DEFERRAL_ROUND_TRIPS;
+        let deferral = srtt * DEFERRAL_ROUND_TRIPS;
         let far_off = timeout.is_some_and(|timeout| nanos(timeout) > deferral * 4);
         far_off && self.doublings == 0 && now.nanos_since(asked) < deferral
     }
 
-    /// Whether it is time to ask about packets that deferred their AckReq. Stops the timer then.
+    /// Whether it is time to request an acknowledgement of packets that deferred their AckReq.
+    /// Stops the timer if so.
     pub(super) fn deferral_ended(&mut self, now: Instant) -> bool {
         let ended = self.deferred && self.deadline.is_some_and(|deadline| deadline <= now);
         if ended {
@@ -209,59 +217,61 @@ impl Clock {
     }
 
     /// Notes that a packet was retransmitted, and restarts the timer.
-    pub(super) fn on_repeated(&mut self, now: Instant) {
-        self.answered = None;
-        self.trips.distrust();
-        self.wait(now);
+    pub(super) fn on_retransmitted(&mut self, now: Instant) {
+        self.last_answer = None;
+        self.trips.discard_timings();
+        self.arm(now);
     }
 
     /// Notes that the packet or the response at `at` is missing, and is retransmitted or requested
-    /// again now: the next response belongs to it. If no round trip was measured before, the time
-    /// since the first outstanding packet was sent counts as one.
+    /// again now. The next response belongs to this retransmission. If no round trip was measured
+    /// before, the time since the first outstanding packet was sent counts as one.
     pub(super) fn on_missing(&mut self, now: Instant, at: Seq) {
-        if self.usual.is_none()
-            && let Some(since) = self.since
+        if self.srtt.is_none()
+            && let Some(since) = self.outstanding_since
         {
             self.measured(now.nanos_since(since));
         }
         self.timed = Some((at.next(), now));
-        self.doubted = None;
-        self.answered = None;
-        self.trips.distrust();
-        self.repeated = Some(now);
-        self.wait(now);
+        self.ambiguous_since = None;
+        self.last_answer = None;
+        self.trips.discard_timings();
+        self.retransmitted = Some(now);
+        self.arm(now);
     }
 
-    /// Whether the missing packet was retransmitted less than three quarters of a round trip ago:
-    /// then the peer reported it as missing before the retransmission arrived.
+    /// Whether a report of a missing packet that arrives now is stale: the packet was retransmitted
+    /// less than three quarters of a round trip ago, so the peer sent the report before the
+    /// retransmission arrived.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
-        self.repeated.is_some_and(|at| self.is_too_soon(now, at))
+        self.retransmitted
+            .is_some_and(|at| self.is_too_soon(now, at))
     }
 
-    /// Whether the answer is late. Stops the timer then.
+    /// Whether the response is late. If so, stops the timer and increases the back-off.
     pub(super) fn expired(&mut self, now: Instant) -> bool {
         let late = self.deadline.is_some_and(|deadline| deadline <= now);
         if late {
             self.deadline = None;
             self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
-            self.questions = self.questions.saturating_add(1);
+            self.late_retransmissions = self.late_retransmissions.saturating_add(1);
         }
         late
     }
 
     /// Whether this is the first retransmission for a late response since the last progress.
-    pub(super) fn asks_first(&self) -> bool {
-        self.questions <= 1
+    pub(super) fn is_first_late_retransmission(&self) -> bool {
+        self.late_retransmissions <= 1
     }
 
-    /// Restarts the timer after a pause if the response is late, and returns whether it did. While
-    /// the missing packet waits to be sent (`waits`), it restarts every time; otherwise only once
-    /// until there is progress.
-    pub(super) fn excuse(&mut self, now: Instant, waits: bool) -> bool {
+    /// Restarts the timer after a pause of the sender, if the response is late. Returns whether it
+    /// did. While a retransmission waits to be sent (`waits`), the timer restarts every time;
+    /// otherwise only once until there is progress.
+    pub(super) fn restart_after_pause(&mut self, now: Instant, waits: bool) -> bool {
         let late = self.deadline.is_some_and(|at| at <= now);
-        if late && (waits || !self.excused) {
-            self.excused |= !waits;
-            self.wait(now);
+        if late && (waits || !self.restarted) {
+            self.restarted |= !waits;
+            self.arm(now);
             return true;
         }
         false
@@ -269,29 +279,29 @@ impl Clock {
 
     pub(super) fn stop(&mut self) {
         self.deadline = None;
-        self.repeated = None;
-        self.since = None;
-        self.answered = None;
+        self.retransmitted = None;
+        self.outstanding_since = None;
+        self.last_answer = None;
         self.timed = None;
-        self.doubted = None;
-        self.trips.distrust();
+        self.ambiguous_since = None;
+        self.trips.discard_timings();
     }
 
-    fn wait_deferred(&mut self, now: Instant) {
+    fn arm_deferred(&mut self, now: Instant) {
         self.deferred = true;
         self.deadline = self
-            .usual
+            .srtt
             .filter(|_| self.enabled)
-            .map(|usual| now.after_nanos((usual + self.deviation) * DEFERRAL_ROUND_TRIPS + SLACK));
+            .map(|srtt| now.after_nanos((srtt + self.deviation) * DEFERRAL_ROUND_TRIPS + SLACK));
     }
 
-    fn wait(&mut self, now: Instant) {
+    fn arm(&mut self, now: Instant) {
         self.deferred = false;
-        let pause = self.pause * 2;
+        let pause = self.longest_pause * 2;
         self.deadline = self
-            .usual
+            .srtt
             .filter(|_| self.enabled)
-            .map(|usual| (usual + (self.deviation * 4).max(SLACK)).max(pause) << self.doublings)
+            .map(|srtt| (srtt + (self.deviation * 4).max(SLACK)).max(pause) << self.doublings)
             .map(|late| now.after_nanos(late));
     }
 }
@@ -324,7 +334,7 @@ mod tests {
         assert_eq!(clock.deadline(), Some(at(100 + 300)));
         assert!(!clock.expired(at(399)));
         assert!(clock.expired(at(400)));
-        clock.on_repeated(at(400));
+        clock.on_retransmitted(at(400));
         assert_eq!(clock.deadline(), Some(at(400 + 600)), "twice as long");
         clock.on_progress(at(500), seq + 2, true);
         assert_eq!(clock.deadline(), Some(at(500 + 300)));
@@ -332,7 +342,7 @@ mod tests {
         assert_eq!(clock.deadline(), None, "nothing is outstanding");
     }
 
-    /// Each answer takes more than four times as long as usual from now on.
+    /// Each response takes more than four times as long as before from now on.
     #[test]
     fn answers_that_have_become_slower_are_learned() {
         let mut seq = Seq::initial(Psn::new(0));
@@ -347,8 +357,8 @@ mod tests {
             for us in now..now + 450 {
                 if clock.expired(at(us)) {
                     late += 1;
-                    clock.doubt(at(us));
-                    clock.on_repeated(at(us));
+                    clock.mark_ambiguous(at(us));
+                    clock.on_retransmitted(at(us));
                 }
             }
             now += 450;
@@ -372,7 +382,7 @@ mod tests {
             assert_eq!(clock.deadline(), Some(at(late)), "at {us} us");
         }
         // After a retransmission, the time since the last answer says nothing about the peer.
-        clock.on_repeated(at(900));
+        clock.on_retransmitted(at(900));
         clock.note_pause(at(1000), true);
         clock.on_progress(at(1000), seq + 1, true);
         assert_eq!(clock.deadline(), Some(at(1000 + 120)));
@@ -383,9 +393,9 @@ mod tests {
         let seq = Seq::initial(Psn::new(0));
         let mut clock = clock();
         clock.time(at(0), seq + 1);
-        clock.distrust();
+        clock.discard_timings();
         clock.on_progress(at(1), seq + 1, true);
-        assert_eq!(clock.usual, None);
+        assert_eq!(clock.srtt, None);
     }
 
     #[test]
@@ -397,7 +407,7 @@ mod tests {
             clock.time(sent, seq + n);
             clock.on_progress(sent + Duration::from_micros(50), seq + n, false);
         }
-        assert_eq!(clock.usual, Some(50_000));
+        assert_eq!(clock.srtt, Some(50_000));
         assert!(clock.deviation < 10);
     }
 
@@ -410,7 +420,7 @@ mod tests {
         clock.on_progress(at(100), seq + 1, false);
         clock.time(at(200), seq + 2);
         clock.on_progress(at(340), seq + 2, false);
-        assert_eq!(clock.usual, Some(105_000));
+        assert_eq!(clock.srtt, Some(105_000));
         assert_eq!(clock.deviation, 47_500);
     }
 
@@ -418,13 +428,13 @@ mod tests {
     #[test]
     fn a_first_answer_is_measured_from_the_oldest_packet_outstanding() {
         let seq = Seq::initial(Psn::new(0));
-        for (outstanding, usual) in [(false, 50_000), (true, 150_000)] {
+        for (outstanding, srtt) in [(false, 50_000), (true, 150_000)] {
             let mut clock = clock();
             clock.on_sent(at(0), seq + 1);
             clock.on_progress(at(10), seq + 1, outstanding);
             clock.on_sent(at(100), seq + 2);
             clock.on_missing(at(150), seq + 1);
-            assert_eq!(clock.usual, Some(usual));
+            assert_eq!(clock.srtt, Some(srtt));
         }
     }
 
@@ -450,15 +460,18 @@ mod tests {
         let mut clock = clock();
         clock.time(at(0), seq + 1);
         clock.on_progress(at(100), seq + 1, true);
-        assert!(!clock.excuse(at(399), false), "it is not late");
-        assert!(clock.excuse(at(400), true));
-        assert!(clock.excuse(at(700), false), "the first time");
-        assert!(clock.excuse(at(1000), true));
-        assert!(!clock.excuse(at(1300), false));
+        assert!(!clock.restart_after_pause(at(399), false), "it is not late");
+        assert!(clock.restart_after_pause(at(400), true));
+        assert!(clock.restart_after_pause(at(700), false), "the first time");
+        assert!(clock.restart_after_pause(at(1000), true));
+        assert!(!clock.restart_after_pause(at(1300), false));
         assert!(clock.expired(at(1300)));
-        clock.on_repeated(at(1300));
+        clock.on_retransmitted(at(1300));
         clock.on_progress(at(1400), seq + 2, true);
-        assert!(clock.excuse(at(1700), false), "there was progress");
+        assert!(
+            clock.restart_after_pause(at(1700), false),
+            "there was progress"
+        );
     }
 
     #[test]
@@ -469,10 +482,10 @@ mod tests {
         clock.on_progress(at(100), seq + 1, true);
         for first in [true, false] {
             assert!(clock.expired(at(100_000)));
-            assert_eq!(clock.asks_first(), first);
-            clock.on_repeated(at(1000));
+            assert_eq!(clock.is_first_late_retransmission(), first);
+            clock.on_retransmitted(at(1000));
         }
         clock.on_progress(at(200_000), seq + 2, true);
-        assert!(clock.asks_first());
+        assert!(clock.is_first_late_retransmission());
     }
 }

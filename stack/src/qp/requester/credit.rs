@@ -15,19 +15,21 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// Whether a request may be sent that brings the number of consumed receives to `receives`.
+    /// Whether a request may be sent after which the requests have consumed `receives` receives.
+    /// Always true if the request does not consume one (`consumes` is false).
     pub(super) fn admits(&self, consumes: bool, receives: u64) -> bool {
         // rule: 9.7.7.2-limit
         !consumes || self.limit.is_none_or(|limit| receives <= limit)
     }
 
-    /// Notes that a message that begins at `first` was begun; as a probe if there was no credit.
+    /// Notes that the first packet of the message that begins at `first` was sent; `probe` if there
+    /// was no credit.
     pub(super) fn note_begin(&mut self, first: Seq, probe: bool) {
         self.probe = probe.then_some(first);
     }
 
-    /// Whether the message that begins at `first` is a probe that has no answer yet, given that
-    /// everything before `una` is acknowledged.
+    /// Whether the message that begins at `first` is a probe that is not acknowledged yet, given
+    /// that everything before `una` is acknowledged.
     pub(super) fn is_probing(&self, first: Seq, una: Seq) -> bool {
         self.probe == Some(first) && una <= first
     }
@@ -59,7 +61,7 @@ impl Requester {
         };
         self.credit.limit = Some(consumed + u64::from(count));
         if count > 0 {
-            // A peer that was not ready reports this way that it is ready now.
+            // With credits, a peer that was not ready reports that it is ready now.
             // rule: 9.7.7.2-no-deadlock
             self.retry.receiver_is_ready();
         }

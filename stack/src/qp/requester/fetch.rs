@@ -9,9 +9,9 @@ use crate::wr::{SendOp, WcStatus};
 use roce_wire::{Operation, Packet, Position};
 use std::collections::VecDeque;
 
-/// Outstanding READ and atomic requests, oldest first, each with the PSNs of its responses. They
-/// keep their bounds when they are retransmitted, since a responder answers a duplicate from what
-/// it noted about the original (IBTA 1.7, 9.7.5.1.3).
+/// Outstanding READ and atomic requests, oldest first, each with the PSNs of its responses. A
+/// request keeps its bounds when it is retransmitted, since a responder answers a duplicate from
+/// the saved parameters of the original (IBTA 1.7, 9.7.5.1.3).
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
     open: VecDeque<Fetch>,
@@ -56,9 +56,9 @@ impl Fetches {
         }
     }
 
-    /// Whether `ends` is right for the READ response at `at`, which is due. The last response of a
-    /// request must end a message. An earlier one may end a message only if parts of the request
-    /// were requested on their own.
+    /// Whether the READ response at `at`, the next one due, may have an opcode that ends a message
+    /// (`ends`) or not. The last response of a request must end a message. An earlier one may end a
+    /// message only if parts of the request were requested on their own.
     fn may_end(&self, at: Seq, ends: bool) -> bool {
         self.open
             .front()

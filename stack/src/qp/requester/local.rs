@@ -1,7 +1,7 @@
 //! Requests that need no packet (IBTA 1.7, 10.8.3.3).
 //!
-//! A local request owns no PSN. It is executed once, when its turn to be sent comes, and completes
-//! when everything before it has. Going back for a retransmission skips it.
+//! A local request owns no PSN. It is executed once, when all earlier requests have been sent, and
+//! completes when they have completed. A retransmission skips it.
 
 use super::{Requester, SendWqe};
 use crate::kind::QpState;
@@ -9,8 +9,8 @@ use crate::qp::{Core, Cx, QpFailure, local};
 use crate::wr::{SendFlags, SendOp};
 
 impl Requester {
-    /// Executes the local request at the cursor, unless it was executed before, and moves on. False
-    /// if it has to wait.
+    /// Executes the local request at the cursor, unless it was executed before, and moves the
+    /// cursor on. Returns false if the request has to wait.
     pub(super) fn do_locally(
         &mut self,
         cx: &mut Cx<'_>,

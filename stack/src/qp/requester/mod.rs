@@ -17,16 +17,16 @@
 //! Each file beside this one is one task of a requester: [`transmit`] decides what is sent next,
 //! [`packets`] sends it, [`memory_placement`] sends FLUSH and ATOMIC WRITE, [`stretch`] sends the
 //! middle of long messages, [`ack`] handles acknowledgements, [`fetch`] handles READ and atomic
-//! responses, [`out_of_order`] keeps out-of-order responses and asks for missing ones, [`recovery`]
-//! retransmits only what is missing, [`clock`] detects late answers, [`retry`] waits and retries,
-//! [`round_trip`] measures round trips, [`credit`] counts the peer's receives, [`held`] tracks the
-//! packets that the port keeps, [`local`] executes requests without packets.
+//! responses, [`out_of_order`] keeps out-of-order responses and requests missing ones, [`recovery`]
+//! retransmits only what is missing, [`clock`] detects late responses, [`retry`] waits and retries,
+//! [`round_trip`] measures round trips, [`credit`] counts the peer's receives, [`kept_packets`]
+//! tracks the packets that the port keeps, [`local`] executes requests without packets.
 
 mod ack;
 mod clock;
 mod credit;
 mod fetch;
-mod held;
+mod kept_packets;
 mod local;
 mod memory_placement;
 mod out_of_order;
@@ -44,7 +44,7 @@ use super::{Core, Cx, QpFailure, Report};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
 use crate::ids::Srqn;
-use crate::queue::{PayloadSource, QueueLimits, Room, WorkQueue};
+use crate::queue::{EntryGuard, PayloadSource, QueueLimits, WorkQueue};
 use crate::seq::Seq;
 use crate::time::{Duration, Instant};
 use crate::transmit::{Position, Sequenced};
@@ -53,7 +53,7 @@ use clock::Clock;
 use core::hint::cold_path;
 use credit::Credit;
 use fetch::Fetches;
-use held::Held;
+use kept_packets::KeptPackets;
 use out_of_order::OutOfOrderResponses;
 use recovery::Recovery;
 use retry::Retry;
@@ -120,7 +120,7 @@ pub(crate) struct Requester {
     /// The number of the peer's receives that all requests posted so far consume.
     receives: u64,
     /// Packets sent since the last one that asked for an acknowledgement.
-    unrequested: u64,
+    since_ack_req: u64,
     /// One past the last PSN that may be in flight, given what other QPs have in flight.
     shared_end: Seq,
     /// The next packet is the last of this turn.
@@ -135,7 +135,7 @@ pub(crate) struct Requester {
     feedback: Feedback,
     /// The QP has entered state SQD, and its drain has not been reported yet.
     drain_pending: bool,
-    held: Held,
+    kept_packets: KeptPackets,
 }
 
 impl Requester {
@@ -149,7 +149,7 @@ impl Requester {
             assigned: zero,
             cursor: 0,
             receives: 0,
-            unrequested: 0,
+            since_ack_req: 0,
             shared_end: zero,
             last_of_turn: false,
             fetches: Fetches::default(),
@@ -161,7 +161,7 @@ impl Requester {
             send_window: SendWindow::new(0, 256),
             feedback: Feedback::default(),
             drain_pending: false,
-            held: Held::default(),
+            kept_packets: KeptPackets::default(),
         }
     }
 
@@ -208,7 +208,7 @@ impl Requester {
         self.sq.clear();
         self.cursor = 0;
         self.receives = 0;
-        self.unrequested = 0;
+        self.since_ack_req = 0;
         (self.una, self.nxt, self.max) = (self.assigned, self.assigned, self.assigned);
         self.fetches.clear();
         self.out_of_order.clear();
@@ -229,9 +229,9 @@ impl Requester {
         self.max - self.una
     }
 
-    /// The token for the queue entry of a request that completes; see [`Room`].
-    pub(crate) fn room(&self) -> Room {
-        self.sq.room()
+    /// The guard of the queue entry of a request that completes.
+    pub(crate) fn entry_guard(&self) -> EntryGuard {
+        self.sq.entry_guard()
     }
 
     /// The number of requests that have not completed.
@@ -336,13 +336,16 @@ impl Requester {
     /// The position before which the port may release all packets; `None` if it keeps none.
     pub(crate) fn take_acknowledged(&mut self) -> Option<Position> {
         let una = self.una;
-        self.held.take(una).then(|| una.position()).flatten()
+        self.kept_packets
+            .take(una)
+            .then(|| una.position())
+            .flatten()
     }
 
     /// Ends the flow: nothing that was sent is retransmitted any more. Returns whether the port
     /// keeps any packet of it.
     pub(crate) fn end_flow(&mut self) -> bool {
-        self.held.end()
+        self.kept_packets.end()
     }
 
     /// The next deadline.
@@ -395,7 +398,7 @@ impl Requester {
         let acked = &mut self.feedback.acked;
         acked.packets += to - before;
         acked.in_flight = acked.in_flight.max(self.max - before);
-        if self.held.on_progress() {
+        if self.kept_packets.on_progress() {
             cx.report = Some(Report::Acknowledged);
         }
         self.fetches.retire(to);
@@ -403,8 +406,8 @@ impl Requester {
         if self.nxt < to {
             cold_path();
             // rule: 10.8.6-own-memory-back
-            // What was about to be retransmitted has been received after all.
-            if self.recovery.timed_out && !self.recovery.holds() {
+            // Packets that were about to be retransmitted have been received after all.
+            if self.recovery.timed_out && !self.recovery.peer_keeps() {
                 cx.counters.count(Stat::SpuriousTimeouts);
                 self.send_window.undo_timeout();
             }
@@ -436,12 +439,12 @@ impl Requester {
     // rule: 9.7.3-same-again
     fn go_back(&mut self, to: Seq) {
         self.recovery.cancel();
-        self.clock.distrust();
+        self.clock.discard_timings();
         if to >= self.nxt {
             return;
         }
         self.nxt = to;
         self.cursor = self.sq.partition_point(|wqe| wqe.end() <= to);
-        self.unrequested = 0;
+        self.since_ack_req = 0;
     }
 }

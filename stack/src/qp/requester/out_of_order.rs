@@ -1,11 +1,11 @@
 //! Out-of-order responses: kept until the missing ones before them have arrived, and then handled
-//! as if they had arrived only now. Until then they change neither memory nor completions.
+//! as if they had just arrived. Until then they change neither memory nor completions.
 //!
-//! A response, or an acknowledgement, with a later PSN than the one due shows that the response due
-//! was lost (IBTA 1.7, 9.7.5.2.4). The requester asks only for what is missing: a READ may be
-//! repeated from any of its PSNs on, and in part (9.7.5.1.3). The requester closes gaps one after
-//! the other, the oldest first: some responders, such as Soft-RoCE, do not answer a request for a
-//! part after they have repeated a later part.
+//! A response, or an acknowledgement, with a later PSN than the expected one shows that the
+//! expected response was lost (IBTA 1.7, 9.7.5.2.4). The requester requests only the missing
+//! responses: a READ may be repeated from any of its PSNs on, and in part (9.7.5.1.3). The
+//! requester closes one gap after the other, the oldest first, because some responders, such as
+//! Soft-RoCE, do not answer a request for a part after they have repeated a later part.
 
 use super::Requester;
 use crate::counters::{DropReason, Stat};
@@ -25,7 +25,7 @@ pub(super) struct OutOfOrderResponses {
     /// The newest repeated request for missing responses.
     asked: Option<Asked>,
     /// A request that the peer misses, according to a NAK, while responses before it are missing,
-    /// too. Those come first.
+    /// too. The missing responses are requested first.
     nak: Option<Seq>,
 }
 
@@ -91,12 +91,12 @@ impl OutOfOrderResponses {
     }
 
     /// Whether a packet at `at` is new evidence that the response at `missing` was lost.
-    fn is_new_evidence(&self, missing: Seq, at: Seq, from: Evidence) -> bool {
+    fn is_new_evidence(&self, missing: Seq, at: Seq, evidence: Evidence) -> bool {
         let Some(asked) = self.asked.filter(|asked| missing < asked.end) else {
             return true;
         };
         let again = missing != asked.missing || at <= asked.witness;
-        at >= asked.max || from != Evidence::Ack && at < asked.end && again
+        at >= asked.max || evidence != Evidence::Ack && at < asked.end && again
     }
 }
 
@@ -112,16 +112,16 @@ impl Requester {
             .reorder
             .keep(&mut self.out_of_order.queue, self.una, at, packet);
         match kept {
-            Kept::New => cx.counters.count(Stat::OutOfOrderKept),
-            Kept::Already => cx.counters.drop(DropReason::DuplicateOutOfOrder),
+            Kept::Stored => cx.counters.count(Stat::OutOfOrderKept),
+            Kept::Duplicate => cx.counters.drop(DropReason::DuplicateOutOfOrder),
             // rule: 9.7.6.1-response-gap
-            Kept::No => cx.counters.drop(DropReason::ResponseGap),
+            Kept::Dropped => cx.counters.drop(DropReason::ResponseGap),
         }
-        let from = match kept {
-            Kept::No => Evidence::Dropped,
-            Kept::New | Kept::Already => Evidence::Kept,
+        let evidence = match kept {
+            Kept::Dropped => Evidence::Dropped,
+            Kept::Stored | Kept::Duplicate => Evidence::Kept,
         };
-        self.implied_nak(cx, at, from)
+        self.implied_nak(cx, at, evidence)
     }
 
     /// Handles the kept responses up to the next gap, and asks for what is missing there.
@@ -153,7 +153,7 @@ impl Requester {
             }
         } else if self.out_of_order.nak == Some(self.una) {
             self.out_of_order.nak = None;
-            self.repeat_missing(cx, None);
+            self.retransmit_missing(cx, None);
         }
         Ok(())
     }
@@ -164,11 +164,11 @@ impl Requester {
         &mut self,
         cx: &mut Cx<'_>,
         at: Seq,
-        from: Evidence,
+        evidence: Evidence,
     ) -> Result<(), QpFailure> {
         let missing = self.una;
         self.out_of_order.reach(at.next());
-        if !self.out_of_order.is_new_evidence(missing, at, from) {
+        if !self.out_of_order.is_new_evidence(missing, at, evidence) {
             return Ok(());
         }
         cx.counters.count(Stat::ImpliedNaks);
@@ -176,7 +176,7 @@ impl Requester {
             .out_of_order
             .asked
             .is_some_and(|asked| asked.missing == missing);
-        // Asking once more for the same response does not use up a retry: if there is no answer,
+        // Requesting the same response once more does not use up a retry. If no response arrives,
         // the local ACK timeout uses one.
         if !again && !self.retry.try_again(cx.now) {
             return Err(QpFailure::Send(WcStatus::RetryExceeded));
@@ -187,13 +187,13 @@ impl Requester {
             max: self.max,
             witness: at,
         };
-        if from == Evidence::Dropped && cx.reorder.first(&self.out_of_order.queue).is_none() {
+        if evidence == Evidence::Dropped && cx.reorder.first(&self.out_of_order.queue).is_none() {
             // None of the following responses is kept.
             self.send_window.on_loss();
             self.go_back(missing);
         } else {
             asked.end = self.ask_for_missing(cx);
-            self.send_window.on_repeat();
+            self.send_window.on_selective_loss();
             self.clock.on_missing(cx.now, missing);
         }
         self.out_of_order.asked = Some(asked);

@@ -3,7 +3,7 @@
 
 use super::{Requester, SendWqe};
 use crate::kind::QpState;
-use crate::qp::emit::{EmitError, Outgoing, emit, emit_of};
+use crate::qp::emit::{EmitError, Outgoing, emit, emit_packet};
 use crate::qp::{Core, Cx, sgl};
 use crate::seq::Seq;
 use crate::transmit::Transmit;
@@ -17,20 +17,20 @@ const MAX_DEFERRED: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// It is sent in order, at `nxt`.
-    New,
+    InOrder,
     /// It probes for credit.
     Probe,
     /// It is retransmitted without the packets behind it; see [`super::recovery`].
-    Again,
+    Selective,
 }
 
 /// Whether a packet asks for an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckReq {
     Yes,
-    /// A packet behind it will ask.
+    /// A later packet will ask.
     No,
-    /// It need not ask, and perhaps no packet that asks follows; see
+    /// It need not ask, although perhaps no later packet asks; see
     /// [`Requester::may_defer_ack_req`].
     Deferred,
 }
@@ -50,7 +50,7 @@ pub(super) struct Sent {
     /// The number of PSNs: for a READ, those of the responses.
     pub(super) packets: u64,
     pub(super) ack_req: AckReq,
-    /// Whether the answer measures the round trip.
+    /// Whether its response measures the round trip.
     pub(super) timed: bool,
     /// Whether the port keeps its memory.
     pub(super) kept: bool,
@@ -97,16 +97,20 @@ impl Requester {
             && wqe.request.flags.contains(SendFlags::SOLICITED)
             && wqe.request.op.consumes_receive();
         // rule: 9.7.3-ask-at-end
-        let deferred = is_last && why == Why::New && self.may_defer_ack_req(cx, core, wqe);
-        bth.ack_req =
-            is_last && !deferred || why != Why::New || self.last_of_turn || self.quiet() == 0;
+        let deferred = is_last && why == Why::InOrder && self.may_defer_ack_req(cx, core, wqe);
+        bth.ack_req = is_last && !deferred
+            || why != Why::InOrder
+            || self.last_of_turn
+            || self.until_ack_req() == 0;
         let ext = data_headers(wqe, is_first);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(cursor.index);
         let repr = PacketRepr { bth, ext };
-        // If this is the last packet of all, it need not wait in the port until the end of the
-        // turn.
-        let ends = cx.alone && why == Why::New && is_last && cursor.index + 1 == self.sq.len();
+        // If no packet follows this one, it need not wait in the port until the end of the turn.
+        let ends = cx.nothing_follows
+            && why == Why::InOrder
+            && is_last
+            && cursor.index + 1 == self.sq.len();
         let packet = Outgoing {
             path,
             from_qp: core.qpn,
@@ -115,7 +119,7 @@ impl Requester {
             payload_len: payload,
             is_last: ends,
         };
-        let kept = emit_of(cx, port, &packet, |cx, packet| {
+        let kept = emit_packet(cx, port, &packet, |cx, packet| {
             sgl::fetch(cx.memory, core.pd, source, offset, packet)
         })?;
         let ack_req = match (bth.ack_req, deferred) {
@@ -205,17 +209,18 @@ impl Requester {
         Ok(Sent::request(1))
     }
 
-    /// Whether the only packet of `wqe` may go without asking for an acknowledgement: `wqe` is a
-    /// small, unsignaled WRITE. While such WRITEs follow each other quickly, only one in several
-    /// asks. When they stop, [`Requester::ask_after_deferral`] asks about the rest. So if two
-    /// programs answer each WRITE with a WRITE, most WRITEs cost no additional acknowledgement.
+    /// Whether the only packet of `wqe` may defer its AckReq: `wqe` is a small, unsignaled WRITE.
+    /// While such WRITEs follow each other quickly, only one in several requests an
+    /// acknowledgement. When they stop, [`Requester::ask_after_deferral`] requests one for the
+    /// rest. So if two programs answer each WRITE with a WRITE, most WRITEs cost no additional
+    /// acknowledgement.
     fn may_defer_ack_req(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
         let is_small_write = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
         let few = MAX_DEFERRED.min(self.sq.limits().depth as u64 / 4);
         is_small_write
             && !wqe.request.flags.contains(SendFlags::SIGNALED)
             && self.nxt == self.max
-            && self.unrequested + 1 < few
+            && self.since_ack_req + 1 < few
             && core.state == QpState::Rts
             && self
                 .clock

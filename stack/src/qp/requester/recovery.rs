@@ -6,10 +6,10 @@
 //! sees how far the next acknowledgement reaches.
 //!
 //! - It covers exactly that packet: the peer has dropped the rest. Go back.
-//! - It covers more than was retransmitted: the peer has kept the rest ([`Peer::Holds`]).
+//! - It covers more than was retransmitted: the peer has kept the rest ([`Peer::Keeps`]).
 //!
-//! So the first loss of each connection costs one round trip in which nothing but the missing
-//! packet is sent. To any responder, that looks like a short pause of its peer.
+//! So the first loss of each connection costs one round trip in which only the missing packet is
+//! sent. To any responder, that looks like a short pause of its peer.
 
 use super::Requester;
 use crate::counters::Stat;
@@ -21,7 +21,7 @@ use crate::seq::Seq;
 pub(super) enum Peer {
     #[default]
     Unknown,
-    Holds,
+    Keeps,
     Discards,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Cause {
     /// Their response is late.
     Late,
     /// Everything is retransmitted, and the first packet twice.
-    Copy,
+    GoBackTwice,
     /// Their responses are missing.
     Gap,
 }
@@ -47,26 +47,26 @@ pub(super) struct Run {
     end: Seq,
     /// One past the newest PSN that had been sent when the run began.
     max: Seq,
-    /// The first packet is sent twice: if it were lost again, that would cost more than a round
-    /// trip, in which the peer could execute nothing behind its gap.
+    /// The first packet is sent twice. If it were lost again, the recovery would take more than
+    /// another round trip, in which the peer could execute nothing behind its gap.
     twice: bool,
     /// The packet to send after the run.
-    also: Option<Seq>,
+    follow_up: Option<Seq>,
     cause: Cause,
 }
 
-/// The number of losses in a row after which a peer that seemed to hold out-of-order packets counts
-/// as one that discards them. (A peer whose buffers are full discards some, too.)
-const MAX_STRIKES: u8 = 3;
+/// The number of apparent discards in a row after which a peer that seemed to keep out-of-order
+/// packets counts as one that discards them. (A peer whose buffers are full discards some, too.)
+const MAX_APPARENT_DISCARDS: u8 = 3;
 
 /// The maximum number of packets in a run.
 const MAX_RUN: u64 = 64;
 
-/// What is known of the peer, and the present run.
+/// What the requester has learned about the peer, and the present run.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
     peer: Peer,
-    strikes: u8,
+    apparent_discards: u8,
     run: Option<Run>,
     /// The number of packets of the next run, less one. It grows while the gap turns out to be
     /// longer than the run.
@@ -89,19 +89,19 @@ impl Recovery {
         if run.next < run.end {
             Some(run.next)
         } else {
-            run.also
+            run.follow_up
         }
     }
 
-    /// Whether nothing but the run may be sent. If other packets were sent too, the next
-    /// acknowledgement would not show what the peer does with out-of-order packets.
+    /// Whether only the run may be sent. If other packets were sent too, the next acknowledgement
+    /// would not show what the peer does with out-of-order packets.
     pub(super) fn is_learning(&self) -> bool {
         self.peer == Peer::Unknown && self.run.is_some_and(|run| run.cause == Cause::Nak)
     }
 
     /// Whether the peer keeps out-of-order packets.
-    pub(super) fn holds(&self) -> bool {
-        self.peer == Peer::Holds
+    pub(super) fn peer_keeps(&self) -> bool {
+        self.peer == Peer::Keeps
     }
 
     /// The end of a run for missing responses: nothing behind it is requested.
@@ -118,7 +118,7 @@ impl Recovery {
                 return;
             }
             if run.next >= run.end {
-                run.also = None;
+                run.follow_up = None;
                 return;
             }
             run.next = run.next + packets;
@@ -144,14 +144,14 @@ impl Recovery {
 
 impl Requester {
     /// Retransmits `una`, which the peer misses; everything before it is acknowledged. `before` is
-    /// the run as it was before this answer.
+    /// the run as it was before this response arrived.
     // rule: 9.7.6.1-go-back
-    pub(super) fn repeat_missing(&mut self, cx: &mut Cx<'_>, before: Option<Run>) {
+    pub(super) fn retransmit_missing(&mut self, cx: &mut Cx<'_>, before: Option<Run>) {
         let at = self.una;
         if let Some(run) = before.filter(|run| run.cause == Cause::Nak) {
             if at > run.end {
-                self.recovery.peer = Peer::Holds;
-                self.recovery.strikes = 0;
+                self.recovery.peer = Peer::Keeps;
+                self.recovery.apparent_discards = 0;
                 self.recovery.extra = 0;
             } else if at == run.end {
                 self.recovery.extra = (self.recovery.extra * 2 + 1).min(MAX_RUN - 1);
@@ -163,19 +163,19 @@ impl Requester {
         let go_back = match self.recovery.peer {
             Peer::Discards => true,
             Peer::Unknown => going_back || alone || fetch,
-            Peer::Holds => going_back,
+            Peer::Keeps => going_back,
         };
         if self.recovery.peer == Peer::Discards || self.recovery.peer == Peer::Unknown && go_back {
             self.send_window.on_loss();
         } else {
-            self.send_window.on_repeat();
+            self.send_window.on_selective_loss();
         }
         if go_back {
             self.go_back(at);
             if !fetch && self.recovery.peer == Peer::Discards {
                 // The peer sends only one NAK for each gap. If this packet were lost again, the
                 // peer would drop everything after it without another NAK.
-                self.begin_run(cx, at, Cause::Copy, 0, None);
+                self.begin_run(cx, at, Cause::GoBackTwice, 0, None);
             }
             self.clock.on_missing(cx.now, at);
             return;
@@ -185,17 +185,17 @@ impl Requester {
     }
 
     /// Whether `una`, which the peer misses, has been retransmitted already.
-    pub(super) fn is_repeating(&self, cx: &Cx<'_>) -> bool {
+    pub(super) fn is_being_retransmitted(&self, cx: &Cx<'_>) -> bool {
         // If there is a run, its end is above `una`.
         let run = self.recovery.run;
         run.is_some_and(|run| run.first < self.una) || self.clock.is_stale(cx.now)
     }
 
-    /// Learns from an acknowledgement through `at` what the peer does. `before` is the run as it
-    /// was before this answer.
+    /// Learns from an acknowledgement through `at` what the peer does with out-of-order packets.
+    /// `before` is the run as it was before this response arrived.
     pub(super) fn learn(&mut self, cx: &mut Cx<'_>, before: Option<Run>, at: Seq) {
         let Some(run) = before else { return };
-        if matches!(run.cause, Cause::Copy | Cause::Gap) {
+        if matches!(run.cause, Cause::GoBackTwice | Cause::Gap) {
             return;
         }
         let nak = run.cause == Cause::Nak;
@@ -206,19 +206,21 @@ impl Requester {
                 // network delivers out of order, so it shows nothing about the peer.
                 self.go_back(self.una);
             } else if nak && self.recovery.peer != Peer::Discards {
-                self.recovery.peer = Peer::Holds;
-                self.recovery.strikes = 0;
+                self.recovery.peer = Peer::Keeps;
+                self.recovery.apparent_discards = 0;
             }
         } else if at.next() == run.end && run.end < run.max {
             if nak {
-                self.recovery.strikes += 1;
-                if !self.recovery.holds() || self.recovery.strikes >= MAX_STRIKES {
+                self.recovery.apparent_discards += 1;
+                if !self.recovery.peer_keeps()
+                    || self.recovery.apparent_discards >= MAX_APPARENT_DISCARDS
+                {
                     self.recovery.peer = Peer::Discards;
                     self.send_window.on_loss();
                 }
                 self.go_back(run.end);
-                self.clock.on_repeated(cx.now);
-            } else if self.recovery.holds() {
+                self.clock.on_retransmitted(cx.now);
+            } else if self.recovery.peer_keeps() {
                 self.recovery.suspicious = true;
             }
         }
@@ -228,41 +230,42 @@ impl Requester {
     /// one. Does nothing if everything is acknowledged, or if go-back-N is under way.
     pub(super) fn ask_after_deferral(&mut self, cx: &mut Cx<'_>) {
         if self.una < self.max && self.nxt == self.max {
-            self.clock.doubt(cx.now);
+            self.clock.mark_ambiguous(cx.now);
             self.begin_run(cx, self.max.prev(), Cause::Late, 0, None);
         }
     }
 
     /// Retransmits a packet to get a response that is late.
-    pub(super) fn ask_again(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn ask_for_late_response(&mut self, cx: &mut Cx<'_>) {
         if self.una == self.max || self.retry.is_waiting_for_receiver() {
             return;
         }
         cx.counters.count(Stat::LateAnswers);
         if self.misses_responses() {
-            self.clock.doubt(cx.now);
+            self.clock.mark_ambiguous(cx.now);
             self.ask_for_missing(cx);
-        } else if self.recovery.holds() {
-            self.ask_holder(cx);
+        } else if self.recovery.peer_keeps() {
+            self.ask_keeping_peer(cx);
         } else {
-            self.ask_any(cx);
+            self.ask_other_peer(cx);
         }
     }
 
-    /// Asks a peer that keeps out-of-order packets. The first attempt retransmits the newest
-    /// packet: the peer then acknowledges everything or sends a NAK. If there is no response, the
-    /// peer has already sent its only NAK for the gap, or is dead. The next attempt retransmits the
-    /// oldest packet. If the acknowledgement covers only that packet, the rest was lost, too.
-    fn ask_holder(&mut self, cx: &mut Cx<'_>) {
+    /// Gets a late response from a peer that keeps out-of-order packets. The first attempt
+    /// retransmits the newest packet: the peer then acknowledges everything or sends a NAK. If
+    /// there is no response, the peer has already sent its only NAK for the gap, or is dead. The
+    /// next attempt retransmits the oldest packet. If the acknowledgement covers only that packet,
+    /// the rest was lost, too.
+    fn ask_keeping_peer(&mut self, cx: &mut Cx<'_>) {
         if self.recovery.suspicious {
             self.go_back(self.una);
-            self.clock.on_repeated(cx.now);
+            self.clock.on_retransmitted(cx.now);
         } else {
-            self.clock.doubt(cx.now);
+            self.clock.mark_ambiguous(cx.now);
             let newest = self.max.prev();
             let known = self.recovery.run.is_some_and(|run| run.cause == Cause::Nak);
             let all_sent = self.nxt == self.max && self.fetches.find(newest).is_none();
-            let first = if all_sent && !known && self.clock.asks_first() {
+            let first = if all_sent && !known && self.clock.is_first_late_retransmission() {
                 newest
             } else {
                 self.una
@@ -271,21 +274,21 @@ impl Requester {
         }
     }
 
-    /// Asks any other peer, by retransmitting the oldest packet and the newest. Whatever was lost,
-    /// the peer now reports what it misses, or that it misses nothing:
+    /// Gets a late response from any other peer, by retransmitting the oldest packet and the
+    /// newest. Whatever was lost, the peer now reports what it misses, or that it misses nothing:
     ///
-    /// - It has everything: it acknowledges that, in answer to either.
+    /// - It has everything: it acknowledges everything, in response to either packet.
     /// - It misses the oldest, and its NAK was lost: now it has the oldest, and sends a NAK because
     ///   the newest is out of order.
     /// - It misses a packet behind the oldest: it sends a NAK for the same reason.
     ///
     /// If the peer is only slow, this costs it two extra packets, and causes no other
     /// retransmission.
-    fn ask_any(&mut self, cx: &mut Cx<'_>) {
-        self.clock.doubt(cx.now);
+    fn ask_other_peer(&mut self, cx: &mut Cx<'_>) {
+        self.clock.mark_ambiguous(cx.now);
         let newest = self.nxt.prev();
-        let also = newest > self.una && self.fetches.find(newest).is_none();
-        self.begin_run(cx, self.una, Cause::Late, 0, also.then_some(newest));
+        let follow_up = newest > self.una && self.fetches.find(newest).is_none();
+        self.begin_run(cx, self.una, Cause::Late, 0, follow_up.then_some(newest));
     }
 
     /// Requests the responses `una .. end` again.
@@ -302,17 +305,17 @@ impl Requester {
         first: Seq,
         cause: Cause,
         extra: u64,
-        also: Option<Seq>,
+        follow_up: Option<Seq>,
     ) {
         self.recovery.run = Some(Run {
             first,
             next: first,
             end: (first + (1 + extra)).min(self.max),
             max: self.max,
-            also,
+            follow_up,
             cause,
-            twice: self.recovery.holds() && cause == Cause::Nak,
+            twice: self.recovery.peer_keeps() && cause == Cause::Nak,
         });
-        self.clock.on_repeated(cx.now);
+        self.clock.on_retransmitted(cx.now);
     }
 }

@@ -9,11 +9,12 @@ use crate::time::{Duration, Instant};
 use crate::wr::WcStatus;
 use roce_wire::RnrTimer;
 
-/// The value of `rnr_retry` that stands for no limit.
-const FOR_EVER: u8 = 7;
+/// The value of `rnr_retry` that means no limit.
+const UNLIMITED: u8 = 7;
 
-/// Each timeout in a row is twice as long as the one before, so that a stalled sender backs off,
-/// but at most this many times the first, so that a dead peer is detected in bounded time.
+/// The maximum back-off. Each timeout in a row is twice as long as the one before, so that a
+/// stalled sender backs off, but at most this many times the local ACK timeout, so that a dead peer
+/// is detected in bounded time.
 const MAX_BACKOFF: u32 = 4;
 
 /// Timers and counters of retries.
@@ -112,7 +113,7 @@ impl Retry {
     /// Starts the RNR timer. Returns false if no RNR retry is left.
     pub(super) fn receiver_not_ready(&mut self, now: Instant, timer: RnrTimer) -> bool {
         // rule: 9.7.5.2.8-rnr-for-ever
-        if self.rnr_retries != FOR_EVER {
+        if self.rnr_retries != UNLIMITED {
             // rule: 9.7.5.2.8-rnr-retries
             if self.rnr_retries_left == 0 {
                 return false;
@@ -130,10 +131,10 @@ impl Retry {
 }
 
 impl Requester {
-    /// Restarts the timers after a pause in which nothing could be sent: a response whose time ran
-    /// out during the pause is not late. For packets that had been sent before the pause, this
-    /// happens only once until there is progress. Otherwise, a sender that pauses again and again
-    /// would never ask for the response.
+    /// Restarts the timers after a pause in which nothing could be sent: a response whose timer
+    /// expired during the pause is not late. For packets that had been sent before the pause, the
+    /// timer restarts only once until there is progress. Otherwise, a sender that pauses repeatedly
+    /// would never retransmit to get the response.
     pub(crate) fn after_pause(&mut self, cx: &mut Cx<'_>) {
         if self.retry.ack_deadline.is_some_and(|at| at <= cx.now) {
             self.retry.restart(cx.now);
@@ -141,8 +142,8 @@ impl Requester {
         let waits = self.recovery.due().is_some() || self.nxt < self.max;
         if self.clock.deferral_ended(cx.now) {
             self.ask_after_deferral(cx);
-        } else if !self.clock.excuse(cx.now, waits) && self.clock.expired(cx.now) {
-            self.ask_again(cx);
+        } else if !self.clock.restart_after_pause(cx.now, waits) && self.clock.expired(cx.now) {
+            self.ask_for_late_response(cx);
         }
     }
 
@@ -162,7 +163,7 @@ impl Requester {
         if self.clock.deferral_ended(cx.now) {
             self.ask_after_deferral(cx);
         } else if self.clock.expired(cx.now) {
-            self.ask_again(cx);
+            self.ask_for_late_response(cx);
         }
         if self
             .retry

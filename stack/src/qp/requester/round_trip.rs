@@ -1,27 +1,26 @@
 //! Measured round trips, for congestion control and for monitoring.
 //!
-//! The times of a few packets that ask for an acknowledgement are noted. An acknowledgement may
-//! cover many packets: the newest noted packet that it covers is the one that it answers, so the
-//! earlier ones do not make the round trip appear longer. After a retransmission, no noted packet
-//! counts any more: an answer could belong to either copy, or have waited for a missing packet
-//! (Karn's rule).
+//! The send times of a few packets that ask for an acknowledgement are noted. An acknowledgement
+//! may cover several of them: only the newest one that it covers counts, so the earlier ones do not
+//! make the round trip appear longer. A retransmission discards all noted packets: the response
+//! could belong to either copy, or have waited for a missing packet (Karn's algorithm).
 
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
 
 /// The maximum round trip, in nanoseconds: a day. The limit keeps all calculations from
 /// overflowing.
-pub(super) const LONGEST: u64 = 86_400_000_000_000;
+pub(super) const MAX_ROUND_TRIP: u64 = 86_400_000_000_000;
 
 /// The number of packets that are noted at a time. About four packets of a window ask for an
 /// acknowledgement.
-const NOTED: usize = 4;
+const MAX_NOTED: usize = 4;
 
 /// Measures round trips.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrips {
     /// For each noted packet, one past its PSN, and when it was sent; the oldest first.
-    noted: [Option<(Seq, Instant)>; NOTED],
+    noted: [Option<(Seq, Instant)>; MAX_NOTED],
     /// The round trip of the newest acknowledgement.
     pub(super) newest: Option<Duration>,
     pub(super) smoothed: Option<Duration>,
@@ -45,8 +44,8 @@ impl RoundTrips {
     }
 
     /// Drops all notes, since something is retransmitted.
-    pub(super) fn distrust(&mut self) {
-        self.noted = [None; NOTED];
+    pub(super) fn discard_timings(&mut self) {
+        self.noted = [None; MAX_NOTED];
     }
 
     /// Notes that everything before `una` is acknowledged, and measures the round trip.
@@ -57,13 +56,13 @@ impl RoundTrips {
             return;
         };
         self.noted.rotate_left(answered);
-        self.noted[NOTED - answered..].fill(None);
+        self.noted[MAX_NOTED - answered..].fill(None);
         self.measured(now.saturating_duration_since(sent));
     }
 
     fn measured(&mut self, round_trip: Duration) {
         self.newest = Some(round_trip);
-        let newest = nanos(round_trip).min(LONGEST);
+        let newest = nanos(round_trip).min(MAX_ROUND_TRIP);
         let smoothed = self.smoothed.map_or(newest, nanos);
         self.smoothed = Some(Duration::from_nanos((smoothed * 7 + newest) / 8));
         self.shortest = Some(self.shortest.unwrap_or(round_trip).min(round_trip));
@@ -133,7 +132,7 @@ mod tests {
         let first = Seq::initial(Psn::new(0));
         let mut trips = RoundTrips::default();
         trips.note(at(0), first + 1);
-        trips.distrust();
+        trips.discard_timings();
         trips.on_progress(at(10), first + 1);
         assert_eq!(
             (trips.newest, trips.smoothed, trips.shortest),

@@ -12,9 +12,9 @@ use crate::transmit::Transmit;
 use roce_wire::{ExtHeaders, PacketRepr};
 
 impl Requester {
-    /// Sends up to `most` packets from `nxt` on that are in the middle of a SEND or WRITE, are sent
+    /// Sends up to `max` packets from `nxt` on that are in the middle of a SEND or WRITE, are sent
     /// for the first time, and need not ask for an acknowledgement. The packet before `nxt` has
-    /// just been sent. Returns the number of packets: 0 if the payload is not in one piece.
+    /// just been sent. Returns the number of packets: 0 if the payload is not in one element.
     #[inline(never)]
     pub(super) fn send_middle(
         &mut self,
@@ -22,9 +22,9 @@ impl Requester {
         port: &mut dyn Transmit,
         core: &Core,
         wqe: &SendWqe,
-        most: u64,
+        max: u64,
     ) -> Result<u64, EmitError> {
-        let wanted = (wqe.last() - self.nxt).min(self.quiet()).min(most);
+        let wanted = (wqe.last() - self.nxt).min(self.until_ack_req()).min(max);
         let (begun, first_time) = (self.nxt > wqe.first, self.nxt >= self.max);
         if wanted == 0 || !begun || !first_time {
             return Ok(0);
@@ -34,7 +34,7 @@ impl Requester {
         let len = wanted * mtu as u64;
         let offset = (self.nxt - wqe.first) * mtu as u64;
         let source = self.sq.source(self.cursor);
-        let Some(mut rest) = sgl::in_one_piece(cx.memory, core.pd, source, offset, len) else {
+        let Some(mut rest) = sgl::contiguous(cx.memory, core.pd, source, offset, len) else {
             return Ok(0);
         };
         let mut repr = PacketRepr {
@@ -59,7 +59,7 @@ impl Requester {
             match write_packet(port, &packet, |packet| payload.read_into(packet)) {
                 Ok(written) => {
                     count_packet(cx.counters, written, mtu);
-                    self.held.note(written == Written::Kept, at);
+                    self.kept_packets.note(written == Written::Kept, at);
                 }
                 Err(error) => {
                     result = Err(error);
@@ -84,13 +84,13 @@ impl Requester {
         result.map(|()| sent)
     }
 
-    /// The number of packets in mid-message that may go from `nxt` on without asking for an
+    /// The number of packets in mid-message, from `nxt` on, that need not ask for an
     /// acknowledgement. The limit makes sure that a packet that asks is in flight before the window
-    /// closes, and before `shared_end`. Beyond it, other QPs may leave this QP no room.
+    /// closes, and before `shared_end`, where the peer window may have no more room for this QP.
     #[inline]
-    pub(super) fn quiet(&self) -> u64 {
+    pub(super) fn until_ack_req(&self) -> u64 {
         let window = self.send_window.packets();
-        let often = (window / 4).max(1).saturating_sub(self.unrequested + 1);
+        let often = (window / 4).max(1).saturating_sub(self.since_ack_req + 1);
         let closes = window.saturating_sub(self.nxt.next() - self.una);
         let ends = self.shared_end - self.nxt.next();
         often.min(closes).min(ends)

@@ -31,7 +31,7 @@ impl Requester {
         core: &Core,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
-        self.shared_end = self.max + cx.room / core.config.mtu() as u64;
+        self.shared_end = self.max + cx.peer_room / core.config.mtu() as u64;
         let mut left = budget;
         while left > 0 {
             left -= 1;
@@ -64,11 +64,11 @@ impl Requester {
             // A retransmitted packet is in flight already.
             if self.nxt >= self.max && self.nxt >= self.shared_end {
                 cold_path();
-                cx.starved = true;
+                cx.out_of_peer_room = true;
                 return Ok(Turn::Idle);
             }
             let mut sent = self.send_next(cx, port, core, &wqe, what);
-            if sent.is_ok() && wqe.packets > 2 && matches!(what, What::Data(Why::New)) {
+            if sent.is_ok() && wqe.packets > 2 && matches!(what, What::Data(Why::InOrder)) {
                 // The last packet of the turn asks for an acknowledgement.
                 let most = left.saturating_sub(1);
                 sent = self
@@ -151,7 +151,7 @@ impl Requester {
                 }
             }
             (_, Some(_)) => What::Atomic { new: false },
-            _ => What::Data(Why::Again),
+            _ => What::Data(Why::Selective),
         };
         let sent = self.send_at(cx, port, core, &wqe, SendCursor { at, index }, what)?;
         self.note_sent(cx, at, sent);
@@ -197,8 +197,9 @@ impl Requester {
             cold_path();
             return None;
         }
-        // A fenced request waits for earlier READs and atomics. When it is retransmitted, its own
-        // response and those of later READs and atomics may be missing; it does not wait for those.
+        // A fenced request waits for the responses of earlier READs and atomics. When it is
+        // retransmitted, its own response and those of later READs and atomics may be missing; it
+        // does not wait for those.
         // rule: 9.5-fence-again
         let earlier = || self.fetches.first_open().is_some_and(|at| at < self.nxt);
         // rule: 9.5-fence
@@ -245,19 +246,19 @@ impl Requester {
                 } else if begins || self.credit.is_probing(wqe.first, self.una) {
                     None
                 } else {
-                    Some(What::Data(Why::New))
+                    Some(What::Data(Why::InOrder))
                 }
             }
-            _ => Some(What::Data(Why::New)),
+            _ => Some(What::Data(Why::InOrder)),
         }
     }
 
-    /// Moves `nxt` past what was sent there.
+    /// Moves `nxt` past the packets that were sent there.
     pub(super) fn move_past(&mut self, cx: &mut Cx<'_>, sent: Sent) {
         self.note_sent(cx, self.nxt, sent);
-        self.unrequested = match sent.ack_req {
+        self.since_ack_req = match sent.ack_req {
             AckReq::Yes => 0,
-            AckReq::No | AckReq::Deferred => self.unrequested + sent.packets,
+            AckReq::No | AckReq::Deferred => self.since_ack_req + sent.packets,
         };
         // rule: 9.7.3.1-psn-each
         self.nxt = self.nxt + sent.packets;
@@ -273,7 +274,7 @@ impl Requester {
 
     /// Counts and times what was sent from `at` on.
     fn note_sent(&mut self, cx: &mut Cx<'_>, at: Seq, sent: Sent) {
-        self.held.note(sent.kept, at);
+        self.kept_packets.note(sent.kept, at);
         if at < self.max {
             cold_path();
             cx.counters.count(Stat::Retransmitted);

@@ -1,4 +1,4 @@
-//! READ and atomics: executed, and noted to answer duplicates.
+//! READ and atomics: executes them, and saves them to answer duplicates.
 
 use super::reply_queue::Reply;
 use super::{Refusal, Responder};

@@ -72,8 +72,8 @@ impl Responder {
     }
 
     /// Answers a duplicate without executing it again. The effect of the original still holds: the
-    /// WRITEs of a FLUSH are visible, and the word of an ATOMIC WRITE was placed. Placing it again
-    /// might undo a later one.
+    /// WRITEs before a FLUSH are visible, and the word of an ATOMIC WRITE was placed. Placing the
+    /// word again might overwrite that of a later ATOMIC WRITE.
     pub(super) fn repeat_placement(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) {
         // rule: A19-flush-duplicate
         if !self.resources.was_placement(at) {

@@ -10,9 +10,10 @@ use roce_wire::{Packet, Position};
 /// A message that is being received.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Inbound {
-    /// Into the receive at the front of the queue; `placed` bytes have been placed.
+    /// A SEND into the receive at the front of the queue; `placed` bytes have been placed.
     Send { placed: u64 },
-    /// Into the region with this key, from `va` on; `rest` of `total` bytes are still to come.
+    /// A WRITE to the region with this key, from `va` on; `rest` of `total` bytes are still
+    /// missing.
     Write {
         va: u64,
         rkey: u32,
@@ -63,7 +64,7 @@ impl Responder {
         if !length_is_legal(position, packet.payload.len(), core.config.mtu()) {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
-        self.rq.ready(cx);
+        self.rq.ensure_receive(cx);
         // rule: 9.7.4.1-no-receive
         let Some(wqe) = self.rq.front() else {
             self.not_ready();
@@ -148,7 +149,7 @@ impl Responder {
             return Err(self.refuse(Refusal::InvalidRequest));
         }
         // rule: 9.7.4.1-no-receive-write
-        let receiver_ready = packet.ext.imm.is_none() || self.rq.ready(cx);
+        let receiver_ready = packet.ext.imm.is_none() || self.rq.ensure_receive(cx);
         // A WRITE of no bytes needs no key (9.7.4.1.5).
         // rule: 9.7.4.1-no-bytes-no-key
         let target = if rest > 0 {
@@ -225,9 +226,13 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
         let failure = self.refuse(Refusal::AccessError);
-        let told = packet.ext.imm.is_some()
+        let reported = packet.ext.imm.is_some()
             && self.complete_receive(cx, core, WcStatus::LocalAccessError, Arrival::default())?;
-        Err(if told { QpFailure::Receive } else { failure })
+        Err(if reported {
+            QpFailure::Receive
+        } else {
+            failure
+        })
     }
 
     /// The destination of the packet's bytes: address, key, length of the message, and the length

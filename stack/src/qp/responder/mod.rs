@@ -1,7 +1,7 @@
 //! The responder: turns requests on the wire into memory accesses, receive completions and replies
 //! (IBTA 1.7, 9.7.4).
 //!
-//! It keeps one number, `epsn`, the PSN that must come next. A packet is new, a duplicate (before
+//! It keeps one number, `epsn`, the expected PSN. A packet is the expected one, a duplicate (before
 //! `epsn`) or behind a gap (after it):
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! Each file beside this one is one task of a responder: [`request`] decides which of the three a
 //! packet is, [`out_of_order`] keeps what is behind a gap, [`message`] executes SEND and WRITE,
 //! [`fetch`] executes READ and atomics and notes them for duplicates, [`memory_placement`] executes
-//! FLUSH and ATOMIC WRITE, [`reply_queue`] keeps the replies in order, [`reply`] sends them.
+//! FLUSH and ATOMIC WRITE, [`reply_queue`] orders the replies, [`reply`] sends them.
 
 mod fetch;
 mod memory_placement;
@@ -28,7 +28,7 @@ use super::attr::QpConfig;
 use super::reorder::ReorderQueue;
 use super::{Core, Cx, QpFailure, Receives};
 use crate::ids::{Srqn, XrcdId};
-use crate::queue::Room;
+use crate::queue::EntryGuard;
 use crate::seq::Seq;
 use crate::wr::{PostError, RecvRequest, WcStatus};
 use fetch::Resources;
@@ -47,19 +47,19 @@ pub(crate) struct Responder {
     msn: u32,
     /// The message in progress: some of its packets have arrived, but not all.
     inbound: Option<Inbound>,
-    /// A NAK for `epsn` was sent; the responder stays silent until that packet arrives (9.7.5.2.8,
-    /// 9.7.5.1.3).
-    refused: bool,
+    /// A NAK for `epsn` was queued or sent. The responder sends no other NAK until that packet
+    /// arrives (9.7.5.2.8, 9.7.5.1.3).
+    nak_sent: bool,
     /// That NAK was an RNR NAK.
     not_ready: bool,
     /// The kept out-of-order requests.
     out_of_order: ReorderQueue,
     /// The PSN for which the NAK was sent twice.
-    said_again: Option<Seq>,
+    nak_repeated_for: Option<Seq>,
     resources: Resources,
     replies: ReplyQueue,
-    /// The last credits that the peer got were 0: it waits for an update.
-    starved: bool,
+    /// The peer was last sent no credits, or an RNR NAK, so it waits for an update.
+    peer_out_of_credits: bool,
 }
 
 /// Why a request was refused for good. It determines the code of the NAK.
@@ -78,17 +78,17 @@ impl Responder {
             first: Seq::initial(Psn::new(0)),
             msn: 0,
             inbound: None,
-            refused: false,
+            nak_sent: false,
             not_ready: false,
             out_of_order: ReorderQueue::default(),
-            said_again: None,
+            nak_repeated_for: None,
             resources: Resources::default(),
             replies: ReplyQueue::default(),
-            starved: false,
+            peer_out_of_credits: false,
         }
     }
 
-    /// The PSN that must come next.
+    /// The expected PSN.
     pub(crate) fn expected_psn(&self) -> Psn {
         self.epsn.wire()
     }
@@ -118,13 +118,14 @@ impl Responder {
         self.abandon();
     }
 
-    /// Stops executing requests. Replies that are queued may still be sent.
+    /// Discards the state of the message in progress and of executed requests. Replies that are
+    /// queued may still be sent.
     pub(crate) fn abandon(&mut self) {
         self.inbound = None;
-        self.refused = false;
+        self.nak_sent = false;
         self.not_ready = false;
-        self.said_again = None;
-        self.starved = false;
+        self.nak_repeated_for = None;
+        self.peer_out_of_credits = false;
         self.resources = Resources::default();
     }
 
@@ -138,9 +139,9 @@ impl Responder {
         self.rq.domain()
     }
 
-    /// The token for the queue entry of a receive that completes; see [`Room`].
-    pub(crate) fn room(&self) -> Option<Room> {
-        self.rq.room()
+    /// The guard of the queue entry of a receive that completes.
+    pub(crate) fn entry_guard(&self) -> Option<EntryGuard> {
+        self.rq.entry_guard()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -158,10 +159,10 @@ impl Responder {
         // An unsolicited acknowledgement gives the peer its credits before it would probe for them
         // (9.7.7.2).
         // rule: 9.7.7.2-unsolicited
-        if self.starved && self.epsn > self.first {
+        if self.peer_out_of_credits && self.epsn > self.first {
             self.replies.acknowledge();
         }
-        self.starved = false;
+        self.peer_out_of_credits = false;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Out-of-order requests: kept until the gap before them has closed, and then executed as if they
-//! had just arrived. The peer notices this only because the acknowledgement covers more than it
-//! retransmitted.
+//! had just arrived. The only difference to the peer is that the acknowledgement covers more than
+//! it retransmitted.
 
 use super::Responder;
 use crate::counters::{DropReason, Stat};
@@ -17,24 +17,24 @@ impl Responder {
     pub(super) fn receive_out_of_order(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
         // After an RNR NAK, the peer retransmits everything.
         let kept = if self.not_ready {
-            Kept::No
+            Kept::Dropped
         } else {
             cx.reorder
                 .keep(&mut self.out_of_order, self.epsn, at, packet)
         };
         match kept {
-            Kept::New => cx.counters.count(Stat::OutOfOrderKept),
-            Kept::Already => {
+            Kept::Stored => cx.counters.count(Stat::OutOfOrderKept),
+            Kept::Duplicate => {
                 cx.counters.drop(DropReason::DuplicateOutOfOrder);
                 if packet.bth.ack_req {
-                    self.say_again(cx);
+                    self.repeat_nak(cx);
                 }
             }
-            Kept::No => cx.counters.drop(DropReason::OutOfSequence),
+            Kept::Dropped => cx.counters.drop(DropReason::OutOfSequence),
         }
         // rule: 9.7.5.2-sequence-nak-once
-        if !self.refused {
-            self.refused = true;
+        if !self.nak_sent {
+            self.nak_sent = true;
             self.replies.sequence_nak(self.epsn);
         }
     }
@@ -49,7 +49,7 @@ impl Responder {
                 return Ok(());
             }
             if first > self.epsn {
-                self.refused = true;
+                self.nak_sent = true;
                 self.replies.sequence_nak(self.epsn);
                 return Ok(());
             }
@@ -71,11 +71,13 @@ impl Responder {
         Ok(())
     }
 
-    /// Repeats the NAK, but only once for each gap. It is called when the peer retransmits a packet
-    /// that has arrived, so the first NAK may have been lost.
-    pub(super) fn say_again(&mut self, cx: &Cx<'_>) {
-        if self.said_again != Some(self.epsn) && cx.reorder.first(&self.out_of_order).is_some() {
-            self.said_again = Some(self.epsn);
+    /// Repeats the sequence NAK, but only once for each gap. The responder calls this when the peer
+    /// retransmits a packet that has arrived, because the first NAK may have been lost.
+    pub(super) fn repeat_nak(&mut self, cx: &Cx<'_>) {
+        if self.nak_repeated_for != Some(self.epsn)
+            && cx.reorder.first(&self.out_of_order).is_some()
+        {
+            self.nak_repeated_for = Some(self.epsn);
             self.replies.sequence_nak(self.epsn);
         }
     }

@@ -19,23 +19,23 @@ use roce_wire::{
 };
 
 impl Responder {
-    /// Whether an answer waits to be sent.
+    /// Whether a reply waits to be sent.
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.replies.is_empty()
     }
 
-    /// Whether the next answer carries data.
+    /// Whether the next reply is a READ response.
     pub(crate) fn has_data_to_send(&self) -> bool {
         let front = self.replies.queue.front();
         front.is_some_and(|pending| matches!(pending.reply, Reply::Read { .. }))
     }
 
-    /// Whether the only answer that waits is an acknowledgement.
+    /// Whether the only reply that waits is an acknowledgement.
     pub(crate) fn has_only_ack_to_send(&self) -> bool {
         self.replies.ack && self.replies.queue.is_empty() && self.replies.nak.is_none()
     }
 
-    /// Sends up to `budget` packets of answers.
+    /// Sends up to `budget` packets of replies.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
@@ -96,9 +96,9 @@ impl Responder {
         })
     }
 
-    /// Drops the front reply, whose memory can't be read any more, if the request has been answered
-    /// completely before. After the first reply, the peer may have invalidated the key. Returns
-    /// whether it dropped the reply.
+    /// Drops the front reply, whose memory can't be read any more, if a complete reply to the
+    /// request was sent before. After the first reply, the peer may have invalidated the key.
+    /// Returns whether it dropped the reply.
     // rule: 9.7.5.1.3-duplicate-read-checked
     fn drop_repeated(&mut self) -> bool {
         let repeated = self
@@ -216,7 +216,7 @@ impl Responder {
         self.send_aeth(cx, port, core, end.prev(), aeth)?;
         cx.counters.count(Stat::AcksSent);
         self.replies.ack = false;
-        self.starved = self.credits().count() == Some(0);
+        self.peer_out_of_credits = self.credits().count() == Some(0);
         Ok(())
     }
 
@@ -253,7 +253,7 @@ impl Responder {
             },
         )?;
         cx.counters.count(stat);
-        self.starved |= matches!(kind, NakKind::NotReady);
+        self.peer_out_of_credits |= matches!(kind, NakKind::NotReady);
         // A NAK acknowledges everything before it.
         self.replies.nak = None;
         self.replies.ack = false;

@@ -19,7 +19,7 @@ pub(super) enum Reply {
         offset: u32,
         msn: u32,
     },
-    /// The answer to an atomic.
+    /// The response to an atomic.
     Atomic { at: Seq, original: u64, msn: u32 },
 }
 
@@ -64,7 +64,7 @@ pub(super) enum NakKind {
     Refusal(Refusal),
 }
 
-/// The answers that wait to be sent.
+/// The replies that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct ReplyQueue {
     /// In the order of their PSNs, at most `max`.
@@ -98,8 +98,8 @@ impl ReplyQueue {
     }
 
     /// Drops the oldest of `max` replies if it answers a duplicate. A peer that keeps to its limit
-    /// sends another request only when it no longer waits for the oldest reply. So it does not need
-    /// this reply any more.
+    /// sends another request only when it no longer waits for the oldest reply, so it does not need
+    /// that reply any more.
     fn drop_straggler(&mut self) -> bool {
         let straggler = self.queue.front().is_some_and(|pending| pending.again);
         if straggler {
@@ -120,8 +120,9 @@ impl ReplyQueue {
         self.ack = false;
     }
 
-    /// Queues the reply to a duplicate in the order of PSNs. It replaces what is still queued of
-    /// the same reply. Returns false if the duplicate came too late to matter.
+    /// Queues the reply to a duplicate in the order of PSNs. It replaces queued replies with the
+    /// same PSNs. Returns false if the queue is full, and either the duplicate is older than all
+    /// queued replies, or the oldest of them answers no duplicate.
     pub(super) fn repeat(&mut self, reply: Reply) -> bool {
         let (first, end) = (reply.first(), reply.end());
         let mut unanswered = false;

@@ -20,7 +20,7 @@ impl Responder {
         let at = self.epsn.nearest(packet.bth.psn);
         match at.cmp(&self.epsn) {
             Ordering::Equal => {
-                self.refused = false;
+                self.nak_sent = false;
                 self.not_ready = false;
                 // rule: 9.7.5.2-sequence-nak-moot
                 self.replies.withdraw_nak();
@@ -49,7 +49,7 @@ impl Responder {
         core: &Core,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
-        if !self.name_srq(cx, packet, self.inbound.is_some()) {
+        if !self.select_srq(cx, packet, self.inbound.is_some()) {
             cold_path();
             return Err(self.refuse(Refusal::InvalidRequest));
         }
@@ -75,7 +75,7 @@ impl Responder {
             // rule: 9.7.5.1.3-duplicate-write
             Operation::Send | Operation::Write => {
                 self.replies.acknowledge();
-                self.say_again(cx);
+                self.repeat_nak(cx);
             }
             Operation::ReadRequest => self.repeat_read(cx, core, packet, at),
             Operation::CompareSwap | Operation::FetchAdd => self.repeat_atomic(cx, at),
@@ -84,20 +84,22 @@ impl Responder {
         }
     }
 
-    /// Notes the SRQ that an XRC request names. Returns false if it is not in the QP's XRC domain,
-    /// or if the request continues a message (`goes_on`) that named another SRQ (IBTA 1.7, annex
-    /// A14).
-    fn name_srq(&mut self, cx: &Cx<'_>, packet: &Packet<'_>, goes_on: bool) -> bool {
+    /// Selects the SRQ that an XRC request names. Returns false if it is not in the QP's XRC
+    /// domain, or if the request continues a message (`continues_message`) that named another SRQ
+    /// (IBTA 1.7, annex A14).
+    fn select_srq(&mut self, cx: &Cx<'_>, packet: &Packet<'_>, continues_message: bool) -> bool {
         match packet.ext.xrceth {
             Some(xrceth) => {
                 cold_path();
-                self.rq.name(cx, xrceth.srqn.into(), goes_on)
+                self.rq
+                    .select_srq(cx, xrceth.srqn.into(), continues_message)
             }
             None => true,
         }
     }
 
-    /// Moves on after the packet at `epsn` was executed.
+    /// Advances `epsn` past the packet there, which was executed, and queues an acknowledgement if
+    /// the packet asks for one.
     // rule: 9.7.5.1.2-unasked
     pub(super) fn accept(&mut self, packet: &Packet<'_>) {
         // rule: 9.7.4.1.1-expected
@@ -111,7 +113,7 @@ impl Responder {
     /// Queues an RNR NAK because no receive is posted; the request is expected again (9.7.5.2.8).
     // rule: 9.7.5.2.8-rnr-once
     pub(super) fn not_ready(&mut self) {
-        self.refused = true;
+        self.nak_sent = true;
         self.not_ready = true;
         self.replies.receiver_not_ready(self.epsn);
     }

@@ -11,7 +11,7 @@ use super::posted::Posted;
 use super::{Core, Cx, QpFailure, Turn, local, sgl};
 use crate::encapsulation::TxMeta;
 use crate::kind::{QpKind, QpState};
-use crate::queue::{PayloadSource, QueueLimits, Room, WorkQueue};
+use crate::queue::{EntryGuard, PayloadSource, QueueLimits, WorkQueue};
 use crate::transmit::Transmit;
 use crate::wr::{PostError, SendRequest, Target, WcStatus};
 use core::hint::cold_path;
@@ -35,7 +35,7 @@ struct NextPacket<'a> {
     is_last: bool,
 }
 
-/// The send queue, of which the oldest request may be partly sent.
+/// The send queue, whose oldest request may be partly sent.
 #[derive(Debug)]
 pub(crate) struct Sender {
     queue: WorkQueue<SendWqe>,
@@ -79,9 +79,9 @@ impl Sender {
         self.drain_pending = false;
     }
 
-    /// The token for the queue entry of a request that completes; see [`Room`].
-    pub(crate) fn room(&self) -> Room {
-        self.queue.room()
+    /// The guard of the queue entry of a request that completes.
+    pub(crate) fn entry_guard(&self) -> EntryGuard {
+        self.queue.entry_guard()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -13,9 +13,10 @@ use roce_wire::{Operation, Packet, Position, Psn};
 /// A message in progress: some of its packets have arrived, but not all.
 #[derive(Clone, Copy, Debug)]
 enum Inbound {
-    /// Into the receive at the front of the queue; `placed` bytes have been placed.
+    /// A SEND into the receive at the front of the queue; `placed` bytes have been placed.
     Send { placed: u64 },
-    /// Into the region with this key, from `va` on; `rest` of `total` bytes are still to come.
+    /// A WRITE to the region with this key, from `va` on; `rest` of `total` bytes are still
+    /// missing.
     Write {
         va: u64,
         rkey: u32,
@@ -138,7 +139,7 @@ impl Receiver {
             Some(Inbound::Write { .. }) => return Err(DropReason::OutOfPlace.into()),
         };
         check_length(core, packet)?;
-        self.rq.ready(cx);
+        self.rq.ensure_receive(cx);
         let Some(wqe) = self.rq.front() else {
             // rule: 9.8.2-no-receive-drops
             return Err(DropReason::NoReceive.into());
@@ -166,8 +167,8 @@ impl Receiver {
         self.complete(cx, core, arrival)
     }
 
-    /// Handles a packet of a WRITE. Key, rights and bounds are checked at each packet for all the
-    /// bytes still to come, since the region may be deregistered in between.
+    /// Handles a packet of a WRITE. Key, rights and bounds are checked at each packet for all
+    /// missing bytes, since the region may be deregistered between two packets.
     fn place_write(
         &mut self,
         cx: &mut Cx<'_>,
@@ -201,7 +202,7 @@ impl Receiver {
             return Err(DropReason::AccessDenied.into());
         }
         // rule: 9.8.2-write-immediate-loss
-        if ends && packet.ext.imm.is_some() && !self.rq.ready(cx) {
+        if ends && packet.ext.imm.is_some() && !self.rq.ensure_receive(cx) {
             return Err(DropReason::NoReceive.into());
         }
         // A WRITE of no bytes needs no key (IBTA 1.7, 9.7.4.1.5).

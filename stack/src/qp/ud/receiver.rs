@@ -57,7 +57,7 @@ impl Receiver {
             // rule: 9.8.3-longer-than-mtu
             return Err(DropReason::BadLength);
         }
-        self.rq.ready(cx);
+        self.rq.ensure_receive(cx);
         // rule: 9.8.3-no-receive-drops
         let wqe = self.rq.front().ok_or(DropReason::NoReceive)?;
         let bytes = Grh::LEN + len;

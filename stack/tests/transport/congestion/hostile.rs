@@ -46,7 +46,7 @@ fn a_flood_of_cnps_costs_nobody_else() {
     }
 }
 
-/// CNPs from another address than the peer's are ignored.
+/// CNPs from addresses other than the peer's are ignored.
 // trap: hostile-packets
 #[test]
 fn a_stranger_slows_nobody() {

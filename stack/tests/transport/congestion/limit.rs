@@ -1,4 +1,4 @@
-//! A QP with a rate limit sends no faster than that.
+//! A QP with a rate limit sends no faster than the limit.
 
 use super::reaction::{BITS, PACKETS, cnp, fixed, hand, send};
 use crate::sim::{A, Hand, Mem, Pair, QKEY, Setup, to_state};
@@ -139,9 +139,9 @@ fn neighbours_learn_of_congestion_only() {
     assert_eq!(told.expect("a QP").rate, Some(1e9));
 }
 
-/// At 10 Gbit/s, 10 us allow twelve packets, and a rest sixty; the last packet of such a burst uses
-/// credit of the next. A burst that the program limits is no longer than that, unless it is a
-/// single packet.
+/// At 10 Gbit/s, a burst of 10 us is twelve packets, and the burst after a long pause is sixty; the
+/// last packet of a burst uses credit of the next. A burst that the program limits is no longer
+/// than its limit, unless it is a single packet.
 #[test]
 fn a_burst_is_as_long_as_it_may_be() {
     const TWO: u32 = 2 * (1024 + 62);
@@ -248,8 +248,8 @@ fn a_limit_outlasts_congestion() {
     assert!(send(&mut hand, rest).0 > at(2000, rest) / 2);
 }
 
-/// Between two NICs, with a usual timeout: everything arrives, and nothing is sent twice, though a
-/// message takes longer than the timeout.
+/// Between two NICs, with a typical timeout: everything arrives, and nothing is retransmitted,
+/// although a message takes longer than the timeout.
 #[test]
 fn a_limited_connection_loses_no_time() {
     let mut pair = Pair::new(Setup::default());
@@ -267,7 +267,7 @@ fn a_limited_connection_loses_no_time() {
     assert_eq!(counters.stat(Stat::Timeouts), 0);
 }
 
-/// A path has a rate, too, which is set with it.
+/// A path has a rate limit, too: `static_rate`, which is set in the transition to RTR.
 // shows: 9.11-static-rate
 #[test]
 fn a_path_has_a_rate() {

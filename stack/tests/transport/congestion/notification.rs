@@ -113,12 +113,12 @@ fn no_mark_is_answered_over_roce_v1() {
 fn a_full_port_delays_it() {
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(8);
-    hand.node.port.room = 0;
+    hand.node.port.max_queued = 0;
     write(&mut hand, &mem, 0x03);
     hand.node.nic.transmit(hand.now, &mut hand.node.port);
     assert_eq!(hand.node.port.out.len(), 0);
     assert!(hand.node.nic.wants_to_send());
-    hand.node.port.room = 1;
+    hand.node.port.max_queued = 1;
     assert_eq!(hand.out_one().opcode(), Opcode::CNP);
 }
 

@@ -152,7 +152,7 @@ fn a_flood_of_cnps_does_not_stop_a_sender() {
     assert_eq!(send(&mut hand, PACKETS).0, Duration::ZERO);
 }
 
-/// While a QP may not send, no answer is late, and no retry is used up.
+/// While a QP pauses, no response counts as late, and no retry is used up.
 #[test]
 fn a_pause_costs_no_retry() {
     let mut hand = Hand::new(Setup {
@@ -182,7 +182,7 @@ fn a_pause_costs_no_retry() {
     }
     assert_eq!(again, [first]);
     assert_eq!(hand.state(), QpState::Rts);
-    // No answer arrives. The requester asks for it at the end of pauses.
+    // No response arrives. The requester retransmits to get it at the end of pauses.
     while hand.stat(Stat::LateAnswers) < 3 {
         hand.timeout();
         hand.out();
@@ -191,8 +191,8 @@ fn a_pause_costs_no_retry() {
     assert_eq!(hand.stat(Stat::Timeouts), 0);
 }
 
-/// A QP that pauses after each packet still asks for a late answer, and not only when there is
-/// nothing more to send.
+/// A QP that pauses after each packet still retransmits to get a late response, even while it has
+/// more to send.
 #[test]
 fn pauses_do_not_hide_what_is_late() {
     let mut hand = Hand::new(Setup::default());

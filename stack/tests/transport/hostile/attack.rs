@@ -252,7 +252,7 @@ impl Victim {
 
     /// Lets the NIC send, and checks the bytes that it reveals.
     fn send(&mut self, dice: &mut Dice, known: &mut Knowledge) {
-        self.hand.node.port.room = dice.pick(&[1, 3, usize::MAX]);
+        self.hand.node.port.max_queued = dice.pick(&[1, 3, usize::MAX]);
         for out in self.hand.out() {
             if out.opcode().is_request() {
                 known.sent_psn = out.psn();

@@ -187,7 +187,7 @@ impl Hand {
     pub(crate) fn out(&mut self) -> Vec<Out> {
         let Self { node, now, .. } = self;
         for _ in 0..10_000 {
-            if !node.nic.wants_to_send() || node.port.out.len() >= node.port.room {
+            if !node.nic.wants_to_send() || node.port.out.len() >= node.port.max_queued {
                 break;
             }
             node.nic.transmit(*now, &mut node.port);

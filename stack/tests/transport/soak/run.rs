@@ -56,7 +56,7 @@ pub(super) fn soak(seed: u64) -> End {
     let mut pair = Pair::new(plan.setup);
     for side in [A, B] {
         pair.links[side].faults = plan.faults[side];
-        pair.nodes[side].port.room = plan.room;
+        pair.nodes[side].port.max_queued = plan.room;
     }
     let mut ends = [A, B].map(|side| Initiator::new(&mut pair, side, &plan.work[side]));
     // Posting is random, too, so the wire may be idle for a while.

@@ -41,7 +41,7 @@ fn when_there_are_too_many_there_is_no_further_srq() {
     let nic = &mut hand.node.nic;
     let made: Vec<_> = std::iter::from_fn(|| nic.create_srq(&init).ok()).collect();
     assert_eq!(made.len(), MAX_SRQS);
-    let too_many = SrqError::TooMany { most: MAX_SRQS };
+    let too_many = SrqError::TooMany { max: MAX_SRQS };
     assert_eq!(nic.create_srq(&init), Err(too_many));
     assert!(too_many.to_string().contains("65536"));
     nic.destroy_srq(made[0]).expect("not in use");

@@ -208,7 +208,7 @@ fn no_qp_survives_an_overrun() {
 fn draining_ends_with_the_message_that_was_begun() {
     let mut hand = Hand::new(setup());
     let mem = hand.mem(4096);
-    hand.node.port.room = 2;
+    hand.node.port.max_queued = 2;
     hand.post(1, SendOp::Send, &[mem.sge(0, 4096)]);
     hand.post(2, SendOp::Send, &[mem.sge(0, 4096)]);
     assert_eq!(hand.out().len(), 2);

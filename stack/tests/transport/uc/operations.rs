@@ -114,7 +114,7 @@ fn a_message_is_cut_as_the_specification_says() {
 fn a_full_port_only_delays() {
     let mut hand = Hand::new(setup());
     let mem = hand.mem(8192);
-    hand.node.port.room = 3;
+    hand.node.port.max_queued = 3;
     hand.post(1, SendOp::Send, &[mem.sge(0, 8192)]);
     assert_eq!(hand.out_psns(), [0x10, 0x11, 0x12]);
     assert!(hand.node.sent().is_empty());

@@ -131,7 +131,7 @@ fn a_datagram_completes_when_it_has_left() {
     let dst = hand.setup.ip.address(2);
     let to = destination(&hand.node, dst, hand.node.qpn, QKEY);
     let send = SendRequest::send(mem.sge(0, 8)).to(to);
-    hand.node.port.room = 1;
+    hand.node.port.max_queued = 1;
     hand.post_request(&send.id(1));
     hand.post_request(&send.id(2));
     assert!(hand.node.sent().is_empty());
@@ -208,7 +208,7 @@ fn address_handles_are_checked() {
     assert_eq!(nic.create_ah(pd, path), refused);
     path.dst = "fe80::1".parse().expect("valid");
     let TxMeta { src, dst, .. } = path;
-    let refused = Err(AddressError::TwoFamilies { src, dst });
+    let refused = Err(AddressError::MixedFamilies { src, dst });
     assert_eq!(nic.create_ah(pd, path), refused);
 }
 

@@ -13,7 +13,7 @@ use core::hint::cold_path;
 use core::ops::Range;
 
 use super::{
-    BLOCK, MASKED_BTH, WIDE, carry, carry_tail, fold_on, over, remainder, support, vector,
+    BLOCK, MASKED_BTH, VPCLMULQDQ, carry, carry_tail, fold_on, over, remainder, support, vector,
 };
 use crate::Bth;
 
@@ -22,8 +22,8 @@ const VECTOR: usize = 64;
 
 /// The payload length in bytes from which computing the CRC during the copy is faster than after
 /// it.
-pub(in super::super) const LEAST: usize = 512;
-const _: () = assert!(LEAST >= 4 * VECTOR);
+pub(in super::super) const MIN_LEN: usize = 512;
+const _: () = assert!(MIN_LEN >= 4 * VECTOR);
 
 const OVER_512: [i64; 2] = over(512);
 const OVER_2048: [i64; 2] = over(2048);
@@ -46,7 +46,7 @@ pub(in super::super) unsafe fn copy(
 ) -> Option<u32> {
     let is_packet = payload.start == Bth::LEN || payload.start >= BLOCK;
     let is_within = payload.end <= transport.len();
-    if payload.len() < LEAST || !is_packet || !is_within || support() < WIDE {
+    if payload.len() < MIN_LEN || !is_packet || !is_within || support() < VPCLMULQDQ {
         cold_path();
         return None;
     }
@@ -58,7 +58,7 @@ pub(in super::super) unsafe fn copy(
 /// Implements [`copy`], after its checks.
 ///
 /// # Safety
-/// `payload` must be within `transport` and at least [`LEAST`] long, and that many bytes must be
+/// `payload` must be within `transport` and at least [`MIN_LEN`] long, and that many bytes must be
 /// readable at `from`, none of them of `transport`.
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,ssse3,sse4.1")]
 #[expect(unsafe_code, reason = "others may write what is copied")]
@@ -77,7 +77,7 @@ unsafe fn fold(
         Err(_) => fold_on(x, front, 0),
     };
 
-    // The destination is not aligned: aligning it costs more than it gains.
+    // The stores need not be aligned: aligning the destination would cost more than it gains.
     // SAFETY: the payload has at least four vectors.
     let [a, b, c, d] = unsafe { take_four(from, to, 0) };
     let with_front = carry(x, _mm512_castsi512_si128(a));

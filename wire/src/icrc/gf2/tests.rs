@@ -72,7 +72,7 @@ fn unshift_undoes_any_number_of_zeros() {
 #[test]
 fn images_are_what_bytes_add() {
     let mut numbers = Numbers(25);
-    for distance in 4..=FARTHEST {
+    for distance in 4..=MAX_DISTANCE {
         let bytes: [u8; 4] = numbers.array();
         assert_eq!(
             image(bytes, distance),

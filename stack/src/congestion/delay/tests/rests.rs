@@ -20,7 +20,7 @@ fn busy(round_trip: u64) -> Acked {
 
 /// Measures `trips` round trips of `round_trip` microseconds each, from the time `from` on, which
 /// is in microseconds, too. Returns when the sender began and ended its rests, in microseconds.
-fn hear(
+fn measure(
     sender: &mut Delay,
     p: &DelayParameters,
     from: u64,
@@ -48,7 +48,7 @@ fn it_rests_for_two_round_trips_ever_more_seldom() {
         ..learning()
     };
     let mut sender = with_window(100.0, &p);
-    let turns = hear(&mut sender, &p, 0, 100, 80);
+    let turns = measure(&mut sender, &p, 0, 100, 80);
     let expected = [8, 10, 24, 26, 44, 46, 64, 66];
     assert_eq!(turns, expected.map(|trip| trip * 100));
 }
@@ -58,7 +58,7 @@ fn it_rests_for_two_round_trips_ever_more_seldom() {
 fn a_rest_is_a_small_window() {
     let p = learning();
     let mut sender = with_window(100.0, &p);
-    hear(&mut sender, &p, 0, 100, 9);
+    measure(&mut sender, &p, 0, 100, 9);
     let window = sender.window;
     assert!(window >= 100.0);
     assert_eq!(sender.congestion_window(), Some(REST_WINDOW));
@@ -76,17 +76,17 @@ fn a_rest_is_a_small_window() {
 fn it_does_not_rest_at_the_start_nor_where_the_target_is_said() {
     let p = learning();
     let mut starts = Delay::new(PACKET, &p);
-    assert_eq!(hear(&mut starts, &p, 0, 100, 1000), []);
+    assert_eq!(measure(&mut starts, &p, 0, 100, 1000), []);
     let said = plain();
     let mut sender = with_window(100.0, &said);
-    assert_eq!(hear(&mut sender, &said, 0, 100, 1000), []);
+    assert_eq!(measure(&mut sender, &said, 0, 100, 1000), []);
 }
 
 /// Lets a sender with round trips of 100 us rest after about 8, 24, 56, 120 and 248 of them; from
 /// then on it rests every 256. Returns the time, some 50 round trips after the last rest.
 fn after_many(sender: &mut Delay, p: &DelayParameters) -> u64 {
     sender.on_acked(at(0), &busy(70), p);
-    let turns = hear(sender, p, 100, 100, 300);
+    let turns = measure(sender, p, 100, 100, 300);
     assert_eq!(turns.len(), 10);
     assert!(turns[9].abs_diff(25_000) < 200, "{turns:?}");
     30_000
@@ -102,7 +102,7 @@ fn it_rests_with_others_but_not_at_once_again() {
     sender.on_acked(at(now + 100), &busy(84), &p);
     assert_eq!(sender.rests.until, None, "not so soon");
     let now = now + 200;
-    assert_eq!(hear(&mut sender, &p, now, 100, 50), []);
+    assert_eq!(measure(&mut sender, &p, now, 100, 50), []);
     sender.on_acked(at(now + 5000), &busy(86), &p);
     assert_eq!(sender.rests.until, None, "more than half is left");
     sender.on_acked(at(now + 5010), &busy(84), &p);
@@ -116,12 +116,12 @@ fn it_does_not_rest_while_there_is_no_queue() {
     let p = learning();
     let mut sender = with_window(100.0, &p);
     let now = after_many(&mut sender, &p);
-    assert_eq!(hear(&mut sender, &p, now, 90, 30), []);
+    assert_eq!(measure(&mut sender, &p, now, 90, 30), []);
     // The queue stands for the last time.
-    assert_eq!(hear(&mut sender, &p, now + 2700, 100, 1), []);
-    let idle = hear(&mut sender, &p, now + 2900, 86, 4);
+    assert_eq!(measure(&mut sender, &p, now + 2700, 100, 1), []);
+    let idle = measure(&mut sender, &p, now + 2900, 86, 4);
     assert_eq!(idle, []);
-    assert_eq!(hear(&mut sender, &p, now + 3300, 75, 100), []);
+    assert_eq!(measure(&mut sender, &p, now + 3300, 75, 100), []);
 }
 
 /// A sender that had little in flight, or nothing to send, need not rest to measure the empty

@@ -1,18 +1,18 @@
-//! The packets that the port keeps in memory until their arrival is reported.
+//! Tracks which sent packets the port keeps in memory until the NIC reports them as acknowledged.
 
 use crate::seq::Seq;
 use core::hint::cold_path;
 
 /// The packets of one requester that the port keeps.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct KeptPackets {
     /// One past the last packet that the port keeps; `None` if it keeps none.
     end: Option<Seq>,
-    /// The NIC knows that there is something to report.
-    announced: bool,
+    /// The NIC has scheduled a report.
+    report_pending: bool,
 }
 
-impl Held {
+impl KeptPackets {
     /// Notes that the packet at `at` was sent, and whether the port keeps its memory.
     #[inline]
     pub(super) fn note(&mut self, kept: bool, at: Seq) {
@@ -29,12 +29,12 @@ impl Held {
             return false;
         }
         cold_path();
-        !core::mem::replace(&mut self.announced, true)
+        !core::mem::replace(&mut self.report_pending, true)
     }
 
     /// Whether there is something to report, given that everything before `una` is acknowledged.
     pub(super) fn take(&mut self, una: Seq) -> bool {
-        self.announced = false;
+        self.report_pending = false;
         let kept = self.end.is_some();
         self.end = self.end.filter(|end| *end > una);
         kept
@@ -43,7 +43,7 @@ impl Held {
     /// Ends the flow: nothing is retransmitted any more. Returns whether there is something to
     /// report.
     pub(super) fn end(&mut self) -> bool {
-        self.announced = false;
+        self.report_pending = false;
         self.end.take().is_some()
     }
 }

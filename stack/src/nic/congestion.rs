@@ -1,4 +1,4 @@
-//! The congestion settings of the NIC, and its CNPs, which leave before anything else.
+//! The congestion settings of the NIC, and its CNPs, which are sent before any other packet.
 
 use super::{CongestionControl, Nic, NotificationPoint};
 use crate::congestion::{CongestionSettings, QpCongestion};
@@ -55,12 +55,12 @@ impl Nic {
     }
 
     /// Sends the CNPs that are due. Returns whether the port had room for all of them.
-    pub(super) fn transmit_notices(&mut self, now: Instant, port: &mut dyn Transmit) -> bool {
-        while let Some(handle) = self.notices.pop_front() {
+    pub(super) fn transmit_cnps(&mut self, now: Instant, port: &mut dyn Transmit) -> bool {
+        while let Some(handle) = self.pending_cnps.pop_front() {
             cold_path();
-            let turn = self.with_qp_unscheduled(now, handle, |qp, cx| qp.transmit_notice(cx, port));
+            let turn = self.with_qp_unscheduled(now, handle, |qp, cx| qp.transmit_cnp(cx, port));
             if turn == Some(Turn::PortFull) {
-                self.notices.push_front(handle);
+                self.pending_cnps.push_front(handle);
                 return false;
             }
         }
