@@ -1,5 +1,5 @@
-//! Compiles the part of the target `c_api` that is written in C, as users' programs are:
-//! with the system's `infiniband/verbs.h`.
+//! Compiles the C part of the target `c_api` with the system's `infiniband/verbs.h`, as users'
+//! programs are compiled.
 
 use std::path::PathBuf;
 use std::{env, error};
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         .warnings_into_errors(true)
         .cargo_metadata(false)
         .compile("c_api");
-    // For this target alone; no other one needs the library under test.
+    // Only this target needs the library under test.
     let library = PathBuf::from(env::var("OUT_DIR")?).join("libc_api.a");
     println!("cargo::rustc-link-arg-bin=c_api={}", library.display());
     Ok(())

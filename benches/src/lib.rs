@@ -18,8 +18,8 @@ pub mod roce;
 pub mod scale;
 pub mod veth;
 
-/// The median: the middle figure, or the mean of the middle two of an even number. `None` without
-/// figures.
+/// The median: the middle figure, or the mean of the middle two if their number is even. `None` if
+/// there are no figures.
 pub fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

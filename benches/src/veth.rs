@@ -43,12 +43,12 @@ impl VethPair {
             ip(&["-n", name, "link", "set", "lo", "up"])?;
             ip(&["-n", name, "link", "set", "veth0", "up"])?;
         }
-        (0..2).try_for_each(|host| pair.await_link(host))?;
+        (0..2).try_for_each(|host| pair.wait_for_link(host))?;
         Ok(pair)
     }
 
     /// Waits until the link is up, which the kernel reports with a delay of up to a second.
-    fn await_link(&self, host: usize) -> Result<(), String> {
+    fn wait_for_link(&self, host: usize) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs(5);
         while self.link(host)?["operstate"].as_str() != Some("UP") {
             if Instant::now() > end {

@@ -45,7 +45,7 @@ pub fn command_line() -> clap::Command {
 
 /// The `roce` command, from this process's arguments to its exit code.
 pub fn main() -> ExitCode {
-    // Used only by `roce run`, so it is not in the help.
+    // `roce run` and `roce doctor` start this probe in a process of its own. It is not in the help.
     if std::env::args_os().skip(1).eq([run::PROBE]) {
         return run::probe();
     }

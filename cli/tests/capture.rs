@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 
-/// Measures for a moment, over a path MTU that makes many packets.
+/// A short measurement, with a small path MTU, so that there are many packets.
 const PERF: &[&str] = &[
     "perf",
     "--json",
@@ -36,7 +36,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The packets of a file, and the summary; and whether it was whole.
+/// The packets of a file, the summary, and whether the file is complete.
 fn decode(file: &Path) -> (Vec<Value>, Value, bool) {
     let output = Command::new(ROCE)
         .args(["decode", "--json"])
@@ -90,7 +90,7 @@ fn two_processes_write_a_file_each_and_every_icrc_is_right() {
     assert_eq!(sources.len(), 4);
 }
 
-/// Before, nothing ended a capture but a full disk.
+/// A regression test: only a full disk used to end a capture.
 #[test]
 fn a_capture_ends_at_its_limit_and_the_program_goes_on() {
     use std::os::unix::fs::PermissionsExt;
@@ -128,7 +128,7 @@ fn a_capture_ends_at_its_limit_and_the_program_goes_on() {
 }
 
 #[test]
-fn faults_and_drops_are_told_of() {
+fn faults_and_drops_are_in_the_comments() {
     let dir = tempfile::tempdir().unwrap();
     let output = perf(
         dir.path(),
@@ -141,7 +141,7 @@ fn faults_and_drops_are_told_of() {
     for name in ["run.pcapng", "run-2.pcapng"] {
         let (packets, summary, whole) = decode(&dir.path().join(name));
         assert!(whole);
-        // A flip may leave nothing of a packet but its ICRC's wrongness.
+        // After a flipped bit, a wrong ICRC may be all that can be said about a packet.
         assert_eq!(summary["other"]["records"], 0, "{summary}");
         for packet in &packets {
             // A few bits are not covered by the ICRC: the NIC's verdict is shown.
@@ -162,12 +162,12 @@ fn faults_and_drops_are_told_of() {
     ] {
         assert!(with_comment(&all, said) > 0, "{said}");
     }
-    // All that the client has counted, and what still came after that.
+    // All drops that the client has counted, and those after it read its counters.
     let reported = report["dropped"].as_u64().expect("a count");
     assert!(dropped[0] as u64 >= reported, "{dropped:?} {reported}");
 }
 
-/// Also one that was killed in the middle of it leaves a file of whole packets.
+/// A process that is killed during a capture leaves a file of whole packets.
 #[test]
 fn a_killed_process_leaves_a_file_that_can_be_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -244,7 +244,7 @@ fn a_wrong_name_is_an_error_that_names_it() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// The data goes on when the disk is full, and the file ends with a whole packet.
+/// When the disk is full, the transfer continues, and the file ends with a whole packet.
 #[test]
 fn a_full_disk_ends_the_capture_only() {
     let dir = tempfile::tempdir().unwrap();

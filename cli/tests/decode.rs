@@ -95,7 +95,7 @@ fn standard_input_is_read() {
     assert_eq!(summary["records"], 2);
 }
 
-/// As with `| head`: no message, no failure.
+/// A closed pipe, as with `| head`, causes no message and no failure.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -115,7 +115,7 @@ fn a_reader_that_leaves_is_no_error() {
     assert_eq!(stderr(&output), "");
 }
 
-/// A full disk is one.
+/// A full disk is an error.
 #[test]
 fn a_full_disk_ends_with_1() {
     let Ok(full) = File::options().write(true).open("/dev/full") else {

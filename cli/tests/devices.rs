@@ -27,7 +27,8 @@ fn the_loopback_is_a_device() {
     assert!(table.contains("::ffff:127.0.0.1"), "{table}");
 }
 
-/// By the names of devices, or of interfaces. An empty value is as none.
+/// `ROCE_DEVICES` selects devices by their names or their interfaces' names. An empty value counts
+/// as unset.
 #[test]
 fn the_environment_says_which_devices_there_are() {
     for names in ["lo", "roce_lo", "lo,roce_lo", ""] {

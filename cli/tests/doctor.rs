@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
-/// A library that is taken for this stack's.
+/// A file that passes for this stack's library.
 fn library(folder: &Path) -> String {
     let path = folder.join("libibverbs.so.1");
     std::fs::write(&path, "ROCE_DATAPATH").expect("written");
@@ -94,7 +94,7 @@ fn a_stranger_on_the_port_is_found_and_one_of_ours_is_not() {
 }
 
 #[test]
-fn programs_and_variables_are_looked_at() {
+fn programs_and_variables_are_checked() {
     let output = Command::new(env!("CARGO_BIN_EXE_roce"))
         .args(["doctor", "sh", "/nonexistent/program"])
         .envs([
@@ -120,7 +120,7 @@ fn programs_and_variables_are_looked_at() {
     }
 }
 
-/// Programs that a C compiler has made, with libraries of their own.
+/// Compiled C programs with libraries of their own.
 #[test]
 fn a_copy_of_the_library_that_a_program_brings_along_is_found() {
     let test = "a_copy_of_the_library_that_a_program_brings_along_is_found";
@@ -173,7 +173,7 @@ fn a_copy_of_the_library_that_a_program_brings_along_is_found() {
         assert_eq!(found.len(), 1, "{report:#}");
         let what = found[0]["what"].as_str().expect("text");
         let copy = format!(
-            "{kind} of the library is brought along: {}/{library}",
+            "{kind} of the library is bundled: {}/{library}",
             root.display()
         );
         assert!(what.starts_with(&copy), "{report:#}");
@@ -183,7 +183,7 @@ fn a_copy_of_the_library_that_a_program_brings_along_is_found() {
 }
 
 #[test]
-fn wrong_usage_is_told() {
+fn wrong_usage_is_reported() {
     let output = Command::new(env!("CARGO_BIN_EXE_roce"))
         .args(["doctor", "--frobnicate"])
         .output()

@@ -87,7 +87,7 @@ fn decode(file: &Path) -> (Vec<Value>, Value) {
     (lines, summary)
 }
 
-/// What must be the same of a packet wherever it is captured.
+/// The fields of a packet that do not depend on where it is captured.
 fn essence(packet: &Value) -> String {
     let fields = [
         "src",
@@ -286,10 +286,10 @@ cat <&3
 }
 
 #[test]
-fn it_ends_by_itself_when_time_is_over() {
+fn it_ends_after_the_given_time() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#""$ROCE" dump -i lo --seconds 1 --summary"#;
-    if !enter_namespace("it_ends_by_itself_when_time_is_over") {
+    if !enter_namespace("it_ends_after_the_given_time") {
         return;
     }
     let text = run(dir.path(), script, || {});

@@ -161,9 +161,10 @@ fn the_table_has_a_line_for_each_case() {
     }
 }
 
-/// All of them, and the bytes of each are compared.
+/// With `--signal-every`, one completion stands for several messages, and the bytes of each are
+/// compared.
 #[test]
-fn one_completion_may_tell_of_several_messages() {
+fn one_completion_covers_several_messages() {
     for (every, depth) in [("3", "8"), ("8", "8"), ("64", "100")] {
         let output = roce(&[
             "perf",
@@ -186,7 +187,7 @@ fn one_completion_may_tell_of_several_messages() {
 /// phase for it. With these seeds the leftover in the first slot ends with the byte that the first
 /// message ends with. Usually both sides then waited for each other.
 #[test]
-fn what_is_left_in_memory_is_no_answer() {
+fn stale_memory_is_not_an_answer() {
     for seed in ["277", "675", "682", "1009"] {
         let args = ["--op", "write", "--size", "8", "--iterations", "100"];
         let args = [&["perf", "--duration", "1", "--seed", seed], &args[..]].concat();

@@ -1,5 +1,5 @@
-//! `roce pingpong` against itself over two loopback addresses, and against peers that
-//! do not play by the rules.
+//! `roce pingpong` against itself over two loopback addresses, and against peers that violate the
+//! protocol.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -58,7 +58,7 @@ impl Server {
         TcpStream::connect((self.at, 18515)).expect("it listens")
     }
 
-    /// A client of it, to its end.
+    /// Runs a client of this server to its end.
     fn client(&self, options: &str) -> Output {
         roce(fresh_address(), options)
             .arg(self.at.to_string())
@@ -240,7 +240,7 @@ fn a_server_that_is_not_there_is_reported() {
 }
 
 #[test]
-fn a_server_waits_as_long_as_it_is_told() {
+fn a_server_waits_until_its_timeout() {
     let output = roce(fresh_address(), "--timeout 0.1 --json").output();
     assert_fails(&output.expect("starts"), 1, &["no client", "0.1 s"]);
 }
@@ -254,13 +254,13 @@ fn a_client_that_dies_is_noticed() {
         .spawn()
         .expect("roce starts");
     let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines();
-    // Its second line is about the server: from then on messages are exchanged.
+    // The client's second line has the server's address: from then on, the two exchange messages.
     assert!(lines.nth(1).is_some_and(|line| line.is_ok()));
     client.kill().expect("it runs");
     client.wait().expect("ended");
     let (code, _, stderr) = server.finish();
     assert_eq!(code, Some(1));
-    // Which one depends on whether it died before or after it acknowledged.
+    // The status depends on whether the client died before or after it acknowledged.
     let hints = ["does not answer", "nothing from 127."];
     assert!(hints.iter().any(|hint| stderr.contains(hint)), "{stderr}");
     assert!(stderr.contains("of 4000000000"), "{stderr}");
@@ -285,7 +285,7 @@ fn a_client_that_never_sends_is_given_up() {
 }
 
 #[test]
-fn a_client_whose_gid_cannot_be_reached_is_told_why() {
+fn an_unreachable_gid_is_explained() {
     let cases = [
         ("00000000000000000000000000000000", "no GID"),
         ("fe80000000000000505400fffe4d0002", "IPv6"),
@@ -324,7 +324,7 @@ fn a_lost_message_of_an_unreliable_service_is_explained() {
     assert_eq!((code, client.status.code()), (Some(1), Some(1)));
     assert!(stderr.contains("receive_too_small 1"), "{stderr}");
     let stderr = text(&client.stderr);
-    assert!(stderr.contains("does not send again"), "{stderr}");
+    assert!(stderr.contains("does not retransmit"), "{stderr}");
 }
 
 #[test]

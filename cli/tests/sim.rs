@@ -44,7 +44,7 @@ fn a_seed_is_the_same_run_alone_or_among_others_whatever_the_jobs() {
 }
 
 #[test]
-fn the_table_ends_with_what_there_is_to_know() {
+fn the_table_ends_with_a_summary() {
     let output = sim(&["--seeds", "3", "--from", "0"]);
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().expect("a line");

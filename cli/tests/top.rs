@@ -1,4 +1,4 @@
-//! `roce top` as a user runs it, beside a `roce perf` of his.
+//! `roce top` as a user runs it, while the user's `roce perf` runs.
 
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
@@ -12,9 +12,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A process that ends with this value.
+/// A process, killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -24,7 +24,7 @@ impl Drop for Running {
     }
 }
 
-/// A `roce perf` that goes on for longer than any test.
+/// A `roce perf` that runs for longer than any test.
 fn perf(metrics: &str) -> Running {
     let child = Command::new(ROCE)
         .args([
@@ -60,10 +60,10 @@ fn of(rows: &Value, pid: u32) -> Option<&Value> {
         .find(|row| row["pid"] == pid)
 }
 
-/// Looks until there is something to see: on a busy machine a process may not answer in time,
-/// or not have begun.
+/// Repeats `look` until it succeeds: on a busy machine, a process may not have started yet, or may
+/// not answer in time.
 fn look_until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         match look() {
             Ok(found) => return found,
@@ -163,7 +163,7 @@ fn a_run_of_perf_is_seen() {
 }
 
 #[test]
-fn a_wrong_address_for_metrics_is_told_with_right_ones() {
+fn a_wrong_address_for_metrics_is_reported_with_valid_ones() {
     let output = Command::new(ROCE)
         .args(["perf", "--duration", "1"])
         .env("ROCE_METRICS", "localhost")

@@ -44,7 +44,7 @@ fn a_path_mtu_that_the_link_does_not_carry_is_wrong_usage() {
     );
 }
 
-/// Before, the smaller one was taken without a word.
+/// A regression test: the smaller path MTU used to be taken silently.
 #[test]
 fn a_path_mtu_that_the_server_does_not_take_is_wrong_usage() {
     let test = "a_path_mtu_that_the_server_does_not_take_is_wrong_usage";
@@ -111,7 +111,7 @@ fn a_server_may_name_the_interface_of_a_link_local_address() {
 #[test]
 fn pingpongs_of_different_path_mtus_ask_about_both_sizes() {
     let test = "pingpongs_of_different_path_mtus_ask_about_both_sizes";
-    // A client takes no server that comes later: 18515, in state LISTEN.
+    // A client does not wait for a server, so wait until port 18515 is in state LISTEN.
     let script = "roce pingpong -m 4096 --address 127.0.0.1 -n 5 --timeout 60 >/dev/null 2>&1 & \
                   until grep -q ':4853 [0-9A-F:]* 0A ' /proc/net/tcp; do :; done; \
                   roce pingpong -m 1024 --address 127.0.0.2 127.0.0.1 -n 5 --timeout 60";

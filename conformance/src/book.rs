@@ -68,7 +68,7 @@ pub enum Status {
     /// It is not followed yet.
     #[serde(rename = "not yet")]
     NotYet,
-    /// It is about a feature that a software RoCEv2 NIC doesn't have or need.
+    /// It covers a feature that a software RoCEv2 NIC does not have or need.
     #[serde(rename = "does not apply")]
     DoesNotApply,
 }

@@ -41,7 +41,7 @@ const REACH: usize = 12;
 
 impl Citations {
     /// Reads every Rust file below `root`, except those of this crate and of the mutations, which
-    /// write about citations.
+    /// contain examples of citations.
     ///
     /// # Errors
     /// A file or folder can't be read.

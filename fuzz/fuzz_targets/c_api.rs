@@ -1,17 +1,19 @@
-//! The C API, called by a program in C with whatever a script says: [`c_api/`](../c_api).
+//! The C API, called by a C program that interprets the fuzz input as a script:
+//! [`c_api/`](../c_api).
 
 #![no_main]
 
 use std::ffi::c_int;
 
 use libfuzzer_sys::fuzz_target;
-// The library under test. What C calls it finds by its symbols.
+// The library under test. Its symbols resolve the calls of the C program.
 use roce_verbs_shim as _;
 
 unsafe extern "C" {
-    /// Gives the process a loopback interface of its own. 0 if it has one.
+    /// Moves the process into its own network namespace with a loopback interface. Returns 0 on
+    /// success.
     safe fn c_api_init() -> c_int;
-    /// Plays a script of `len` bytes; aborts if a promise is not kept.
+    /// Runs a script of `len` bytes; aborts if the library violates its contract.
     fn c_api_run(script: *const u8, len: usize);
 }
 
@@ -22,7 +24,8 @@ fuzz_target!(
         }
     },
     |script: &[u8]| {
-        // SAFETY: so many bytes are there, and C only reads them.
+        // SAFETY: the pointer and the length are those of a live slice, and the C function only
+        // reads it.
         unsafe { c_api_run(script.as_ptr(), script.len()) }
     }
 );

@@ -1,8 +1,8 @@
-//! Two agents of communication management, whose messages are lost, copied, late or damaged,
-//! among any other MADs, while their owners call what they like.
+//! Two CM agents whose MADs are lost, duplicated, delayed or corrupted, mixed with arbitrary other
+//! MADs, while their owners make arbitrary calls.
 //!
-//! Whatever comes: nothing panics, what is sent can be read, an event is about a connection
-//! that its owner has not forgotten, and in the end nothing is left.
+//! Invariants: nothing panics, every MAD sent can be parsed, every event is about a connection that
+//! its owner has not released, and in the end no connection is left.
 
 #![no_main]
 
@@ -104,7 +104,7 @@ struct Host {
 struct World {
     now: Instant,
     hosts: [Host; 2],
-    /// Whom each is for, its way as the recipient sees it, and the MAD.
+    /// The MADs in flight: the recipient, the path as the recipient sees it, and the MAD.
     wire: Vec<(usize, Path, [u8; MAD_LEN])>,
 }
 
@@ -194,7 +194,7 @@ impl World {
             }
             Step::Listen { host, service } => {
                 let host = &mut self.hosts[usize::from(host)];
-                // Somebody may listen already.
+                // The service may already have a listener.
                 let _ = host.agent.listen(now, self::service(service), None, 4);
             }
             Step::LeaveToOthers { host, service } => {
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// The way from a host to the other one.
+    /// The path from a host to the other one.
     fn path(&self, host: bool) -> Path {
         Path {
             local: self.hosts[usize::from(host)].address,
@@ -262,7 +262,7 @@ impl World {
                 let id = event.connection();
                 assert!(
                     !host.forgotten.contains(&id),
-                    "{event:?} of what is forgotten"
+                    "{event:?} of a released connection"
                 );
                 match event {
                     Event::Requested { .. } | Event::DatagramRequested { .. } => host.ids.push(id),
@@ -272,7 +272,8 @@ impl World {
         }
     }
 
-    /// When all owners have lost interest, and time has passed, nothing is left.
+    /// Once all owners have released their connections and the timers have expired, no connection
+    /// is left.
     fn end(&mut self) {
         for host in &mut self.hosts {
             for &id in &host.ids {
@@ -290,7 +291,7 @@ impl World {
 
 impl Host {
     fn call(&mut self, now: Instant, step: &Step, id: ConnectionId) {
-        // What is not in turn is refused, which is as good.
+        // A call that is invalid in the current state returns an error, which is fine, too.
         let _refused = match *step {
             Step::Accept { qpn, .. } => self.agent.accept(now, id, &acceptance(qpn)),
             Step::Tell { .. } => {

@@ -1,5 +1,5 @@
-//! Any bytes, taken for an Ethernet frame, for an IP packet, and for what follows a
-//! Linux cooked header of each EtherType; and as they arrive at a port over AF_XDP.
+//! Arbitrary bytes, parsed as an Ethernet frame, as an IP packet, and as the data after a Linux
+//! cooked header of each EtherType; and received by a port over AF_XDP.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use roce_wire::{Frame, IcrcVerdict, NetworkHeader, ParseError, icrc};
 use roce_xdp::net::{Core, CoreConfig, Event, Link, OwnAddress};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What the bytes are taken for.
+/// The first header that the bytes are parsed as.
 #[derive(Clone, Copy)]
 enum Start {
     Ethernet,
@@ -36,8 +36,8 @@ fuzz_target!(|data: &[u8]| {
     arrive(data);
 });
 
-/// A port to whose address the frame is, if it parses, hands out what the parser found, or
-/// has a reason not to.
+/// A port with the frame's destination address returns the packet that the parser found, or drops
+/// it for a stated reason.
 fn arrive(data: &[u8]) {
     let parsed = Frame::parse_ethernet(data);
     let own = parsed.ok().map(|frame| match frame.network {
@@ -82,8 +82,8 @@ fn arrive(data: &[u8]) {
     }
 }
 
-/// A frame that parses is emitted as one that parses to the same; the two ways to check
-/// an ICRC agree. An error can be printed.
+/// A frame that parses is emitted as a frame that parses to the same value, and the two functions
+/// that check an ICRC agree. An error can be printed.
 fn check(start: Start, data: &[u8]) {
     let frame = match start.parse(data) {
         Ok(frame) => frame,

@@ -1,7 +1,8 @@
-//! Two NICs and a wire that loses, copies, delays and damages as the input says.
+//! Two NICs and a wire that loses, duplicates, delays and corrupts packets as the input selects.
 //!
-//! What completes without error did what it says, byte for byte, and nothing else was
-//! written. When the wire is kind again everything ends, one way or another.
+//! Every request that completes without error has moved the right bytes, and no other bytes were
+//! written. Once the wire stops injecting faults, every request completes, with or without an
+//! error.
 
 #![no_main]
 
@@ -15,7 +16,7 @@ use roce_stack::{
 use roce_wire::{Psn, Qpn};
 use std::collections::VecDeque;
 
-/// What one end asks of the other.
+/// A work request of one end.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Work {
     Send { len: u16, imm: bool },
@@ -37,21 +38,21 @@ enum Fate {
 /// Each request has its own place in each buffer, as long as the longest.
 const SLOT: usize = 2048;
 const SLOTS: usize = DEPTH;
-/// Faults end after so many, so that runs do.
+/// The most faults in a run, so that each run ends.
 const MAX_FAULTS: usize = 200;
 
 struct End {
     host: Host,
     qpn: Qpn,
-    /// What is sent, and where READs of the peer find it; never written.
+    /// The source of our SENDs and WRITEs and of the peer's READs; never written.
     source: Mem,
-    /// Where WRITEs of the peer go.
+    /// The destination of the peer's WRITEs.
     target: Mem,
-    /// Where our READs and atomics come to.
+    /// The destination of our READs and the results of our atomics.
     fetched: Mem,
-    /// Where SENDs of the peer go.
+    /// The receive buffers for the peer's SENDs.
     inbox: Mem,
-    /// The eight bytes that atomics of the peer add to.
+    /// The eight bytes that the peer's atomics add to.
     counter: Mem,
     posted: Vec<Work>,
     done: Vec<Completion>,
@@ -140,13 +141,13 @@ impl<'a> World<'a> {
             }
         };
         let wr = SendRequest::new(slot as u64, op, sge);
-        // UC does no READs and atomics.
+        // UC has neither READs nor atomics.
         if end.host.nic.post_send(self.now, end.qpn, &wr).is_ok() {
             end.posted.push(work);
         }
     }
 
-    /// Until nothing happens any more.
+    /// Runs until there is neither a packet nor a timer left.
     fn run(&mut self) {
         for _ in 0..100_000 {
             for side in 0..2 {
@@ -192,7 +193,7 @@ impl<'a> World<'a> {
             Fate::Late { micros } => at = at + Duration::from_micros(micros.into()),
             Fate::Damage { bit } => {
                 let bit = usize::from(bit) % (8 * frame.bytes.len());
-                // Byte 4 may change on the way.
+                // The ICRC does not cover byte 4.
                 if bit / 8 != 4 {
                     frame.bytes[bit / 8] ^= 1 << (bit % 8);
                 }
@@ -220,7 +221,8 @@ impl<'a> World<'a> {
     }
 }
 
-/// What a request should have done is done if it succeeded; and in no case more.
+/// Checks a request's destination: all of its bytes are written if it succeeded, and no others in
+/// any case.
 fn check_placed(end: &End, peer: &End, slot: usize, succeeded: bool) {
     let at = slot * SLOT;
     let target = peer.target.read(at, SLOT);
@@ -247,8 +249,8 @@ fn check_placed(end: &End, peer: &End, slot: usize, succeeded: bool) {
     assert!(fetched[read..].iter().all(|byte| *byte == 0));
 }
 
-/// Receives are what the peer sent: of RC all of it in that order; of UC whole messages,
-/// of which the wire may have lost, repeated and exchanged some.
+/// Receives contain what the peer sent: with RC all messages in order; with UC whole messages, some
+/// of which the wire may have lost, duplicated or reordered.
 fn check_received(end: &End, peer: &End, kind: QpKind) {
     let consumes = |work: &Work| matches!(work, Work::Send { .. } | Work::Write { imm: true, .. });
     let sent: Vec<_> = peer
@@ -294,7 +296,7 @@ fn is_what_came(
         || end.inbox.read(n * SLOT, len as usize) == peer.source.read(slot * SLOT, len as usize))
 }
 
-/// Each atomic counted at most once, those that succeeded exactly once.
+/// Each atomic was executed at most once, and each successful one exactly once.
 fn check_counter(end: &End, peer: &End) {
     let value = |bytes: Vec<u8>| u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
     let counted = value(peer.counter.read(0, 8));
@@ -367,7 +369,7 @@ fn bytes(len: u16) -> u32 {
     u32::from(len) % (SLOT as u32 + 1)
 }
 
-/// Bytes that tell where they come from, none of them 0.
+/// Bytes that identify their source by `salt`; none is 0.
 fn pattern(salt: u8) -> Vec<u8> {
     (0..SLOT * SLOTS)
         .map(|at| ((at * 31 + at / SLOT * 7 + usize::from(salt) * 101) % 255 + 1) as u8)

@@ -1,5 +1,5 @@
-//! Any bytes, taken for a capture file: read, decoded, followed by flow, and printed
-//! as text and as JSON.
+//! Arbitrary bytes as a capture file: read, decoded, assigned to flows, and printed as text and as
+//! JSON.
 
 #![no_main]
 
@@ -33,11 +33,11 @@ fuzz_target!(|data: &[u8]| {
     let of_type = |kind: &str| packets.iter().filter(|line| line["type"] == kind).count();
     assert_eq!(summary["packets"], of_type("packet"));
     assert_eq!(summary["other"]["records"], of_type("other"));
-    // A line for each, one for the head, and the summary's own.
+    // A line for each record, one for the heading, and those of the summary.
     assert!(text.lines().count() > packets.len());
 });
 
-/// What is printed, and what is said to be wrong with the file.
+/// The output, and the error in the file.
 fn print(data: &[u8], args: &DecodeArgs) -> (String, Option<String>) {
     let mut out = Vec::new();
     let broken = decode(data, args, &mut out, |_| {}).expect("memory can be written");

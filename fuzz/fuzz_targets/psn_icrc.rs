@@ -1,4 +1,5 @@
-//! What holds for all PSNs, identifications and lengths.
+//! Properties of PSNs, of the codes of syndromes, credits and opcodes, and of the ICRC that hold
+//! for all inputs.
 
 #![no_main]
 
@@ -37,7 +38,7 @@ fn psn(start: u32, step: u32) {
     assert!((-(1 << 23)..1 << 23).contains(&distance));
     assert_eq!((distance as u32 ^ step) << 8, 0, "equal modulo 2^24");
     assert_eq!(start.add(distance as u32), end);
-    // Half-way round, each of two is before the other.
+    // At a distance of half the PSN space, each of the two PSNs is before the other.
     if distance != -(1 << 23) {
         assert_eq!(start.diff(end), -distance);
     }
@@ -47,8 +48,8 @@ fn psn(start: u32, step: u32) {
 fn codes(byte: u8, count: u32) {
     assert_eq!(Syndrome::from_byte(byte).byte(), byte);
     let credits = Credits::from_count(count);
-    let told = credits.count().expect("never the invalid code");
-    assert!(told <= count);
+    let credit_count = credits.count().expect("never the invalid code");
+    assert!(credit_count <= count);
     if let Some(next) = Credits::from_code(credits.code() + 1).and_then(Credits::count) {
         assert!(next > count);
     }
@@ -59,8 +60,8 @@ fn codes(byte: u8, count: u32) {
     }
 }
 
-/// Whatever identification and flag a packet was sealed with, they are found again; the
-/// identification counts linearly.
+/// The IPv4 identification and flag that a packet was sealed with are recovered from its ICRC. The
+/// ICRC is linear in the identification.
 fn hidden(input: &Input<'_>) {
     let Input { src, dst, id, .. } = *input;
     let [src_port, dst_port] = input.ports;

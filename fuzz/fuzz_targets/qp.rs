@@ -1,7 +1,7 @@
-//! One NIC with a QP in each state, fed with packets and calls in any order.
+//! One NIC with a QP in each state, which gets packets and calls in any order.
 //!
-//! Whatever comes: nothing panics, what is sent is well-formed, requests complete once
-//! and in order, and memory that nobody may write stays as it is.
+//! Invariants: nothing panics, every packet sent is well-formed, requests complete once and in
+//! order, and memory without write access does not change.
 
 #![no_main]
 
@@ -24,7 +24,7 @@ enum Step {
     Packet {
         qp: u8,
         opcode: u8,
-        psn: At,
+        psn: RelativePsn,
         ack_req: bool,
         memory: u8,
         offset: u16,
@@ -71,17 +71,17 @@ enum Step {
     },
 }
 
-/// A PSN, as seen from what is expected.
+/// A PSN relative to the expected one.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-enum At {
+enum RelativePsn {
     Next,
     Ahead(u8),
     Behind(u8),
     Any(u32),
 }
 
-/// One QP, and what is known of it.
-struct Known {
+/// A QP, and the test's model of its state.
+struct QpModel {
     qpn: Qpn,
     kind: QpKind,
     srq: Option<Srqn>,
@@ -100,9 +100,9 @@ const LEN: usize = 4096;
 struct World {
     host: Host,
     now: Instant,
-    qps: Vec<Known>,
+    qps: Vec<QpModel>,
     memories: Vec<Mem>,
-    /// One for QPs of RC and UC, one for targets of XRC.
+    /// The SRQs: one for RC and UC QPs, one for XRC targets.
     srqs: [Srqn; 2],
     shared: BTreeSet<u64>,
     windows: [MwId; 2],
@@ -178,7 +178,7 @@ impl World {
                     (_, None) => host.nic.create_qp(init).expect("a QP"),
                 };
                 host.bring_to(now, qpn, kind, peer(), state);
-                Known {
+                QpModel {
                     qpn,
                     kind,
                     srq,
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// A packet that is well-formed, whatever it asks for.
+    /// Delivers a well-formed packet with an arbitrary request.
     fn packet(&mut self, step: &Step) {
         let Step::Packet {
             qp,
@@ -267,10 +267,10 @@ impl World {
             known.expected
         };
         let psn = match psn {
-            At::Next => base,
-            At::Ahead(n) => base.add(n.into()),
-            At::Behind(n) => base.back(n.into()),
-            At::Any(any) => Psn::new(any),
+            RelativePsn::Next => base,
+            RelativePsn::Ahead(n) => base.add(n.into()),
+            RelativePsn::Behind(n) => base.back(n.into()),
+            RelativePsn::Any(any) => Psn::new(any),
         };
         if opcode.is_request() {
             known.expected = psn.next();
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// Any bytes, for one of the QPs if there is room for its number.
+    /// Delivers arbitrary bytes, with the QPN of one of the QPs if they are long enough for it.
     fn raw(&mut self, bytes: &[u8], qp: u8, sealed: bool) {
         let mut bytes = bytes.to_vec();
         let meta = meta(PEER, 1);
@@ -490,14 +490,14 @@ impl World {
         }
     }
 
-    /// What was posted to a QP completes no more.
+    /// Requests that are still posted to a QP no longer complete.
     fn forget(&mut self, index: usize) {
         self.check_completions();
         self.qps[index].sends.clear();
         self.qps[index].receives.clear();
     }
 
-    /// Lets the NIC send, and looks at everything.
+    /// Lets the NIC send, and checks packets, completions and memory.
     fn settle(&mut self) {
         for frame in self.host.transmit(self.now) {
             self.check_frame(&frame);
@@ -513,7 +513,7 @@ impl World {
                 assert_eq!(receives, known.receives.len());
             }
         }
-        // One region may not be written at all, another is nobody's here.
+        // One region has no write access, and another belongs to a protection domain without QPs.
         for memory in &self.memories[2..] {
             assert!(memory.read(0, LEN).iter().all(|byte| *byte == 0));
         }
@@ -525,7 +525,7 @@ impl World {
     fn check_frame(&mut self, frame: &Frame) {
         let packet = Packet::parse(&frame.bytes).expect("what is sent is well-formed");
         assert_eq!(packet.bth.dest_qpn, PEER_QPN);
-        // A datagram is bounded by the port, not by a path.
+        // The port bounds the length of a datagram; there is no path MTU.
         let longest = match packet.bth.opcode.transport() {
             Transport::Ud => largest_path_mtu(roce_fuzz::MAX_PACKET),
             _ => roce_fuzz::MTU,

@@ -1,5 +1,5 @@
-//! Any packet in any frame: emitted, sealed, and parsed again to what it was; changed
-//! in one bit, found out if the ICRC covers the bit.
+//! An arbitrary packet in an arbitrary frame is emitted, sealed, and parsed back to the same value.
+//! If one bit changes and the ICRC covers it, the check fails.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ struct Input<'a> {
     dest_qpn: u32,
     psn: u32,
     words: [u64; 4],
-    /// Ethernet, tags, IP version.
+    /// Selects the Ethernet header, VLAN tags and IP version.
     frame: u8,
     addresses: [u8; 32],
     id_and_class: [u8; 6],
@@ -58,7 +58,7 @@ fuzz_target!(|input: Input<'_>| {
     parsed.repr().emit(&mut out, parsed.transport);
     assert_eq!(out, bytes);
 
-    // Within the transport packet all is covered but byte 4.
+    // The ICRC covers all of the transport packet except byte 4.
     let bit = usize::from(input.flipped_bit) % (8 * transport.len());
     let first = bytes.len() - transport.len();
     bytes[first + bit / 8] ^= 1 << (bit % 8);
@@ -74,7 +74,7 @@ fn parse<'a>(frame: &FrameRepr<'_>, bytes: &'a [u8]) -> Result<Frame<'a>, ParseE
     }
 }
 
-/// As much of the bytes as the opcode allows, if that is enough.
+/// The longest prefix of the bytes that the opcode allows as payload, if there is one.
 fn legal_payload<'a>(packet: &PacketRepr, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let rule = packet.bth.opcode.info().payload;
     [bytes.len(), 8, 0]
@@ -138,7 +138,7 @@ fn frame_of(input: &Input<'_>) -> FrameRepr<'static> {
     let is_v1 = matches!(network, NetworkHeader::Grh(_));
     let outer = tag(0x80, 0x88a8);
     FrameRepr {
-        // Without a link header nothing tells a GRH from IPv6.
+        // Without a link header, nothing distinguishes a GRH from an IPv6 header.
         link: (is_v1 || f & 1 != 0).then_some(Link {
             dst: *dst.first_chunk().expect("6"),
             src: *src.first_chunk().expect("6"),

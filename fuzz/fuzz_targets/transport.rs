@@ -1,4 +1,5 @@
-//! Any bytes, taken for a transport packet or, by the first byte, for one of its headers.
+//! Arbitrary bytes, parsed as a transport packet or as one of its headers, which the first byte
+//! selects.
 
 #![no_main]
 
@@ -35,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// A packet is no longer than its bytes and is emitted as one that parses to the same.
+/// A packet is no longer than its bytes, and is emitted as a packet that parses to the same value.
 fn packet(bytes: &[u8]) {
     let packet = match Packet::parse(bytes) {
         Ok(packet) => packet,
@@ -57,13 +58,13 @@ fn packet(bytes: &[u8]) {
     let icrc_at = emitted.len() - 4;
     emitted[icrc_at..].copy_from_slice(&packet.icrc.to_le_bytes());
     let mut again = Packet::parse(&emitted).expect("what was emitted parses");
-    // The pad count need not have been the one that the length asks for.
+    // The pad count of the input may differ from the one that the length requires.
     assert_eq!((packet.payload.len() + usize::from(again.bth.pad)) % 4, 0);
     again.bth.pad = packet.bth.pad;
     assert_eq!(again, packet);
 }
 
-/// A header needs its length and no more, and what was emitted parses to the same.
+/// A header parses from exactly its length, and the emitted header parses to the same value.
 fn header<H: PartialEq + std::fmt::Debug>(
     bytes: &[u8],
     parse: fn(&[u8]) -> Result<H, ParseError>,
@@ -81,7 +82,7 @@ fn header<H: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// The headers of an opcode, which the first byte chooses.
+/// The extended headers of an opcode, which the first byte selects.
 fn ext_headers(bytes: &[u8]) {
     let Some((&byte, bytes)) = bytes.split_first() else {
         return;

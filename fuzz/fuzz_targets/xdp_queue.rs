@@ -1,4 +1,4 @@
-//! A queue against a kernel that lies.
+//! An AF_XDP queue whose rings the kernel's side fills with arbitrary values.
 
 #![no_main]
 

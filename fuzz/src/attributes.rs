@@ -1,13 +1,13 @@
-//! What each kind of QP needs on its way to RTS.
+//! The attributes that bring each kind of QP to RTS.
 
 use crate::{MTU, Peer, address};
 use roce_stack::{Access, QpAttributes, QpKind, QpState, TxMeta};
 use roce_wire::{QKey, RnrTimer};
 
-/// The key of all UD QPs.
+/// The Q_Key of all UD QPs.
 pub const QKEY: QKey = QKey(0x1234);
 
-/// Attributes that change nothing but the state.
+/// Attributes that change only the state.
 pub fn to_state(state: QpState) -> QpAttributes {
     QpAttributes {
         state: Some(state),

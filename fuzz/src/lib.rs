@@ -1,4 +1,4 @@
-//! What the targets that drive a live NIC share: a port in memory, and hosts on it.
+//! Shared by the targets that drive a NIC: a port in memory, and hosts on it.
 
 mod attributes;
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub const MAX_PACKET: usize = 1200;
 /// The path MTU of all QPs: small, so that messages have several packets.
 pub const MTU: PathMtu = PathMtu::Mtu256;
-/// How many requests each queue takes.
+/// The depth of each queue, in requests.
 pub const DEPTH: usize = 16;
 
 /// Whether the ICRC of a packet is right.
@@ -34,7 +34,7 @@ pub fn address(n: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, n).into()
 }
 
-/// What a port says of packets from one host to another.
+/// The metadata that a port reports for packets from one host to another.
 pub fn meta(from: u8, to: u8) -> RxMeta {
     RxMeta {
         src: address(from),
@@ -48,7 +48,7 @@ pub fn meta(from: u8, to: u8) -> RxMeta {
     }
 }
 
-/// Writes the right ICRC, whatever the bytes before it.
+/// Writes the correct ICRC of `bytes` into its last four bytes.
 pub fn seal(meta: &RxMeta, bytes: &mut [u8]) {
     icrc::seal(&ip_header(meta), meta.src_port, UDP_PORT, bytes);
 }
@@ -76,7 +76,7 @@ pub struct Mem {
 }
 
 impl Mem {
-    /// A stretch of it, for a request's list.
+    /// A range of it, as a scatter/gather element.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge {
             addr: self.buffer.addr().wrapping_add(offset),
@@ -85,7 +85,7 @@ impl Mem {
         }
     }
 
-    /// A place in it, as the peer names it.
+    /// The remote address of a byte in it.
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         RemoteAddr {
             addr: self.buffer.addr().wrapping_add(offset),
@@ -101,10 +101,10 @@ impl Mem {
     }
 }
 
-/// A NIC on its port, with what its QPs use.
+/// A NIC on its port, with the PD and the CQs of its QPs.
 #[derive(Debug)]
 pub struct Host {
-    /// Its number, of which its address is made.
+    /// Its number, from which its address is derived.
     pub number: u8,
     /// The NIC.
     pub nic: Nic,
@@ -112,9 +112,9 @@ pub struct Host {
     pub port: MemoryPort,
     /// The protection domain of its QPs.
     pub pd: PdId,
-    /// Where sends complete.
+    /// The CQ of the send queues.
     pub send_cq: Arc<CompletionQueue>,
-    /// Where receives complete.
+    /// The CQ of the receive queues.
     pub recv_cq: Arc<CompletionQueue>,
 }
 
@@ -137,7 +137,7 @@ impl Host {
         }
     }
 
-    /// What a QP of this kind is made with.
+    /// The parameters of a new QP of this kind.
     pub fn qp_init(&self, kind: QpKind) -> QpInit {
         let size = QueueLimits {
             depth: DEPTH,
@@ -165,8 +165,8 @@ impl Host {
         Mem { buffer, key }
     }
 
-    /// Takes a QP from RESET to `state`, connected to a QP of another host
-    /// if it is of a kind that is.
+    /// Moves a QP from RESET to `state`. Connects it to a QP of another host if its kind is
+    /// connected.
     pub fn bring_to(&mut self, now: Instant, qpn: Qpn, kind: QpKind, peer: Peer, state: QpState) {
         let steps = [
             attributes::init(kind),
@@ -185,17 +185,14 @@ impl Host {
         }
     }
 
-    /// Lets it send all that it can now.
+    /// Sends everything that the NIC can send now, and returns the packets.
     pub fn transmit(&mut self, now: Instant) -> Vec<Frame> {
         for _ in 0..1_000 {
             if !self.nic.wants_to_send() {
                 let refused = self.port.counters().tx_unsendable;
                 assert_eq!(refused, 0, "packets longer than {MAX_PACKET} bytes");
                 let sent = std::mem::take(&mut self.port.out);
-                assert!(
-                    sent.iter().all(is_intact),
-                    "what is sent has the right ICRC"
-                );
+                assert!(sent.iter().all(is_intact), "a sent packet has a wrong ICRC");
                 return sent;
             }
             self.nic.transmit(now, &mut self.port);
@@ -203,7 +200,7 @@ impl Host {
         panic!("endless sending");
     }
 
-    /// The completions of sends, or of receives, that have come.
+    /// Polls all completions of sends, or of receives.
     pub fn completions(&self, of_sends: bool) -> Vec<Completion> {
         let cq = if of_sends {
             &self.send_cq

@@ -21,8 +21,8 @@ pub struct AllInOne {
     left_over: BTreeSet<usize>,
 }
 
-/// The most attempts to leave out what does not compile. If they are used up, something else is
-/// wrong.
+/// The most attempts to leave out mutations that do not compile. If the last one fails, something
+/// else is wrong.
 const ATTEMPTS: usize = 12;
 
 impl AllInOne {
@@ -97,7 +97,7 @@ impl AllInOne {
             }
         }
         Err(io::Error::other(
-            "there is no end of changes that don't compile",
+            "some mutations still do not compile after the last attempt",
         ))
     }
 

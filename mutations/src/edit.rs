@@ -47,7 +47,10 @@ impl Edit {
     pub fn of(mutation: &Mutation, root: &Path) -> io::Result<Self> {
         let source = std::fs::read_to_string(root.join(&mutation.file))?;
         let start = source.find(&mutation.old).ok_or_else(|| {
-            io::Error::other(format!("{}: what it replaces is not there", mutation.id))
+            io::Error::other(format!(
+                "{}: the file does not contain the text to replace",
+                mutation.id
+            ))
         })?;
         let at = start..start + mutation.old.len();
         let (name, file) = (mutation.id.clone(), mutation.file.clone());
@@ -143,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cargo_mutants_lists_becomes_places_in_the_file() {
+    fn cargo_mutants_output_becomes_positions_in_the_file() {
         let source = "// ü\nfn f(a: u8) -> bool {\n    'ü' == 'x' && a > 3\n}\n";
         let json = br#"[{"name": "a.rs:3:21: replace > with == in f", "package": "p",
             "file": "a.rs", "function": null, "genre": "BinaryOperator", "replacement": "==",

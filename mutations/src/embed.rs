@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_function_that_runs_is_left_over() {
+    fn mutations_outside_selectable_functions_are_left_over() {
         let edits = [(1, edit("1", "0")), (2, edit("3", "0"))];
         let embedded = embed(SOURCE, &edits).expect("it is Rust");
         assert_eq!(embedded.source, SOURCE);

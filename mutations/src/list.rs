@@ -26,7 +26,7 @@ struct File {
     mutation: Vec<Mutation>,
 }
 
-/// All of them.
+/// All mutations of the list.
 #[derive(Debug)]
 pub struct List(pub Vec<Mutation>);
 

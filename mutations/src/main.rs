@@ -10,27 +10,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-/// Makes each deliberate bug of mutations/list in turn, in a copy of the checkout, and
-/// sees whether the tests notice. Ends with 1 if one survives that is not explained.
+/// Makes each deliberate bug of mutations/list in turn, in a copy of the checkout, and checks
+/// whether the tests detect it. The exit code is 1 if a mutation without an explanation survives.
 #[derive(Parser)]
 struct Arguments {
-    /// Only see whether each replacement still applies, exactly once.
+    /// Only check that each replacement still applies exactly once.
     #[arg(long)]
     check: bool,
-    /// Instead of the list: everything that cargo-mutants finds to change in the
-    /// modules for PSNs, the ICRC, opcodes, requesters and responders.
+    /// Instead of the list, use every mutant that cargo-mutants generates in the modules for PSNs,
+    /// the ICRC, opcodes, requesters and responders.
     #[arg(long)]
     modules: bool,
     /// Only the mutations whose names contain this; may be given several times.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// How many to try at the same time.
+    /// The number of mutations to test in parallel.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Print what there is, and do nothing.
+    /// List the mutations, and exit.
     #[arg(long)]
     list: bool,
-    /// Build each on its own, also those that one build could hold together.
+    /// Build each mutation separately, even those that can share one build.
     #[arg(long)]
     one_by_one: bool,
 }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_test_that_fails_is_named() {
+    fn the_first_failing_test_is_named() {
         let says = "echo 'test a ... ok'; echo 'test b ... FAILED'; sleep 1000";
         let outcome = run(&script(says, 10), 3).expect("there is a shell");
         assert_eq!(outcome, Outcome::Caught("b".to_owned()));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_pass_let_it_survive_and_see_its_number() {
+    fn a_mutation_survives_passing_tests_which_see_its_number() {
         let says = "test $ROCE_MUTANT = 3 && echo 'test a ... ok'";
         let outcome = run(&script(says, 10), 3).expect("there is a shell");
         assert_eq!(outcome, Outcome::Survived);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_caught_one_is_tried_first_on_the_next() {
+    fn a_test_that_caught_a_mutation_runs_first_on_the_next() {
         let runner = Runner::default();
         let suite = script("echo 'test a ... FAILED'", 10);
         runner

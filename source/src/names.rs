@@ -119,7 +119,7 @@ impl<'a> Names<'a> {
         }
         if let Some(path) = scope.aliases.get(name) {
             let external = || Some(Target::External(path.clone()));
-            // `use name::…;` for a crate of that name would resolve to itself.
+            // Otherwise `use name::…;` for a crate of that name would resolve to itself.
             if path.first().is_some_and(|first| first == name) && path.len() == 1 {
                 return external();
             }

@@ -121,7 +121,7 @@ fn what_tests_import_and_what_parents_define_does_not_count() {
 }
 
 #[test]
-fn a_file_that_is_no_rust_is_named() {
+fn a_file_that_is_not_rust_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("lib.rs"), "mod gone;").expect("written");
     let error = Tree::read(&folder.path().join("lib.rs")).err();

@@ -38,13 +38,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     for line in io::stdin().lock().lines() {
         let line = line?;
         let started = Instant::now();
-        obey(&lab, &line, &mut background)?;
+        run_line(&lab, &line, &mut background)?;
         println!("--- {line}: {:.2?}", started.elapsed());
     }
     Ok(())
 }
 
-fn obey(lab: &Lab, line: &str, background: &mut Vec<GuestChild>) -> Result<(), Box<dyn Error>> {
+fn run_line(lab: &Lab, line: &str, background: &mut Vec<GuestChild>) -> Result<(), Box<dyn Error>> {
     let (verb, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
     match verb {
         "g" => {

@@ -18,7 +18,7 @@ use crate::lab::namespace::Namespace;
 use crate::lab::shared::{excuse, say_needs};
 
 /// Timeout for a link to come up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The properties of the slow port.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +173,7 @@ impl Bottleneck {
 
     /// The kernel notices after a while that a link is up, and drops packets until then.
     fn wait_until_up(&self, host: Host) -> Result<(), LabError> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let shown = ["ip", "-o", "link", "show", "wire"];
             let shown = self.hosts[host as usize].run(&shown, "")?;
@@ -181,7 +181,7 @@ impl Bottleneck {
                 return Ok(());
             }
             if Instant::now() > end {
-                let what = format!("no link after {PATIENCE:?}: {shown}");
+                let what = format!("no link after {TIMEOUT:?}: {shown}");
                 return Err(LabError::new(what));
             }
             std::thread::yield_now();

@@ -11,7 +11,7 @@ use crate::lab::namespace::Namespace;
 use crate::lab::shared::{excuse, say_needs};
 
 /// Timeout for a link to come up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One end of the cable, in a namespace of its own unless both are on one host.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl End {
 
     /// The kernel notices after a while that a link is up, and drops packets until then.
     fn wait_until_up(&self) -> Result<(), LabError> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let shown = ["ip", "-o", "link", "show", self.interface];
             let shown = self.namespace.run(&shown, "")?;
@@ -129,9 +129,7 @@ impl End {
                 return Ok(());
             }
             if Instant::now() > end {
-                return Err(LabError::new(format!(
-                    "no link after {PATIENCE:?}: {shown}"
-                )));
+                return Err(LabError::new(format!("no link after {TIMEOUT:?}: {shown}")));
             }
             std::thread::yield_now();
         }

@@ -121,7 +121,7 @@ fn a_guest_that_crashes_is_reported_with_its_console() {
 }
 
 #[test]
-fn a_kernel_that_reports_a_bug_is_found_out() {
+fn a_kernel_that_reports_a_bug_is_detected() {
     let Some(lab) = Lab::boot_or_skip(&LabConfig::default()) else {
         return;
     };

@@ -146,7 +146,7 @@ fn measure_ours(lab: &Lab, op: Op, duration: Duration) -> Option<f64> {
     let elapsed = start.elapsed().as_secs_f64();
     let counters = ours.context.counters();
     eprintln!(
-        "{op:?}: {done} messages, {} packets sent again, {} timeouts",
+        "{op:?}: {done} messages, {} packets retransmitted, {} timeouts",
         counters.stat(Stat::Retransmitted),
         counters.stat(Stat::Timeouts)
     );

@@ -1,4 +1,4 @@
-//! Measures the cost of loss, in simulation, and writes the page about it.
+//! Measures the cost of packet loss in simulation, and writes docs/recovery.md.
 
 use clap::Parser;
 use roce_benches::command::finish;

@@ -1,9 +1,10 @@
-//! Measures the cost of a device's one lock: two threads on one device, compared with two threads
-//! on one device each.
+//! Measures the cost of a device's single lock: two threads on one device, compared with two
+//! threads on one device each.
 //!
 //! Each thread has a QP pair, a CQ and memory of its own, and WRITEs from one of its QPs to the
-//! other through the loopback interface. On one device, both threads take the same lock. Each thread
-//! is bound to a processor of its own, since the scheduler may leave both on one for seconds.
+//! other through the loopback interface. On one device, both threads take the same lock. Each
+//! thread is bound to a processor of its own, since the scheduler may leave both on one for
+//! seconds.
 
 use clap::Parser;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -15,7 +15,7 @@ use roce_wire::{Bth, ExtHeaders, Opcode, PacketRepr, PathMtu, Psn, Qpn, UDP_PORT
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// The driver of the NIC reads the clock this often, if nothing is due earlier.
+/// The interval at which the driver of the NIC reads the clock, if no timer expires earlier.
 const LOOK: Duration = Duration::from_micros(1);
 
 /// The messages of the QPs.

@@ -174,7 +174,7 @@ pub(crate) fn connect(path: TxMeta, peer: roce_wire::Qpn) -> [QpAttributes; 3] {
     let rts = QpAttributes {
         state: Some(QpState::Rts),
         sq_psn: Some(Psn::new(0)),
-        // About 16 ms: the probes after a loss must not have to wait for it.
+        // About 16 ms. The probes after a loss must not wait for this timeout.
         timeout: Some(12),
         retry_cnt: Some(7),
         rnr_retry: Some(7),

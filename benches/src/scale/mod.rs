@@ -1,5 +1,5 @@
-//! Many QPs between two NICs of one process: the memory of each, and whether they are as fast as a
-//! few.
+//! Many QPs between two NICs of one process: the memory per QP, and whether their total throughput
+//! equals that of a few.
 
 pub mod bounded;
 pub mod figures;

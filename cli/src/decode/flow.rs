@@ -82,7 +82,7 @@ impl FlowTable {
     }
 
     /// Counts a packet in the flow that its headers name. A packet with a wrong ICRC is counted as
-    /// such and not followed any further, unless `trust_bad_icrc` is set.
+    /// such and its PSN is not tracked, unless `trust_bad_icrc` is set.
     pub(super) fn add(&mut self, packet: &RocePacket, trust_bad_icrc: bool) {
         let Some(index) = self.index(packet) else {
             self.untracked += 1;
@@ -94,7 +94,7 @@ impl FlowTable {
         if is_bad || packet.error.is_some() {
             return;
         }
-        let Some(response) = flow.follow(packet) else {
+        let Some(response) = flow.track(packet) else {
             return;
         };
         let mtu = flow.responses.mtu;
@@ -175,7 +175,7 @@ impl Flow {
     }
 
     /// Counts what depends on earlier packets, and returns the PSN of a response.
-    fn follow(&mut self, packet: &RocePacket) -> Option<Psn> {
+    fn track(&mut self, packet: &RocePacket) -> Option<Psn> {
         let bth = packet.bth?;
         let opcode = bth.opcode;
         let counters = &mut self.counters;
@@ -201,12 +201,12 @@ impl Flow {
                 counters.missing = counters.missing.saturating_sub(found.into());
             }
             Arrival::Restart => counters.restarts += 1,
-            Arrival::Repeated => {
+            Arrival::Retransmitted => {
                 counters.retransmitted += 1;
                 counters.retransmitted_bytes += packet.payload_len as u64;
             }
         }
-        if arrival != Arrival::Repeated {
+        if arrival != Arrival::Retransmitted {
             counters.payload_bytes += packet.payload_len as u64;
             if matches!(opcode.position(), Position::Last | Position::Only)
                 && let Some(message) = Message::of(opcode)
@@ -214,8 +214,8 @@ impl Flow {
                 counters.messages[message as usize] += 1;
             }
         }
-        if let Some(management) = &packet.management {
-            counters.managements[management.kind as usize] += 1;
+        if let Some(cm) = &packet.cm {
+            counters.cm_messages[cm.kind as usize] += 1;
         }
         if let Some(aeth) = packet.ext.aeth {
             match aeth.syndrome {

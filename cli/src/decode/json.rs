@@ -10,9 +10,9 @@ use roce_wire::{Bth, ExtHeaders, Syndrome};
 use serde::Serialize;
 
 use super::capture::Record;
+use super::cm::DecodedCm;
 use super::flow::NakKind;
-use super::management::Management;
-use super::packet::{Icrc, Other, RocePacket};
+use super::packet::{Icrc, NotRoce, RocePacket};
 use super::text;
 
 /// Writes a value and ends the line.
@@ -48,7 +48,7 @@ pub(super) struct JsonPacket {
     ext: JsonExt,
     payload_len: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cm: Option<Management>,
+    cm: Option<DecodedCm>,
     icrc: JsonIcrc,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -172,7 +172,7 @@ pub(super) struct JsonOther {
 }
 
 impl JsonOther {
-    pub(super) fn new(number: u64, record: &Record<'_>, other: &Other) -> Self {
+    pub(super) fn new(number: u64, record: &Record<'_>, other: &NotRoce) -> Self {
         Self {
             r#type: "other",
             number,
@@ -208,7 +208,7 @@ impl From<&RocePacket> for JsonPacket {
             bth: packet.bth.map(JsonBth::from),
             ext: JsonExt::from(&packet.ext),
             payload_len: packet.payload_len,
-            cm: packet.management.clone(),
+            cm: packet.cm.clone(),
             icrc: packet.icrc.into(),
             error: packet.error.map(|error| error.to_string()),
             comments: packet.comments.clone(),

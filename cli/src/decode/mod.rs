@@ -16,12 +16,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 mod capture;
+mod cm;
 mod flow;
 mod gso;
 mod json;
 mod link;
 mod live;
-mod management;
 mod packet;
 mod progress;
 mod split;
@@ -41,7 +41,7 @@ pub(crate) use split::Splitter;
 use capture::{Capture, Record};
 use flow::{FlowTable, MAX_FLOWS};
 use json::{JsonOther, JsonPacket};
-use packet::{Decoder, Other, RocePacket};
+use packet::{Decoder, NotRoce, RocePacket};
 use summary::{JsonSummary, Summary};
 use text::Lines;
 use totals::Totals;
@@ -254,7 +254,7 @@ impl<'a, W: Write> Session<'a, W> {
         }
     }
 
-    fn other(&mut self, record: &Record<'_>, other: &Other) -> io::Result<()> {
+    fn other(&mut self, record: &Record<'_>, other: &NotRoce) -> io::Result<()> {
         self.totals.other.count(other);
         let number = self.totals.records;
         match (self.args.other, self.args.json) {

@@ -8,9 +8,9 @@ use roce_wire::{
 };
 
 use super::capture::{Record, Timestamp};
+use super::cm::DecodedCm;
 use super::gso::{self, Gso};
 use super::link::{self, Linked};
-use super::management::Management;
 
 /// The largest frame, in bytes: the longest IP packet and its link header.
 const MAX_FRAME: usize = 65_535 + 64;
@@ -30,7 +30,7 @@ pub(super) struct RocePacket {
     pub(super) frame_len: usize,
     /// The headers in front of the transport packet.
     pub(super) envelope: Envelope,
-    /// The segment of a super-packet that it is.
+    /// Which segment of a super-packet it is, if it is one.
     pub(super) segment: Option<Segment>,
     /// The base transport header, if it could be read.
     pub(super) bth: Option<Bth>,
@@ -38,8 +38,8 @@ pub(super) struct RocePacket {
     pub(super) ext: ExtHeaders,
     /// Length of the payload without padding, in bytes, even if it was not captured.
     pub(super) payload_len: usize,
-    /// The message of communication management that it carries.
-    pub(super) management: Option<Management>,
+    /// The CM message that it carries.
+    pub(super) cm: Option<DecodedCm>,
     /// The invariant CRC's verdict.
     pub(super) icrc: Icrc,
     /// Why the packet violates the rules of its opcode.
@@ -97,7 +97,7 @@ impl Icrc {
 
 /// Why a record contains no RoCE packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Other {
+pub(super) enum NotRoce {
     /// Another protocol, such as TCP.
     Foreign(ParseError),
     /// A fragment. RoCE packets are never fragmented.
@@ -115,19 +115,19 @@ pub(super) enum Other {
 pub(super) struct Decoder {
     /// UDP destination ports to treat as RoCE besides the assigned one.
     ports: Vec<u16>,
-    filler: Filler,
+    padder: ZeroPadder,
     gso: Gso,
 }
 
 /// Buffer for truncated records, padded with zeros to their original length.
 #[derive(Debug, Default)]
-struct Filler {
+struct ZeroPadder {
     bytes: Vec<u8>,
     /// The number of leading bytes that may be nonzero.
     dirty: usize,
 }
 
-impl Filler {
+impl ZeroPadder {
     /// Returns `data` padded with zeros to `len` bytes, which exceeds its length.
     fn fill(&mut self, data: &[u8], len: usize) -> &[u8] {
         if self.bytes.len() < len {
@@ -146,7 +146,7 @@ impl Decoder {
     pub(super) fn new(ports: &[u16]) -> Self {
         Self {
             ports: ports.to_vec(),
-            filler: Filler::default(),
+            padder: ZeroPadder::default(),
             gso: Gso::default(),
         }
     }
@@ -161,15 +161,15 @@ impl Decoder {
         record: &Record<'_>,
         number: u64,
         mut each: impl FnMut(&RocePacket) -> Result<(), E>,
-    ) -> Result<Option<Other>, E> {
+    ) -> Result<Option<NotRoce>, E> {
         if !link::is_supported(record.link_type) {
-            return Ok(Some(Other::LinkType(record.link_type)));
+            return Ok(Some(NotRoce::LinkType(record.link_type)));
         }
         let captured = record.data.len();
         let full_len = (record.wire_len as usize).min(MAX_FRAME);
         let cut = captured < full_len;
         let bytes = match cut {
-            true => self.filler.fill(record.data, full_len),
+            true => self.padder.fill(record.data, full_len),
             false => record.data,
         };
         let Linked { frame, link_len } = match link::parse(record.link_type, bytes, &self.ports) {
@@ -219,7 +219,7 @@ impl RocePacket {
             bth: None,
             ext: ExtHeaders::NONE,
             payload_len: 0,
-            management: None,
+            cm: None,
             icrc: Icrc::Cut,
             error: None,
             comments: record.comments.texts(),
@@ -259,7 +259,7 @@ impl RocePacket {
                 self.bth = Some(packet.bth);
                 self.ext = packet.ext;
                 self.payload_len = packet.payload.len();
-                self.management = Management::parse(&packet.bth, packet.payload);
+                self.cm = DecodedCm::parse(&packet.bth, packet.payload);
             }
             Err(error) => {
                 self.bth = Bth::parse(transport).ok();
@@ -282,8 +282,8 @@ impl RocePacket {
         self.read(transport);
         self.bth = Some(bth);
         self.ext = ext;
-        // Part of it would be zeros that were not on the wire.
-        self.management = None;
+        // The CM message would contain padding zeros that were not on the wire.
+        self.cm = None;
     }
 }
 
@@ -327,11 +327,11 @@ impl Envelope {
     }
 }
 
-fn classify(error: ParseError, cut: bool) -> Other {
+fn classify(error: ParseError, cut: bool) -> NotRoce {
     match error.reason {
-        Reason::Fragment { .. } => Other::Fragment(error),
-        Reason::Unsupported { .. } => Other::Foreign(error),
-        _ if cut => Other::Cut,
-        _ => Other::Malformed(error),
+        Reason::Fragment { .. } => NotRoce::Fragment(error),
+        Reason::Unsupported { .. } => NotRoce::Foreign(error),
+        _ if cut => NotRoce::Cut,
+        _ => NotRoce::Malformed(error),
     }
 }

@@ -16,8 +16,8 @@ mod tests;
 pub(super) use json::JsonSummary;
 use table::{Align, Table};
 
+use super::cm::Kind;
 use super::flow::{Message, NakKind};
-use super::management::Kind;
 
 /// The contents of the summary.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl Summary<'_> {
             writeln!(out, "\nFlows\n{}", traffic_table(&shown))?;
             writeln!(out, "\nMessages\n{}", message_table(&shown))?;
         }
-        if shown.iter().any(|(_, flow)| has_management(flow)) {
-            writeln!(out, "\nConnection management\n{}", management_table(&shown))?;
+        if shown.iter().any(|(_, flow)| has_cm(flow)) {
+            writeln!(out, "\nConnection management\n{}", cm_table(&shown))?;
         }
         if shown.iter().any(|(_, flow)| has_trouble(flow)) {
             writeln!(out, "\nTrouble\n{}", trouble_table(&shown))?;
@@ -175,21 +175,21 @@ fn message_table(flows: &[(usize, &Flow)]) -> Table {
     table
 }
 
-/// Messages of communication management by kind; kinds without messages are left out.
-fn management_table(flows: &[(usize, &Flow)]) -> Table {
+/// CM messages by kind; kinds without messages are left out.
+fn cm_table(flows: &[(usize, &Flow)]) -> Table {
     let is_there = |kind: &Kind| {
         flows
             .iter()
-            .any(|(_, flow)| flow.counters.managements[*kind as usize] > 0)
+            .any(|(_, flow)| flow.counters.cm_messages[*kind as usize] > 0)
     };
     let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(is_there).collect();
     let mut head = vec![("#", Align::Right)];
     head.extend(kinds.iter().map(|kind| (kind.name(), Align::Right)));
     let mut table = Table::new(&head);
-    for &(index, flow) in flows.iter().filter(|(_, flow)| has_management(flow)) {
+    for &(index, flow) in flows.iter().filter(|(_, flow)| has_cm(flow)) {
         let counts = kinds
             .iter()
-            .map(|&kind| flow.counters.managements[kind as usize]);
+            .map(|&kind| flow.counters.cm_messages[kind as usize]);
         let mut row = vec![(index + 1).to_string()];
         row.extend(counts.map(count_or_dash));
         table.row(row);
@@ -197,8 +197,8 @@ fn management_table(flows: &[(usize, &Flow)]) -> Table {
     table
 }
 
-fn has_management(flow: &Flow) -> bool {
-    flow.counters.managements.iter().any(|count| *count > 0)
+fn has_cm(flow: &Flow) -> bool {
+    flow.counters.cm_messages.iter().any(|count| *count > 0)
 }
 
 /// Errors, for the flows that have any.

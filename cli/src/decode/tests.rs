@@ -94,7 +94,7 @@ fn conversation() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn text_is_as_always() {
+fn text_matches_the_golden_file() {
     let mut frames = conversation();
     let last = frames[0].len() - 1;
     let mut bad = frames[0].clone();
@@ -118,7 +118,7 @@ fn json_has_every_field() {
 
 /// Times, addresses and the rest do not depend on the file's format.
 #[test]
-fn every_format_says_the_same() {
+fn every_format_gives_the_same_packets() {
     let frames = conversation();
     let (expected, expected_summary) = json(&usual_pcap(&frames), &[]);
     for order in [Order::Little, Order::Big] {
@@ -195,9 +195,9 @@ fn malformed_packets_are_explained() {
     assert_eq!(summary["flows"][0]["messages"], serde_json::json!({}));
 }
 
-/// A flipped bit in the covered bytes is found, and its packet is not followed.
+/// A flipped bit in the covered bytes is detected, and the packet's PSN is not tracked.
 #[test]
-fn wrong_icrcs_are_told() {
+fn wrong_icrcs_are_reported() {
     let mut frame = Sender::v4(false).frame(packet(Opcode::RC_SEND_ONLY, 3, 4), 8);
     frame[60] ^= 0x10;
     let file = usual_pcap(&[frame]);
@@ -272,7 +272,7 @@ fn wrong_usage_is_refused() {
 
 /// Decoding ends as soon as the output reports an error.
 #[test]
-fn errors_of_the_output_are_handed_on() {
+fn errors_of_the_output_are_returned() {
     struct Closed;
     impl io::Write for Closed {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

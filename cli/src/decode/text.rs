@@ -7,7 +7,7 @@ use roce_wire::{Credits, ExtHeaders, Syndrome};
 
 use super::capture::{Record, Seconds, Timestamp};
 use super::flow::NakKind;
-use super::packet::{Envelope, Icrc, Other, RocePacket};
+use super::packet::{Envelope, Icrc, NotRoce, RocePacket};
 
 /// The longest name of an opcode, in characters.
 const OPCODE_WIDTH: usize = 34;
@@ -77,7 +77,7 @@ impl Lines {
         &mut self,
         number: u64,
         record: &Record<'_>,
-        other: &Other,
+        other: &NotRoce,
         out: &mut impl Write,
     ) -> io::Result<()> {
         self.begin(number, record.time, "-", out)?;
@@ -122,11 +122,10 @@ impl Lines {
     }
 }
 
-/// What the packet is: its opcode, except for messages of communication management, which all have
-/// the same opcode.
+/// The packet's operation: its opcode, except for CM messages, which all have the same opcode.
 fn operation(packet: &RocePacket, bth: &roce_wire::Bth) -> String {
-    match &packet.management {
-        Some(management) => format!("CM {} ({})", management.kind.name(), bth.opcode),
+    match &packet.cm {
+        Some(cm) => format!("CM {} ({})", cm.kind.name(), bth.opcode),
         None => bth.opcode.to_string(),
     }
 }
@@ -191,8 +190,8 @@ fn details(packet: &RocePacket, line: &mut String) {
         push!(line, "  tver {}", bth.version);
     }
     headers(&packet.ext, line);
-    if let Some(management) = &packet.management {
-        push!(line, "  {}", management.brief());
+    if let Some(cm) = &packet.cm {
+        push!(line, "  {}", cm.brief());
     }
     if let Icrc::Bad(mismatch) = packet.icrc {
         push!(
@@ -291,12 +290,12 @@ fn syndrome(syndrome: Syndrome) -> String {
 }
 
 /// Why a record is not a RoCE packet.
-pub(super) fn describe(other: &Other) -> String {
+pub(super) fn describe(other: &NotRoce) -> String {
     match other {
-        Other::Foreign(error) | Other::Fragment(error) | Other::Malformed(error) => {
+        NotRoce::Foreign(error) | NotRoce::Fragment(error) | NotRoce::Malformed(error) => {
             error.to_string()
         }
-        Other::Cut => "cut before the transport header".into(),
-        Other::LinkType(link_type) => format!("link type {link_type} is not supported"),
+        NotRoce::Cut => "cut before the transport header".into(),
+        NotRoce::LinkType(link_type) => format!("link type {link_type} is not supported"),
     }
 }

@@ -1,7 +1,7 @@
 //! The counters of a whole capture.
 
 use super::capture::Timestamp;
-use super::packet::{Icrc, Other, RocePacket};
+use super::packet::{Icrc, NotRoce, RocePacket};
 
 /// Counters of a capture.
 #[derive(Clone, Debug, Default)]
@@ -27,16 +27,16 @@ pub(super) struct Totals {
     /// RoCE packets that the filters reject.
     pub(super) filtered: u64,
     /// Records that are not RoCE packets.
-    pub(super) other: Others,
+    pub(super) other: NotRoceCounts,
     /// The first record's time.
     pub(super) first: Option<Timestamp>,
     /// The last record's time.
     pub(super) last: Option<Timestamp>,
 }
 
-/// Records that are not RoCE packets, by reason: see [`Other`].
+/// Records that are not RoCE packets, by reason: see [`NotRoce`].
 #[derive(Clone, Debug, Default)]
-pub(super) struct Others {
+pub(super) struct NotRoceCounts {
     pub(super) foreign: u64,
     pub(super) fragment: u64,
     pub(super) malformed: u64,
@@ -46,15 +46,15 @@ pub(super) struct Others {
     pub(super) unknown_link_type: Option<u16>,
 }
 
-impl Others {
+impl NotRoceCounts {
     /// Counts a record.
-    pub(super) fn count(&mut self, other: &Other) {
+    pub(super) fn count(&mut self, other: &NotRoce) {
         match other {
-            Other::Foreign(_) => self.foreign += 1,
-            Other::Fragment(_) => self.fragment += 1,
-            Other::Malformed(_) => self.malformed += 1,
-            Other::Cut => self.cut += 1,
-            Other::LinkType(link_type) => {
+            NotRoce::Foreign(_) => self.foreign += 1,
+            NotRoce::Fragment(_) => self.fragment += 1,
+            NotRoce::Malformed(_) => self.malformed += 1,
+            NotRoce::Cut => self.cut += 1,
+            NotRoce::LinkType(link_type) => {
                 self.link_type += 1;
                 self.unknown_link_type = Some(*link_type);
             }

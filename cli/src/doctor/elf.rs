@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_own_program_is_understood() {
+    fn the_test_program_itself_is_parsed() {
         let own = std::env::current_exe().expect("a path");
         let image = Image::read(&own).expect("an image");
         assert!(
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_too_broken() {
+    fn broken_files_do_not_panic() {
         let good = elf(&["libibverbs.so.1"], Some("/a"), Some("/b"));
         for len in 0..good.len() {
             let _ = parsed(&good[..len]);

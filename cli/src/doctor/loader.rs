@@ -18,7 +18,7 @@ const DEFAULT: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// Directly, in this environment.
-    AsItIs,
+    Directly,
     /// By `roce run`, which puts this stack's library in front of LD_LIBRARY_PATH.
     ByRun,
 }
@@ -180,7 +180,7 @@ impl<'a> Loader<'a> {
 pub(super) fn place(machine: &Machine, path: &str) -> PathBuf {
     match path.starts_with('/') {
         true => machine.at(path),
-        false => machine.folder.join(path),
+        false => machine.current_dir.join(path),
     }
 }
 
@@ -221,71 +221,71 @@ pub(super) fn is_verbs(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::testing::{Made, elf};
+    use crate::doctor::testing::{FakeMachine, elf};
 
-    /// The file that a program of this made-up machine gets as libibverbs.so.1.
-    fn got(made: &Made, start: Start) -> Option<String> {
-        let tree = Loader::new(&made.machine, start).tree(&made.machine.at("/usr/bin/program"));
+    /// The file that a program of this fake machine gets as libibverbs.so.1.
+    fn got(fake: &FakeMachine, start: Start) -> Option<String> {
+        let tree = Loader::new(&fake.machine, start).tree(&fake.machine.at("/usr/bin/program"));
         let loaded = tree.into_iter().find(|l| l.name == "libibverbs.so.1")?;
-        Some(made.machine.shown(&loaded.path?))
+        Some(fake.machine.display_path(&loaded.path?))
     }
 
     #[test]
     fn the_order_is_the_loaders() {
-        let mut made = Made::healthy();
-        made.write("/usr/bin/program", elf(&["libmiddle.so"], None, None));
-        made.write(
+        let mut fake = FakeMachine::healthy();
+        fake.write("/usr/bin/program", elf(&["libmiddle.so"], None, None));
+        fake.write(
             "/usr/lib/libmiddle.so",
             elf(&["libibverbs.so.1"], None, None),
         );
-        assert_eq!(got(&made, Start::AsItIs), None);
+        assert_eq!(got(&fake, Start::Directly), None);
         let ours = Some("/opt/roce/libibverbs.so.1".to_owned());
-        assert_eq!(got(&made, Start::ByRun), ours);
+        assert_eq!(got(&fake, Start::ByRun), ours);
 
-        made.write("/etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n");
-        made.write("/etc/ld.so.conf.d/a.conf", "# x\n/usr/lib/here # y\n");
-        made.write("/usr/lib/here/libibverbs.so.1", "system's");
+        fake.write("/etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n");
+        fake.write("/etc/ld.so.conf.d/a.conf", "# x\n/usr/lib/here # y\n");
+        fake.write("/usr/lib/here/libibverbs.so.1", "system's");
         let system = Some("/usr/lib/here/libibverbs.so.1".to_owned());
-        assert_eq!(got(&made, Start::AsItIs), system);
-        assert_eq!(got(&made, Start::ByRun), ours);
+        assert_eq!(got(&fake, Start::Directly), system);
+        assert_eq!(got(&fake, Start::ByRun), ours);
 
         // A runpath is searched after LD_LIBRARY_PATH …
-        made.write("/usr/lib/inner/libibverbs.so.1", "bundled");
+        fake.write("/usr/lib/inner/libibverbs.so.1", "bundled");
         let bundled = Some("/usr/lib/inner/libibverbs.so.1".to_owned());
         let needs = ["libibverbs.so.1"];
-        made.write(
+        fake.write(
             "/usr/lib/libmiddle.so",
             elf(&needs, None, Some("$ORIGIN/inner")),
         );
-        assert_eq!(got(&made, Start::AsItIs), bundled);
-        assert_eq!(got(&made, Start::ByRun), ours);
-        made.set("LD_LIBRARY_PATH", "/nowhere:/usr/lib/here");
-        assert_eq!(got(&made, Start::AsItIs), system);
+        assert_eq!(got(&fake, Start::Directly), bundled);
+        assert_eq!(got(&fake, Start::ByRun), ours);
+        fake.set("LD_LIBRARY_PATH", "/nowhere:/usr/lib/here");
+        assert_eq!(got(&fake, Start::Directly), system);
         // … and an rpath before it, including the program's.
-        made.write(
+        fake.write(
             "/usr/lib/libmiddle.so",
             elf(&needs, Some("${ORIGIN}/inner"), None),
         );
-        assert_eq!(got(&made, Start::ByRun), bundled);
-        made.write("/usr/lib/libmiddle.so", elf(&needs, None, None));
-        made.write(
+        assert_eq!(got(&fake, Start::ByRun), bundled);
+        fake.write("/usr/lib/libmiddle.so", elf(&needs, None, None));
+        fake.write(
             "/usr/bin/program",
             elf(&["libmiddle.so"], Some("/usr/lib/inner"), None),
         );
-        assert_eq!(got(&made, Start::ByRun), bundled);
+        assert_eq!(got(&fake, Start::ByRun), bundled);
     }
 
     #[test]
-    fn what_is_preloaded_comes_first() {
-        let mut made = Made::healthy();
-        made.write(
+    fn preloaded_libraries_come_first() {
+        let mut fake = FakeMachine::healthy();
+        fake.write(
             "/usr/bin/program",
             elf(&["libibverbs.so.1"], Some("/usr/lib"), None),
         );
-        made.write("/usr/lib/libibverbs.so.1", "system's");
-        made.set("LD_PRELOAD", "/opt/roce/libibverbs.so.1 libx.so");
+        fake.write("/usr/lib/libibverbs.so.1", "system's");
+        fake.set("LD_PRELOAD", "/opt/roce/libibverbs.so.1 libx.so");
         let ours = Some("/opt/roce/libibverbs.so.1".to_owned());
-        assert_eq!(got(&made, Start::AsItIs), ours);
+        assert_eq!(got(&fake, Start::Directly), ours);
     }
 
     /// Compares with ldd(1) for programs of this machine.
@@ -303,7 +303,7 @@ mod tests {
             let output = std::process::Command::new("ldd").arg(&program).output();
             let Ok(output) = output else { continue };
             let machine = Machine::here(None);
-            let tree = Loader::new(&machine, Start::AsItIs).tree(&program);
+            let tree = Loader::new(&machine, Start::Directly).tree(&program);
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             // `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`
             for line in text.lines() {
@@ -330,13 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn circles_end() {
-        let made = Made::healthy();
-        made.write("/usr/bin/program", elf(&["a.so"], None, None));
-        made.write("/lib/a.so", elf(&["b.so", "a.so"], None, None));
-        made.write("/lib/b.so", elf(&["a.so"], None, None));
-        made.write("/etc/ld.so.conf", "include /etc/*.conf\n");
-        let loader = Loader::new(&made.machine, Start::AsItIs);
-        assert_eq!(loader.tree(&made.machine.at("/usr/bin/program")).len(), 2);
+    fn cyclic_dependencies_and_includes_end() {
+        let fake = FakeMachine::healthy();
+        fake.write("/usr/bin/program", elf(&["a.so"], None, None));
+        fake.write("/lib/a.so", elf(&["b.so", "a.so"], None, None));
+        fake.write("/lib/b.so", elf(&["a.so"], None, None));
+        fake.write("/etc/ld.so.conf", "include /etc/*.conf\n");
+        let loader = Loader::new(&fake.machine, Start::Directly);
+        assert_eq!(loader.tree(&fake.machine.at("/usr/bin/program")).len(), 2);
     }
 }

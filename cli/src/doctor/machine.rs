@@ -23,7 +23,7 @@ pub(super) struct Machine {
     /// The root directory.
     pub(super) root: PathBuf,
     /// The folder that relative paths start from.
-    pub(super) folder: PathBuf,
+    pub(super) current_dir: PathBuf,
     /// The environment.
     pub(super) environment: BTreeMap<OsString, OsString>,
     /// This stack's library, or why it was not found.
@@ -31,34 +31,36 @@ pub(super) struct Machine {
     /// The names of this stack's devices, the loopback's last.
     pub(super) devices: Vec<String>,
     /// How `roce run` shows a program the device files.
-    pub(super) shows: Shows,
+    pub(super) device_view: DeviceView,
 }
 
 /// How `roce run` shows a program files that do not exist outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shows {
+pub(super) enum DeviceView {
     /// In a mount namespace.
     Namespace,
     /// With a preloaded library; the text says why not in a namespace.
     Preloaded(String),
-    /// Not at all; the text says why.
-    Not(String),
+    /// Neither way works; the text says why.
+    Unavailable(String),
 }
 
 impl Machine {
     /// This machine.
     pub(super) fn here(library: Option<&Path>) -> Self {
         let found = Library::find(library);
-        let shows = match probe_namespace() {
-            None => Shows::Namespace,
+        let device_view = match probe_namespace() {
+            None => DeviceView::Namespace,
             Some(why) if found.as_ref().is_ok_and(|found| found.preload().is_ok()) => {
-                Shows::Preloaded(why)
+                DeviceView::Preloaded(why)
             }
-            Some(why) => Shows::Not(format!("{why}, and libroce_preload.so is not there")),
+            Some(why) => {
+                DeviceView::Unavailable(format!("{why}, and libroce_preload.so is not there"))
+            }
         };
         Self {
             root: "/".into(),
-            folder: env::current_dir().unwrap_or_else(|_| "/".into()),
+            current_dir: env::current_dir().unwrap_or_else(|_| "/".into()),
             environment: env::vars_os().collect(),
             library: found
                 .map(|found| found.path().to_owned())
@@ -67,7 +69,7 @@ impl Machine {
                 .iter()
                 .map(roce_verbs::Device::name)
                 .collect(),
-            shows,
+            device_view,
         }
     }
 
@@ -78,7 +80,7 @@ impl Machine {
     }
 
     /// The machine's own name of a path below the root.
-    pub(super) fn shown(&self, path: &Path) -> String {
+    pub(super) fn display_path(&self, path: &Path) -> String {
         let shown = match path.strip_prefix(&self.root) {
             Ok(inside) => Path::new("/").join(inside),
             Err(_) => path.to_owned(),

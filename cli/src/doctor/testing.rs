@@ -1,46 +1,46 @@
 //! Machines and files that tests make up.
 
-use super::machine::{Machine, Shows};
+use super::machine::{DeviceView, Machine};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A machine without problems, in a folder of its own.
-pub(super) struct Made {
+pub(super) struct FakeMachine {
     _folder: tempfile::TempDir,
     pub(super) machine: Machine,
 }
 
-impl Made {
+impl FakeMachine {
     pub(super) fn healthy() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().canonicalize().expect("there");
         let library = root.join("opt/roce/libibverbs.so.1");
-        let made = Self {
+        let fake = Self {
             machine: Machine {
-                folder: root.join("home"),
+                current_dir: root.join("home"),
                 environment: BTreeMap::from([("PATH".into(), "/usr/bin".into())]),
                 library: Ok(library),
                 devices: vec!["roce_eth0".to_owned(), "roce_lo".to_owned()],
-                shows: Shows::Namespace,
+                device_view: DeviceView::Namespace,
                 root,
             },
             _folder: folder,
         };
-        made.write("/opt/roce/libibverbs.so.1", "ROCE_DATAPATH");
-        made.write("/dev/infiniband/uverbs2", "");
-        made.write(
+        fake.write("/opt/roce/libibverbs.so.1", "ROCE_DATAPATH");
+        fake.write("/dev/infiniband/uverbs2", "");
+        fake.write(
             "/sys/class/infiniband/roce_eth0/ports/1/state",
             "4: ACTIVE\n",
         );
-        made.limits("unlimited", "65536");
-        made.write("/proc/sys/net/core/rmem_max", "8388608\n");
-        made.write("/proc/sys/fs/pipe-max-size", "1048576\n");
-        made.write("/proc/sys/fs/pipe-user-pages-hard", "0\n");
-        made.write("/proc/sys/fs/pipe-user-pages-soft", "16384\n");
-        made.write("/proc/self/cgroup", "0::/a/b\n");
-        made.write("/proc/net/udp", "  sl  local_address\n");
-        made
+        fake.limits("unlimited", "65536");
+        fake.write("/proc/sys/net/core/rmem_max", "8388608\n");
+        fake.write("/proc/sys/fs/pipe-max-size", "1048576\n");
+        fake.write("/proc/sys/fs/pipe-user-pages-hard", "0\n");
+        fake.write("/proc/sys/fs/pipe-user-pages-soft", "16384\n");
+        fake.write("/proc/self/cgroup", "0::/a/b\n");
+        fake.write("/proc/net/udp", "  sl  local_address\n");
+        fake
     }
 
     /// Limits on locked memory and open files.

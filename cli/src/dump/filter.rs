@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn roce_is_taken_and_nothing_else() {
+    fn only_roce_is_accepted() {
         let (ethernet, raw) = (ethernet(), raw_ip());
         for (ethertype, packet, is_roce) in [
             (0x0800, ipv4(5, 17, 0, 4791), true),

@@ -17,7 +17,7 @@ use crate::say::say;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use output::{Output, written};
+use output::{Output, stdout_error};
 use roce_capture::LinkType;
 use roce_verbs::device::interfaces;
 use socket::PacketSocket;
@@ -122,7 +122,7 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, DumpError> {
         None => Output::lines(&decode),
     };
     let mut dump = Dump {
-        link_type: number(socket.link_type()),
+        link_type: link_type_number(socket.link_type()),
         socket,
         output,
         splitter: Splitter::default(),
@@ -138,7 +138,7 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, DumpError> {
         .seconds
         .and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     match dump
-        .take_all(&signals, deadline)
+        .receive_all(&signals, deadline)
         .and_then(|()| dump.output.finish())
     {
         Err(DumpError::System { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
@@ -178,7 +178,7 @@ fn open(wanted: &str) -> Result<(String, PacketSocket), DumpError> {
 }
 
 /// The number of a link type in capture files.
-fn number(link_type: LinkType) -> u16 {
+fn link_type_number(link_type: LinkType) -> u16 {
     match link_type {
         LinkType::Ethernet => 1,
         LinkType::RawIp => 101,
@@ -201,16 +201,20 @@ struct Dump<'a> {
 
 impl Dump<'_> {
     /// Receives packets until the limit, the deadline or a signal.
-    fn take_all(&mut self, signals: &SignalFd, deadline: Option<Instant>) -> Result<(), DumpError> {
+    fn receive_all(
+        &mut self,
+        signals: &SignalFd,
+        deadline: Option<Instant>,
+    ) -> Result<(), DumpError> {
         loop {
-            let more = self.take_batch()?;
+            let more = self.receive_batch()?;
             self.output.flush()?;
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if self.count >= self.limit {
                 return Ok(());
             }
             if left == Some(Duration::ZERO) {
-                return self.take_rest();
+                return self.receive_rest();
             }
             // Check for signals after each batch, even if packets never stop.
             let wait = match (more, left) {
@@ -235,22 +239,22 @@ impl Dump<'_> {
                 }
             }
             if fds[0].any() == Some(true) {
-                return self.take_rest();
+                return self.receive_rest();
             }
         }
     }
 
     /// Receives the packets that passed the interface before now and still wait.
-    fn take_rest(&mut self) -> Result<(), DumpError> {
+    fn receive_rest(&mut self) -> Result<(), DumpError> {
         self.end = Some(SystemTime::now());
-        while self.take_batch()? {
+        while self.receive_batch()? {
             self.output.flush()?;
         }
         Ok(())
     }
 
     /// Receives the packets that have arrived, up to a limit. Returns whether more may wait.
-    fn take_batch(&mut self) -> Result<bool, DumpError> {
+    fn receive_batch(&mut self) -> Result<bool, DumpError> {
         let Self {
             socket,
             link_type,
@@ -265,20 +269,22 @@ impl Dump<'_> {
                 what: "receiving from the interface".to_owned(),
                 source,
             })?;
-            let passed = match received {
+            let captured = match received {
                 None => return Ok(false),
                 Some(None) => continue,
-                Some(Some(passed)) if end.is_some_and(|end| passed.time > end) => return Ok(false),
-                Some(Some(passed)) => passed,
+                Some(Some(captured)) if end.is_some_and(|end| captured.time > end) => {
+                    return Ok(false);
+                }
+                Some(Some(captured)) => captured,
             };
             let mut result = Ok(());
-            splitter.split(*link_type, passed.bytes, |bytes| {
+            splitter.split(*link_type, captured.bytes, |bytes| {
                 if *count < *limit && result.is_ok() {
                     *count += 1;
-                    result = output.packet(*link_type, &passed, bytes);
+                    result = output.packet(*link_type, &captured, bytes);
                 }
             });
-            result.map_err(written)?;
+            result.map_err(stdout_error)?;
             if *count >= *limit {
                 return Ok(false);
             }

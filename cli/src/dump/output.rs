@@ -1,7 +1,7 @@
 //! The destination of packets: a file, or lines on standard output.
 
 use super::DumpError;
-use super::socket::Passed;
+use super::socket::CapturedPacket;
 use crate::decode::{DecodeArgs, Live};
 use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
 use std::io::{self, BufWriter};
@@ -38,20 +38,20 @@ impl<'a> Output<'a> {
         Self::Lines(Box::new(Live::new(args, out)))
     }
 
-    /// Writes one packet as it is on the wire. `bytes` are those of `passed`, or of a segment.
+    /// Writes one packet as it was on the wire. `bytes` are those of `captured`, or of a segment.
     pub(super) fn packet(
         &mut self,
         link_type: u16,
-        passed: &Passed<'_>,
+        captured: &CapturedPacket<'_>,
         bytes: &[u8],
     ) -> io::Result<()> {
         match self {
             Self::File(capture, interface) => {
-                let is_part = bytes.len() != passed.bytes.len();
+                let is_part = bytes.len() != captured.bytes.len();
                 capture.packet(&Packet {
                     interface: *interface,
-                    time: passed.time,
-                    direction: match passed.sent {
+                    time: captured.time,
+                    direction: match captured.sent {
                         true => Direction::Sent,
                         false => Direction::Received,
                     },
@@ -59,14 +59,14 @@ impl<'a> Output<'a> {
                     wire_len: if is_part {
                         bytes.len()
                     } else {
-                        passed.wire_len
+                        captured.wire_len
                     },
                     comments: &[],
                 });
                 Ok(())
             }
             Self::Lines(lines) => {
-                let since = passed.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+                let since = captured.time.duration_since(UNIX_EPOCH).unwrap_or_default();
                 let ns = i128::try_from(since.as_nanos()).unwrap_or(i128::MAX);
                 lines.packet(ns, link_type, bytes)
             }
@@ -83,7 +83,7 @@ impl<'a> Output<'a> {
                     None => Ok(()),
                 }
             }
-            Self::Lines(lines) => lines.flush().map_err(written),
+            Self::Lines(lines) => lines.flush().map_err(stdout_error),
         }
     }
 
@@ -92,12 +92,12 @@ impl<'a> Output<'a> {
         self.flush()?;
         match self {
             Self::File(..) => Ok(()),
-            Self::Lines(lines) => lines.finish().map_err(written),
+            Self::Lines(lines) => lines.finish().map_err(stdout_error),
         }
     }
 }
 
-pub(super) fn written(source: io::Error) -> DumpError {
+pub(super) fn stdout_error(source: io::Error) -> DumpError {
     DumpError::System {
         what: "writing to standard output".to_owned(),
         source,

@@ -25,7 +25,7 @@ struct Control([u8; CONTROL_BYTES]);
 
 /// A packet that passed the interface.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Passed<'a> {
+pub(super) struct CapturedPacket<'a> {
     pub(super) bytes: &'a [u8],
     /// Its length in bytes, whether or not all were captured.
     pub(super) wire_len: usize,
@@ -114,7 +114,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// The kernel's: `ENETDOWN` when the interface goes down.
-    pub(super) fn receive(&mut self) -> io::Result<Option<Option<Passed<'_>>>> {
+    pub(super) fn receive(&mut self) -> io::Result<Option<Option<CapturedPacket<'_>>>> {
         let mut control = Control([0; CONTROL_BYTES]);
         // SAFETY: C structs of integers and pointers: zero is a valid value for each.
         let (mut from, mut message) =
@@ -160,7 +160,7 @@ impl PacketSocket {
             }
             None => (TAG, 0),
         };
-        Ok(Some(Some(Passed {
+        Ok(Some(Some(CapturedPacket {
             bytes: &self.buffer[start..TAG + len],
             wire_len: wire_len + added,
             time: ancillary.time.unwrap_or_else(SystemTime::now),

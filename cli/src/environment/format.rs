@@ -21,7 +21,7 @@ pub(super) struct Variable {
     name: &'static str,
     value: OsString,
     /// Whether the previous value is kept, after the new one and a colon.
-    in_front: bool,
+    prepended: bool,
 }
 
 #[derive(Serialize)]
@@ -36,15 +36,15 @@ impl Variable {
         Self {
             name,
             value,
-            in_front: false,
+            prepended: false,
         }
     }
 
-    pub(super) fn in_front(name: &'static str, value: OsString) -> Self {
+    pub(super) fn prepended(name: &'static str, value: OsString) -> Self {
         Self {
             name,
             value,
-            in_front: true,
+            prepended: true,
         }
     }
 
@@ -61,8 +61,8 @@ impl Variable {
     }
 
     /// The value, followed by the variable's value in this process's environment.
-    fn whole(&self) -> Result<String, RunError> {
-        let before = env::var_os(self.name).filter(|_| self.in_front);
+    fn merged(&self) -> Result<String, RunError> {
+        let before = env::var_os(self.name).filter(|_| self.prepended);
         let folder = PathBuf::from(self.text()?);
         Ok(match before {
             None => self.text()?.to_owned(),
@@ -84,9 +84,11 @@ impl Environment {
         }
         let mut text = String::new();
         for variable in &self.variables {
-            let Variable { name, in_front, .. } = variable;
+            let Variable {
+                name, prepended, ..
+            } = variable;
             let value = variable.text()?;
-            let line = match (format, in_front) {
+            let line = match (format, prepended) {
                 // The shell inserts the variable's previous value when it reads this line.
                 (Format::Shell, true) => {
                     format!("export {name}={}\"${{{name}:+:${name}}}\"", shell(value))
@@ -97,7 +99,7 @@ impl Environment {
                     format!("ENV {name}=\"{}${{{name}:+:${name}}}\"", docker(value))
                 }
                 (Format::Dockerfile, false) => format!("ENV {name}=\"{}\"", docker(value)),
-                _ => format!("{name}={}", variable.whole()?),
+                _ => format!("{name}={}", variable.merged()?),
             };
             // Writing to a string does not fail.
             let _ = writeln!(text, "{line}");
@@ -108,7 +110,7 @@ impl Environment {
     fn json(&self) -> Result<String, RunError> {
         let mut variables = BTreeMap::new();
         for variable in &self.variables {
-            variables.insert(variable.name, variable.whole()?);
+            variables.insert(variable.name, variable.merged()?);
         }
         let json = Json {
             variables,
@@ -145,7 +147,7 @@ mod tests {
     fn environment(value: &str) -> Environment {
         Environment {
             variables: vec![
-                Variable::in_front("ROCE_TEST_UNSET_PATH", "/a b/lib".into()),
+                Variable::prepended("ROCE_TEST_UNSET_PATH", "/a b/lib".into()),
                 Variable::new("ROCE_FAULTS", value.into()),
             ],
             library: "/a b/lib/libibverbs.so.1".into(),
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_what_was_meant() {
+    fn a_shell_gets_the_original_value() {
         let text = environment("it's $HOME `x`")
             .text(Format::Shell)
             .expect("text");
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn other_languages_have_their_own_signs() {
+    fn each_format_escapes_its_special_characters() {
         let environment = environment("a\"$b\\c");
         let docker = environment.text(Format::Dockerfile).expect("text");
         assert_eq!(
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_language_can_say_is_refused() {
+    fn values_that_a_format_can_not_express_are_refused() {
         for value in ["a\nexport EVIL=1", "a\r", "a\0b"] {
             for format in [
                 Format::Shell,

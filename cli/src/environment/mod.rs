@@ -1,9 +1,9 @@
 //! `roce env`: the environment that `roce run` sets, for programs that are started in other ways.
 
+mod export;
 mod format;
-mod written;
 
-use crate::run::{Library, MadeUp, RunError, Settings, can_be_searched};
+use crate::run::{DeviceFiles, Library, RunError, Settings, fits_in_search_path};
 use clap::{Args, ValueEnum};
 use std::fs;
 use std::io::{self, Write};
@@ -98,8 +98,8 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     let devices = args.settings.devices();
     let (links, sysfs) = match &args.write {
         Some(folder) => {
-            let made_up = MadeUp::of(&devices, &args.settings.datapath()?);
-            let folder = written::write(folder, &library, &made_up)?;
+            let device_files = DeviceFiles::of(&devices, &args.settings.datapath()?);
+            let folder = export::write(folder, &library, &device_files)?;
             (folder.join("lib"), Some(folder.join("sys")))
         }
         None => match library.folder() {
@@ -107,14 +107,14 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
             None => (folder_with_links(&library)?, None),
         },
     };
-    if !can_be_searched(&links) {
+    if !fits_in_search_path(&links) {
         return Err(RunError::Usage(format!(
             "the loader can't search {}: colons, semicolons and $ have a meaning in search paths; \
              use a folder without them",
             links.display()
         )));
     }
-    let mut variables = vec![Variable::in_front(
+    let mut variables = vec![Variable::prepended(
         "LD_LIBRARY_PATH",
         links.into_os_string(),
     )];

@@ -23,7 +23,7 @@ const LAST: u32 = 1;
 
 /// When a client stops.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Until {
+pub(super) enum StopAfter {
     /// After this many messages.
     Messages(u64),
     /// After this time.
@@ -44,7 +44,7 @@ pub(super) fn client(
     end: &End,
     phase: Phase,
     remote: RemoteAddr,
-    until: Until,
+    stop_after: StopAfter,
 ) -> Result<Measured, PerfError> {
     let mut run = Run {
         end,
@@ -55,9 +55,9 @@ pub(super) fn client(
     };
     let slots = phase.slots as u64;
     let start = Instant::now();
-    let mut last = match until {
-        Until::Messages(messages) => Some(messages),
-        Until::Elapsed(_) => None,
+    let mut last = match stop_after {
+        StopAfter::Messages(messages) => Some(messages),
+        StopAfter::Elapsed(_) => None,
     };
     loop {
         let room = slots - (run.posted - run.completed);
@@ -66,9 +66,9 @@ pub(super) fn client(
             run.post(wanted as usize, last)?;
         }
         run.reap()?;
-        match (until, last) {
+        match (stop_after, last) {
             (_, Some(last)) if run.completed == last => break,
-            (Until::Elapsed(duration), None) if start.elapsed() >= duration => {
+            (StopAfter::Elapsed(duration), None) if start.elapsed() >= duration => {
                 // One more message, marked as the last.
                 last = Some(run.posted + 1);
             }
@@ -133,7 +133,8 @@ impl Run<'_> {
 
     /// Whether a request asks for a completion, apart from the last one, which always does.
     fn signals(&self, number: u64) -> bool {
-        // With fewer outstanding, no completion would ever arrive.
+        // If `signal_every` exceeded the number of outstanding messages, no completion would
+        // arrive.
         let every = u64::from(self.phase.signal_every).min(self.phase.slots as u64);
         (number + 1).is_multiple_of(every.max(1))
     }
@@ -146,12 +147,12 @@ impl Run<'_> {
         }
         let mut completion = self.end.next()?;
         loop {
-            let silent = (self.completed..completion.wr_id).find(|&number| self.signals(number));
-            if completion.wr_id < self.completed || silent.is_some() {
+            let missed = (self.completed..completion.wr_id).find(|&number| self.signals(number));
+            if completion.wr_id < self.completed || missed.is_some() {
                 return Err(self.wrong(format!(
                     "request {} completed where {} was due",
                     completion.wr_id,
-                    silent.unwrap_or(self.completed)
+                    missed.unwrap_or(self.completed)
                 )));
             }
             while self.completed <= completion.wr_id {

@@ -1,14 +1,14 @@
 //! The client: measures each operation with each size.
 
 use super::args::PerfArgs;
-use super::bandwidth::{self, Measured, Until};
-use super::carrier::Carrier;
+use super::bandwidth::{self, Measured, StopAfter};
 use super::control::{Control, Hello, Kind, Phase, Reply, Request, VERSION};
-use super::end::{End, PATIENCE};
+use super::datapath::DatapathReport;
+use super::end::{End, PEER_TIMEOUT};
 use super::latency::{self, Latencies};
 use super::network::Network;
 use super::op::Op;
-use super::report::{self, Opening, Report, Row};
+use super::report::{self, Parameters, Report, Row};
 use super::{PerfError, pattern};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -28,8 +28,8 @@ const ROUND_TRIPS: u32 = 2000;
 /// The round trips that are measured to estimate how many fit in [`LATENCY_TIME`].
 const FIRST_ROUND_TRIPS: u32 = 50;
 
-/// The time for the latency measurement of one operation and size, unless the user asks for a number
-/// of round trips.
+/// The time for the latency measurement of one operation and size, unless the user asks for a
+/// number of round trips.
 const LATENCY_TIME: Duration = Duration::from_millis(200);
 
 /// Measures against the server at `host`. Prints the rows of the table as they are measured.
@@ -40,7 +40,7 @@ pub(super) fn run(
     bind: Option<IpAddr>,
 ) -> Result<Report, PerfError> {
     let server = resolve(host, port)?;
-    let stream = TcpStream::connect_timeout(&server, PATIENCE).map_err(|e| {
+    let stream = TcpStream::connect_timeout(&server, PEER_TIMEOUT).map_err(|e| {
         PerfError::Peer(format!(
             "no answer from {server}: {e}. Is `roce perf --server {}` running there?",
             server.ip()
@@ -95,7 +95,7 @@ struct Client {
 
 impl Client {
     fn connect(args: &PerfArgs, local: IpAddr, stream: TcpStream) -> Result<Self, PerfError> {
-        let mut control = Control::new(stream, 3 * PATIENCE)?;
+        let mut control = Control::new(stream, 3 * PEER_TIMEOUT)?;
         let largest = args.sizes().into_iter().max().unwrap_or(8).max(8);
         let buffer_len = (2 * pattern::stride(largest)).max(BUFFER);
         let end = End::open(args, local, buffer_len, args.depth)?;
@@ -146,10 +146,10 @@ impl Client {
             progress.set_style(style);
         }
         let mut rows = Vec::new();
-        let opening = Opening {
+        let parameters = Parameters {
             local: self.local.to_string(),
             remote: self.peer_address(),
-            path_mtu: self.end.agree(&self.peer)?.bytes(),
+            path_mtu: self.end.negotiated_mtu(&self.peer)?.bytes(),
             depth: args.depth,
         };
         let before = preemptions();
@@ -157,15 +157,15 @@ impl Client {
             progress.set_message(format!("{} {size}", op.label()));
             let row = self.measure(args, op, size)?;
             let is_first = rows.is_empty();
-            let carrier = is_first.then(|| Carrier::of(&self.end.context));
-            progress.suspend(|| report::show_row(args, &opening, carrier, &row));
+            let datapath = is_first.then(|| DatapathReport::of(&self.end.context));
+            progress.suspend(|| report::show_row(args, &parameters, datapath, &row));
             rows.push(row);
             progress.inc(1);
         }
         progress.finish_and_clear();
         Ok(Report {
-            opening,
-            carrier: Carrier::of(&self.end.context),
+            parameters,
+            datapath: DatapathReport::of(&self.end.context),
             seed: self.first_seed,
             rows,
             preemptions: preemptions().saturating_sub(before),
@@ -199,21 +199,21 @@ impl Client {
                 seed: self.next_seed(),
                 ..phase
             };
-            verified += self.bandwidth(phase, Until::Messages(slots as u64))?.1;
+            verified += self.bandwidth(phase, StopAfter::Messages(slots as u64))?.1;
         }
         let timed = Phase {
             seed: self.next_seed(),
             ..phase
         };
         let duration = Duration::from_millis(args.duration);
-        let (measured, bytes) = self.bandwidth(timed, Until::Elapsed(duration))?;
+        let (measured, bytes) = self.bandwidth(timed, StopAfter::Elapsed(duration))?;
         verified += bytes;
 
         let latencies = self.latency(args, phase)?;
         Ok(Row::new(op, size, measured, &latencies, verified))
     }
 
-    /// Measures latency: a few round trips first, which tell how many more the time allows. On a
+    /// Measures latency: first a few round trips, to estimate how many more fit in the time. On a
     /// busy machine, one round trip can take many time slices.
     fn latency(&mut self, args: &PerfArgs, phase: Phase) -> Result<Latencies, PerfError> {
         let wanted = args.iterations.unwrap_or(ROUND_TRIPS);
@@ -228,7 +228,7 @@ impl Client {
                 seed: self.next_seed(),
                 ..phase
             };
-            // Old contents must not look like the first answer.
+            // Clear the buffer, so that stale bytes do not pass for the first reply.
             pattern::clear(&self.end.region, latency.slots, latency.size)?;
             self.prepare(latency)?;
             let some = latency::client(&self.end, latency, self.peer.remote())?;
@@ -250,7 +250,11 @@ impl Client {
     }
 
     /// Runs a bandwidth phase. Returns the result and the number of bytes compared.
-    fn bandwidth(&mut self, phase: Phase, until: Until) -> Result<(Measured, u64), PerfError> {
+    fn bandwidth(
+        &mut self,
+        phase: Phase,
+        stop_after: StopAfter,
+    ) -> Result<(Measured, u64), PerfError> {
         match phase.op {
             Op::Send | Op::Write => {
                 pattern::write(&self.end.region, phase.seed, phase.slots, phase.size)?;
@@ -258,11 +262,11 @@ impl Client {
             _ => pattern::clear(&self.end.region, phase.slots, phase.size)?,
         }
         self.prepare(phase)?;
-        let in_step = self.in_step && matches!(until, Until::Elapsed(_));
+        let in_step = self.in_step && matches!(stop_after, StopAfter::Elapsed(_));
         if in_step {
             wait_for_others("ready")?;
         }
-        let measured = bandwidth::client(&self.end, phase, self.peer.remote(), until)?;
+        let measured = bandwidth::client(&self.end, phase, self.peer.remote(), stop_after)?;
         if in_step {
             wait_for_others("measured")?;
         }
@@ -280,7 +284,7 @@ impl Client {
 
     /// Prepares both sides for a phase.
     fn prepare(&mut self, phase: Phase) -> Result<(), PerfError> {
-        let own = self.end.renew()?;
+        let own = self.end.replace_qp()?;
         self.control.send(&Request::Prepare(phase, own))?;
         match self.control.expect()? {
             Reply::Ready(qp) => self.end.connect(&self.peer, qp),

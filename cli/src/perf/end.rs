@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// The longest time without any message before the peer counts as gone.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One end of the connection.
 pub(super) struct End {
@@ -86,7 +86,7 @@ impl End {
     }
 
     /// Makes a new QP for the next phase, and drops the previous one.
-    pub(super) fn renew(&mut self) -> Result<PeerQp, PerfError> {
+    pub(super) fn replace_qp(&mut self) -> Result<PeerQp, PerfError> {
         self.qp = create_qp(&self.pd, &self.cq, self.depth)?;
         while self.cq.poll()?.is_some() {}
         let endpoint = self.qp.endpoint(self.gid_index)?;
@@ -97,7 +97,7 @@ impl End {
     }
 
     /// The path MTU: the smaller one of the two sides.
-    pub(super) fn agree(&self, peer: &Hello) -> Result<PathMtu, PerfError> {
+    pub(super) fn negotiated_mtu(&self, peer: &Hello) -> Result<PathMtu, PerfError> {
         PathMtu::from_bytes(peer.path_mtu.min(self.path_mtu.bytes())).ok_or_else(|| {
             PerfError::Peer(format!(
                 "the peer's path MTU of {} is not valid",
@@ -108,7 +108,7 @@ impl End {
 
     /// Connects to the peer's QP.
     pub(super) fn connect(&self, peer: &Hello, qp: PeerQp) -> Result<(), PerfError> {
-        let path_mtu = Some(self.agree(peer)?);
+        let path_mtu = Some(self.negotiated_mtu(peer)?);
         let options = ConnectOptions {
             path_mtu,
             ..ConnectOptions::default()
@@ -138,7 +138,7 @@ impl End {
 
     #[cold]
     fn wait(&self) -> Result<Completion, PerfError> {
-        let end = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + PEER_TIMEOUT;
         loop {
             // Read the clock only occasionally.
             for _ in 0..256 {
@@ -146,8 +146,8 @@ impl End {
                     return check(completion);
                 }
             }
-            if Instant::now() > end {
-                return Err(stopped());
+            if Instant::now() > deadline {
+                return Err(peer_silent());
             }
         }
     }
@@ -204,11 +204,11 @@ fn create_qp(
     pd.create_qp(cq, cq, &options)
 }
 
-/// The error for a peer that has stopped.
-pub(super) fn stopped() -> PerfError {
+/// The error for a peer that has sent nothing for [`PEER_TIMEOUT`].
+pub(super) fn peer_silent() -> PerfError {
     PerfError::Peer(format!(
         "the peer has sent nothing for {} s",
-        PATIENCE.as_secs()
+        PEER_TIMEOUT.as_secs()
     ))
 }
 

@@ -2,7 +2,7 @@
 
 use super::PerfError;
 use super::control::Phase;
-use super::end::{End, PATIENCE, check, stopped};
+use super::end::{End, PEER_TIMEOUT, check, peer_silent};
 use super::op::Op;
 use hdrhistogram::Histogram;
 use roce_verbs::completion::WcOpcode;
@@ -33,8 +33,8 @@ pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Late
         let start = Instant::now();
         match phase.op {
             Op::Send | Op::Write => {
-                echo.say(i)?;
-                echo.hear(i)?;
+                echo.send(i)?;
+                echo.receive(i)?;
             }
             _ => echo.fetch(i)?,
         }
@@ -64,8 +64,8 @@ pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), P
     };
     let warm_up = warm_up(&phase);
     for i in 0..warm_up + phase.iterations {
-        echo.hear(i)?;
-        echo.say(i)?;
+        echo.receive(i)?;
+        echo.send(i)?;
     }
     echo.drain()
 }
@@ -93,7 +93,7 @@ fn mark(i: u32) -> u8 {
 
 impl Echo<'_> {
     /// Sends the message of iteration `i`.
-    fn say(&mut self, i: u32) -> Result<(), PerfError> {
+    fn send(&mut self, i: u32) -> Result<(), PerfError> {
         let size = self.phase.size;
         // Incoming messages use the first slot, outgoing ones the second.
         let from = super::pattern::stride(size);
@@ -104,7 +104,7 @@ impl Echo<'_> {
         };
         while self.posted - self.completed >= self.end.depth as u64 {
             let completion = self.end.next()?;
-            self.note(completion);
+            self.count_completion(completion);
         }
         let sge = self.end.region.slice(from, size)?;
         let is_last = i + 1 == warm_up(&self.phase) + self.phase.iterations;
@@ -119,23 +119,24 @@ impl Echo<'_> {
     }
 
     /// Waits for the message of iteration `i`.
-    fn hear(&mut self, i: u32) -> Result<(), PerfError> {
+    fn receive(&mut self, i: u32) -> Result<(), PerfError> {
         match self.phase.op {
-            Op::Write => self.watch(mark(i)),
+            Op::Write => self.poll_memory(mark(i)),
             _ => {
                 while self.received <= u64::from(i) {
                     let completion = self.end.next()?;
-                    self.note(completion);
+                    self.count_completion(completion);
                 }
                 self.end.post_recv(0, self.phase.size)
             }
         }
     }
 
-    /// Polls the last byte of the buffer, and meanwhile drives the NIC unless told not to.
-    fn watch(&mut self, mark: u8) -> Result<(), PerfError> {
+    /// Polls the last byte of the buffer. Meanwhile polls the CQ, which drives the NIC, unless
+    /// `watch_memory` is set.
+    fn poll_memory(&mut self, mark: u8) -> Result<(), PerfError> {
         let last = self.phase.size - 1;
-        let mut end = None;
+        let mut deadline = None;
         loop {
             for _ in 0..256 {
                 if self.end.region.load_u8(last)? == mark {
@@ -144,12 +145,12 @@ impl Echo<'_> {
                 if self.phase.watch_memory {
                     std::hint::spin_loop();
                 } else if let Some(completion) = self.end.cq.poll()? {
-                    self.note(check(completion)?);
+                    self.count_completion(check(completion)?);
                 }
             }
             let now = Instant::now();
-            if now > *end.get_or_insert(now + PATIENCE) {
-                return Err(stopped());
+            if now > *deadline.get_or_insert(now + PEER_TIMEOUT) {
+                return Err(peer_silent());
             }
         }
     }
@@ -180,12 +181,12 @@ impl Echo<'_> {
     fn drain(&mut self) -> Result<(), PerfError> {
         while self.completed < self.posted {
             let completion = self.end.next()?;
-            self.note(completion);
+            self.count_completion(completion);
         }
         Ok(())
     }
 
-    fn note(&mut self, completion: Completion) {
+    fn count_completion(&mut self, completion: Completion) {
         if completion.opcode == WcOpcode::Recv {
             self.received += 1;
         } else {

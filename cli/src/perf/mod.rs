@@ -6,9 +6,9 @@
 
 mod args;
 mod bandwidth;
-mod carrier;
 mod client;
 mod control;
+mod datapath;
 mod end;
 mod error;
 mod latency;

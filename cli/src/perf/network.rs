@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_said_in_words() {
+    fn the_counters_are_shown_as_text() {
         let mut network = Network {
             dscp: 26,
             ecn_marked: 5,

@@ -2,7 +2,7 @@
 
 use super::args::PerfArgs;
 use super::bandwidth::Measured;
-use super::carrier::Carrier;
+use super::datapath::DatapathReport;
 use super::latency::Latencies;
 use super::network::Network;
 use super::op::Op;
@@ -10,18 +10,17 @@ use crate::say::say;
 use serde::Serialize;
 use std::io::Write;
 
-/// An idle machine's other threads take the processor less often than this in a second of
-/// measuring.
+/// The number of preemptions per second of measuring above which the machine counts as busy.
 const BUSY: f64 = 1500.0;
 
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     #[serde(flatten)]
-    pub(super) opening: Opening,
+    pub(super) parameters: Parameters,
     /// How the packets of this end were carried.
     #[serde(flatten)]
-    pub(super) carrier: Carrier,
+    pub(super) datapath: DatapathReport,
     /// The value for `--seed` to send the same patterns again.
     pub(super) seed: u64,
     pub(super) rows: Vec<Row>,
@@ -32,9 +31,9 @@ pub(super) struct Report {
     pub(super) network: Network,
 }
 
-/// What is known before anything is measured.
+/// The parameters of the run, known before the first measurement.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Opening {
+pub(super) struct Parameters {
     pub(super) local: String,
     pub(super) remote: String,
     pub(super) path_mtu: usize,
@@ -96,16 +95,22 @@ impl Row {
     }
 }
 
-/// Prints a row of the table as soon as it is measured, and before the first row, which brings the
-/// `carrier`, the table's heading. Prints nothing for JSON, which is printed as a whole.
-pub(super) fn show_row(args: &PerfArgs, opening: &Opening, carrier: Option<Carrier>, row: &Row) {
+/// Prints a row of the table as soon as it is measured. For the first row, for which the caller
+/// passes `datapath`, prints the table's heading before it. Prints nothing for JSON, which is
+/// printed at the end.
+pub(super) fn show_row(
+    args: &PerfArgs,
+    parameters: &Parameters,
+    datapath: Option<DatapathReport>,
+    row: &Row,
+) {
     if args.json {
         return;
     }
-    if let Some(carrier) = carrier {
+    if let Some(datapath) = datapath {
         println!(
-            "{} -> {}, RC over {carrier}, path MTU {}, {} messages outstanding",
-            opening.local, opening.remote, opening.path_mtu, opening.depth
+            "{} -> {}, RC over {datapath}, path MTU {}, {} messages outstanding",
+            parameters.local, parameters.remote, parameters.path_mtu, parameters.depth
         );
         println!("{}", line(HEADINGS.map(str::to_owned)));
     }
@@ -144,7 +149,7 @@ pub(super) struct Served {
     pub(super) client: String,
     /// How the packets of this end were carried.
     #[serde(flatten)]
-    pub(super) carrier: Carrier,
+    pub(super) datapath: DatapathReport,
     #[serde(flatten)]
     pub(super) network: Network,
 }
@@ -154,7 +159,7 @@ pub(super) fn print_served(args: &PerfArgs, served: &Served) {
     if !args.json {
         println!(
             "served {} over {}; {}",
-            served.client, served.carrier, served.network
+            served.client, served.datapath, served.network
         );
         return;
     }

@@ -1,9 +1,9 @@
 //! The server: carries out the client's requests, one client at a time.
 
 use super::args::{MAX_SIZE, PerfArgs};
-use super::carrier::Carrier;
 use super::control::{Control, Hello, Kind, PeerQp, Phase, Reply, Request, VERSION};
-use super::end::{End, PATIENCE};
+use super::datapath::DatapathReport;
+use super::end::{End, PEER_TIMEOUT};
 use super::network::Network;
 use super::op::Op;
 use super::report::{self, Served};
@@ -39,11 +39,11 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
         match serve(args, address, stream) {
             // A script that starts a server for one client reads only the first line.
             Ok(_) if args.once && !args.json => {}
-            Ok((carrier, network)) => {
+            Ok((datapath, network)) => {
                 let client = client.to_string();
                 let served = Served {
                     client,
-                    carrier,
+                    datapath,
                     network,
                 };
                 report::print_served(args, &served);
@@ -100,8 +100,8 @@ fn serve(
     args: &PerfArgs,
     address: IpAddr,
     stream: TcpStream,
-) -> Result<(Carrier, Network), PerfError> {
-    let mut control = Control::new(stream, 6 * PATIENCE)?;
+) -> Result<(DatapathReport, Network), PerfError> {
+    let mut control = Control::new(stream, 6 * PEER_TIMEOUT)?;
     let peer: Hello = control.expect()?;
     if peer.version != VERSION {
         let what = format!("client has version {}, server {VERSION}", peer.version);
@@ -122,7 +122,7 @@ fn serve(
                 "the client ended a phase that it had not begun".into(),
             ));
         };
-        let own = end.renew()?;
+        let own = end.replace_qp()?;
         end.connect(&peer, qp)?;
         if let Err(error) = run_phase(&end, phase, &peer, own, &mut control) {
             control.send(&Reply::Failed {
@@ -131,7 +131,7 @@ fn serve(
             return Err(error);
         }
     }
-    Ok((Carrier::of(&end.context), Network::of(&end.context)?))
+    Ok((DatapathReport::of(&end.context), Network::of(&end.context)?))
 }
 
 /// Whether the messages of the phase fit in the buffer.
@@ -174,7 +174,7 @@ fn run_phase(
     }
     let Request::Finish { messages } = control.expect()? else {
         return Err(PerfError::Peer(
-            "the client began before it had finished".into(),
+            "the client began a phase before it had finished the previous one".into(),
         ));
     };
     let reply = match verify(end, &phase, messages) {

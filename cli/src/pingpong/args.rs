@@ -136,7 +136,7 @@ pub struct Unsupported {
 
 impl Unsupported {
     /// The error message for the first of them that was given.
-    pub(super) fn complaint(&self) -> Option<String> {
+    pub(super) fn rejection(&self) -> Option<String> {
         let paging = "memory is reached through the process's own page table, so that on-demand \
                       paging has nothing to do";
         let refused = [

@@ -96,14 +96,14 @@ impl Address {
 }
 
 /// The client's part: sends `local`, and returns the address of the server's QP.
-pub(super) fn with_server(
+pub(super) fn exchange_with_server(
     addresses: &[SocketAddr],
     name: &str,
-    patience: Duration,
+    peer_timeout: Duration,
     local: &Address,
 ) -> Result<Address, PingpongError> {
-    let stream = connect(addresses, name, patience)?;
-    let mut server = Peer::new(stream, patience)?;
+    let stream = connect(addresses, name, peer_timeout)?;
+    let mut server = Peer::new(stream, peer_timeout)?;
     server.send(&local.to_wire())?;
     let remote = server.receive()?;
     server.send(DONE)?;
@@ -113,9 +113,9 @@ pub(super) fn with_server(
 fn connect(
     addresses: &[SocketAddr],
     name: &str,
-    patience: Duration,
+    peer_timeout: Duration,
 ) -> Result<TcpStream, PingpongError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + peer_timeout;
     let mut faults = Vec::new();
     for (tried, address) in addresses.iter().enumerate() {
         // Each address gets an equal share of the remaining time.
@@ -161,7 +161,7 @@ impl Listener {
     pub(super) fn accept(
         self,
         timeout: Option<Duration>,
-        patience: Duration,
+        peer_timeout: Duration,
     ) -> Result<Peer, PingpongError> {
         let fault = |error: io::Error| match (error.kind(), timeout) {
             (ErrorKind::WouldBlock, Some(timeout)) => PingpongError::new(format!(
@@ -175,7 +175,7 @@ impl Listener {
             .set_read_timeout(timeout)
             .map_err(fault)?;
         let (stream, _) = self.0.accept().map_err(fault)?;
-        Peer::new(stream, patience)
+        Peer::new(stream, peer_timeout)
     }
 }
 
@@ -185,22 +185,22 @@ pub(super) struct Peer {
     stream: TcpStream,
     name: String,
     deadline: Instant,
-    patience: Duration,
+    peer_timeout: Duration,
 }
 
 impl Peer {
-    fn new(stream: TcpStream, patience: Duration) -> Result<Self, PingpongError> {
+    fn new(stream: TcpStream, peer_timeout: Duration) -> Result<Self, PingpongError> {
         let name = stream
             .peer_addr()
             .map_or_else(|_| "the peer".to_owned(), |address| address.to_string());
         let peer = Self {
             stream,
             name,
-            deadline: Instant::now() + patience,
-            patience,
+            deadline: Instant::now() + peer_timeout,
+            peer_timeout,
         };
         // The data fits in any socket's buffer, so this should never expire.
-        let bounded = peer.stream.set_write_timeout(Some(patience));
+        let bounded = peer.stream.set_write_timeout(Some(peer_timeout));
         bounded.map_err(|error| peer.fault("preparing to send", &error))?;
         Ok(peer)
     }
@@ -264,7 +264,7 @@ impl Peer {
 
     fn fault(&self, what: &str, error: &io::Error) -> PingpongError {
         let why = match error.kind() {
-            ErrorKind::WouldBlock => format!("nothing came within {:?}", self.patience),
+            ErrorKind::WouldBlock => format!("nothing came within {:?}", self.peer_timeout),
             ErrorKind::UnexpectedEof => "it closed the connection: see what it printed".to_owned(),
             _ => error.to_string(),
         };

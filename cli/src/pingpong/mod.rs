@@ -41,7 +41,7 @@ pub fn run(args: &PingpongArgs) -> Result<(), PingpongError> {
             let listener = Listener::bind(plan.listen_on(), plan.port)?;
             // A script that reads this line may start the client.
             report::local(&plan, &local)?;
-            let mut client = listener.accept(plan.timeout, plan.patience)?;
+            let mut client = listener.accept(plan.timeout, plan.peer_timeout)?;
             let remote = client.receive()?;
             // The QP must be ready before the client knows its address.
             session.connect(&remote)?;
@@ -50,7 +50,12 @@ pub fn run(args: &PingpongArgs) -> Result<(), PingpongError> {
         }
         Some(host) => {
             report::local(&plan, &local)?;
-            let remote = exchange::with_server(&host.addresses, &host.name, plan.patience, &local)?;
+            let remote = exchange::exchange_with_server(
+                &host.addresses,
+                &host.name,
+                plan.peer_timeout,
+                &local,
+            )?;
             session.connect(&remote)?;
             remote
         }

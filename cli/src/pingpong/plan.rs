@@ -11,7 +11,7 @@ use roce_verbs::{Device, QpKind};
 use super::{PingpongArgs, PingpongError};
 
 /// The default time to wait for a peer that should be there.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The server, as the user named it.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Plan {
     /// How long the server waits for a client; `None` for no limit.
     pub(super) timeout: Option<Duration>,
     /// How long to wait for the peer in all other cases.
-    pub(super) patience: Duration,
+    pub(super) peer_timeout: Duration,
     pub(super) json: bool,
 }
 
@@ -53,8 +53,8 @@ impl Plan {
     /// Checks the arguments against each other and against the machine. The error message says what
     /// is wrong, and what would be right.
     pub(super) fn new(args: &PingpongArgs) -> Result<Self, PingpongError> {
-        if let Some(complaint) = args.unsupported.complaint() {
-            return Err(PingpongError::usage(complaint));
+        if let Some(rejection) = args.unsupported.rejection() {
+            return Err(PingpongError::usage(rejection));
         }
         let host = match &args.host {
             None => None,
@@ -80,7 +80,7 @@ impl Plan {
             events: args.events,
             check: args.check,
             timeout: args.timeout,
-            patience: args.timeout.unwrap_or(PATIENCE),
+            peer_timeout: args.timeout.unwrap_or(PEER_TIMEOUT),
             json: args.json,
         })
     }
@@ -142,12 +142,14 @@ fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, Pingpong
         environment_datapath().map_err(|error| PingpongError::usage(error.to_string()))?;
     let table = device.gids_with(&options);
     // RoCE v1 is used only if its index is given.
-    let usual = || {
+    let v2_entries = || {
         let of_v2 = |entry: &&GidEntry| entry.version == RoceVersion::V2;
         table.iter().filter(of_v2)
     };
     if let Some(address) = args.address {
-        let found = usual().find(|entry| entry.gid.ip() == address).copied();
+        let found = v2_entries()
+            .find(|entry| entry.gid.ip() == address)
+            .copied();
         return found.ok_or_else(|| {
             PingpongError::new(format!("{} has lost address {address}", device.name()))
         });
@@ -166,9 +168,9 @@ fn choose_gid(args: &PingpongArgs, device: &Device) -> Result<GidEntry, Pingpong
             ))
         });
     }
-    usual()
+    v2_entries()
         .find(|entry| entry.gid.kind() == GidKind::Ipv4)
-        .or(usual().next())
+        .or(v2_entries().next())
         .copied()
         .ok_or_else(|| PingpongError::new(format!("{} has no address, so no GID", device.name())))
 }

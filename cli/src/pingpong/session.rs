@@ -61,8 +61,8 @@ struct Checks {
     /// The last received message.
     message: Vec<u8>,
     poison: Vec<u8>,
-    /// Whether the client is ibv_rc_pingpong, once known.
-    peer_fills: Option<bool>,
+    /// Whether the client is the original ibv_rc_pingpong, once known.
+    peer_is_original: Option<bool>,
 }
 
 impl<'a> Session<'a> {
@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
                 outbox: pd.allocate(plan.size.max(1), Access::empty())?,
                 message: vec![0; plan.size],
                 poison: vec![POISON; plan.size],
-                peer_fills: None,
+                peer_is_original: None,
             }),
             false => None,
         };
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
             let completion = self.next_completion()?;
             self.expect_success(&completion)?;
             if completion.wr_id == RECV {
-                self.take_message(&completion)?;
+                self.receive_message(&completion)?;
             } else {
                 self.sent += 1;
             }
@@ -249,7 +249,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn take_message(&mut self, completion: &Completion) -> Result<(), PingpongError> {
+    fn receive_message(&mut self, completion: &Completion) -> Result<(), PingpongError> {
         let size = (completion.byte_len as usize).saturating_sub(self.header);
         if size != self.plan.size {
             return Err(PingpongError::new(format!(
@@ -320,11 +320,11 @@ impl<'a> Session<'a> {
                     "nothing from {} for {:?}{}. Does the peer run, with the same -n, and does \
                      UDP port 4791 pass between the two?{}{}",
                     self.peer,
-                    self.plan.patience,
+                    self.plan.peer_timeout,
                     self.progress(),
                     match self.plan.kind {
                         QpKind::Rc => self.psns(),
-                        _ => " Or a message was lost: this service does not send again.".into(),
+                        _ => " Or a message was lost: this service does not retransmit.".into(),
                     },
                     self.counters()
                 )));
@@ -334,7 +334,7 @@ impl<'a> Session<'a> {
 
     /// Polls, and occasionally yields the processor, which the peer may need.
     fn spin(&self) -> Result<Option<Completion>, PingpongError> {
-        let deadline = Instant::now() + self.plan.patience;
+        let deadline = Instant::now() + self.plan.peer_timeout;
         while Instant::now() < deadline {
             for _ in 0..POLLS {
                 if let Some(completion) = self.cq.poll()? {
@@ -349,7 +349,7 @@ impl<'a> Session<'a> {
 
     /// Sleeps until a completion is announced.
     fn sleep(&self, channel: &CompletionChannel) -> Result<Option<Completion>, PingpongError> {
-        let deadline = Instant::now() + self.plan.patience;
+        let deadline = Instant::now() + self.plan.peer_timeout;
         loop {
             // Request the notification before polling: a completion in between is announced.
             self.cq.request_notify(Notify::Next);
@@ -410,11 +410,11 @@ impl Checks {
     ) -> Result<(), PingpongError> {
         inbox.read(header, &mut self.message)?;
         inbox.write(header, &self.poison)?;
-        let peer_fills = !is_client
+        let peer_is_original = !is_client
             && *self
-                .peer_fills
+                .peer_is_original
                 .get_or_insert_with(|| Pattern::is_fill(&self.message));
-        let result = if peer_fills {
+        let result = if peer_is_original {
             Pattern::check_fill(&self.message)
         } else {
             self.pattern.check(number, &self.message)

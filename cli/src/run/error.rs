@@ -21,7 +21,7 @@ pub enum RunError {
     /// The library was not found in any of its usual places.
     NoLibrary {
         /// The places.
-        looked: Vec<PathBuf>,
+        searched: Vec<PathBuf>,
     },
     /// The named file is another library.
     OtherLibrary {
@@ -81,14 +81,14 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) => f.write_str(text),
-            Self::NoLibrary { looked } => {
-                let looked: Vec<_> = looked.iter().map(|p| p.display().to_string()).collect();
+            Self::NoLibrary { searched } => {
+                let searched: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
                 write!(
                     f,
                     "the library that takes libibverbs' place is not there (looked for {}): build \
                      it beside this command with `{BUILD}`, or say where it is with --library or \
                      ROCE_LIBRARY_DIR",
-                    looked.join(", ")
+                    searched.join(", ")
                 )
             }
             Self::OtherLibrary { library } => write!(

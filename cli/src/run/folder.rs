@@ -4,11 +4,11 @@
 //! a hash of its contents, so the next run with the same devices reuses it. A later run removes a
 //! folder that no run has used for a month.
 //!
-//! It is in a folder that only this user can write to: anyone with write access could choose the
-//! library that the program loads.
+//! The folder's parent is writable only by this user, because anyone with write access could choose
+//! the library that the program loads.
 
 use super::library::Library;
-use super::tree::{MadeUp, Tree};
+use super::tree::{DeviceFiles, Tree};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 use std::env;
@@ -36,17 +36,17 @@ impl Folder {
     ///
     /// # Errors
     /// Why no folder is possible.
-    pub(crate) fn of(made_up: &MadeUp, library: &Library) -> Result<Self, String> {
-        let preload = library.preload().map_err(|looked| {
-            let looked: Vec<_> = looked.iter().map(|p| p.display().to_string()).collect();
+    pub(crate) fn of(device_files: &DeviceFiles, library: &Library) -> Result<Self, String> {
+        let preload = library.preload().map_err(|searched| {
+            let searched: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
             format!(
                 "libroce_preload.so is not there (looked for {}): build it with `cargo build -p \
                  roce-preload`",
-                looked.join(", ")
+                searched.join(", ")
             )
         })?;
-        let mut tree = made_up
-            .whole()
+        let mut tree = device_files
+            .full_tree()
             .map_err(|error| format!("list /sys: {error}"))?;
         tree.link(PRELOAD, preload);
         for (link, target) in library.links(Path::new("lib")) {
@@ -62,7 +62,7 @@ impl Folder {
     fn write(tree: &Tree) -> Result<Self, String> {
         let mut why = Vec::new();
         for place in places() {
-            match private(&place).and_then(|()| write(&place, tree)) {
+            match ensure_private(&place).and_then(|()| write(&place, tree)) {
                 Ok(root) => return Ok(Self { root }),
                 Err(error) => why.push(format!("{}: {error}", place.display())),
             }
@@ -98,13 +98,13 @@ fn places() -> Vec<PathBuf> {
     places.push(env::temp_dir().join(&own));
     places.push(Path::new("/tmp").join(&own));
     places.push(Path::new("/dev/shm").join(&own));
-    places.retain(|place| place.is_absolute() && super::can_be_preloaded(place));
+    places.retain(|place| place.is_absolute() && super::fits_in_ld_preload(place));
     places.dedup();
     places
 }
 
 /// Makes a folder that no other user can write to, or checks an existing one.
-fn private(folder: &Path) -> io::Result<()> {
+fn ensure_private(folder: &Path) -> io::Result<()> {
     let parent = fs::metadata(folder.parent().unwrap_or(folder))?;
     let others_write = parent.mode() & 0o022 != 0;
     let sticky = parent.mode() & 0o1000 != 0;
@@ -150,7 +150,7 @@ fn write(place: &Path, tree: &Tree) -> io::Result<PathBuf> {
         tree.write(&new)?;
         if let Err(error) = fs::rename(&new, &root) {
             let _ = fs::remove_dir_all(&new);
-            // Another run was faster.
+            // Another run has created it meanwhile.
             if !root.is_dir() {
                 return Err(error);
             }
@@ -162,11 +162,11 @@ fn write(place: &Path, tree: &Tree) -> io::Result<PathBuf> {
 
 /// Removes folders that no run has used for a while. A later run retries those that can't be
 /// removed.
-fn remove_old(place: &Path, but: &Path) {
+fn remove_old(place: &Path, in_use: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let modified = entry.metadata().and_then(|found| found.modified());
         let age = modified.ok().and_then(|time| time.elapsed().ok());
-        if entry.path() != but && age.is_some_and(|age| age > KEPT_FOR) {
+        if entry.path() != in_use && age.is_some_and(|age| age > KEPT_FOR) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_run_takes_is_removed() {
+    fn unused_folders_are_removed() {
         let place = tempfile::tempdir().expect("a folder");
         let old = write(place.path(), &tree("1")).expect("written");
         let long_ago = SystemTime::now() - KEPT_FOR - Duration::from_secs(60);
@@ -220,30 +220,30 @@ mod tests {
 
     /// A user who guesses the name must not control the library that a program loads.
     #[test]
-    fn a_folder_that_others_made_is_not_taken() {
+    fn a_folder_that_others_can_write_is_refused() {
         let parent = tempfile::tempdir().expect("a folder");
         let place = parent.path().join("roce");
-        private(&place).expect("made");
-        private(&place).expect("found");
+        ensure_private(&place).expect("made");
+        ensure_private(&place).expect("found");
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("allowed");
         };
         mode(&place, 0o777);
-        let error = private(&place).expect_err("open to others");
+        let error = ensure_private(&place).expect_err("open to others");
         assert!(error.to_string().contains("others can write"), "{error}");
         mode(&place, 0o755);
         mode(parent.path(), 0o777);
-        let error = private(&place).expect_err("it can be replaced");
+        let error = ensure_private(&place).expect_err("it can be replaced");
         assert!(error.to_string().contains("replace"), "{error}");
         mode(parent.path(), 0o1777);
-        private(&place).expect("the parent is sticky");
+        ensure_private(&place).expect("the parent is sticky");
         let link = parent.path().join("link");
         symlink(&place, &link).expect("linked");
-        let error = private(&link).expect_err("a link");
+        let error = ensure_private(&link).expect_err("a link");
         assert!(error.to_string().contains("no folder"), "{error}");
         if geteuid().is_root() {
             std::os::unix::fs::chown(&place, Some(65534), None).expect("root may");
-            let error = private(&place).expect_err("somebody else's");
+            let error = ensure_private(&place).expect_err("somebody else's");
             assert!(error.to_string().contains("user 65534"), "{error}");
         }
     }

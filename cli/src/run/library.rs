@@ -27,7 +27,7 @@ const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";
 /// A variable that this stack reads, and that no other libibverbs contains.
 const MARK: &[u8] = b"ROCE_DATAPATH";
 
-/// The library, found.
+/// The library's location and names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Library {
     /// The absolute path, with all links resolved.
@@ -39,32 +39,34 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Finds the library: at `said` if given, else at `ROCE_LIBRARY_DIR`, else beside this command
-    /// or in `../lib/roce` relative to it.
+    /// Finds the library: at `requested` if given, else at `ROCE_LIBRARY_DIR`, else beside this
+    /// command or in `../lib/roce` relative to it.
     ///
     /// # Errors
     /// If it isn't there, or is another library. The message says how to build it.
-    pub(crate) fn find(said: Option<&Path>) -> Result<Self, RunError> {
+    pub(crate) fn find(requested: Option<&Path>) -> Result<Self, RunError> {
         let variable = env::var_os("ROCE_LIBRARY_DIR").filter(|value| !value.is_empty());
-        let candidates = match (said, variable) {
+        let candidates = match (requested, variable) {
             (Some(path), _) => in_or_at(path),
             (None, Some(folder)) => in_or_at(Path::new(&folder)),
             (None, None) => near_this_command(),
         };
         let found = candidates.iter().find(|path| path.is_file());
         let Some(found) = found else {
-            return Err(RunError::NoLibrary { looked: candidates });
+            return Err(RunError::NoLibrary {
+                searched: candidates,
+            });
         };
         let path = found
             .canonicalize()
             .map_err(|e| RunError::system(format!("find {}", found.display()), e))?;
         let bytes =
             fs::read(&path).map_err(|e| RunError::system(format!("read {}", path.display()), e))?;
-        if !holds(&bytes, MARK) {
+        if !contains_bytes(&bytes, MARK) {
             return Err(RunError::OtherLibrary { library: path });
         }
         let mut names = NAMES.to_vec();
-        if holds(&bytes, CM_SYMBOL) {
+        if contains_bytes(&bytes, CM_SYMBOL) {
             names.extend(CM_NAMES);
         }
         let folder = folder_of(found);
@@ -159,7 +161,7 @@ fn folder_of(found: &Path) -> Option<PathBuf> {
     right.then_some(folder)
 }
 
-fn holds(bytes: &[u8], part: &[u8]) -> bool {
+fn contains_bytes(bytes: &[u8], part: &[u8]) -> bool {
     memchr::memmem::find(bytes, part).is_some()
 }
 
@@ -180,7 +182,7 @@ pub(crate) fn prepend(folder: &Path, before: Option<&OsStr>) -> OsString {
 
 /// Whether a search path can contain a folder: colons and semicolons are separators, and `$` begins
 /// a token.
-pub(crate) fn can_be_searched(folder: &Path) -> bool {
+pub(crate) fn fits_in_search_path(folder: &Path) -> bool {
     let bytes = folder.as_os_str().as_encoded_bytes();
     !bytes.iter().any(|byte| matches!(byte, b':' | b';' | b'$'))
 }
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_path_keeps_what_it_had() {
+    fn prepending_keeps_the_old_search_path() {
         let folder = Path::new("/a b/lib");
         let with = |before: &str| prepend(folder, Some(OsStr::new(before)));
         assert_eq!(prepend(folder, None), "/a b/lib");
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_told_with_how_to_build_it() {
+    fn a_missing_library_is_reported_with_the_build_command() {
         let error = Library::find(Some(Path::new("/nonexistent"))).expect_err("not there");
         let text = error.to_string();
         assert!(
@@ -241,9 +243,9 @@ mod tests {
 
     #[test]
     fn a_folder_with_a_separator_can_not_be_searched() {
-        assert!(can_be_searched(Path::new("/a b/lib")));
+        assert!(fits_in_search_path(Path::new("/a b/lib")));
         for folder in ["/a:b", "/a;b", "/$LIB"] {
-            assert!(!can_be_searched(Path::new(folder)), "{folder}");
+            assert!(!fits_in_search_path(Path::new(folder)), "{folder}");
         }
     }
 }

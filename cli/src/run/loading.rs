@@ -1,8 +1,8 @@
 //! The variables that make the loader use the library.
 
 use super::error::RunError;
-use super::library::{Library, can_be_searched, prepend};
-use super::{Preload, Shown};
+use super::library::{Library, fits_in_search_path, prepend};
+use super::{DeviceView, Preload};
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,41 +16,45 @@ type Variable = (&'static str, OsString);
 /// If no folder has the library under its proper name, and it can't be preloaded.
 pub(super) fn variables(
     library: &Library,
-    shown: &Shown,
+    shown: &DeviceView,
     preload: Preload,
     notice: &impl Fn(&str),
 ) -> Result<Vec<Variable>, RunError> {
     let mut variables = Vec::new();
     let mut preloaded = Vec::new();
     let links: Option<PathBuf> = match shown {
-        Shown::Namespace(entered) => Some(entered.links.clone()),
-        Shown::Folder(folder) => {
+        DeviceView::Namespace(entered) => Some(entered.links.clone()),
+        DeviceView::Folder(folder) => {
             variables.push(("ROCE_FILES", folder.root().as_os_str().to_owned()));
             preloaded.push(folder.preload());
             Some(folder.links())
         }
-        Shown::Not => {
-            let folder = library.folder().filter(|folder| can_be_searched(folder));
+        DeviceView::System => {
+            let folder = library
+                .folder()
+                .filter(|folder| fits_in_search_path(folder));
             folder.map(Path::to_owned)
         }
     };
     // The loader identifies a loaded library by its soname. So if no folder has it under its proper
     // name, preloading it is sufficient and necessary.
     let path = match (&links, shown) {
-        (Some(links), Shown::Namespace(_) | Shown::Folder(_)) => links.join("libibverbs.so.1"),
+        (Some(links), DeviceView::Namespace(_) | DeviceView::Folder(_)) => {
+            links.join("libibverbs.so.1")
+        }
         _ => library.path().to_owned(),
     };
     let needed = links.is_none();
-    if needed && !can_be_preloaded(&path) {
+    if needed && !fits_in_ld_preload(&path) {
         return Err(RunError::NoLinks { library: path });
     }
     if needed || preload == Preload::Auto {
-        if can_be_preloaded(&path) {
+        if fits_in_ld_preload(&path) {
             preloaded.push(path);
         } else {
             notice(&format!(
-                "copies of libibverbs that the program brings along are not replaced: {} has a \
-                 character in its path that the loader takes for its own",
+                "the program's bundled copies of libibverbs are not replaced: the path {} has a \
+                 character that LD_PRELOAD can't contain",
                 path.display()
             ));
         }
@@ -60,14 +64,14 @@ pub(super) fn variables(
         variables.push(("LD_LIBRARY_PATH", prepend(&links, before.as_deref())));
     }
     if !preloaded.is_empty() {
-        variables.push(preloading(&preloaded));
-        variables.push(sanitizer());
+        variables.push(ld_preload(&preloaded));
+        variables.push(asan_options());
     }
     Ok(variables)
 }
 
 /// `LD_PRELOAD` with `libraries` in front.
-fn preloading(libraries: &[PathBuf]) -> Variable {
+fn ld_preload(libraries: &[PathBuf]) -> Variable {
     const NAME: &str = "LD_PRELOAD";
     let before = env::var_os(NAME);
     let joined = libraries.iter().rev().fold(before, |before, library| {
@@ -78,7 +82,7 @@ fn preloading(libraries: &[PathBuf]) -> Variable {
 
 /// Programs with GCC's address sanitizer refuse to start if another library is loaded before the
 /// sanitizer's, unless this option is set. These libraries replace none of its functions.
-fn sanitizer() -> Variable {
+fn asan_options() -> Variable {
     const NAME: &str = "ASAN_OPTIONS";
     const OPTION: &str = "verify_asan_link_order=0";
     let value = match env::var_os(NAME).filter(|value| !value.is_empty()) {
@@ -95,7 +99,7 @@ fn sanitizer() -> Variable {
 }
 
 /// Whether `LD_PRELOAD` can contain a path: spaces and colons are separators.
-pub(super) fn can_be_preloaded(path: &Path) -> bool {
+pub(super) fn fits_in_ld_preload(path: &Path) -> bool {
     let is_separator = |byte: &u8| byte.is_ascii_whitespace();
-    can_be_searched(path) && !path.as_os_str().as_encoded_bytes().iter().any(is_separator)
+    fits_in_search_path(path) && !path.as_os_str().as_encoded_bytes().iter().any(is_separator)
 }

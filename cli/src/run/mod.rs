@@ -19,15 +19,15 @@ mod tree;
 pub use error::RunError;
 pub use settings::{DatapathName, Settings};
 
-pub(crate) use library::{Library, can_be_searched, prepend};
-pub(crate) use tree::MadeUp;
+pub(crate) use library::{Library, fits_in_search_path, prepend};
+pub(crate) use tree::DeviceFiles;
 
 use crate::say::say;
 use clap::{Args, ValueEnum};
 use folder::Folder;
-use loading::can_be_preloaded;
+use loading::fits_in_ld_preload;
 use namespace::{Entered, Privilege};
-use parent::End;
+use parent::ProgramEnd;
 use roce_verbs::observation::{Tally, Totals};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -154,15 +154,15 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
     let shown = show(args, &library, &notice)?;
     let as_user = matches!(
         shown,
-        Shown::Namespace(Entered {
+        DeviceView::Namespace(Entered {
             privilege: Privilege::UserNamespace,
             ..
         })
     );
     if as_user && had_capabilities {
         notice(
-            "the capabilities of this process count for nothing in its user namespace, and AF_XDP \
-             takes some: --namespace none keeps them",
+            "the program loses this process's capabilities in its user namespace, and AF_XDP \
+             needs some of them: --namespace none keeps them",
         );
     }
     if let Some(obstacle) = program::obstacle(&path, as_user) {
@@ -183,16 +183,16 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
         command.envs([tally.variable()]);
         if as_user {
             let failed = |error| RunError::system("give up capabilities", error);
-            parent::become_ordinary().map_err(failed)?;
+            parent::drop_capabilities().map_err(failed)?;
         }
         let end = parent::run(command).map_err(not_started)?;
-        return Ok(at_the_end(args, name, end, &tally.totals()));
+        return Ok(report_end(args, name, end, &tally.totals()));
     }
     // The program itself reports at its end if it opened no device.
-    let _tally = match says_so(args) {
+    let _tally = match reports_unused_stack(args) {
         true => {
             let mut tally = tally()?;
-            let failed = |error| RunError::system("a descriptor for the program", error);
+            let failed = |error| RunError::system("keep a descriptor open for the program", error);
             tally.keep_open().map_err(failed)?;
             command.envs([tally.variable()]);
             Some(tally)
@@ -203,12 +203,13 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
 }
 
 fn tally() -> Result<Tally, RunError> {
-    Tally::new().map_err(|error| RunError::system("memory to count in", error))
+    Tally::new()
+        .map_err(|error| RunError::system("allocate memory for the traffic counters", error))
 }
 
-/// Whether to report that the program opened no device. After an interactive shell, the user
-/// expects that.
-fn says_so(args: &RunArgs) -> bool {
+/// Whether the program reports at its end that it opened no device. An interactive shell does not,
+/// since its user expects that.
+fn reports_unused_stack(args: &RunArgs) -> bool {
     const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh"];
     let name = args
         .command
@@ -221,10 +222,10 @@ fn says_so(args: &RunArgs) -> bool {
 }
 
 /// Prints what the program did. Returns this process's exit code.
-fn at_the_end(args: &RunArgs, name: &OsStr, end: End, totals: &Totals) -> ExitCode {
+fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) -> ExitCode {
     let name = name.to_string_lossy();
     let nothing = totals.devices_opened == 0 && !args.quiet;
-    let succeeded = end == End::Code(0);
+    let succeeded = end == ProgramEnd::Code(0);
     if args.require_traffic && succeeded && !totals.has_traffic() {
         if args.summary {
             say("roce run", summary::text(&name, totals));
@@ -236,39 +237,39 @@ fn at_the_end(args: &RunArgs, name: &OsStr, end: End, totals: &Totals) -> ExitCo
         say("roce run", summary::text(&name, totals));
     }
     match end {
-        End::Code(code) => ExitCode::from(code),
-        End::Signal(signal) => {
-            parent::end_by(signal);
+        ProgramEnd::Code(code) => ExitCode::from(code),
+        ProgramEnd::Signal(signal) => {
+            parent::die_by_signal(signal);
             // The shell's convention, in case this process survives the signal.
             ExitCode::from(128_u8.saturating_add(signal as u8))
         }
     }
 }
 
-/// The way that the program sees its devices' files.
-enum Shown {
+/// How the program sees its devices' files.
+enum DeviceView {
     /// In a namespace that this process has entered.
     Namespace(Entered),
     /// In a folder, with a library that the program preloads.
     Folder(Folder),
-    /// Not at all.
-    Not,
+    /// In neither way: it sees the system's own files.
+    System,
 }
 
 /// Makes the device files, as far as they are wanted and permitted.
-fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<Shown, RunError> {
+fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<DeviceView, RunError> {
     let devices = args.settings.devices();
     if devices.is_empty() {
         notice("no interface is up and has an address: the program will find no device");
     }
-    let made_up = || Ok(MadeUp::of(&devices, &args.settings.datapath()?));
+    let device_files = || Ok(DeviceFiles::of(&devices, &args.settings.datapath()?));
     let why = match args.namespace {
-        Namespace::None => return Ok(Shown::Not),
+        Namespace::None => return Ok(DeviceView::System),
         Namespace::Preload => "--namespace preload requests no other way".to_owned(),
-        Namespace::Auto | Namespace::Require => match namespace::enter(&made_up()?, library) {
+        Namespace::Auto | Namespace::Require => match namespace::enter(&device_files()?, library) {
             Ok(entered) => {
-                say_how(&entered, args.verbose, notice);
-                return Ok(Shown::Namespace(entered));
+                report_view(&entered, args.verbose, notice);
+                return Ok(DeviceView::Namespace(entered));
             }
             Err(why) => format!("not way 1 or 2, a mount namespace: {why}"),
         },
@@ -277,7 +278,7 @@ fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<Sho
         return Err(RunError::NoNamespace(format!("{why} ({REMEDY})")));
     }
     let made = match args.preload {
-        Preload::Auto => Folder::of(&made_up()?, library),
+        Preload::Auto => Folder::of(&device_files()?, library),
         Preload::Never => Err("--preload never".to_owned()),
     };
     match made {
@@ -289,15 +290,15 @@ fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<Sho
                     folder.root().display()
                 ));
             }
-            Ok(Shown::Folder(folder))
+            Ok(DeviceView::Folder(folder))
         }
         Err(error) => {
             notice(&format!(
                 "the program does not see its devices in /sys/class/infiniband and \
                  /dev/infiniband, only through the library: {why} ({REMEDY}); not way 3, a \
-                 preloaded library: {error}; --namespace none says that this is known"
+                 preloaded library: {error}; --namespace none silences this message"
             ));
-            Ok(Shown::Not)
+            Ok(DeviceView::System)
         }
     }
 }
@@ -308,7 +309,7 @@ const REMEDY: &str = "where user namespaces are forbidden: sysctl user.max_user_
                       kernel.apparmor_restrict_unprivileged_userns; in a container, docs/run.md \
                       says what to allow";
 
-fn say_how(entered: &Entered, verbose: bool, notice: &impl Fn(&str)) {
+fn report_view(entered: &Entered, verbose: bool, notice: &impl Fn(&str)) {
     if verbose {
         notice(&entered.to_string());
     }
@@ -330,7 +331,7 @@ fn has_capabilities() -> bool {
 /// Tries to enter a user namespace, and prints why if it can't. A process can't leave a namespace
 /// that it entered, so [`run`] tries it in another process first.
 pub(crate) fn probe() -> ExitCode {
-    match namespace::enter_as_user(&MadeUp::none(), None) {
+    match namespace::enter_as_user(&DeviceFiles::none(), None) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             say("roce", &error);

@@ -22,7 +22,7 @@ use std::process::Command;
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ProgramEnd {
     /// With an exit code.
     Code(u8),
     /// By a signal.
@@ -44,7 +44,7 @@ const NOT_FORWARDED: [Signal; 7] = [
 ///
 /// # Errors
 /// If it can't be started.
-pub(super) fn run(mut command: Command) -> io::Result<End> {
+pub(super) fn run(mut command: Command) -> io::Result<ProgramEnd> {
     let mut forwarded = SigSet::all();
     for signal in NOT_FORWARDED {
         forwarded.remove(signal);
@@ -69,7 +69,7 @@ pub(super) fn run(mut command: Command) -> io::Result<End> {
         let (signal, by_kernel) = wait(&forwarded)?;
         match signal {
             Signal::SIGCHLD => {
-                if let Some(end) = look(child)? {
+                if let Some(end) = check_child(child)? {
                     return Ok(end);
                 }
             }
@@ -87,7 +87,7 @@ pub(super) fn run(mut command: Command) -> io::Result<End> {
 ///
 /// # Errors
 /// If the system refuses.
-pub(super) fn become_ordinary() -> io::Result<()> {
+pub(super) fn drop_capabilities() -> io::Result<()> {
     /// The version of the structures, `_LINUX_CAPABILITY_VERSION_3`, and this process.
     const HEADER: [u32; 2] = [0x2008_0522, 0];
     const NONE: [u32; 6] = [0; 6];
@@ -99,14 +99,16 @@ pub(super) fn become_ordinary() -> io::Result<()> {
 }
 
 /// How the program has ended, if it has. Stops this process if the program is stopped.
-fn look(child: Pid) -> io::Result<Option<End>> {
+fn check_child(child: Pid) -> io::Result<Option<ProgramEnd>> {
     loop {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
         match waitpid(child, Some(flags)) {
             Ok(WaitStatus::Exited(_, code)) => {
-                return Ok(Some(End::Code(u8::try_from(code & 0xff).unwrap_or(1))));
+                return Ok(Some(ProgramEnd::Code(
+                    u8::try_from(code & 0xff).unwrap_or(1),
+                )));
             }
-            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Some(End::Signal(signal))),
+            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Some(ProgramEnd::Signal(signal))),
             Ok(WaitStatus::Stopped(..)) => {
                 raise(Signal::SIGSTOP)?;
                 // The signal that continued this process was meant for the program.
@@ -140,7 +142,7 @@ fn wait(signals: &SigSet) -> io::Result<(Signal, bool)> {
 
 /// Kills this process with the signal that ended the program, so that its parent sees the same.
 /// Returns if that is not possible.
-pub(super) fn end_by(ended: Signal) {
+pub(super) fn die_by_signal(ended: Signal) {
     // The core dump, if there is one, belongs to the program.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // SAFETY: no handler is set but the default one.

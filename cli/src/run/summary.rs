@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn the_report_says_what_is_missing() {
         let mut totals = Totals::default();
         let said = |totals: &Totals| no_traffic("x", totals);
         assert!(text("x", &totals).contains("no RDMA device was opened by x"));

@@ -13,8 +13,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use terminal::{Happened, Terminal};
-use view::{COLUMNS, ROWS, View, draw, most_skipped};
+use terminal::{Event, Terminal};
+use view::{COLUMNS, ROWS, View, draw, max_skip};
 
 /// Arguments of `roce top`.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,8 +46,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long to wait for the processes' answers.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest time to wait for the processes' answers.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why nothing could be shown.
 #[derive(Debug)]
@@ -87,18 +87,18 @@ pub fn run(args: &TopArgs) -> Result<(), TopError> {
     live(args, terminal)
 }
 
-fn look() -> Result<Processes, TopError> {
-    watch_processes(PATIENCE).map_err(failed("can't find processes"))
+fn snapshot_processes() -> Result<Processes, TopError> {
+    watch_processes(ANSWER_TIMEOUT).map_err(failed("can't find processes"))
 }
 
 /// Prints on stdout or to a file, without a terminal.
 fn print(args: &TopArgs) -> Result<(), TopError> {
-    let mut before = look()?;
+    let mut before = snapshot_processes()?;
     let mut next = Instant::now();
     loop {
         next += args.interval;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        let now = look()?;
+        let now = snapshot_processes()?;
         let rates = between(&before, &now);
         write_once(args, &rates)?;
         if args.once || args.svg.is_some() {
@@ -135,13 +135,13 @@ fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
 
 /// Shows the view on a terminal until the user quits.
 fn live(args: &TopArgs, mut terminal: Terminal) -> Result<(), TopError> {
-    let mut before = look()?;
+    let mut before = snapshot_processes()?;
     let mut rates = between(&before, &before);
     let mut skip: usize = 0;
     let mut next = Instant::now() + args.interval;
     loop {
         let (columns, rows) = terminal.size();
-        skip = skip.min(most_skipped(&rates, rows));
+        skip = skip.min(max_skip(&rates, rows));
         let view = View {
             columns,
             rows: Some(rows),
@@ -152,11 +152,11 @@ fn live(args: &TopArgs, mut terminal: Terminal) -> Result<(), TopError> {
         let shown = terminal.show(&draw(&rates, &view).ansi(rows));
         shown.map_err(failed("can't show it"))?;
         match terminal.wait(next).map_err(failed("can't read keys"))? {
-            Happened::Quit => return Ok(()),
-            Happened::Resized => {}
-            Happened::Scroll(lines) => skip = skip.saturating_add_signed(lines),
-            Happened::Time => {
-                let now = look()?;
+            Event::Quit => return Ok(()),
+            Event::Resized => {}
+            Event::Scroll(lines) => skip = skip.saturating_add_signed(lines),
+            Event::Tick => {
+                let now = snapshot_processes()?;
                 rates = between(&before, &now);
                 before = now;
                 // A late update does not shorten the next interval.

@@ -25,7 +25,7 @@ pub(crate) struct Rates {
 
 /// Identifies an open device of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) struct Place {
+pub(crate) struct DeviceId {
     pub(crate) pid: u32,
     pub(crate) context: u64,
     pub(crate) device: String,
@@ -44,7 +44,7 @@ pub(crate) struct Flow {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct DeviceRates {
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) device_id: DeviceId,
     pub(crate) command: String,
     pub(crate) datapath: String,
     pub(crate) congestion_control: String,
@@ -62,7 +62,7 @@ pub(crate) struct DeviceRates {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct QpRates {
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) device_id: DeviceId,
     #[serde(flatten)]
     pub(crate) flow: Flow,
     pub(crate) cnps_received_per_second: f64,
@@ -73,7 +73,7 @@ pub(crate) struct QpRates {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Drops {
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) device_id: DeviceId,
     pub(crate) reason: String,
     pub(crate) per_second: f64,
     pub(crate) packets: u64,
@@ -112,17 +112,17 @@ pub(crate) fn between(before: &Processes, now: &Processes) -> Rates {
     }
     rates.devices.sort_by(|a, b| {
         let by_flow = a.flow.order(&b.flow);
-        by_flow.then_with(|| a.place.cmp(&b.place))
+        by_flow.then_with(|| a.device_id.cmp(&b.device_id))
     });
     rates.qps.sort_by(|a, b| {
         let by_flow = a.flow.order(&b.flow);
-        by_flow.then_with(|| (&a.place, a.now.qpn).cmp(&(&b.place, b.now.qpn)))
+        by_flow.then_with(|| (&a.device_id, a.now.qpn).cmp(&(&b.device_id, b.now.qpn)))
     });
     rates.drops.sort_by(|a, b| {
         let by_rate = b.per_second.total_cmp(&a.per_second);
         by_rate
             .then(b.packets.cmp(&a.packets))
-            .then_with(|| a.place.cmp(&b.place))
+            .then_with(|| a.device_id.cmp(&b.device_id))
     });
     rates
 }
@@ -150,19 +150,19 @@ impl Span<'_> {
 
 impl Rates {
     fn add(&mut self, process: &Snapshot, device: &DeviceSnapshot, span: &Span<'_>) {
-        let place = Place {
+        let device_id = DeviceId {
             pid: process.pid,
             context: device.context,
             device: device.device.clone(),
         };
         let before = self.drops.len();
-        self.add_drops(&place, device, span);
+        self.add_drops(&device_id, device, span);
         let dropped = self.drops[before..]
             .iter()
             .map(|drops| drops.per_second)
             .sum();
         self.qps_left_out += device.qps_left_out;
-        self.add_qps(&place, device, span);
+        self.add_qps(&device_id, device, span);
         let rate = |name| span.counted(device, name);
         self.devices.push(DeviceRates {
             command: process.command.clone(),
@@ -181,12 +181,12 @@ impl Rates {
             marked_per_second: rate("ecn_marked"),
             counters: device.counters.clone(),
             port: device.port.clone(),
-            place,
+            device_id,
         });
     }
 
     /// Adds the NIC's drops, and the packets that injected faults lost before they reached the NIC.
-    fn add_drops(&mut self, place: &Place, device: &DeviceSnapshot, span: &Span<'_>) {
+    fn add_drops(&mut self, device_id: &DeviceId, device: &DeviceSnapshot, span: &Span<'_>) {
         let faults = device.port.iter().filter(|(name, _)| *name == "fault_lost");
         for (reason, packets) in device.drops.iter().chain(faults) {
             if *packets == 0 {
@@ -197,7 +197,7 @@ impl Rates {
                 found.copied().unwrap_or(0)
             };
             self.drops.push(Drops {
-                place: place.clone(),
+                device_id: device_id.clone(),
                 reason: reason.clone(),
                 per_second: span.rate(span.old.map(of), *packets),
                 packets: *packets,
@@ -205,14 +205,14 @@ impl Rates {
         }
     }
 
-    fn add_qps(&mut self, place: &Place, device: &DeviceSnapshot, span: &Span<'_>) {
+    fn add_qps(&mut self, device_id: &DeviceId, device: &DeviceSnapshot, span: &Span<'_>) {
         let old = span.old.map(|old| old.qps.as_slice()).unwrap_or_default();
         let old: BTreeMap<u32, &QpSnapshot> = old.iter().map(|qp| (qp.qpn, qp)).collect();
         self.qps.extend(device.qps.iter().map(|qp| {
             let old = old.get(&qp.qpn);
             let rate = |of: fn(&QpSnapshot) -> u64| span.rate(old.map(|old| of(old)), of(qp));
             QpRates {
-                place: place.clone(),
+                device_id: device_id.clone(),
                 flow: Flow {
                     tx_bits_per_second: 8.0 * rate(|qp| qp.tx_bytes),
                     tx_packets_per_second: rate(|qp| qp.tx_packets),

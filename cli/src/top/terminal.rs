@@ -15,9 +15,9 @@ const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// The event that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum Event {
     /// The timeout.
-    Time,
+    Tick,
     /// The terminal was resized.
     Resized,
     /// Scroll by this many lines.
@@ -91,26 +91,26 @@ impl Terminal {
     ///
     /// # Errors
     /// If the terminal is gone.
-    pub(crate) fn wait(&mut self, until: Instant) -> io::Result<Happened> {
+    pub(crate) fn wait(&mut self, until: Instant) -> io::Result<Event> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Happened::Time);
+                return Ok(Event::Tick);
             }
             let (keys, signals) = self.wait_once(left)?;
             if signals && let Some(signal) = self.signals.read_signal()? {
                 let is_resize = signal.ssi_signo == Signal::SIGWINCH as u32;
                 return Ok(if is_resize {
-                    Happened::Resized
+                    Event::Resized
                 } else {
-                    Happened::Quit
+                    Event::Quit
                 });
             }
             if keys {
                 let mut pressed = [0; 64];
                 let count = self.keys.lock().read(&mut pressed)?;
-                if let Some(happened) = meaning(&pressed[..count]) {
-                    return Ok(happened);
+                if let Some(event) = meaning(&pressed[..count]) {
+                    return Ok(event);
                 }
             }
         }
@@ -150,16 +150,16 @@ fn write(text: &str) -> io::Result<()> {
 }
 
 /// The meaning of a key; no input is the end of the terminal.
-fn meaning(pressed: &[u8]) -> Option<Happened> {
+fn meaning(pressed: &[u8]) -> Option<Event> {
     const PAGE: isize = 10;
     match pressed {
         // Escape alone, and Ctrl-C and Ctrl-D, as in other programs.
-        [] | [b'q' | b'Q' | 0x1b | 3 | 4, ..] if pressed.len() < 2 => Some(Happened::Quit),
-        b"\x1b[A" | b"\x1bOA" | b"k" => Some(Happened::Scroll(-1)),
-        b"\x1b[B" | b"\x1bOB" | b"j" => Some(Happened::Scroll(1)),
-        b"\x1b[5~" => Some(Happened::Scroll(-PAGE)),
-        b"\x1b[6~" | b" " => Some(Happened::Scroll(PAGE)),
-        _ if pressed.contains(&b'q') || pressed.contains(&3) => Some(Happened::Quit),
+        [] | [b'q' | b'Q' | 0x1b | 3 | 4, ..] if pressed.len() < 2 => Some(Event::Quit),
+        b"\x1b[A" | b"\x1bOA" | b"k" => Some(Event::Scroll(-1)),
+        b"\x1b[B" | b"\x1bOB" | b"j" => Some(Event::Scroll(1)),
+        b"\x1b[5~" => Some(Event::Scroll(-PAGE)),
+        b"\x1b[6~" | b" " => Some(Event::Scroll(PAGE)),
+        _ if pressed.contains(&b'q') || pressed.contains(&3) => Some(Event::Quit),
         _ => None,
     }
 }
@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn keys_mean_what_they_do_elsewhere() {
         for quits in [&b"q"[..], b"Q", b"\x1b", b"\x03", b"\x04", b"", b"jq"] {
-            assert_eq!(meaning(quits), Some(Happened::Quit), "{quits:?}");
+            assert_eq!(meaning(quits), Some(Event::Quit), "{quits:?}");
         }
-        assert_eq!(meaning(b"\x1b[A"), Some(Happened::Scroll(-1)));
-        assert_eq!(meaning(b"j"), Some(Happened::Scroll(1)));
-        assert_eq!(meaning(b"\x1b[6~"), Some(Happened::Scroll(10)));
+        assert_eq!(meaning(b"\x1b[A"), Some(Event::Scroll(-1)));
+        assert_eq!(meaning(b"j"), Some(Event::Scroll(1)));
+        assert_eq!(meaning(b"\x1b[6~"), Some(Event::Scroll(10)));
         assert_eq!(meaning(b"x"), None);
         assert_eq!(meaning(b"\x1b[C"), None);
     }

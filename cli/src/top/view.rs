@@ -10,7 +10,7 @@
 //! ```
 
 use super::format::{plain, short, time};
-use super::rates::{DeviceRates, Drops, Place, QpRates, Rates};
+use super::rates::{DeviceId, DeviceRates, Drops, QpRates, Rates};
 use super::screen::{Line, Screen, Style};
 use std::collections::BTreeMap;
 
@@ -41,11 +41,11 @@ pub(crate) fn draw(rates: &Rates, view: &View) -> Screen {
     let mut screen = Screen::new(view.columns);
     screen.push(title(rates, view));
     if rates.devices.is_empty() {
-        nobody(&mut screen, rates);
+        draw_no_devices(&mut screen, rates);
         return screen;
     }
     let numbers = number_devices(rates);
-    let (devices, qps, drops) = rooms(rates, view.rows);
+    let (devices, qps, drops) = row_budgets(rates, view.rows);
     draw_devices(&mut screen, rates, &numbers, devices);
     screen.push(Line::default());
     draw_qps(&mut screen, rates, &numbers, view.skip, qps);
@@ -76,7 +76,7 @@ fn title(rates: &Rates, view: &View) -> Line {
     Line::new(Style::Title, text)
 }
 
-fn nobody(screen: &mut Screen, rates: &Rates) {
+fn draw_no_devices(screen: &mut Screen, rates: &Rates) {
     screen.push(Line::default());
     let text = "No process of yours has a device open in this network namespace.";
     screen.push(Line::new(Style::Plain, text));
@@ -91,14 +91,18 @@ fn nobody(screen: &mut Screen, rates: &Rates) {
 
 /// Numbers the devices; QPs and drops refer to these numbers. They do not depend on the order by
 /// traffic.
-fn number_devices(rates: &Rates) -> BTreeMap<&Place, usize> {
-    let mut places: Vec<_> = rates.devices.iter().map(|device| &device.place).collect();
+fn number_devices(rates: &Rates) -> BTreeMap<&DeviceId, usize> {
+    let mut places: Vec<_> = rates
+        .devices
+        .iter()
+        .map(|device| &device.device_id)
+        .collect();
     places.sort();
     places.into_iter().zip(1..).collect()
 }
 
 /// The numbers of rows for devices, QPs and drops, without their headings.
-fn rooms(rates: &Rates, rows: Option<usize>) -> (usize, usize, usize) {
+fn row_budgets(rates: &Rates, rows: Option<usize>) -> (usize, usize, usize) {
     let (devices, qps, drops) = (rates.devices.len(), rates.qps.len(), rates.drops.len());
     let Some(rows) = rows else {
         return (devices, qps, drops);
@@ -116,15 +120,15 @@ fn rooms(rates: &Rates, rows: Option<usize>) -> (usize, usize, usize) {
 }
 
 /// The most QPs that can be skipped on a terminal with `rows` rows.
-pub(crate) fn most_skipped(rates: &Rates, rows: usize) -> usize {
-    let (_, room, _) = rooms(rates, Some(rows));
+pub(crate) fn max_skip(rates: &Rates, rows: usize) -> usize {
+    let (_, room, _) = row_budgets(rates, Some(rows));
     rates.qps.len().saturating_sub(room.max(1))
 }
 
 fn draw_devices(
     screen: &mut Screen,
     rates: &Rates,
-    numbers: &BTreeMap<&Place, usize>,
+    numbers: &BTreeMap<&DeviceId, usize>,
     room: usize,
 ) {
     let wide = 9 + spare(screen.columns);
@@ -135,28 +139,28 @@ fn draw_devices(
             "DEVICE"
         ),
     ));
-    for device in fitting(&rates.devices, 0, room) {
+    for device in visible(&rates.devices, 0, room) {
         screen.push(device_line(device, numbers, wide));
     }
 }
 
 /// The elements that fit. The title has the total.
-fn fitting<T>(all: &[T], skip: usize, room: usize) -> &[T] {
+fn visible<T>(all: &[T], skip: usize, room: usize) -> &[T] {
     let skip = skip.min(all.len().saturating_sub(room.max(1)));
     let end = all.len().min(skip + room);
     &all[skip..end]
 }
 
-fn device_line(device: &DeviceRates, numbers: &BTreeMap<&Place, usize>, wide: usize) -> Line {
+fn device_line(device: &DeviceRates, numbers: &BTreeMap<&DeviceId, usize>, wide: usize) -> Line {
     let flow = &device.flow;
     let mut line = Line::new(
         Style::Plain,
         format!(
             "{:>2} {:>7} {:<9} {:<wide$} {:<3} {:>5} {:>6} {:>6} {:>6} {:>6} ",
-            numbers.get(&device.place).copied().unwrap_or(0),
-            device.place.pid,
+            numbers.get(&device.device_id).copied().unwrap_or(0),
+            device.device_id.pid,
             plain(&device.command, 9),
-            plain(&device.place.device, wide),
+            plain(&device.device_id.device, wide),
             plain(&device.datapath, 3),
             short(device.qps as f64),
             short(flow.tx_bits_per_second),
@@ -165,9 +169,9 @@ fn device_line(device: &DeviceRates, numbers: &BTreeMap<&Place, usize>, wide: us
             short(flow.rx_packets_per_second),
         ),
     );
-    push_bad(&mut line, flow.retransmitted_per_second, 5);
+    push_highlighted(&mut line, flow.retransmitted_per_second, 5);
     line.push(Style::Plain, " ");
-    push_bad(&mut line, device.dropped_per_second, 5);
+    push_highlighted(&mut line, device.dropped_per_second, 5);
     if let Some(failure) = &device.failure {
         line.push(Style::Bad, format!(" {}", plain(failure, 200)));
     }
@@ -175,7 +179,7 @@ fn device_line(device: &DeviceRates, numbers: &BTreeMap<&Place, usize>, wide: us
 }
 
 /// Adds a number that is highlighted unless it is 0.
-fn push_bad(line: &mut Line, value: f64, columns: usize) {
+fn push_highlighted(line: &mut Line, value: f64, columns: usize) {
     let text = short(value);
     let style = if text == "0" { Style::Dim } else { Style::Bad };
     line.push(style, format!("{text:>columns$}"));
@@ -184,7 +188,7 @@ fn push_bad(line: &mut Line, value: f64, columns: usize) {
 fn draw_qps(
     screen: &mut Screen,
     rates: &Rates,
-    numbers: &BTreeMap<&Place, usize>,
+    numbers: &BTreeMap<&DeviceId, usize>,
     skip: usize,
     room: usize,
 ) {
@@ -196,7 +200,7 @@ fn draw_qps(
             "PEER"
         ),
     ));
-    for qp in fitting(&rates.qps, skip, room) {
+    for qp in visible(&rates.qps, skip, room) {
         screen.push(qp_line(qp, numbers, peer));
     }
 }
@@ -206,14 +210,14 @@ fn spare(columns: usize) -> usize {
     columns.saturating_sub(COLUMNS).min(24)
 }
 
-fn qp_line(qp: &QpRates, numbers: &BTreeMap<&Place, usize>, peer: usize) -> Line {
+fn qp_line(qp: &QpRates, numbers: &BTreeMap<&DeviceId, usize>, peer: usize) -> Line {
     let now = &qp.now;
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut line = Line::new(
         Style::Plain,
         format!(
             "{:>2} {:06x} {:<2} {:<5} {:<peer$} {:>6} {:>6} {:>5} {:>5} {:>6} ",
-            numbers.get(&qp.place).copied().unwrap_or(0),
+            numbers.get(&qp.device_id).copied().unwrap_or(0),
             now.qpn,
             service(&now.service),
             plain(&now.state, 5),
@@ -225,9 +229,9 @@ fn qp_line(qp: &QpRates, numbers: &BTreeMap<&Place, usize>, peer: usize) -> Line
             or_dash(now.rtt_seconds.map(time)),
         ),
     );
-    push_bad(&mut line, qp.flow.retransmitted_per_second, 5);
+    push_highlighted(&mut line, qp.flow.retransmitted_per_second, 5);
     line.push(Style::Plain, " ");
-    push_bad(&mut line, qp.cnps_received_per_second, 5);
+    push_highlighted(&mut line, qp.cnps_received_per_second, 5);
     line
 }
 
@@ -242,7 +246,12 @@ fn service(name: &str) -> &'static str {
     }
 }
 
-fn draw_drops(screen: &mut Screen, rates: &Rates, numbers: &BTreeMap<&Place, usize>, room: usize) {
+fn draw_drops(
+    screen: &mut Screen,
+    rates: &Rates,
+    numbers: &BTreeMap<&DeviceId, usize>,
+    room: usize,
+) {
     screen.push(Line::new(
         Style::Head,
         format!(
@@ -250,16 +259,16 @@ fn draw_drops(screen: &mut Screen, rates: &Rates, numbers: &BTreeMap<&Place, usi
             "DROPPED BECAUSE", "DROP/s", "IN ALL"
         ),
     ));
-    for drops in fitting(&rates.drops, 0, room) {
+    for drops in visible(&rates.drops, 0, room) {
         screen.push(drops_line(drops, numbers));
     }
 }
 
-fn drops_line(drops: &Drops, numbers: &BTreeMap<&Place, usize>) -> Line {
-    let number = numbers.get(&drops.place).copied().unwrap_or(0);
+fn drops_line(drops: &Drops, numbers: &BTreeMap<&DeviceId, usize>) -> Line {
+    let number = numbers.get(&drops.device_id).copied().unwrap_or(0);
     let reason = plain(&drops.reason, 24);
     let mut line = Line::new(Style::Plain, format!("{number:>2} {reason:<24} "));
-    push_bad(&mut line, drops.per_second, 7);
+    push_highlighted(&mut line, drops.per_second, 7);
     line.push(Style::Plain, format!(" {:>8}", short(drops.packets as f64)));
     line
 }

@@ -45,7 +45,7 @@ fn a_renamed_copy_of_libibverbs_is_replaced() {
     }
 }
 
-/// The sanitizer refuses to start where another library is loaded before its own.
+/// The sanitizer refuses to start if another library is loaded before its own.
 #[test]
 fn programs_with_an_address_sanitizer_start() {
     let test = "programs_with_an_address_sanitizer_start";
@@ -69,7 +69,8 @@ fn programs_with_an_address_sanitizer_start() {
     );
 }
 
-/// It is preloaded into every process: a shell that never calls it has no thread of it.
+/// The library is preloaded into every process. In a shell that never calls it, it starts no
+/// thread.
 #[test]
 fn a_preloaded_library_starts_nothing() {
     for who in Who::all() {

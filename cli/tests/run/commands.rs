@@ -33,7 +33,7 @@ fn a_program_that_is_not_there_is_not_started() {
 }
 
 #[test]
-fn wrong_usage_is_told_with_what_is_right() {
+fn wrong_usage_is_reported_with_the_right_usage() {
     let library = Library::new();
     for (options, part) in [
         (&["--devices", "lo,nonsense", "true"][..], "there are: "),
@@ -74,7 +74,7 @@ fn wrong_usage_is_told_with_what_is_right() {
 }
 
 #[test]
-fn a_library_that_is_not_there_is_told_with_how_to_build_it() {
+fn a_missing_library_is_reported_with_the_build_command() {
     let empty = tempfile::tempdir().expect("a folder");
     let run = || Who::Myself.command(ROCE);
     let named = failure(
@@ -108,7 +108,7 @@ fn a_library_that_is_not_there_is_told_with_how_to_build_it() {
 }
 
 #[test]
-fn a_program_out_of_reach_of_the_library_is_told() {
+fn a_program_that_would_not_load_the_library_is_reported() {
     let library = Library::new();
     let program = library.folder.join("static");
     // The header of a program for a 32-bit processor, whatever this one is.

@@ -1,5 +1,5 @@
-//! `roce run` and `roce env`, as root and as an ordinary user: mostly with a library that only
-//! looks like one, and unchanged programs of others with the one that they load.
+//! `roce run` and `roce env`, as root and as an ordinary user. Most tests use a dummy library;
+//! those with third-party programs use the real one.
 
 mod bundled;
 mod commands;
@@ -25,7 +25,7 @@ const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 /// An unprivileged user.
 const NOBODY: &str = "65534";
 
-/// A folder, with a space in its name, that holds what passes for the library.
+/// A folder, with a space in its name, with a dummy library.
 struct Library {
     _root: TempDir,
     folder: PathBuf,
@@ -36,7 +36,7 @@ impl Library {
         let root = tempfile::tempdir().expect("a folder");
         let folder = root.path().join("a b");
         fs::create_dir(&folder).expect("made");
-        // Others look into it, too.
+        // Tests that run as another user read this folder, too.
         for path in [root.path(), &folder] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("allowed");
         }

@@ -52,7 +52,7 @@ fn gids_are_those_of_the_devices() {
 #[test]
 fn the_rest_of_the_system_is_as_it_was() {
     let library = Library::new();
-    // What else is in /dev/pts changes while other tests run.
+    // The other entries of /dev/pts change while other tests run.
     let script = "ls /sys /sys/devices /sys/class/net /dev /dev/pts/ptmx; \
         stat -L -c '%n %F %t:%T' /dev/* /sys/class/* | grep -v infiniband | grep -v class/roce; \
         id -u; id -g; cat /sys/class/net/lo/ifindex; echo x > /dev/null; \
@@ -96,7 +96,8 @@ fn nobody_else_sees_it_and_nothing_is_left() {
     }
 }
 
-/// As most distributions have it: mounts are shared with all namespaces that are made.
+/// With shared mount propagation, the default of most distributions, the mounts of `roce run` stay
+/// private.
 #[test]
 fn shared_mounts_are_not_touched() {
     let test = "shared_mounts_are_not_touched";
@@ -158,8 +159,8 @@ fn one_runs_in_another() {
 
 /// Where user namespaces are forbidden, as in most containers.
 #[test]
-fn without_a_namespace_it_runs_and_says_so() {
-    let test = "without_a_namespace_it_runs_and_says_so";
+fn without_a_namespace_it_runs_and_reports_why() {
+    let test = "without_a_namespace_it_runs_and_reports_why";
     if !Who::with_namespaces(test).contains(&Who::Myself) {
         return;
     }
@@ -193,10 +194,10 @@ fn without_a_namespace_it_runs_and_says_so() {
     }
 }
 
-/// Not even the loopback is up in a new network namespace.
+/// In a new network namespace, not even the loopback interface is up.
 #[test]
-fn that_there_is_no_device_is_told() {
-    let test = "that_there_is_no_device_is_told";
+fn the_absence_of_devices_is_reported() {
+    let test = "the_absence_of_devices_is_reported";
     if !Who::with_namespaces(test).contains(&Who::Myself) {
         return;
     }
@@ -220,10 +221,10 @@ fn that_there_is_no_device_is_told() {
     assert!(told.contains("will find no device"), "{told}");
 }
 
-/// Those of an ordinary process that had some.
+/// A process with capabilities, in its own user namespace, loses them.
 #[test]
-fn capabilities_that_are_lost_are_told() {
-    let test = "capabilities_that_are_lost_are_told";
+fn lost_capabilities_are_reported() {
+    let test = "lost_capabilities_are_reported";
     if !Who::with_namespaces(test).contains(&Who::Nobody) {
         return skip(test, "only root can give capabilities away");
     }
@@ -245,11 +246,11 @@ fn capabilities_that_are_lost_are_told() {
         assert!(output.status.success(), "{output:?}");
         text(&output.stderr)
     };
-    assert!(run("auto").contains("capabilities of this process count for nothing"));
+    assert!(run("auto").contains("loses this process's capabilities"));
     assert_eq!(run("none"), "");
 }
 
-/// `mpirun`, `ssh` and shells make them.
+/// `mpirun`, `ssh` and shells create pseudoterminals.
 #[test]
 fn pseudoterminals_can_be_made() {
     let test = "pseudoterminals_can_be_made";
@@ -263,7 +264,7 @@ fn pseudoterminals_can_be_made() {
     }
 }
 
-/// UCX takes an RDMA device only if its file in `/dev` opens for reading and writing.
+/// UCX uses an RDMA device only if its file in `/dev` can be opened for reading and writing.
 #[test]
 fn device_files_are_there_and_take_nothing() {
     let library = Library::new();
@@ -288,7 +289,7 @@ fn device_files_are_there_and_take_nothing() {
     }
 }
 
-/// Memory that processes share, and devices that are made while the program runs.
+/// Shared memory, and devices that are created while the program runs.
 #[test]
 fn what_is_mounted_in_dev_stays_and_root_can_make_devices() {
     let test = "what_is_mounted_in_dev_stays_and_root_can_make_devices";
@@ -311,11 +312,11 @@ fn what_is_mounted_in_dev_stays_and_root_can_make_devices() {
     assert!(!exists(name), "only the program sees it");
 }
 
-/// By which means the files are shown.
+/// `roce run -v` prints how it shows the files.
 #[test]
-fn the_way_that_was_taken_is_said() {
+fn verbose_names_the_way() {
     let library = Library::new();
-    for who in Who::with_namespaces("the_way_that_was_taken_is_said") {
+    for who in Who::with_namespaces("verbose_names_the_way") {
         let output = library.shell(who, &["--verbose"], "true");
         let told = text(&output.stderr);
         let way = match nix::unistd::geteuid().is_root() && who == Who::Myself {
@@ -326,7 +327,7 @@ fn the_way_that_was_taken_is_said() {
     }
 }
 
-/// A machine with RDMA hardware, as far as `/dev` tells.
+/// A machine whose `/dev` has the device files of RDMA hardware.
 #[test]
 fn device_files_of_hardware_are_hidden() {
     let test = "device_files_of_hardware_are_hidden";

@@ -1,4 +1,4 @@
-//! The process that a program is: number, arguments, signals, exit code.
+//! The program's process: its ID, arguments, signals and exit code.
 
 use super::*;
 use nix::sys::signal::{Signal, kill};
@@ -24,8 +24,8 @@ fn the_exit_code_is_the_programs() {
     }
 }
 
-/// No process remains between the caller and the program: their effects on each other are the same
-/// as without this command.
+/// No process remains between the caller and the program, so they interact as they do without `roce
+/// run`.
 #[test]
 fn the_program_is_this_process() {
     let library = Library::new();
@@ -69,7 +69,7 @@ fn arguments_and_environment_arrive_as_they_were() {
 }
 
 #[test]
-fn the_stack_is_told_what_was_chosen() {
+fn options_become_environment_variables() {
     let library = Library::new();
     let options = [
         "--datapath=udp",
@@ -88,7 +88,7 @@ fn the_stack_is_told_what_was_chosen() {
         text(&alone.stderr).contains("roce env --write"),
         "{alone:?}"
     );
-    for who in Who::with_namespaces("the_stack_is_told_what_was_chosen") {
+    for who in Who::with_namespaces("options_become_environment_variables") {
         let output = library
             .run(who)
             .args(options)

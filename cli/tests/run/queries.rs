@@ -42,7 +42,7 @@ fn ask(datapath: &str, program: &[&str]) -> Asked {
     }
 }
 
-/// The calls that any of these words are in.
+/// The calls that contain any of these words.
 fn with<'a>(calls: &'a str, words: &[&str]) -> Vec<&'a str> {
     let has = |line: &&str| words.iter().any(|word| line.contains(word));
     calls.lines().filter(has).collect()
@@ -58,10 +58,11 @@ const TOUCHES: [&str; 6] = [
     "RTM_SET",
 ];
 
-/// The sockets that packets come to.
+/// The calls that bind sockets to the RoCE port.
 const PORT: &str = "htons(4791)";
 
-/// The program sees the device, and makes no call that any of these words are in.
+/// Checks that the program sees the device, and makes no system call that contains any of these
+/// words.
 #[track_caller]
 fn does_none(datapath: &str, program: &[&str], of: &[&str]) {
     let asked = ask(datapath, program);
@@ -100,7 +101,7 @@ fn ibv_devinfo_touches_no_interface() {
     }
 }
 
-/// It makes QPs, and binds IDs of the connection manager to each address.
+/// fi_info creates QPs, and binds connection manager IDs to each address.
 #[test]
 fn fi_info_touches_no_interface() {
     if can_trace("fi_info_touches_no_interface", "fi_info") {
@@ -110,9 +111,9 @@ fn fi_info_touches_no_interface() {
     }
 }
 
-/// It makes address handles, which start nothing, and brings a UD QP to RTR for each device. From
-/// then on peers can send to that, so it has sockets. `auto` takes nothing more: the driver of
-/// the cable copies, and a default route leads through it.
+/// ucx_info creates address handles, which do not start the datapath, and moves a UD QP of each
+/// device to RTR. Peers can send to that QP, so the device opens sockets. `auto` does not attach an
+/// XDP program, since the veth driver copies and a default route leads through the interface.
 #[test]
 fn ucx_info_attaches_no_program() {
     if can_trace("ucx_info_attaches_no_program", "ucx_info") {

@@ -55,8 +55,8 @@ fn in_a_network(who: Who, command: &Command) -> Command {
 }
 
 #[test]
-fn what_a_program_and_its_children_did_is_said() {
-    let test = "what_a_program_and_its_children_did_is_said";
+fn the_summary_covers_a_program_and_its_children() {
+    let test = "the_summary_covers_a_program_and_its_children";
     if !installed(test, &["ib_write_bw", "ip", "unshare", "timeout"]) {
         return;
     }
@@ -86,7 +86,7 @@ fn a_program_without_traffic_is_a_failure_if_traffic_is_required() {
         let (code, told) = end(who, &options, &["true"]);
         assert_eq!(code, Some(120), "{who:?}: {told}");
         assert!(told.contains("it opened no RDMA device"), "{told}");
-        // One that fails by itself keeps its code.
+        // A program that fails keeps its exit code.
         let (code, told) = end(who, &options, &["sh", "-c", "exit 3"]);
         assert_eq!(code, Some(3), "{who:?}: {told}");
         let (code, told) = end(who, &options, &["no-such-program-anywhere"]);
@@ -150,7 +150,7 @@ struct Ready {
     child: Child,
     program: Pid,
     lines: BufReader<ChildStdout>,
-    /// What it waits for. A child that is waited for would lose it.
+    /// The program's stdin, which it reads. `Child::wait` would close it.
     input: ChildStdin,
 }
 

@@ -47,12 +47,12 @@ pub(crate) fn built(folder: &Path, name: &str, to: &str, options: &[&str]) -> Pa
     to
 }
 
-/// A way, and what takes it.
+/// A way in which `roce run` shows the device files, and the situation in which it uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Root makes mounts.
     Mounts,
-    /// An ordinary user has a namespace of his own.
+    /// An ordinary user in a user namespace.
     UserNamespace,
     /// Root in a container with the default profile.
     ContainerOfRoot,
@@ -88,7 +88,7 @@ impl Way {
         }
     }
 
-    /// A command that is run so.
+    /// A command that runs in this way.
     fn command(self, programs: &Programs, program: impl AsRef<OsStr>) -> Command {
         let root = nix::unistd::geteuid().is_root();
         let who = match self {

@@ -111,7 +111,7 @@ fn home(path: &syn::Path, module: ModuleId, exports: &Exports<'_>) -> Option<Opt
     }
 }
 
-/// Finds out whether users can reach all items of the crate that a type or a trait names.
+/// Checks whether users can reach all items of the crate that a type or a trait names.
 struct Paths<'a> {
     exports: &'a Exports<'a>,
     module: ModuleId,

@@ -19,14 +19,14 @@ fn pair() -> (super::Fields, super::Fields) {
 }
 
 #[test]
-fn two_that_agree_agree() {
+fn equal_fields_agree() {
     let (ours, theirs) = pair();
     assert_eq!(differing(7, &ours, &theirs), [] as [String; 0]);
     assert_eq!(ours, theirs);
 }
 
 #[test]
-fn any_field_that_differs_or_lacks_is_told() {
+fn every_differing_or_missing_field_is_reported() {
     let (ours, theirs) = pair();
     for name in ours.keys() {
         let mut changed = ours.clone();

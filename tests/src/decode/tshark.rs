@@ -87,7 +87,7 @@ const VA: &str = "va";
 const RKEY: &str = "rkey";
 const PADDED: &str = "padded_len";
 
-/// tshark's heuristics for payloads, which report "malformed" where they guess wrong.
+/// tshark's payload heuristics, which report "malformed" if they guess wrong.
 const GUESSES: &[&str] = &[
     "eth_over_ib",
     "fc_infiniband",

@@ -37,8 +37,8 @@ use crate::peer::{Access, Completion, GidIndex, Operation};
 pub use ours::Ours;
 pub use theirs::Theirs;
 
-/// How long a completion may take before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time to wait for a completion.
+pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One end of a connection: a queue pair, its completion queue, and one region.
 pub trait End {
@@ -64,7 +64,7 @@ pub trait End {
     /// Waits for the next `count` completions, of either queue.
     ///
     /// # Panics
-    /// If they have not arrived after [`PATIENCE`].
+    /// If they have not arrived after [`COMPLETION_TIMEOUT`].
     fn completions(&mut self, count: usize) -> Vec<Completion>;
 
     /// Waits for the next completion.

@@ -9,7 +9,7 @@ use roce_verbs::{
     QpOptions, QueuePair, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge, WcStatus,
 };
 
-use super::{End, Options, PATIENCE};
+use super::{COMPLETION_TIMEOUT, End, Options};
 use crate::lab::{HOST_IP4, HOST_LL6, Lab};
 use crate::peer::{Completion, GidIndex, Operation};
 
@@ -154,10 +154,13 @@ impl End for Ours {
 
     fn completions(&mut self, count: usize) -> Vec<Completion> {
         let next = |_| {
-            let polled = self.cq.poll_for(PATIENCE).expect("the queue has room");
+            let polled = self
+                .cq
+                .poll_for(COMPLETION_TIMEOUT)
+                .expect("the queue has room");
             completion(&polled.unwrap_or_else(|| {
                 let counters: Vec<_> = self.context.counters().iter().filter(|c| c.1 > 0).collect();
-                panic!("no completion of this stack in {PATIENCE:?}: {counters:?}")
+                panic!("no completion of this stack in {COMPLETION_TIMEOUT:?}: {counters:?}")
             }))
         };
         (0..count).map(next).collect()

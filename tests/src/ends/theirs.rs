@@ -3,7 +3,7 @@
 use roce_verbs::device::Gid;
 use roce_verbs::{Endpoint, Psn, Qpn};
 
-use super::{End, Options, PATIENCE};
+use super::{COMPLETION_TIMEOUT, End, Options};
 use crate::lab::Lab;
 use crate::peer::{
     Completion, Connect, Operation, Pair, PairOptions, Region, RxePeer, SendWork, Sge,
@@ -114,12 +114,12 @@ impl End for Theirs {
     fn completions(&mut self, count: usize) -> Vec<Completion> {
         let completions = self
             .peer
-            .poll(&self.pair, count, PATIENCE)
+            .poll(&self.pair, count, COMPLETION_TIMEOUT)
             .expect("the peer polls");
         let came = completions.len();
         assert!(
             came == count,
-            "{came} of {count} completions of rxe in {PATIENCE:?}: {completions:?}"
+            "{came} of {count} completions of rxe in {COMPLETION_TIMEOUT:?}: {completions:?}"
         );
         completions
     }

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_for_good_is_wrong_at_once() {
+    fn a_permanent_error_is_not_retried() {
         for error in [LabError::new("MTU 0"), LabError::poor_machine("no kernel")] {
             let mut boots = 0;
             let failed = boot_again::<()>(|| {

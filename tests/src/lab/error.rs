@@ -11,7 +11,7 @@ pub struct LabError {
     kind: Kind,
 }
 
-/// What its reader can do about it.
+/// The kind of failure, which determines how callers handle it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Failed,

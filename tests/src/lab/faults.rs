@@ -47,7 +47,7 @@ impl Drops {
         match self {
             Self::None | Self::First { count: 0, .. } => Ok(None),
             Self::PerMille(n) if n > 1000 => wrong("a probability is at most 1000 thousandths"),
-            // nftables refuses a comparison that is always true.
+            // nftables rejects a comparison that is always true.
             Self::PerMille(1000) | Self::EveryNth(1) => Ok(Some(String::new())),
             Self::PerMille(n) => Ok(Some(format!("numgen random mod 1000 < {n}"))),
             Self::EveryNth(0) => wrong("every 0th packet is none; say Drops::None"),

@@ -251,9 +251,9 @@ pub enum Operation {
         addr: u64,
         /// The key of that memory.
         rkey: u32,
-        /// What must be there.
+        /// The value to compare with.
         compare: u64,
-        /// What is put there.
+        /// The value to store if the comparison succeeds.
         swap: u64,
     },
     /// Atomic fetch-and-add of 8 bytes. The old value is written to the local memory, in host
@@ -263,7 +263,7 @@ pub enum Operation {
         addr: u64,
         /// The key of that memory.
         rkey: u32,
-        /// What is added.
+        /// The value to add.
         add: u64,
     },
     /// Invalidation of a key of this side.

@@ -64,7 +64,7 @@ fn auto_takes_sockets_where_the_driver_copies() {
 
 /// The predicted datapath is the one in use later.
 #[test]
-fn what_is_expected_is_what_is_taken() {
+fn the_predicted_datapath_is_the_one_taken() {
     let Some(pair) = Pair::new_or_skip(9000, 2) else {
         return;
     };
@@ -83,7 +83,7 @@ fn what_is_expected_is_what_is_taken() {
 }
 
 #[test]
-fn an_interface_that_is_held_is_told_with_its_holder() {
+fn an_occupied_interface_is_reported_with_its_holder() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
@@ -97,7 +97,7 @@ fn an_interface_that_is_held_is_told_with_its_holder() {
         .enter(|| device(&pair.near).datapath(&options(DatapathChoice::Xdp)));
     let said = expected.expect_err("it is held").to_string();
     assert!(said.contains("roce_redirect"), "{said}");
-    // A program that does not insist gets sockets, and the reason.
+    // With `auto`, the program gets sockets, and the reason.
     let (_other, datapath) = start(&pair.near, options(DatapathChoice::Auto)).expect("sockets");
     let reason = &datapath.not_taken[0].reason;
     assert!(reason.contains("roce_redirect"), "{reason}");
@@ -219,7 +219,7 @@ fn without_privilege_the_rights_that_are_missing_are_named() {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_the_right_ones() {
+fn a_wrong_value_is_reported_with_valid_ones() {
     for (variable, right) in [
         ("ROCE_DATAPATH", "auto, udp or xdp"),
         ("ROCE_XDP_MODE", "auto, native or generic"),

@@ -13,7 +13,7 @@ use roce_verbs::{
     QueuePair, SendOp, SendRequest, WcStatus,
 };
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 const LEN: usize = 100_000;
 
 /// A QP of a device over AF_XDP.
@@ -126,9 +126,9 @@ fn connected(pair: &Pair) -> [Side; 2] {
 }
 
 fn wait_for(what: &str, mut look: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !look() {
-        assert!(Instant::now() < end, "{what}: not after {PATIENCE:?}");
+        assert!(Instant::now() < end, "{what}: not after {TIMEOUT:?}");
         std::thread::yield_now();
     }
 }
@@ -143,7 +143,7 @@ fn the_rings_carry_the_traffic_and_no_socket_does() {
     let [near, far] = connected(&pair);
     near.region.write(0, &pattern()).expect("in range");
     near.post(SendOp::Write(far.region.remote(0)));
-    let done = near.cq.poll_for(PATIENCE).expect("no overrun");
+    let done = near.cq.poll_for(TIMEOUT).expect("no overrun");
     assert_eq!(done.expect("completed").status, WcStatus::Success);
     assert_eq!(far.bytes(), pattern());
 
@@ -182,13 +182,13 @@ fn a_passive_target_is_driven_by_the_background_thread() {
         std::thread::park_timeout(Duration::from_millis(5));
         near.region.write(0, &[0; LEN]).expect("in range");
         near.post(SendOp::Read(far.region.remote(0)));
-        let done = near.cq.poll_for(PATIENCE).expect("no overrun");
+        let done = near.cq.poll_for(TIMEOUT).expect("no overrun");
         assert_eq!(done.expect("completed").status, WcStatus::Success);
         assert_eq!(near.bytes(), pattern());
     }
 }
 
-/// An answer, and the acknowledgement of the message that it answers, leave by one system call.
+/// A reply and the acknowledgement of the message that it answers leave in one system call.
 #[test]
 fn an_answer_takes_its_acknowledgement_along() {
     const ROUNDS: u64 = 500;
@@ -242,7 +242,7 @@ fn what_a_device_sends_to_itself_arrives() {
         one.post(SendOp::Write(other.region.remote(0)));
         // The application does not poll, so the background thread does the rest.
         wait_for("the bytes", || other.bytes() == pattern());
-        let done = one.cq.poll_for(PATIENCE).expect("no overrun");
+        let done = one.cq.poll_for(TIMEOUT).expect("no overrun");
         assert_eq!(done.expect("completed").status, WcStatus::Success);
     }
     assert!(one.counter("tx_looped") >= LEN.div_ceil(1024) as u64);

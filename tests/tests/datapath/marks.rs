@@ -144,11 +144,11 @@ fn two_flows(datapath: &str) {
 
 // shows: A17.9.1-ecn-capable
 #[test]
-fn senders_over_sockets_hear_of_marks() {
+fn senders_over_sockets_get_cnps() {
     two_flows("udp");
 }
 
 #[test]
-fn senders_over_af_xdp_hear_of_marks() {
+fn senders_over_af_xdp_get_cnps() {
     two_flows("xdp");
 }

@@ -64,7 +64,7 @@ fn counted(report: &Value, name: &str) -> u64 {
     report["port_counters"][name].as_u64().expect("a count")
 }
 
-/// Each has an interface, connected by a cable: each packet goes through their queues.
+/// Each process has an interface. A cable connects the two, so each packet passes their queues.
 #[test]
 fn two_processes_with_an_interface_each() {
     let Some(pair) = Pair::on_one_host_or_skip(1500, 1) else {
@@ -151,7 +151,7 @@ fn the_loopback_is_refused_and_sockets_go() {
 
 /// An address of this host that no link reaches is an error, not a hang.
 #[test]
-fn what_no_link_leads_to_is_an_error_when_a_queue_pair_is_connected() {
+fn connecting_to_an_address_without_a_link_is_an_error() {
     let Some(pair) = Pair::on_one_host_or_skip(1500, 1) else {
         return;
     };

@@ -15,8 +15,8 @@ use roce_tests::programs::{self, is_installed_or_skip};
 use roce_tests::veth::{End, Pair};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes that show that RoCE traffic flows.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The number of bytes to wait for, as evidence that RoCE traffic flows.
 const FLOW: u64 = 32 << 20;
 
 /// A process, killed when this value is dropped.
@@ -104,7 +104,7 @@ fn bytes_sent(end: &End) -> u64 {
 /// Waits until the interface has carried [`FLOW`] more bytes.
 fn wait_for_flow(end: &End) {
     let before = bytes_sent(end);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while bytes_sent(end) < before + FLOW {
         assert!(Instant::now() < deadline, "RoCE does not move");
     }
@@ -203,7 +203,7 @@ fn conversation(pair: &Pair) {
     let port = listener.local_addr().expect("bound").port();
     let talk = |mut stream: TcpStream, first: bool| {
         stream.set_nodelay(true).expect("set");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
         for turn in 0..TURNS {
             let mut rng = ChaCha8Rng::seed_from_u64(turn);
             let mut words = vec![0; 1 + (rng.next_u32() % 3000) as usize];
@@ -269,7 +269,7 @@ fn others_are_not_disturbed_and_nothing_is_left_of_us() {
     drop(ours);
     use_the_interface(&pair);
     // The kernel frees them a moment after the process.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while objects.iter().any(|object| exists(*object)) {
         assert!(Instant::now() < deadline, "some of {objects:?} are left");
     }

@@ -19,7 +19,7 @@ use roce_verbs::{ConnectOptions, Context, SendOp, WcStatus};
 
 use super::driven::{Side, open, pattern, try_side};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The owners of chunks on our side while nothing is in flight.
 const HOLDERS: [&str; 5] = [
     "chunks_free",
@@ -139,7 +139,7 @@ fn transfer(near: &Side, far: &Side) -> Result<(), WcStatus> {
     ];
     for op in ops {
         near.post(op);
-        let done = near.cq.poll_for(PATIENCE).expect("no overrun");
+        let done = near.cq.poll_for(TIMEOUT).expect("no overrun");
         match done.expect("it ends, whatever happens").status {
             WcStatus::Success => {}
             error => return Err(error),
@@ -224,7 +224,7 @@ fn a_link_that_changes_all_the_time() {
     }
 
     // The link is restored.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let sides = connect(&pair, &contexts, PathMtu::Mtu4096);
         let passed = sides.is_some_and(|[near, far]| transfer(&near, &far).is_ok());
@@ -236,7 +236,7 @@ fn a_link_that_changes_all_the_time() {
             "the link is back, but nothing passes"
         );
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while contexts.each_ref().map(chunks) != at_first {
         for context in &contexts {
             context.drive();

@@ -13,7 +13,7 @@ use roce_verbs::observation::DropReason;
 use roce_verbs::{ConnectOptions, SendOp, WcStatus};
 use serde_json::Value;
 
-use super::driven::{PATIENCE, Side, open_with, side_of};
+use super::driven::{Side, TIMEOUT, open_with, side_of};
 use super::perf::{Server, Setting, XDP};
 
 const V1: [(&str, &str); 2] = [XDP, ("ROCE_V1", "1")];
@@ -189,7 +189,7 @@ fn connected(pair: &Pair, versions: [RoceVersion; 2], options: &ConnectOptions) 
 
 /// The GID index of one end is of RoCE v1, that of the other is not.
 #[test]
-fn two_that_have_chosen_different_versions_do_not_speak() {
+fn qps_of_different_versions_do_not_communicate() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
@@ -205,7 +205,7 @@ fn two_that_have_chosen_different_versions_do_not_speak() {
     ] {
         let [near, far] = connected(&pair, versions, &options);
         near.post(SendOp::Write(far.region.remote(0)));
-        let done = near.cq.poll_for(PATIENCE).expect("no overrun");
+        let done = near.cq.poll_for(TIMEOUT).expect("no overrun");
         let status = done.expect("completed").status;
         assert_eq!(status, WcStatus::RetryExceeded);
         let drops = far.context.counters().drops(DropReason::WrongVersion);

@@ -11,7 +11,7 @@ use roce_tests::programs::{self, is_installed_or_skip};
 use tempfile::TempDir;
 
 /// Timeout of a run.
-const PATIENCE: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Messages each way.
 const ROUNDS: &str = "3";
@@ -50,11 +50,11 @@ fn our_client_connects_with_the_kernels_server() {
         .spawn()
         .expect("it starts");
     theirs
-        .wait_for_line("rdma_listen", PATIENCE)
+        .wait_for_line("rdma_listen", TIMEOUT)
         .expect("it listens");
     let library = library();
     let ours = ours(&lab, &library, GUEST_IP4, "-c");
-    let theirs = theirs.wait(PATIENCE).expect("it ends");
+    let theirs = theirs.wait(TIMEOUT).expect("it ends");
     check(&ours, &theirs.stdout_text());
 }
 
@@ -80,7 +80,7 @@ fn the_kernels_client_connects_with_our_server() {
                 "rping",
             ])
             .args(&arguments(HOST_IP4, "-c"))
-            .output(PATIENCE);
+            .output(TIMEOUT);
         (ours.join().expect("it ends"), client.expect("it ends"))
     });
     check(&ours, &theirs.stdout_text());

@@ -39,7 +39,7 @@ fn run(lab: &Lab, gid: GidIndex, seed: u64) -> Ours {
 }
 
 #[test]
-fn nothing_is_sent_twice_when_nothing_is_lost() {
+fn nothing_is_retransmitted_without_loss() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };
@@ -113,7 +113,7 @@ fn all_arrives_when_packets_are_reordered_duplicated_and_corrupted() {
 }
 
 #[test]
-fn what_is_sent_again_is_well_formed() {
+fn retransmitted_packets_are_well_formed() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };

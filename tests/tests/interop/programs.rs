@@ -22,7 +22,7 @@ use combinations::{Chosen, line, listed};
 use run::{Run, Server};
 
 /// Timeout of a run.
-const PATIENCE: Duration = Duration::from_secs(150);
+const TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The TCP port at which all of the programs exchange their addresses.
 const PORT: u16 = 18515;

@@ -38,8 +38,8 @@ struct Ours {
     context: Context,
     gid_index: u8,
     cq: CompletionQueue,
-    /// Goes before the memory. The peer sends more messages than it counts, and one that finds the
-    /// memory gone would get a NAK.
+    /// Dropped before the memory region. The peer sends more messages than it counts, and one that
+    /// arrives after the region is deregistered would get a NAK.
     qps: Vec<QueuePair>,
     srq: SharedReceiveQueue,
     region: MemoryRegion,
@@ -124,8 +124,8 @@ impl Ours {
         }
     }
 
-    /// Runs until both counts are reached: each QP answers a message with one, until enough have
-    /// been sent.
+    /// Runs until both counts are reached: each QP answers each message with one, until enough are
+    /// sent.
     fn play(&self, begin: bool) {
         let end = Instant::now() + TIMEOUT;
         let mut pending = [RECV; QPS];

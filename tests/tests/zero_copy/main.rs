@@ -219,7 +219,7 @@ fn every_operation_goes_by_the_rings_with_zero_copy() {
     assert_eq!(device["datapath"], "xdp", "{listed}");
     assert_eq!(device["xdp"]["zero_copy"], true, "{listed}");
 
-    // No setting is needed.
+    // `auto` selects this without any setting.
     let (client, server) = serve_in_guest(&lab, &[]);
     assert_eq!(client["datapath"], "udp");
     let (sent, received) = (

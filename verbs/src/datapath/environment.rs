@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_told_with_the_right_ones() {
+    fn a_wrong_value_is_reported_with_valid_ones() {
         for (variable, value, said) in [
             ("ROCE_DATAPATH", "dpdk", "auto, udp or xdp"),
             ("ROCE_DATAPATH", "", "auto, udp or xdp"),

@@ -66,7 +66,7 @@ fn pcap_keeps_the_length_on_the_wire() {
     assert_eq!((records[0].2, records[0].3.len()), (1000, 2));
 }
 
-/// The upper half of the field is about check sequences.
+/// The upper half of the field describes frame check sequences.
 #[test]
 fn pcap_link_type_is_16_bits() {
     let (records, error) = read(&pcap(Order::Little, false, 0x2400_0001, &[vec![7]]));
@@ -81,7 +81,7 @@ fn pcapng_of_either_order() {
         let mut file = blocks.section();
         file.extend(blocks.interface(1, &[(2, b"eth0")]));
         file.extend(blocks.interface(113, &[(9, &[9]), (0, &[])]));
-        // Name resolution, which is passed over.
+        // A name resolution block, which is skipped.
         file.extend(blocks.block(4, &[0; 40]));
         file.extend(blocks.packet(0, 1_000_001, &[1, 2, 3]));
         file.extend(blocks.packet(1, 1_000_001, &[4]));
@@ -202,7 +202,7 @@ fn files_that_end_too_early() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_offset() {
+fn errors_name_the_field_and_its_offset() {
     assert_eq!(
         error_of(b"not a capture"),
         "at offset 0: found 6e 6f 74 20, expected the magic of pcap (d4 c3 b2 a1, \
@@ -231,7 +231,7 @@ fn what_is_wrong_is_named_with_its_offset() {
 }
 
 #[test]
-fn what_is_wrong_with_a_block_is_named_with_its_offset() {
+fn block_errors_name_the_field_and_its_offset() {
     let blocks = Blocks(Order::Little);
     let with = |block: Vec<u8>| {
         let mut file = blocks.section();
@@ -314,9 +314,9 @@ fn interfaces_are_limited() {
     );
 }
 
-/// A read error is not taken for the end of the file.
+/// A read error does not count as the end of the file.
 #[test]
-fn read_errors_are_told() {
+fn read_errors_are_reported() {
     struct Broken;
     impl std::io::Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {

@@ -2,7 +2,7 @@
 
 use roce_wire::{NakCode, Opcode, Operation, Suffix};
 
-use crate::decode::management;
+use crate::decode::cm;
 use crate::decode::packet::{Icrc, RocePacket};
 
 /// Kinds of message.
@@ -181,15 +181,15 @@ pub(in crate::decode) struct Counters {
     pub(in crate::decode) payload_bytes: u64,
     /// Messages by kind: those whose last packet was seen.
     pub(in crate::decode) messages: [u64; Message::ALL.len()],
-    /// Messages of communication management by kind.
-    pub(in crate::decode) managements: [u64; management::Kind::ALL.len()],
+    /// CM messages by kind.
+    pub(in crate::decode) cm_messages: [u64; cm::Kind::ALL.len()],
     /// NAKs by kind.
     pub(in crate::decode) naks: [u64; NakKind::ALL.len()],
-    /// Receiver not ready.
+    /// RNR NAKs.
     pub(in crate::decode) rnr_naks: u64,
     /// Packets that had been seen before.
     pub(in crate::decode) retransmitted: u64,
-    /// Their bytes of payload.
+    /// Payload bytes of the retransmitted packets.
     pub(in crate::decode) retransmitted_bytes: u64,
     /// The number of gaps in the PSNs.
     pub(in crate::decode) gaps: u64,

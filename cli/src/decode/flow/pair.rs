@@ -1,8 +1,8 @@
 //! Finds the two flows that are the two directions of a connection.
 //!
 //! Packets name only their destination queue pair. But a response has the PSN of the request that
-//! it answers, so it belongs to the flow in the opposite direction that has sent such a PSN lately.
-//! If several flows have, a later response decides.
+//! it answers, so its peer is the flow in the opposite direction that recently sent that PSN. If
+//! several flows sent it, a later response decides.
 
 use roce_wire::Psn;
 

@@ -17,7 +17,7 @@ pub(super) enum Arrival {
     /// The packet fills `found` PSNs of a gap.
     Late { found: u32 },
     /// The packet was seen before.
-    Repeated,
+    Retransmitted,
     /// The PSN is far from all earlier ones.
     Restart,
 }
@@ -35,9 +35,9 @@ impl Gaps {
     }
 
     /// Classifies a packet that takes `count` PSNs starting at `psn` and arrives after later ones.
-    fn late_or_repeated(&mut self, psn: Psn, count: u32) -> Arrival {
+    fn late_or_retransmitted(&mut self, psn: Psn, count: u32) -> Arrival {
         match self.fill(psn, count) {
-            0 => Arrival::Repeated,
+            0 => Arrival::Retransmitted,
             found => Arrival::Late { found },
         }
     }
@@ -127,11 +127,12 @@ impl Requests {
                 (Some(len), Some(mtu)) => packets(len, mtu),
                 _ => 1,
             };
-            return self.gaps.late_or_repeated(psn, taken);
+            return self.gaps.late_or_retransmitted(psn, taken);
         };
-        // A partly answered RDMA READ is requested again from where the answer ended.
+        // A requester that lacks part of an RDMA READ response requests the rest, from the first
+        // missing PSN on.
         if reads.is_some() && state.is_inside(ahead, self.mtu) {
-            return Arrival::Repeated;
+            return Arrival::Retransmitted;
         }
         let missing = state.missing(ahead, self.mtu);
         if missing > 0 {
@@ -226,7 +227,7 @@ impl Responses {
                 self.next = Some(psn.next());
                 Arrival::Restart
             }
-            Err(_) => self.gaps.late_or_repeated(psn, 1),
+            Err(_) => self.gaps.late_or_retransmitted(psn, 1),
         }
     }
 }

@@ -66,25 +66,25 @@ fn psns_in_order_wrap() {
 }
 
 #[test]
-fn repeated_psns_are_told_from_late_ones() {
+fn retransmitted_psns_are_distinguished_from_late_ones() {
     let found = arrivals(&[10, 11, 14, 12, 11, 12, 15, 13, 13]);
     let expected = [
         NEXT,
         NEXT,
         Arrival::New { missing: 2 },
         Arrival::Late { found: 1 },
-        Arrival::Repeated,
-        Arrival::Repeated,
+        Arrival::Retransmitted,
+        Arrival::Retransmitted,
         NEXT,
         Arrival::Late { found: 1 },
-        Arrival::Repeated,
+        Arrival::Retransmitted,
     ];
     assert_eq!(found, expected);
 }
 
 /// A PSN that is far from all others starts a new sequence.
 #[test]
-fn far_jumps_start_anew() {
+fn far_jumps_restart_the_sequence() {
     let found = arrivals(&[10, 0x80_0000, 0x80_0001, 11]);
     assert_eq!(found, [NEXT, Arrival::Restart, NEXT, Arrival::Restart]);
 }
@@ -99,7 +99,7 @@ fn gaps_are_bounded() {
         arrive(psn);
     }
     assert_eq!(arrive(1997), Arrival::Late { found: 1 });
-    assert_eq!(arrive(1), Arrival::Repeated);
+    assert_eq!(arrive(1), Arrival::Retransmitted);
 }
 
 /// An RDMA READ takes as many PSNs as its response has packets.
@@ -127,13 +127,13 @@ fn reads_take_several_psns() {
     assert_eq!(missing(Some(1024), 100, 4097, 105), NEXT);
     assert_eq!(missing(Some(1024), 100, 4097, 106), gap(1));
     assert_eq!(missing(Some(1024), 100, 0, 101), NEXT);
-    assert_eq!(missing(Some(1024), 100, 4096, 103), Arrival::Repeated);
+    assert_eq!(missing(Some(1024), 100, 4096, 103), Arrival::Retransmitted);
     // Without the MTU, any MTU that fits is accepted.
     for packets in [1, 2, 4, 8, 16] {
         assert_eq!(missing(None, 100, 4096, 100 + packets), NEXT);
     }
     assert_eq!(missing(None, 100, 4096, 118), gap(2));
-    // However long, it is not taken for a jump.
+    // A READ of any length does not count as a jump.
     assert_eq!(missing(Some(256), 100, 1 << 26, 100 + (1 << 18)), NEXT);
 }
 
@@ -160,7 +160,7 @@ fn responses_show_gaps_within_a_message_only() {
         Arrival::New { missing: 1 },
         NEXT,
         NEXT,
-        Arrival::Repeated,
+        Arrival::Retransmitted,
         Arrival::Late { found: 1 },
         NEXT,
     ];
@@ -208,7 +208,7 @@ fn messages_are_counted_by_their_last_packet() {
 }
 
 #[test]
-fn refusals_and_congestion_are_counted_by_kind() {
+fn naks_and_cnps_are_counted_by_kind() {
     let nak = |syndrome| back(response(Opcode::RC_ACKNOWLEDGE, 1, 0, syndrome), 0);
     let mut marked = Sender::v4(true);
     if let roce_wire::NetworkHeader::V4 { tos, .. } = &mut marked.network {
@@ -269,9 +269,10 @@ fn directions_are_paired() {
     assert_eq!(ends, expected);
 }
 
-/// An answer that fits two flows counts for neither, until a response fits only one of them.
+/// A response whose PSN two flows sent pairs with neither; a later response that fits only one
+/// decides.
 #[test]
-fn directions_in_doubt_are_left_open() {
+fn ambiguous_directions_are_not_paired() {
     let other_send = |psn| there(packet(Opcode::RC_SEND_ONLY, 4, psn), 0);
     let mut frames = vec![send(5), other_send(5), ack(1, 5)];
     let peers = |frames: &[Vec<u8>]| {
@@ -289,7 +290,7 @@ fn directions_in_doubt_are_left_open() {
 
 /// The response to an RDMA READ has PSNs after the request's own, and shows the MTU.
 #[test]
-fn read_responses_are_paired_and_tell_the_mtu() {
+fn read_responses_are_paired_and_show_the_mtu() {
     let read = |psn| there(request(Opcode::RC_READ_REQUEST, 2, psn, 3000), 0);
     let credits = Syndrome::Ack(Credits::INVALID);
     let frames = [

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::{Summary, src_qpn};
+use crate::decode::cm;
 use crate::decode::flow::{Flow, MAX_FLOWS, Message, NakKind};
-use crate::decode::management;
 
 /// The last line of `--json`.
 #[derive(Debug, Serialize)]
@@ -136,9 +136,9 @@ impl JsonFlow {
                 .map(|kind| (kind.name(), c.messages[kind as usize]))
                 .filter(|&(_, count)| count > 0)
                 .collect(),
-            cm: management::Kind::ALL
+            cm: cm::Kind::ALL
                 .into_iter()
-                .map(|kind| (kind.name(), c.managements[kind as usize]))
+                .map(|kind| (kind.name(), c.cm_messages[kind as usize]))
                 .filter(|&(_, count)| count > 0)
                 .collect(),
             retransmitted: c.retransmitted,

@@ -4,7 +4,7 @@ use super::table::{Align, Table};
 use super::{bytes, duration, rate};
 
 #[test]
-fn numbers_are_for_people() {
+fn numbers_are_readable() {
     assert_eq!(bytes(0), "0 B");
     assert_eq!(bytes(1023), "1023 B");
     assert_eq!(bytes(1024), "1.0 KiB");

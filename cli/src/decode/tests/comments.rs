@@ -64,7 +64,7 @@ fn records_that_are_not_roce_keep_theirs() {
     );
 }
 
-/// A comment may hold anything: no second line, nothing that a terminal obeys.
+/// Control characters in a comment are escaped: none starts a new line or controls the terminal.
 #[test]
 fn a_comment_stays_in_its_line() {
     let file = file(Order::Little, &[(1, b"a\nb\x1b[31mc\xff\r")]);
@@ -74,7 +74,7 @@ fn a_comment_stays_in_its_line() {
     assert!(line.ends_with("  # a\\nb\\u{1b}[31mc\u{fffd}\\r"), "{line}");
 }
 
-/// Whatever lengths the options claim, the packet before them is shown.
+/// The packet is shown even if the options after it have invalid lengths.
 #[test]
 fn broken_options_end_the_comments() {
     let whole = file(Order::Little, &[(1, b"one"), (1, b"two")]);
@@ -90,7 +90,7 @@ fn broken_options_end_the_comments() {
             len == 4
         );
     }
-    // More than are read.
+    // More comments than the decoder reads.
     let many: Vec<_> = (0..1000).map(|_| (1, &b""[..])).collect();
     let (packets, _) = json(&file(Order::Little, &many), &[]);
     assert_eq!(packets[0]["comments"].as_array().unwrap().len(), 64);

@@ -1,10 +1,9 @@
-//! Files that are cut, broken, or made to do harm.
+//! Files that are truncated, broken or malicious.
 
 use super::{Opcode, Sender, json, packet, pcap_cut, print, request, usual_pcap};
 use crate::decode::testing::{Order, pcap};
 
-/// However little of a packet was captured, the captured part is shown, nothing else is, and it is
-/// marked as cut.
+/// Of a truncated packet, exactly the captured part is shown, and the packet is marked as cut.
 #[test]
 fn cut_packets_are_shown_as_far_as_they_go() {
     for sender in [Sender::v4(false), Sender::v6(false)] {
@@ -33,7 +32,7 @@ fn cut_packets_are_shown_as_far_as_they_go() {
     }
 }
 
-/// A link's padding may be cut without harm.
+/// A packet of which only the link's padding was not captured is complete.
 #[test]
 fn cut_trailers_do_not_matter() {
     let frame = Sender::v4(false).frame(packet(Opcode::RC_SEND_ONLY, 3, 4), 0);
@@ -77,7 +76,7 @@ fn broken_files_are_read_as_far_as_they_go() {
 
 /// A capture in which any one byte is changed is still decoded without a panic.
 #[test]
-fn no_byte_is_trusted() {
+fn no_changed_byte_causes_a_panic() {
     let sender = Sender::v4(false);
     let packets: Vec<_> = (0..3)
         .map(|psn| (packet(Opcode::RC_SEND_ONLY, 3, psn), 8))
@@ -101,9 +100,9 @@ fn no_byte_is_trusted() {
     }
 }
 
-/// No bytes of one packet are decoded as part of the next.
+/// Bytes of an earlier packet do not fill in for those that were not captured.
 #[test]
-fn what_was_cut_off_is_not_made_up_from_earlier_packets() {
+fn missing_bytes_are_not_taken_from_earlier_packets() {
     let frame = Sender::v4(false).frame(packet(Opcode::RC_SEND_ONLY, 3, 4), 8);
     let (most, little) = (&frame[..58], &frame[..30]);
     let packets = [most, little, most].map(|part| (part, frame.len()));

@@ -94,7 +94,7 @@ fn verbose_says_how_and_why() {
 
 /// Only starting the datapath shows whether an interface accepts AF_XDP.
 #[test]
-fn what_would_be_tried_is_not_said_to_be_taken() {
+fn a_datapath_with_a_fallback_is_not_reported_as_certain() {
     let report = Report {
         devices: vec![Entry {
             datapath: "xdp",
@@ -127,7 +127,7 @@ fn an_interface_without_address_is_no_device_and_one_with_is() {
 }
 
 #[test]
-fn no_device_at_all_is_said() {
+fn the_absence_of_devices_is_reported() {
     let report = Report {
         devices: Vec::new(),
         no_devices: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::doctor::finding::Finding;
-use crate::doctor::machine::Shows;
+use crate::doctor::machine::DeviceView;
 
 /// Checks that there are devices.
 pub(in crate::doctor) fn devices(context: &Context<'_>) -> Vec<Finding> {
@@ -30,7 +30,7 @@ pub(in crate::doctor) fn nodes(context: &Context<'_>) -> Vec<Finding> {
         true => "it is not there",
         false => "it has no uverbs",
     };
-    let is_shown = context.is_shown_files();
+    let is_shown = context.run_shows_device_files();
     let what = match is_shown {
         true => format!("{what}: only what `roce run` starts finds device nodes, which UCX needs"),
         false => format!("{what}: UCX finds no device, and so Open MPI and MPICH over UCX"),
@@ -61,13 +61,15 @@ pub(in crate::doctor) fn sysfs(context: &Context<'_>) -> Vec<Finding> {
         );
         return vec![Finding::failure(CHECK, what).remedy("roce run PROGRAM")];
     }
-    vec![match &machine.shows {
-        Shows::Namespace => Finding::ok(CHECK, "`roce run` shows its devices in a private /sys"),
-        Shows::Preloaded(why) => Finding::ok(
+    vec![match &machine.device_view {
+        DeviceView::Namespace => {
+            Finding::ok(CHECK, "`roce run` shows its devices in a private /sys")
+        }
+        DeviceView::Preloaded(why) => Finding::ok(
             CHECK,
             format!("`roce run` shows its devices by a preloaded library, not by mounts: {why}"),
         ),
-        Shows::Not(why) => Finding::failure(
+        DeviceView::Unavailable(why) => Finding::failure(
             CHECK,
             format!("`roce run` can't show programs its devices in /sys: {why}"),
         )

@@ -23,7 +23,7 @@ impl List {
     }
 
     /// Whether the list selects one of these.
-    fn takes(&self, any_of: &[&str]) -> bool {
+    fn selects(&self, any_of: &[&str]) -> bool {
         let named = self.elements.iter().any(|e| any_of.contains(&e.as_str()));
         named != self.all_but
     }
@@ -59,7 +59,7 @@ pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
         "all", "ib", "rc", "rc_v", "rc_verbs", "ud", "ud_v", "ud_verbs",
     ];
     if let Some(tls) = context.machine.variable("UCX_TLS")
-        && !List::of(&tls).takes(&VERBS)
+        && !List::of(&tls).selects(&VERBS)
     {
         let what =
             format!("UCX_TLS is {tls:?}: that leaves out InfiniBand verbs, and so this stack");
@@ -74,7 +74,7 @@ pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
         return vec![finding];
     }
     vec![match context.has_nodes() {
-        true => takes(context, CHECK, "rc_verbs and ud_verbs of"),
+        true => uses(context, CHECK, "rc_verbs and ud_verbs of"),
         false => Finding::failure(CHECK, "finds no device, since /dev/infiniband has none")
             .remedy("roce run PROGRAM"),
     }]
@@ -84,7 +84,7 @@ pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
 pub(in crate::doctor) fn libfabric(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "libfabric";
     if let Some(provider) = context.machine.variable("FI_PROVIDER")
-        && !List::of(&provider).takes(&["verbs", "verbs;ofi_rxm", "verbs;ofi_rxd", "ofi_rxm"])
+        && !List::of(&provider).selects(&["verbs", "verbs;ofi_rxm", "verbs;ofi_rxd", "ofi_rxm"])
     {
         let what = format!("FI_PROVIDER is {provider:?}: that leaves out verbs, and so this stack");
         return vec![Finding::failure(CHECK, what).remedy("export FI_PROVIDER=verbs")];
@@ -92,7 +92,7 @@ pub(in crate::doctor) fn libfabric(context: &Context<'_>) -> Vec<Finding> {
     let matches = |element: &str, device: &str| element == device;
     let right = context.machine.first_device().unwrap_or("roce_lo");
     names_no_device(context, CHECK, "FI_VERBS_DEVICE_NAME", matches, right).map_or_else(
-        || vec![takes(context, CHECK, "the provider verbs with")],
+        || vec![uses(context, CHECK, "the provider verbs with")],
         |f| vec![f],
     )
 }
@@ -105,8 +105,8 @@ pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
     let all_devices = machine.variable("OMPI_MCA_opal_common_ucx_devices");
     let takes_any = all_devices.is_some_and(|devices| devices == "any");
     vec![match pml.as_deref().map(List::of) {
-        Some(list) if list.takes(&["ucx"]) || list.takes(&["cm"]) => {
-            takes(context, CHECK, "the pml that is asked for, and so")
+        Some(list) if list.selects(&["ucx"]) || list.selects(&["cm"]) => {
+            uses(context, CHECK, "the pml that is asked for, and so")
         }
         Some(_) => Finding::failure(
             CHECK,
@@ -116,7 +116,7 @@ pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
             ),
         )
         .remedy("export OMPI_MCA_pml=ucx"),
-        None if takes_any => takes(context, CHECK, "UCX for any device, and so"),
+        None if takes_any => uses(context, CHECK, "UCX for any device, and so"),
         None => Finding::warning(
             CHECK,
             "by itself it prefers UCX only for devices named mlx5, and moves data over shared \
@@ -154,17 +154,17 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
     };
     let right = machine.first_device().unwrap_or("roce_lo");
     names_no_device(context, CHECK, "NCCL_IB_HCA", matches, right).map_or_else(
-        || vec![takes(context, CHECK, "its IB transport with")],
+        || vec![uses(context, CHECK, "its IB transport with")],
         |f| vec![f],
     )
 }
 
 /// The finding that the framework works, as far as the doctor can tell.
-fn takes(context: &Context<'_>, check: &str, what: &str) -> Finding {
+fn uses(context: &Context<'_>, check: &str, what: &str) -> Finding {
     let devices = context.machine.devices.join(", ");
     let how = match context.by_run {
         true => ", under `roce run`",
         false => "",
     };
-    Finding::ok(check, format!("takes {what} {devices}{how}"))
+    Finding::ok(check, format!("uses {what} {devices}{how}"))
 }

@@ -26,13 +26,13 @@ fn device(context: &Context<'_>, name: &str) -> Finding {
     let dead = [no_active_port(context, name), no_node(context, name)];
     let dead: Vec<String> = dead.into_iter().flatten().collect();
     if dead.is_empty() {
-        let what = match context.is_shown_files() {
+        let what = match context.run_shows_device_files() {
             true => format!("{shown} works, and is not seen by what `roce run` starts"),
             false => format!("{shown} works beside this stack's devices"),
         };
         return Finding::ok(CHECK, what);
     }
-    let is_hidden = context.is_shown_files();
+    let is_hidden = context.run_shows_device_files();
     let what = format!(
         "{shown} is in /sys/class/infiniband, but {}: UCX, libfabric and NCCL may take it and fail",
         dead.join(" and ")

@@ -10,7 +10,7 @@ const NAME: &str = "libibverbs.so.1";
 
 /// Whether programs get this stack's library in this environment without `roce run`.
 pub(super) fn is_in_place(machine: &Machine) -> bool {
-    let opened = Loader::new(machine, Start::AsItIs).opened(NAME);
+    let opened = Loader::new(machine, Start::Directly).opened(NAME);
     preloaded(machine) || opened.is_some_and(|path| machine.is_ours(&path))
 }
 
@@ -26,7 +26,7 @@ pub(in crate::doctor) fn library(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "library";
     let machine = context.machine;
     let ours = match &machine.library {
-        Ok(path) => machine.shown(path),
+        Ok(path) => machine.display_path(path),
         Err(why) => {
             let finding = Finding::failure(CHECK, why.clone());
             return vec![finding.remedy("cargo build --release -p roce-verbs-shim")];
@@ -38,9 +38,12 @@ pub(in crate::doctor) fn library(context: &Context<'_>) -> Vec<Finding> {
     }
     let others: Vec<PathBuf> = [NAME, "librdmacm.so.1"]
         .iter()
-        .filter_map(|name| Loader::new(machine, Start::AsItIs).opened(name))
+        .filter_map(|name| Loader::new(machine, Start::Directly).opened(name))
         .collect();
-    let shown: Vec<String> = others.iter().map(|path| machine.shown(path)).collect();
+    let shown: Vec<String> = others
+        .iter()
+        .map(|path| machine.display_path(path))
+        .collect();
     let without = match shown.is_empty() {
         true => "find no libibverbs".to_owned(),
         false => format!("get {}", shown.join(" and ")),

@@ -182,7 +182,7 @@ pub(in crate::doctor) fn udp_buffer(context: &Context<'_>) -> Vec<Finding> {
                 CHECK,
                 format!(
                     "net.core.rmem_max allows {} KiB, and this stack asks for {} KiB: without \
-                 CAP_NET_ADMIN packets are lost, and sent again, when many come at once",
+                 CAP_NET_ADMIN, bursts overflow the buffer, and the lost packets are retransmitted",
                     most >> 10,
                     wanted >> 10
                 ),

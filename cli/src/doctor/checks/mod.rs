@@ -10,7 +10,7 @@ mod program;
 mod settings;
 
 use super::finding::Finding;
-use super::machine::{Machine, Shows};
+use super::machine::{DeviceView, Machine};
 
 pub(super) use program::program;
 
@@ -34,12 +34,12 @@ impl<'a> Context<'a> {
     /// Whether programs will find device nodes.
     fn has_nodes(&self) -> bool {
         let nodes = self.machine.names("/dev/infiniband");
-        self.is_shown_files() || nodes.iter().any(|name| name.starts_with("uverbs"))
+        self.run_shows_device_files() || nodes.iter().any(|name| name.starts_with("uverbs"))
     }
 
-    /// Whether programs will be started by `roce run`, which shows them the device files.
-    fn is_shown_files(&self) -> bool {
-        self.by_run && !matches!(self.machine.shows, Shows::Not(_))
+    /// Whether programs will be started by `roce run`, and it can show them the device files.
+    fn run_shows_device_files(&self) -> bool {
+        self.by_run && !matches!(self.machine.device_view, DeviceView::Unavailable(_))
     }
 }
 

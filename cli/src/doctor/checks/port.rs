@@ -36,15 +36,21 @@ pub(in crate::doctor) fn port(context: &Context<'_>) -> Vec<Finding> {
     let inodes: BTreeSet<u64> = sockets.iter().map(|socket| socket.inode).collect();
     let (holders, found) = holders(machine, &inodes);
     let ours = our_processes(machine);
-    let (friends, strangers): (BTreeSet<&Holder>, BTreeSet<&Holder>) = holders
+    let (own_holders, other_holders): (BTreeSet<&Holder>, BTreeSet<&Holder>) = holders
         .iter()
         .partition(|holder| ours.contains(&holder.pid));
-    let mut findings: Vec<Finding> = strangers.iter().map(|holder| stranger(holder)).collect();
+    let mut findings: Vec<Finding> = other_holders
+        .iter()
+        .map(|holder| held_by_other_program(holder))
+        .collect();
     if let Some(hidden) = sockets.iter().find(|socket| !found.contains(&socket.inode)) {
-        findings.extend(unseen(machine, hidden, !ours.is_empty()));
+        findings.extend(held_by_hidden_process(machine, hidden, !ours.is_empty()));
     }
-    if findings.is_empty() && !friends.is_empty() {
-        let names: Vec<String> = friends.iter().map(|holder| holder.to_string()).collect();
+    if findings.is_empty() && !own_holders.is_empty() {
+        let names: Vec<String> = own_holders
+            .iter()
+            .map(|holder| holder.to_string())
+            .collect();
         let what = format!("programs on this stack share it: {}", names.join(", "));
         findings.push(Finding::ok(CHECK, what));
     }
@@ -57,7 +63,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-fn stranger(holder: &Holder) -> Finding {
+fn held_by_other_program(holder: &Holder) -> Finding {
     let what = format!(
         "{holder} holds it, and is no program on this stack: no device can be used at its addresses"
     );
@@ -65,7 +71,7 @@ fn stranger(holder: &Holder) -> Finding {
 }
 
 /// The finding for a socket whose process is not visible from here.
-fn unseen(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding> {
+fn held_by_hidden_process(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding> {
     let links = machine.names("/sys/class/infiniband");
     let rxe = links.iter().find(|name| {
         let parent = format!("/sys/class/infiniband/{name}/parent");

@@ -35,7 +35,10 @@ pub(in crate::doctor) fn program(context: &Context<'_>, program: &str) -> Vec<Fi
             .map(|copy| bundled(context, &shown, copy, None)),
     );
     if copies.is_empty() && !packages.is_empty() {
-        let folders: Vec<String> = packages.iter().map(|p| context.machine.shown(p)).collect();
+        let folders: Vec<String> = packages
+            .iter()
+            .map(|p| context.machine.display_path(p))
+            .collect();
         let what = format!(
             "no Python package brings a libibverbs ({})",
             folders.join(", ")
@@ -79,7 +82,7 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
             .map(|interpreter| linked(context, shown, &interpreter))
             .unwrap_or_default();
     };
-    let what = machine.shown(path);
+    let what = machine.display_path(path);
     if image.machine != OWN_MACHINE {
         let what = format!("{what} is for another processor than this stack's library");
         return vec![Finding::failure(shown, what)];
@@ -92,7 +95,7 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
     let start = if context.by_run {
         Start::ByRun
     } else {
-        Start::AsItIs
+        Start::Directly
     };
     let tree = Loader::new(machine, start).tree(path);
     let verbs: Vec<&Loaded> = tree
@@ -109,7 +112,11 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
             .remedy(format!("roce run {}", quoted(shown))),
             Some(path) if machine.is_ours(path) => Finding::ok(
                 shown,
-                format!("{} is this stack's: {}", loaded.name, machine.shown(path)),
+                format!(
+                    "{} is this stack's: {}",
+                    loaded.name,
+                    machine.display_path(path)
+                ),
             ),
             Some(path) => bundled(context, shown, path, Some(&loaded.by)),
         });
@@ -126,7 +133,9 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
 /// library, as under `roce run`, comes before any copy.
 fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -> Finding {
     let machine = context.machine;
-    let by = by.map_or(String::new(), |by| format!(" (for {})", machine.shown(by)));
+    let by = by.map_or(String::new(), |by| {
+        format!(" (for {})", machine.display_path(by))
+    });
     let is_plain = copy.file_name().is_some_and(|name| {
         let name = name.to_string_lossy();
         ["libibverbs.so.1", "librdmacm.so.1"]
@@ -138,8 +147,8 @@ fn bundled(context: &Context<'_>, shown: &str, copy: &Path, by: Option<&Path>) -
         false => "a renamed copy",
     };
     let copy = format!(
-        "{kind} of the library is brought along: {}{by}",
-        machine.shown(copy)
+        "{kind} of the library is bundled: {}{by}",
+        machine.display_path(copy)
     );
     if preloaded(machine) {
         let what = format!("{copy}; this stack's is preloaded, and comes before it");

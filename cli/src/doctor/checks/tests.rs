@@ -1,22 +1,22 @@
-//! Each check on machines that are made up.
+//! Each check on fake machines.
 
 use super::*;
 use crate::doctor::examine;
 use crate::doctor::finding::Status;
-use crate::doctor::machine::Shows;
-use crate::doctor::testing::{Made, elf};
+use crate::doctor::machine::DeviceView;
+use crate::doctor::testing::{FakeMachine, elf};
 
 /// All findings but those on the variables of this process.
-fn findings(made: &Made, programs: &[&str]) -> Vec<Finding> {
+fn findings(fake: &FakeMachine, programs: &[&str]) -> Vec<Finding> {
     let programs: Vec<String> = programs.iter().map(|p| (*p).to_owned()).collect();
-    let mut findings = examine(&made.machine, &programs);
+    let mut findings = examine(&fake.machine, &programs);
     findings.retain(|finding| finding.check != "variables");
     findings
 }
 
 /// The only finding that is not good, which must have a remedy.
-fn bad(made: &Made, programs: &[&str]) -> (Status, String, String, String) {
-    let mut bad = findings(made, programs);
+fn bad(fake: &FakeMachine, programs: &[&str]) -> (Status, String, String, String) {
+    let mut bad = findings(fake, programs);
     bad.retain(|finding| finding.status != Status::Ok && finding.check != "Open MPI");
     // UCX's finding about missing device nodes only repeats that of the check of /dev/infiniband.
     bad.retain(|finding| finding.check != "UCX" || !finding.what.contains("/dev/infiniband"));
@@ -32,57 +32,57 @@ fn bad(made: &Made, programs: &[&str]) -> (Status, String, String, String) {
 
 /// Checks that `bad` is a finding with these parts in its text and remedy.
 #[track_caller]
-fn assert_bad(made: &Made, status: Status, check: &str, what: &str, remedy: &str) {
-    let found = bad(made, &[]);
+fn assert_bad(fake: &FakeMachine, status: Status, check: &str, what: &str, remedy: &str) {
+    let found = bad(fake, &[]);
     assert_eq!((found.0, found.1.as_str()), (status, check), "{found:?}");
     assert!(found.2.contains(what), "{found:?}");
     assert!(found.3.contains(remedy), "{found:?}");
 }
 
-/// As it is after `eval "$(roce env)"`.
-fn in_place(made: &mut Made) {
-    made.set("LD_LIBRARY_PATH", "/opt/roce");
+/// Sets the environment that `eval "$(roce env)"` sets.
+fn in_place(fake: &mut FakeMachine) {
+    fake.set("LD_LIBRARY_PATH", "/opt/roce");
 }
 
 #[test]
 fn a_healthy_machine_has_no_failure() {
-    let mut made = Made::healthy();
+    let mut fake = FakeMachine::healthy();
     for _ in 0..2 {
-        let all = findings(&made, &[]);
+        let all = findings(&fake, &[]);
         let worst = all.iter().map(|finding| finding.status).max();
-        // Open MPI prefers other devices, wherever it is.
+        // Open MPI prefers other devices on every machine.
         assert_eq!(worst, Some(Status::Warning), "{all:#?}");
         let warnings = all.iter().filter(|f| f.status == Status::Warning);
         assert!(warnings.clone().all(|f| f.check == "Open MPI"), "{all:#?}");
-        // Now with programs that are started as they are.
-        in_place(&mut made);
-        made.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+        // Now with programs that are started directly.
+        in_place(&mut fake);
+        fake.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
     }
 }
 
 #[test]
 fn no_device_nodes_are_found() {
-    let mut made = Made::healthy();
-    made.remove("/dev/infiniband");
+    let mut fake = FakeMachine::healthy();
+    fake.remove("/dev/infiniband");
     assert_bad(
-        &made,
+        &fake,
         Status::Warning,
         "/dev/infiniband",
         "not there",
         "roce run",
     );
-    made.write("/dev/infiniband/rdma_cm", "");
+    fake.write("/dev/infiniband/rdma_cm", "");
     assert_bad(
-        &made,
+        &fake,
         Status::Warning,
         "/dev/infiniband",
         "no uverbs",
         "roce run",
     );
-    in_place(&mut made);
-    made.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+    in_place(&mut fake);
+    fake.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
     assert_bad(
-        &made,
+        &fake,
         Status::Failure,
         "/dev/infiniband",
         "UCX finds no device",
@@ -92,9 +92,9 @@ fn no_device_nodes_are_found() {
 
 #[test]
 fn devices_that_are_not_in_sysfs_are_found() {
-    let mut made = Made::healthy();
-    made.machine.shows = Shows::Preloaded("forbidden".to_owned());
-    let all = findings(&made, &[]);
+    let mut fake = FakeMachine::healthy();
+    fake.machine.device_view = DeviceView::Preloaded("forbidden".to_owned());
+    let all = findings(&fake, &[]);
     let sysfs = all.iter().find(|f| f.check == "sysfs").expect("checked");
     assert_eq!(sysfs.status, Status::Ok);
     assert!(
@@ -103,11 +103,11 @@ fn devices_that_are_not_in_sysfs_are_found() {
             .contains("preloaded library, not by mounts: forbidden"),
         "{sysfs:?}"
     );
-    made.machine.shows = Shows::Not("forbidden".to_owned());
-    assert_bad(&made, Status::Failure, "sysfs", "forbidden", "sysctl");
-    in_place(&mut made);
+    fake.machine.device_view = DeviceView::Unavailable("forbidden".to_owned());
+    assert_bad(&fake, Status::Failure, "sysfs", "forbidden", "sysctl");
+    in_place(&mut fake);
     assert_bad(
-        &made,
+        &fake,
         Status::Failure,
         "sysfs",
         "does not have roce_lo",
@@ -118,36 +118,36 @@ fn devices_that_are_not_in_sysfs_are_found() {
 /// As on hosted machines: a device of the kernel, and no way to use it.
 #[test]
 fn a_dead_hardware_device_is_found() {
-    let mut made = Made::healthy();
+    let mut fake = FakeMachine::healthy();
     let state = "/sys/class/infiniband/mlx5_0/ports/1/state";
-    made.write(state, "1: DOWN\n");
+    fake.write(state, "1: DOWN\n");
     assert_bad(
-        &made,
+        &fake,
         Status::Warning,
         "hardware",
         "its port is DOWN and has no uverbs",
         "roce run",
     );
-    made.write(state, "4: ACTIVE\n");
-    made.write("/sys/class/infiniband_verbs/uverbs7/ibdev", "mlx5_0\n");
+    fake.write(state, "4: ACTIVE\n");
+    fake.write("/sys/class/infiniband_verbs/uverbs7/ibdev", "mlx5_0\n");
     assert_bad(
-        &made,
+        &fake,
         Status::Warning,
         "hardware",
         "/dev/infiniband/uverbs7 is not there",
         "roce",
     );
-    in_place(&mut made);
-    made.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+    in_place(&mut fake);
+    fake.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
     assert_bad(
-        &made,
+        &fake,
         Status::Failure,
         "hardware",
         "uverbs7",
         "NCCL_IB_HCA=roce_eth0",
     );
-    made.write("/dev/infiniband/uverbs7", "");
-    let all = findings(&made, &[]);
+    fake.write("/dev/infiniband/uverbs7", "");
+    let all = findings(&fake, &[]);
     assert!(
         all.iter().all(|finding| finding.status != Status::Failure),
         "{all:#?}"
@@ -156,37 +156,37 @@ fn a_dead_hardware_device_is_found() {
 
 #[test]
 fn a_memory_limit_with_nothing_left_is_found() {
-    let made = Made::healthy();
-    made.write("/sys/fs/cgroup/a/b/memory.max", "max\n");
-    made.write("/sys/fs/cgroup/a/memory.max", "268435456\n");
-    made.write("/sys/fs/cgroup/a/memory.current", "260000000\n");
+    let fake = FakeMachine::healthy();
+    fake.write("/sys/fs/cgroup/a/b/memory.max", "max\n");
+    fake.write("/sys/fs/cgroup/a/memory.max", "268435456\n");
+    fake.write("/sys/fs/cgroup/a/memory.current", "260000000\n");
     let file = "sudo tee /sys/fs/cgroup/a/memory.max";
     assert_bad(
-        &made,
+        &fake,
         Status::Failure,
         "memory",
         "8 MiB are left of the 256 MiB",
         file,
     );
     // Cached memory is freed when it is needed.
-    made.write(
+    fake.write(
         "/sys/fs/cgroup/a/memory.stat",
         "anon 1\ninactive_file 200000000\n",
     );
-    assert_bad(&made, Status::Warning, "memory", "198 MiB are left", file);
+    assert_bad(&fake, Status::Warning, "memory", "198 MiB are left", file);
     // Version 1, in a container that sees only its own group.
-    made.write("/proc/self/cgroup", "5:memory:/docker/abc\n4:cpu:/x\n");
+    fake.write("/proc/self/cgroup", "5:memory:/docker/abc\n4:cpu:/x\n");
     let mount = "/sys/fs/cgroup/memory";
-    made.write(&format!("{mount}/memory.limit_in_bytes"), "67108864");
-    made.write(&format!("{mount}/memory.usage_in_bytes"), "67108864");
+    fake.write(&format!("{mount}/memory.limit_in_bytes"), "67108864");
+    fake.write(&format!("{mount}/memory.usage_in_bytes"), "67108864");
     let file = "memory/memory.limit_in_bytes";
-    assert_bad(&made, Status::Failure, "memory", "0 MiB are left", file);
-    made.write(
+    assert_bad(&fake, Status::Failure, "memory", "0 MiB are left", file);
+    fake.write(
         &format!("{mount}/memory.limit_in_bytes"),
         "9223372036854771712",
     );
     assert_eq!(
-        findings(&made, &[])
+        findings(&fake, &[])
             .iter()
             .filter(|f| f.status == Status::Failure)
             .count(),
@@ -196,32 +196,32 @@ fn a_memory_limit_with_nothing_left_is_found() {
 
 #[test]
 fn other_limits_are_found() {
-    let made = Made::healthy();
-    made.limits("65536", "65536");
+    let fake = FakeMachine::healthy();
+    fake.limits("65536", "65536");
     assert_bad(
-        &made,
+        &fake,
         Status::Warning,
         "locked memory",
         "64 KiB",
         "ulimit -l",
     );
-    made.limits("unlimited", "256");
-    assert_bad(&made, Status::Warning, "open files", "256", "ulimit -n");
-    made.limits("unlimited", "40");
-    assert_bad(&made, Status::Failure, "open files", "40", "ulimit -n");
-    made.limits("unlimited", "unlimited");
-    made.write("/proc/sys/fs/pipe-user-pages-hard", "16");
+    fake.limits("unlimited", "256");
+    assert_bad(&fake, Status::Warning, "open files", "256", "ulimit -n");
+    fake.limits("unlimited", "40");
+    assert_bad(&fake, Status::Failure, "open files", "40", "ulimit -n");
+    fake.limits("unlimited", "unlimited");
+    fake.write("/proc/sys/fs/pipe-user-pages-hard", "16");
     assert_bad(
-        &made,
+        &fake,
         Status::Warning,
         "pipes",
         "16 pages",
         "fs.pipe-user-pages-hard=0",
     );
-    made.write("/proc/sys/fs/pipe-user-pages-hard", "0");
-    made.write("/proc/sys/net/core/rmem_max", "212992");
+    fake.write("/proc/sys/fs/pipe-user-pages-hard", "0");
+    fake.write("/proc/sys/net/core/rmem_max", "212992");
     let remedy = "net.core.rmem_max=4194304";
-    assert_bad(&made, Status::Warning, "UDP buffers", "208 KiB", remedy);
+    assert_bad(&fake, Status::Warning, "UDP buffers", "208 KiB", remedy);
 }
 
 const UDP: &str = "\
@@ -232,25 +232,25 @@ const UDP: &str = "\
 
 #[test]
 fn another_holder_of_the_port_is_found() {
-    let made = Made::healthy();
-    made.write("/proc/net/udp", UDP);
-    let unseen = "not seen from here holds it (user 1000)";
-    assert_bad(&made, Status::Failure, "port 4791", unseen, "sudo ss -ulpn");
-    made.write("/proc/42/comm", "stranger\n");
-    made.link("/proc/42/fd/9", "socket:[777]");
-    made.link("/proc/43/fd/9", "socket:[778]");
-    made.link("/proc/self/fd/9", "socket:[777]");
+    let fake = FakeMachine::healthy();
+    fake.write("/proc/net/udp", UDP);
+    let hidden = "not seen from here holds it (user 1000)";
+    assert_bad(&fake, Status::Failure, "port 4791", hidden, "sudo ss -ulpn");
+    fake.write("/proc/42/comm", "stranger\n");
+    fake.link("/proc/42/fd/9", "socket:[777]");
+    fake.link("/proc/43/fd/9", "socket:[778]");
+    fake.link("/proc/self/fd/9", "socket:[777]");
     assert_bad(
-        &made,
+        &fake,
         Status::Failure,
         "port 4791",
         "stranger (process 42)",
         "kill 42",
     );
-    // One of ours.
+    // A process that uses this stack.
     let unix = "0: 00000002 00000000 00010000 0001 01 2589204 @roce-watch-1/42/00ff\n";
-    made.write("/proc/net/unix", unix);
-    let all = findings(&made, &[]);
+    fake.write("/proc/net/unix", unix);
+    let all = findings(&fake, &[]);
     let port = all
         .iter()
         .find(|f| f.check == "port 4791")
@@ -264,11 +264,11 @@ fn another_holder_of_the_port_is_found() {
 
 #[test]
 fn the_kernels_soft_roce_is_found() {
-    let made = Made::healthy();
-    made.write("/proc/net/udp6", UDP.replace("  1000  ", "     0  "));
-    made.write("/proc/modules", "rdma_rxe 200704 0 - Live 0x0\n");
+    let fake = FakeMachine::healthy();
+    fake.write("/proc/net/udp6", UDP.replace("  1000  ", "     0  "));
+    fake.write("/proc/modules", "rdma_rxe 200704 0 - Live 0x0\n");
     assert_bad(
-        &made,
+        &fake,
         Status::Failure,
         "port 4791",
         "rdma_rxe",
@@ -278,31 +278,31 @@ fn the_kernels_soft_roce_is_found() {
 
 #[test]
 fn a_bundled_libibverbs_is_found() {
-    let made = Made::healthy();
+    let fake = FakeMachine::healthy();
     let needs = ["libucp.so.0", "libc.so.6"];
-    made.write(
+    fake.write(
         "/usr/bin/app",
         elf(&needs, Some("$ORIGIN/../lib/app"), None),
     );
-    made.write(
+    fake.write(
         "/usr/lib/app/libucp.so.0",
         elf(&["libibverbs.so.1"], Some("$ORIGIN"), None),
     );
     let set_mode = |path: &str| {
         use std::os::unix::fs::PermissionsExt;
         let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(made.machine.at(path), mode).expect("a mode");
+        std::fs::set_permissions(fake.machine.at(path), mode).expect("a mode");
     };
     set_mode("/usr/bin/app");
     // The program gets this stack's library …
-    let good = findings(&made, &["app", "/usr/bin/app"]);
+    let good = findings(&fake, &["app", "/usr/bin/app"]);
     assert!(
         good.iter().all(|f| f.status != Status::Failure),
         "{good:#?}"
     );
     // … until there is another under its own name, which only a preloaded library gets past …
-    made.write("/usr/lib/app/libibverbs.so.1", elf(&[], None, None));
-    let found = bad(&made, &["app"]);
+    fake.write("/usr/lib/app/libibverbs.so.1", elf(&[], None, None));
+    let found = bad(&fake, &["app"]);
     assert_eq!(
         (found.0, found.1.as_str()),
         (Status::Warning, "app"),
@@ -311,30 +311,30 @@ fn a_bundled_libibverbs_is_found() {
     assert!(
         found
             .2
-            .contains("a copy of the library is brought along: /usr/lib/app/libibverbs.so.1")
+            .contains("a copy of the library is bundled: /usr/lib/app/libibverbs.so.1")
     );
     assert_eq!(found.3, "roce run app");
     // … or under a unique name.
     let renamed = "libibverbs-8f14e45f.so.1.14.39.0";
-    made.write(
+    fake.write(
         "/usr/lib/app/libucp.so.0",
         elf(&[renamed], Some("$ORIGIN"), None),
     );
-    made.write(&format!("/usr/lib/app/{renamed}"), elf(&[], None, None));
-    let found = bad(&made, &["app"]);
+    fake.write(&format!("/usr/lib/app/{renamed}"), elf(&[], None, None));
+    let found = bad(&fake, &["app"]);
     assert!(
         found.2.contains("a renamed copy") && found.2.contains(renamed),
         "{found:?}"
     );
     // Started directly, it bypasses this stack, …
-    let mut made = made;
-    in_place(&mut made);
-    made.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
-    let found = bad(&made, &["app"]);
+    let mut fake = fake;
+    in_place(&mut fake);
+    fake.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+    let found = bad(&fake, &["app"]);
     assert_eq!(found.0, Status::Failure, "{found:?}");
     // … unless this stack's library is preloaded, as under `roce run`.
-    made.set("LD_PRELOAD", "/opt/roce/libibverbs.so.1");
-    let all = findings(&made, &["app"]);
+    fake.set("LD_PRELOAD", "/opt/roce/libibverbs.so.1");
+    let all = findings(&fake, &["app"]);
     assert!(all.iter().all(|f| f.status != Status::Failure), "{all:#?}");
     assert!(
         all.iter()
@@ -345,41 +345,41 @@ fn a_bundled_libibverbs_is_found() {
 
 #[test]
 fn copies_in_python_packages_are_found() {
-    let mut made = Made::healthy();
-    made.write("/usr/bin/python3", elf(&["libc.so.6"], None, None));
-    made.write("/usr/bin/script", "#!/usr/bin/env python3\n");
+    let mut fake = FakeMachine::healthy();
+    fake.write("/usr/bin/python3", elf(&["libc.so.6"], None, None));
+    fake.write("/usr/bin/script", "#!/usr/bin/env python3\n");
     for path in ["/usr/bin/python3", "/usr/bin/script"] {
         use std::os::unix::fs::PermissionsExt;
         let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(made.machine.at(path), mode).expect("a mode");
+        std::fs::set_permissions(fake.machine.at(path), mode).expect("a mode");
     }
     let packages = "/venv/lib/python3.11/site-packages";
-    made.write(&format!("{packages}/nixl/api.py"), "");
-    made.link("/venv/bin/python3", made.machine.at("/usr/bin/python3"));
+    fake.write(&format!("{packages}/nixl/api.py"), "");
+    fake.link("/venv/bin/python3", fake.machine.at("/usr/bin/python3"));
     for program in ["script", "/venv", "/venv/bin/python3"] {
-        let good = findings(&made, &[program]);
+        let good = findings(&fake, &[program]);
         assert!(
             good.iter().all(|f| f.status != Status::Failure),
             "{good:#?}"
         );
     }
     let copy = format!("{packages}/nixl.libs/libibverbs-ab12.so.1.14");
-    made.write(&copy, "");
-    made.link(&format!("{packages}/nixl.libs/circle"), "..");
+    fake.write(&copy, "");
+    fake.link(&format!("{packages}/nixl.libs/circle"), "..");
     for program in ["/venv", "/venv/bin/python3"] {
-        let found = bad(&made, &[program]);
+        let found = bad(&fake, &[program]);
         assert!(found.2.contains(&copy), "{found:?}");
     }
-    made.set("VIRTUAL_ENV", "/venv");
-    assert!(bad(&made, &["script"]).2.contains(&copy));
+    fake.set("VIRTUAL_ENV", "/venv");
+    assert!(bad(&fake, &["script"]).2.contains(&copy));
 }
 
 #[test]
 fn programs_that_can_not_be_looked_at_are_failures() {
-    let made = Made::healthy();
-    made.write("/usr/bin/text", "just text");
-    made.write("/usr/bin/script", "#!/usr/bin/script\n");
-    made.write("/usr/bin/static", {
+    let fake = FakeMachine::healthy();
+    fake.write("/usr/bin/text", "just text");
+    fake.write("/usr/bin/script", "#!/usr/bin/script\n");
+    fake.write("/usr/bin/static", {
         // Without the loader's name.
         let mut bytes = elf(&[], None, None);
         bytes[64 + 2 * 56] = 0;
@@ -387,7 +387,7 @@ fn programs_that_can_not_be_looked_at_are_failures() {
     });
     let mut other = elf(&["libc.so.6"], None, None);
     other[18] = 243;
-    made.write("/usr/bin/riscv", other);
+    fake.write("/usr/bin/riscv", other);
     for (program, part) in [
         ("nosuch", "no such program"),
         ("", "no such program"),
@@ -397,7 +397,7 @@ fn programs_that_can_not_be_looked_at_are_failures() {
         ("/usr/bin/script", "neither a program"),
         ("/dev", "neither a program"),
     ] {
-        let all = findings(&made, &[program]);
+        let all = findings(&fake, &[program]);
         let last = all.last().expect("a finding");
         assert_eq!(last.status, Status::Failure, "{program}: {last:?}");
         assert!(last.what.contains(part), "{program}: {last:?}");
@@ -423,31 +423,31 @@ fn variables_that_keep_frameworks_from_this_stack_are_found() {
         ("NCCL_NET", "Socket", &["IB"]),
         ("NCCL_IB_HCA", "mlx5", &["roce", "=roce_eth0:1", "^mlx5"]),
     ] {
-        let mut made = Made::healthy();
-        made.set(variable, wrong);
-        let found = bad(&made, &[]);
+        let mut fake = FakeMachine::healthy();
+        fake.set(variable, wrong);
+        let found = bad(&fake, &[]);
         assert_eq!(found.0, Status::Failure, "{found:?}");
         assert!(
             found.2.contains(variable) && found.3.contains(variable),
             "{found:?}"
         );
         for value in right {
-            made.set(variable, value);
-            let all = findings(&made, &[]);
+            fake.set(variable, value);
+            let all = findings(&fake, &[]);
             assert!(
                 all.iter().all(|f| f.status != Status::Failure),
                 "{value}: {all:#?}"
             );
         }
     }
-    let mut made = Made::healthy();
+    let mut fake = FakeMachine::healthy();
     for (pml, status) in [
         ("ucx", Status::Ok),
         ("cm", Status::Ok),
         ("ob1", Status::Failure),
     ] {
-        made.set("OMPI_MCA_pml", pml);
-        let all = findings(&made, &[]);
+        fake.set("OMPI_MCA_pml", pml);
+        let all = findings(&fake, &[]);
         let found = all.iter().find(|f| f.check == "Open MPI").expect("checked");
         assert_eq!(found.status, status, "{found:?}");
     }

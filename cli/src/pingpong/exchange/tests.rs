@@ -2,7 +2,7 @@ use super::*;
 use socket2::{Domain, Socket, Type};
 use std::thread;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What ibv_rc_pingpong sends for the address below.
 const WIRE: &[u8; 52] = b"0000:000012:a1b2c3:00000000000000000000ffff0a4d0002\0";
@@ -56,8 +56,8 @@ fn both_ends_learn_the_others_address() {
         qpn: Qpn::from_bits(0xff_fffe),
         ..address()
     };
-    let client = thread::spawn(move || with_server(&[at], "here", PATIENCE, &theirs));
-    let mut peer = listener.accept(None, PATIENCE).expect("a client");
+    let client = thread::spawn(move || exchange_with_server(&[at], "here", PEER_TIMEOUT, &theirs));
+    let mut peer = listener.accept(None, PEER_TIMEOUT).expect("a client");
     assert_eq!(peer.receive().expect("an address"), theirs);
     peer.answer(&address()).expect("answered");
     assert_eq!(
@@ -76,19 +76,19 @@ fn a_message_may_come_in_pieces() {
         }
         stream
     });
-    let mut peer = listener.accept(None, PATIENCE).expect("a client");
+    let mut peer = listener.accept(None, PEER_TIMEOUT).expect("a client");
     assert_eq!(peer.receive().expect("an address"), address());
     drop(client.join());
 }
 
 #[test]
-fn a_stranger_is_told_from_a_peer() {
+fn other_protocols_are_rejected() {
     let (listener, at) = listener();
     let mut stream = TcpStream::connect(at).expect("connected");
     stream
         .write_all(b"GET / HTTP/1.1\r\nHost: somewhere.example.org:18515\r\n\r\n")
         .expect("sent");
-    let mut peer = listener.accept(None, PATIENCE).expect("a client");
+    let mut peer = listener.accept(None, PEER_TIMEOUT).expect("a client");
     let error = peer.receive().expect_err("no address").to_string();
     assert!(error.contains("GET / HTTP"), "{error}");
 }
@@ -97,7 +97,7 @@ fn a_stranger_is_told_from_a_peer() {
 fn a_peer_that_hangs_up_is_reported() {
     let (listener, at) = listener();
     drop(TcpStream::connect(at).expect("connected"));
-    let mut peer = listener.accept(None, PATIENCE).expect("a client");
+    let mut peer = listener.accept(None, PEER_TIMEOUT).expect("a client");
     let error = peer.receive().expect_err("no address").to_string();
     assert!(error.contains("closed the connection"), "{error}");
 }
@@ -117,7 +117,7 @@ fn a_silent_peer_is_given_up() {
 fn no_client_and_no_server_are_reported() {
     let (listener, _) = listener();
     let error = listener
-        .accept(Some(Duration::from_millis(20)), PATIENCE)
+        .accept(Some(Duration::from_millis(20)), PEER_TIMEOUT)
         .expect_err("no client");
     assert_eq!(
         error.to_string(),
@@ -129,7 +129,8 @@ fn no_client_and_no_server_are_reported() {
     deaf.bind(&any.into()).expect("a free port");
     let at = deaf.local_addr().expect("bound").as_socket();
     let at = at.expect("an IP address");
-    let error = with_server(&[at], "somewhere", PATIENCE, &address()).expect_err("no server");
+    let error =
+        exchange_with_server(&[at], "somewhere", PEER_TIMEOUT, &address()).expect_err("no server");
     assert!(
         error.to_string().starts_with("no server at somewhere ("),
         "{error}"

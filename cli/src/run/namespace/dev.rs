@@ -10,7 +10,7 @@
 //!   entries are not visible.
 
 use super::cover::Cover;
-use super::{MadeUp, NamespaceError, Privilege};
+use super::{DeviceFiles, NamespaceError, Privilege};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -31,7 +31,7 @@ pub(super) const KEPT: &str = "/sys/class/roce/dev";
 
 /// The way that `/dev/infiniband` was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dev {
+pub(crate) enum DevMethod {
     /// A tmpfs over the system's own folder.
     Hidden,
     /// An overlay over `/dev`.
@@ -40,7 +40,7 @@ pub(crate) enum Dev {
     Entries,
 }
 
-impl fmt::Display for Dev {
+impl fmt::Display for DevMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Hidden => "/dev/infiniband",
@@ -50,45 +50,54 @@ impl fmt::Display for Dev {
     }
 }
 
-/// Shows `made_up` in `/dev/infiniband`.
+/// Shows `device_files` in `/dev/infiniband`.
 ///
 /// # Errors
 /// If it is not possible. `/dev` is then unchanged.
-pub(super) fn show(made_up: &MadeUp, privilege: Privilege) -> Result<Dev, NamespaceError> {
-    let fill = |root: &Path| make_devices(made_up, root);
+pub(super) fn show(
+    device_files: &DeviceFiles,
+    privilege: Privilege,
+) -> Result<DevMethod, NamespaceError> {
+    let fill = |root: &Path| make_devices(device_files, root);
     let folder = Path::new(INFINIBAND);
     if folder.is_dir() {
         let hide = || Cover::hiding(folder)?.fill(fill);
         let failed = |e| NamespaceError::new("a folder in memory over /dev/infiniband", e);
-        return hide().map(|()| Dev::Hidden).map_err(failed);
+        return hide().map(|()| DevMethod::Hidden).map_err(failed);
     }
     let why = match privilege {
-        Privilege::Own => match overlay(made_up) {
-            Ok(()) => return Ok(Dev::Overlay),
+        Privilege::Own => match overlay(device_files) {
+            Ok(()) => return Ok(DevMethod::Overlay),
             Err(error) => format!(" (no overlay over it: {error})"),
         },
         Privilege::UserNamespace => String::new(),
     };
     let what = format!("a folder in memory over /dev{why}");
     let failed = |error| NamespaceError::new(what.clone(), error);
-    entries(made_up).map(|()| Dev::Entries).map_err(failed)
+    entries(device_files)
+        .map(|()| DevMethod::Entries)
+        .map_err(failed)
 }
 
 /// Makes the device files in `folder`. They are mounts of an existing device, because a user
 /// namespace may create none.
-fn make_devices(made_up: &MadeUp, folder: &Path) -> io::Result<()> {
-    for name in &made_up.dev {
+fn make_devices(device_files: &DeviceFiles, folder: &Path) -> io::Result<()> {
+    for name in &device_files.dev {
         let at = folder.join(name);
         File::create_new(&at)?;
-        bind(Path::new(MadeUp::DEVICE), &at)
-            .map_err(|error| context(error, format!("{} as {}", MadeUp::DEVICE, at.display())))?;
+        bind(Path::new(DeviceFiles::DEVICE), &at).map_err(|error| {
+            context(
+                error,
+                format!("{} as {}", DeviceFiles::DEVICE, at.display()),
+            )
+        })?;
     }
     Ok(())
 }
 
 /// Covers `/dev` with an overlay.
-fn overlay(made_up: &MadeUp) -> io::Result<()> {
-    let before = works();
+fn overlay(device_files: &DeviceFiles) -> io::Result<()> {
+    let before = check_dev();
     let below = handle()?;
     let submounts = submounts()?;
     // The upper layer. It is invisible, because the overlay covers it.
@@ -109,15 +118,15 @@ fn overlay(made_up: &MadeUp) -> io::Result<()> {
         .map_err(|error| context(error, format!("keep /dev/{}", submount.display())))?;
     }
     fs::create_dir(INFINIBAND)?;
-    make_devices(made_up, Path::new(INFINIBAND))?;
+    make_devices(device_files, Path::new(INFINIBAND))?;
     before.check()?;
     mounts.keep();
     Ok(())
 }
 
 /// Covers `/dev` with a tmpfs that has the same entries.
-fn entries(made_up: &MadeUp) -> io::Result<()> {
-    let before = works();
+fn entries(device_files: &DeviceFiles) -> io::Result<()> {
+    let before = check_dev();
     // A ptmx that is mounted alone makes no pseudoterminals: the kernel looks for the folder `pts`
     // beside it. The one in `pts` works, but most systems deny opening it. The one in the preserved
     // `/dev` works, too.
@@ -138,13 +147,13 @@ fn entries(made_up: &MadeUp) -> io::Result<()> {
         }
         let folder = root.join("infiniband");
         fs::create_dir(&folder)?;
-        make_devices(made_up, &folder)?;
+        make_devices(device_files, &folder)?;
         before.check()
     })
 }
 
-/// Functions of `/dev` that a cover may break.
-struct Works {
+/// Which device files in `/dev` open. A mount over `/dev` may break them.
+struct DevCheck {
     null: bool,
     ptmx: bool,
 }
@@ -156,18 +165,18 @@ fn opens(path: &str) -> bool {
     options.open(path).is_ok()
 }
 
-fn works() -> Works {
-    Works {
+fn check_dev() -> DevCheck {
+    DevCheck {
         null: opens("/dev/null"),
         ptmx: opens(PTMX),
     }
 }
 
-impl Works {
+impl DevCheck {
     /// # Errors
     /// If something that worked before no longer works.
     fn check(&self) -> io::Result<()> {
-        let now = works();
+        let now = check_dev();
         if self.null && !now.null {
             return Err(io::Error::other("/dev/null would not open in it"));
         }

@@ -7,10 +7,10 @@ mod cover;
 mod dev;
 mod ids;
 
-pub(crate) use dev::Dev;
+pub(crate) use dev::DevMethod;
 
 use super::library::Library;
-use super::tree::MadeUp;
+use super::tree::DeviceFiles;
 use cover::Cover;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
@@ -66,14 +66,14 @@ pub(crate) struct Entered {
     /// The folder with links to the library.
     pub(crate) links: PathBuf,
     /// The way that `/dev/infiniband` was made, or why there is only the system's.
-    pub(crate) dev: Result<Dev, NamespaceError>,
-    /// Why this process may not mount without a user namespace, if it needs one.
-    pub(crate) not_own: Option<NamespaceError>,
+    pub(crate) dev: Result<DevMethod, NamespaceError>,
+    /// Why this process needs a user namespace to mount; `None` if it needs none.
+    pub(crate) mount_denied: Option<NamespaceError>,
 }
 
 impl fmt::Display for Entered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.not_own {
+        match &self.mount_denied {
             None => f.write_str("way 1 of 3, a mount namespace: ")?,
             Some(why) => write!(
                 f,
@@ -88,33 +88,36 @@ impl fmt::Display for Entered {
     }
 }
 
-/// Enters a namespace that shows `made_up` and links to `library`. Everything else stays as it was:
-/// user, groups, all other mounts.
+/// Enters a namespace that shows `device_files` and links to `library`. Everything else stays as it
+/// was: user, groups, all other mounts.
 ///
 /// # Errors
 /// If it is not possible. The process is then unchanged.
-pub(crate) fn enter(made_up: &MadeUp, library: &Library) -> Result<Entered, NamespaceError> {
-    let not_own = match unshare(CloneFlags::CLONE_NEWNS) {
+pub(crate) fn enter(
+    device_files: &DeviceFiles,
+    library: &Library,
+) -> Result<Entered, NamespaceError> {
+    let mount_denied = match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => None,
         Err(error @ Errno::EPERM) => Some(NamespaceError::new("a mount namespace", error)),
         Err(error) => return Err(NamespaceError::new("a mount namespace", error)),
     };
-    let dev = match not_own {
-        None => show(made_up, Some(library), Privilege::Own)?,
+    let dev = match mount_denied {
+        None => show(device_files, Some(library), Privilege::Own)?,
         Some(_) => {
             // A process can't leave a user namespace, so another process tries first.
             probe()?;
-            enter_as_user(made_up, Some(library))?
+            enter_as_user(device_files, Some(library))?
         }
     };
     Ok(Entered {
-        privilege: match not_own {
+        privilege: match mount_denied {
             None => Privilege::Own,
             Some(_) => Privilege::UserNamespace,
         },
         links: LINKS.into(),
         dev,
-        not_own,
+        mount_denied,
     })
 }
 
@@ -124,15 +127,15 @@ pub(crate) fn enter(made_up: &MadeUp, library: &Library) -> Result<Entered, Name
 /// # Errors
 /// If it is not possible. The process may have lost permissions that it had before.
 pub(crate) fn enter_as_user(
-    made_up: &MadeUp,
+    device_files: &DeviceFiles,
     library: Option<&Library>,
-) -> Result<Result<Dev, NamespaceError>, NamespaceError> {
+) -> Result<Result<DevMethod, NamespaceError>, NamespaceError> {
     let ids = ids::Ids::own();
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .map_err(|error| NamespaceError::new("a user namespace", error))?;
     ids.map()
         .map_err(|error| NamespaceError::new("the user in a user namespace", error))?;
-    show(made_up, library, Privilege::UserNamespace)
+    show(device_files, library, Privilege::UserNamespace)
 }
 
 /// Tests in another process whether [`enter_as_user`] works here.
@@ -153,10 +156,10 @@ fn probe() -> Result<(), NamespaceError> {
 
 /// Makes the mounts of a namespace that belongs to this process.
 fn show(
-    made_up: &MadeUp,
+    device_files: &DeviceFiles,
     library: Option<&Library>,
     privilege: Privilege,
-) -> Result<Result<Dev, NamespaceError>, NamespaceError> {
+) -> Result<Result<DevMethod, NamespaceError>, NamespaceError> {
     // Later mounts outside are still visible here, and none of these mounts is visible outside.
     mount(
         None::<&Path>,
@@ -168,17 +171,17 @@ fn show(
     .map_err(|error| NamespaceError::new("make mounts private", error))?;
     // Any user that the program switches to can read the files.
     let before = umask(Mode::from_bits_truncate(0o022));
-    let shown = show_class(made_up, library).map(|()| dev::show(made_up, privilege));
+    let shown = show_class(device_files, library).map(|()| dev::show(device_files, privilege));
     umask(before);
     shown
 }
 
-fn show_class(made_up: &MadeUp, library: Option<&Library>) -> Result<(), NamespaceError> {
-    let hidden = [MadeUp::CLASSES.as_slice(), &["roce"]].concat();
+fn show_class(device_files: &DeviceFiles, library: Option<&Library>) -> Result<(), NamespaceError> {
+    let hidden = [DeviceFiles::CLASSES.as_slice(), &["roce"]].concat();
     let failed = |error| NamespaceError::new("a folder in memory over /sys/class", error);
     let class = Cover::over(Path::new("/sys/class"), &hidden).map_err(failed)?;
     let fill = |root: &Path| {
-        made_up.class.write(root)?;
+        device_files.class.write(root)?;
         fs::create_dir_all(LINKS)?;
         fs::create_dir_all(dev::KEPT)?;
         library.map_or(Ok(()), |library| library.link_into(Path::new(LINKS)))

@@ -48,7 +48,7 @@ fn an_ordinary_program_has_no_obstacle() {
 }
 
 #[test]
-fn obstacles_are_told() {
+fn obstacles_are_reported() {
     let mut other = elf(None);
     other[18] ^= 1;
     let mut short = elf(None);

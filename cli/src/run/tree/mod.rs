@@ -5,7 +5,7 @@
 
 mod device;
 mod facts;
-mod whole;
+mod full;
 mod write;
 
 pub(crate) use facts::Facts;
@@ -36,7 +36,7 @@ pub(crate) enum Node {
 
 /// The generated files: a tree for `/sys/class`, and device files for `/dev/infiniband`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MadeUp {
+pub(crate) struct DeviceFiles {
     /// Below `/sys/class`.
     pub(crate) class: Tree,
     /// The names of the character devices in `/dev/infiniband`. Each is [`Self::DEVICE`] under
@@ -44,7 +44,7 @@ pub(crate) struct MadeUp {
     pub(crate) dev: Vec<String>,
 }
 
-impl MadeUp {
+impl DeviceFiles {
     /// The folders of `class` in `/sys/class`. They hide the kernel's own: a program sees either
     /// the devices of this stack or those of the kernel, never both.
     pub(crate) const CLASSES: [&'static str; 5] = [
@@ -91,7 +91,8 @@ fn uverbs(class: &mut Tree, facts: &Facts) {
     let at = |name: &str| format!("infiniband_verbs/uverbs{number}/{name}");
     class.file(at("abi_version"), "1\n");
     class.file(at("ibdev"), format!("{}\n", facts.name));
-    // The device number of `MadeUp::DEVICE`: rdma-core compares it with that of the file in /dev.
+    // The device number of `DeviceFiles::DEVICE`. rdma-core compares it with that of the file in
+    // /dev.
     class.file(at("dev"), "1:7\n");
     class.file(
         at("uevent"),

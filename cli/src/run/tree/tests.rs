@@ -41,7 +41,7 @@ fn text<'a>(tree: &'a Tree, path: &str) -> &'a str {
 /// The files of rxe0 over virtio_net in a guest with Linux 6.1.
 #[test]
 fn the_files_are_as_the_kernel_has_them() {
-    let MadeUp { class, .. } = MadeUp::new(&[facts(None)]);
+    let DeviceFiles { class, .. } = DeviceFiles::new(&[facts(None)]);
     for (path, truth) in [
         ("node_type", "1: CA\n"),
         ("node_guid", "5054:00ff:fe4d:0002\n"),
@@ -91,7 +91,7 @@ fn a_port_without_a_link_is_down() {
         running: false,
         ..facts(None)
     };
-    let MadeUp { class, .. } = MadeUp::new(&[down]);
+    let DeviceFiles { class, .. } = DeviceFiles::new(&[down]);
     let at = |name: &str| format!("infiniband/roce_eth0/ports/1/{name}");
     assert_eq!(text(&class, &at("state")), "1: DOWN\n");
     assert_eq!(text(&class, &at("phys_state")), "3: Disabled\n");
@@ -101,9 +101,9 @@ fn a_port_without_a_link_is_down() {
 fn hardware_is_linked_and_its_absence_made_up() {
     let device = "infiniband/roce_eth0/device";
     let pci = "/sys/devices/pci0000:00/0000:00:03.0";
-    let MadeUp { class, .. } = MadeUp::new(&[facts(Some(pci))]);
+    let DeviceFiles { class, .. } = DeviceFiles::new(&[facts(Some(pci))]);
     assert_eq!(class.at(device), Some(&Node::Link(pci.into())));
-    let MadeUp { class, .. } = MadeUp::new(&[facts(None)]);
+    let DeviceFiles { class, .. } = DeviceFiles::new(&[facts(None)]);
     assert_eq!(text(&class, &format!("{device}/numa_node")), "-1\n");
     assert_eq!(text(&class, &format!("{device}/local_cpus")), "3\n");
     let net = Node::Link("/sys/devices/virtual/net/eth0".into());
@@ -117,7 +117,7 @@ fn the_files_are_as_the_library_says() {
         mac: [0; 6],
         ..facts(None)
     };
-    let MadeUp { class, .. } = MadeUp::new(&[lo]);
+    let DeviceFiles { class, .. } = DeviceFiles::new(&[lo]);
     for (path, said) in [
         ("node_guid", "0000:00ff:fe00:0003\n"),
         ("ports/1/cap_mask", "0x04000000\n"),
@@ -130,7 +130,7 @@ fn the_files_are_as_the_library_says() {
 
 #[test]
 fn without_devices_the_folders_are_empty() {
-    let MadeUp { class, dev } = MadeUp::new(&[]);
+    let DeviceFiles { class, dev } = DeviceFiles::new(&[]);
     assert_eq!(class.at("infiniband"), Some(&Node::Folder));
     assert_eq!(dev, ["rdma_cm"]);
 }
@@ -143,7 +143,7 @@ fn what_is_written_can_be_read_and_links_lead_somewhere() {
         index: 4,
         ..facts(None)
     };
-    let MadeUp { class, .. } = MadeUp::new(&[facts(None), two]);
+    let DeviceFiles { class, .. } = DeviceFiles::new(&[facts(None), two]);
     class.write(root.path()).expect("written");
     let read = |path: &str| fs::read_to_string(root.path().join(path)).expect(path);
     assert_eq!(read("infiniband_verbs/uverbs4/ibdev"), "roce_eth1\n");

@@ -25,7 +25,7 @@ impl Tree {
     pub(crate) fn repair(&self, root: &Path) -> io::Result<()> {
         for (path, node) in &self.entries {
             let path = root.join(path);
-            if !is_as(&path, node) {
+            if !matches_node(&path, node) {
                 let _ = fs::remove_file(&path);
                 write_one(&path, node)?;
             }
@@ -35,7 +35,7 @@ impl Tree {
 }
 
 /// Whether a path has the expected entry.
-fn is_as(path: &Path, node: &Node) -> bool {
+fn matches_node(path: &Path, node: &Node) -> bool {
     match node {
         Node::Folder => path.is_dir(),
         Node::File(text) => fs::read(path).is_ok_and(|found| found == text.as_bytes()),

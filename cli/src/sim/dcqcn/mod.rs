@@ -111,8 +111,8 @@ fn scenarios(args: &DcqcnArgs) -> Vec<Scenario> {
         }
         for loss in Loss::ALL {
             for algorithm in Algorithm::ALL {
-                let asked = args.algorithm.is_empty() || args.algorithm.contains(&algorithm);
-                if asked && args.network.is_none_or(|only| only == loss) {
+                let wanted = args.algorithm.is_empty() || args.algorithm.contains(&algorithm);
+                if wanted && args.network.is_none_or(|only| only == loss) {
                     chosen.push(scenario.with(algorithm, loss));
                 }
             }
@@ -142,9 +142,9 @@ fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, DcqcnEr
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(scenarios.len()) {
             scope.spawn(|| {
-                while let Some((number, scenario)) = take(&next, scenarios) {
-                    let mut told = |time| bar.inc(microseconds(time));
-                    let result = run(scenario, args.seed, &mut told);
+                while let Some((number, scenario)) = next_scenario(&next, scenarios) {
+                    let mut progress = |time| bar.inc(microseconds(time));
+                    let result = run(scenario, args.seed, &mut progress);
                     let mut results = results.lock().unwrap_or_else(|e| e.into_inner());
                     results[number] = Some(result);
                 }
@@ -157,7 +157,10 @@ fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, DcqcnEr
     outcomes.map_err(DcqcnError::Run)
 }
 
-fn take<'a>(next: &AtomicUsize, scenarios: &'a [Scenario]) -> Option<(usize, &'a Scenario)> {
+fn next_scenario<'a>(
+    next: &AtomicUsize,
+    scenarios: &'a [Scenario],
+) -> Option<(usize, &'a Scenario)> {
     let number = next.fetch_add(1, Ordering::Relaxed);
     Some((number, scenarios.get(number)?))
 }

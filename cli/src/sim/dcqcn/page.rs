@@ -17,7 +17,7 @@ const END: &str = "<!-- simulation: end -->\n";
 const COMPARED: &str = "incast-8";
 
 /// The scenario in which the second of three flows has two bottlenecks, and the others one each.
-const LOT: &str = "parking-lot";
+const PARKING_LOT: &str = "parking-lot";
 
 /// Writes plots and their data to `dir/congestion`, and tables to `dir/congestion.md`.
 ///
@@ -37,7 +37,7 @@ pub(super) fn write(dir: &Path, report: &Report) -> Result<(), DcqcnError> {
         let compared = outcome.scenario == COMPARED && outcome.loss == Loss::Pfc;
         if outcome.times.is_some() {
             if first {
-                mix(&folder, report, outcome.scenario, &mut page)?;
+                slowdown_section(&folder, report, outcome.scenario, &mut page)?;
             }
         } else if first || compared {
             let name = match first {
@@ -47,9 +47,9 @@ pub(super) fn write(dir: &Path, report: &Report) -> Result<(), DcqcnError> {
             let rate = rates.get(outcome.scenario).copied().unwrap_or(0.0);
             let svg = curves(outcome, rate).map_err(DcqcnError::Plot)?;
             save(&folder, &name, &svg, &curves_csv(outcome))?;
-            show(&mut page, &name);
+            link_plot(&mut page, &name);
             phases(&mut page, outcome);
-            if outcome.scenario == LOT {
+            if outcome.scenario == PARKING_LOT {
                 fair_shares(&mut page, outcome);
             }
         }
@@ -57,12 +57,17 @@ pub(super) fn write(dir: &Path, report: &Report) -> Result<(), DcqcnError> {
     replace(&dir.join("congestion.md"), &page)
 }
 
-fn mix(folder: &Path, report: &Report, name: &str, page: &mut String) -> Result<(), DcqcnError> {
+fn slowdown_section(
+    folder: &Path,
+    report: &Report,
+    name: &str,
+    page: &mut String,
+) -> Result<(), DcqcnError> {
     let same = report.outcomes.iter().filter(|o| o.scenario == name);
     let outcomes: Vec<&Outcome> = same.collect();
     let svg = slowdowns(&outcomes).map_err(DcqcnError::Plot)?;
     save(folder, name, &svg, &slowdowns_csv(&outcomes))?;
-    show(page, name);
+    link_plot(page, name);
     page.push_str(
         "| network | algorithm | flows | not done | p50 ms | p99 ms | slowdown p50 | p99 | p99 ms, up to 100 KB |\n\
          |---|---|---|---|---|---|---|---|---|\n",
@@ -109,7 +114,7 @@ fn table(page: &mut String, report: &Report) {
     page.push('\n');
 }
 
-fn show(page: &mut String, name: &str) {
+fn link_plot(page: &mut String, name: &str) {
     let _ = writeln!(
         page,
         "### {name}\n\n![{name}](congestion/{name}.svg)\n\n[data](congestion/{name}.csv)\n"

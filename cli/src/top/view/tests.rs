@@ -152,12 +152,12 @@ fn qps_scroll() {
     };
     assert_eq!(first(0), "ab0063");
     assert_eq!(first(1), "ab0062");
-    assert_eq!(first(1000), first(most_skipped(&rates, 24)));
+    assert_eq!(first(1000), first(max_skip(&rates, 24)));
     assert_ne!(first(1000), "ab0000", "the last rows are full");
 }
 
 #[test]
-fn a_process_that_is_new_or_began_anew_has_no_rates() {
+fn a_new_or_restarted_process_has_no_rates() {
     let now = processes(1, 2, 1.0, 5);
     for before in [
         Processes::default(),
@@ -193,12 +193,12 @@ fn hostile_names_are_harmless() {
 }
 
 #[test]
-fn nobody_to_see_is_said() {
-    let nobody = Processes {
+fn the_view_says_that_no_device_is_open() {
+    let draw_no_devices = Processes {
         forbidden: 2,
         ..Processes::default()
     };
-    let text = draw(&between(&nobody, &nobody), &view(80, 24)).text();
+    let text = draw(&between(&draw_no_devices, &draw_no_devices), &view(80, 24)).text();
     assert!(
         text.contains("No process of yours") && text.contains("2 of other users"),
         "{text}"

@@ -7,7 +7,7 @@ mod receive;
 
 use std::time::Instant;
 
-use roce_tests::ends::{End, Options, Ours, PATIENCE};
+use roce_tests::ends::{COMPLETION_TIMEOUT, End, Options, Ours};
 use roce_tests::peer::{Completion, Operation};
 use roce_verbs::observation::Stat;
 
@@ -58,7 +58,7 @@ fn assert_writes(from: &mut dyn End, to: &mut dyn End) {
 
 /// Waits until our end has counted `stat`.
 fn wait_for(ours: &Ours, stat: Stat) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + COMPLETION_TIMEOUT;
     while ours.context.counters().stat(stat) == 0 {
         assert!(Instant::now() < deadline, "no {} in time", stat.label());
         ours.context.drive();

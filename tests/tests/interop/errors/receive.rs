@@ -59,7 +59,7 @@ fn a_send_too_long_for_the_receive_of_rxe_is_what_its_nak_says() {
 }
 
 #[test]
-fn who_posts_no_receive_is_given_up_and_blamed_for_nothing() {
+fn a_missing_receive_exhausts_rnr_retries() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };

@@ -34,7 +34,7 @@ fn read(RemoteAddr { addr, rkey }: RemoteAddr) -> Operation {
 }
 
 #[test]
-fn rxe_uses_our_window_of_type_2_until_it_is_told_not_to() {
+fn rxe_uses_our_window_of_type_2_until_it_is_invalidated() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };

@@ -1,11 +1,12 @@
 //! Soft-RoCE can stop in the middle of a message, for good.
 //!
-//! Its requester compares its next PSN with the last acknowledged one, and the packets that
-//! are under way with a limit. If there are too many, it sets a flag, and the code that handles
-//! acknowledgements wakes it up (rxe_req.c: `wait_psn`, `need_req_skb`). The two steps are not
-//! atomic: if the last acknowledgement arrives in between, nothing wakes up the requester, and as
-//! nothing is outstanding, no timer runs either. It takes a guest whose processors are taken away
-//! at the wrong moment: with six of them on two cores of the host it came twice in an hour.
+//! rxe's requester compares the distance of its next PSN from the last acknowledged one, and the
+//! number of packets in flight, with limits. If one is exceeded, it sets a flag, and the code that
+//! handles acknowledgements wakes it up (rxe_req.c: `wait_psn`, `need_req_skb`). The two steps are
+//! not atomic: if the last acknowledgement arrives in between, nothing wakes up the requester, and
+//! as nothing is outstanding, no timer runs either. The stall needs a guest whose processors are
+//! descheduled at the wrong moment: with six of them on two cores of the host, it occurred twice in
+//! an hour.
 //!
 //! The stall can be proved: the PSN that it sends next is the one that we expect next, so all its
 //! packets have arrived; and this PSN is in the middle of a message.
@@ -46,9 +47,9 @@ pub(super) fn is_theirs(failure: &str, packets: usize) -> bool {
 struct Stand {
     /// The first.
     first: u32,
-    /// The one that we expect next.
+    /// The PSN that our responder expects next.
     expected: u32,
-    /// The one that it sends next.
+    /// The PSN that the guest's requester sends next.
     next: u32,
 }
 
@@ -78,16 +79,16 @@ fn hex_after(text: &str, label: &str) -> Option<u32> {
     u32::from_str_radix(rest.get(..6)?, 16).ok()
 }
 
-/// The output when it happened, after 625 messages of 1,024 packets, and 389 packets.
+/// The output of a run that stalled after 625 messages of 1,024 packets, and 389 packets.
 const STALLED: &str = include_str!("stalled.txt");
 
 #[test]
-fn a_stall_is_told_from_what_is_printed() {
+fn a_stall_is_recognized_in_the_output() {
     let told = stand(STALLED).expect("PSNs");
     let come = told.expected - told.first;
     assert_eq!(come, 625 * 1024 + 389);
     assert!(is_theirs(STALLED, 1024), "{told:?}");
-    // At the end of a message it may just have nothing to send.
+    // At the end of a message, the requester may have nothing to send.
     assert!(!is_theirs(STALLED, come as usize));
     // Packets in flight are retransmitted.
     let under_way = STALLED.replace("\"sq-psn\":13801385", "\"sq-psn\":13801386");
@@ -97,7 +98,7 @@ fn a_stall_is_told_from_what_is_printed() {
 
 /// The guest prints its PSNs in the expected form.
 #[test]
-fn the_guest_tells_its_psns() {
+fn the_guest_prints_its_psns() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };

@@ -21,7 +21,7 @@ const FEW: [&str; 5] = [
 /// that contain its words), or else few.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
-    /// The few. Those that are not in the list are tried from rxe to rxe first.
+    /// The combinations in [`FEW`]. Those that are not in the list are tried from rxe to rxe first.
     Few,
     /// Those that contain these words. Each is tried from rxe to rxe first.
     Tried(String),
@@ -181,7 +181,7 @@ fn size(operation: &str, service: &str) -> &'static str {
 /// The list contains only combinations that exist, and those that always run do not fail according
 /// to it.
 #[test]
-fn the_list_is_of_what_is_tried() {
+fn the_list_names_existing_combinations() {
     let all = all();
     for (combination, _) in listing() {
         assert!(
@@ -205,7 +205,7 @@ fn the_list_is_of_what_is_tried() {
 }
 
 #[test]
-fn what_is_run_is_read_from_the_list() {
+fn the_selection_follows_the_list() {
     let failure = "something\nCouldn't create QP\n-----\n\n";
     assert_eq!(
         line("ib_x -n 5", &Err(failure.to_owned())),

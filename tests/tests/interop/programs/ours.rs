@@ -13,7 +13,7 @@ use roce_tests::lab::{HOST_INTERFACE, Lab};
 use roce_tests::programs;
 use tempfile::TempDir;
 
-use super::{PATIENCE, PORT};
+use super::{PORT, TIMEOUT};
 
 /// Interval between checks whether a program listens.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -66,7 +66,7 @@ impl Ours {
 
     /// Waits until it listens. If it ends before, it never will.
     pub(super) fn wait_until_it_listens(&mut self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let wanted = format!(":{PORT:04X}");
         // Those of its namespace.
         let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", self.child.id()));
@@ -90,9 +90,9 @@ impl Ours {
     pub(super) fn finish(&mut self) -> Result<String, String> {
         // Wait in steps of a second, so that the time in which this process does not run counts at
         // most as one.
-        let said = (0..PATIENCE.as_secs()).find_map(|_| self.said.recv_timeout(SECOND).ok());
+        let said = (0..TIMEOUT.as_secs()).find_map(|_| self.said.recv_timeout(SECOND).ok());
         let Some(said) = said else {
-            return Err(format!("it has not ended in {PATIENCE:?}"));
+            return Err(format!("it has not ended in {TIMEOUT:?}"));
         };
         let status = self.child.wait().expect("a child");
         match status.success() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use roce_tests::lab::{GUEST_IP4, GUEST_RDMA_DEVICE, GuestChild, HOST_IP4, Lab};
 
 use super::ours::Ours;
-use super::{PATIENCE, PORT, stall};
+use super::{PORT, TIMEOUT, stall};
 use crate::pingpong::stall::describe;
 
 /// Further options of perftest because the guest is emulated: the reported frequency of the
@@ -49,7 +49,7 @@ impl Run<'_> {
 
     fn rxe_alone_once(&self) -> Result<String, String> {
         let server = self.listening_in_guest()?;
-        let client = end_of(self.in_guest(Some(GUEST_IP4)), PATIENCE);
+        let client = end_of(self.in_guest(Some(GUEST_IP4)), TIMEOUT);
         let server = end_of(server, patience(&client));
         both(server, client).and_then(|[_, client]| self.result(client))
     }
@@ -143,13 +143,13 @@ impl Run<'_> {
     /// Starts the server in the guest. Returns it once it listens, or its output if it ended.
     fn listening_in_guest(&self) -> Result<GuestChild, String> {
         let mut server = self.in_guest(None);
-        let id = server.read_line(PATIENCE).expect("its number");
+        let id = server.read_line(TIMEOUT).expect("its number");
         // 0A is LISTEN.
         let listens = format!(
             "until grep -q ':{PORT:04X} 0*:0000 0A' /proc/net/tcp /proc/net/tcp6; \
              do [ -d /proc/{id} ] || exit 1; sleep 0.02; done"
         );
-        let looked = self.lab.guest(["sh", "-c", &listens]).output(PATIENCE);
+        let looked = self.lab.guest(["sh", "-c", &listens]).output(TIMEOUT);
         match looked.and_then(|output| output.success()) {
             Ok(_) => Ok(server),
             Err(_) => Err(end_of(server, SHORTLY).unwrap_or_else(|failure| failure)),
@@ -158,7 +158,7 @@ impl Run<'_> {
 
     /// Checks that the client printed a result.
     fn result(&self, client: String) -> Result<String, String> {
-        match tells_of_a_result(self.combination, &client) {
+        match prints_a_result(self.combination, &client) {
             true => Ok(client),
             false => Err(format!("{client}\nno result")),
         }
@@ -194,7 +194,7 @@ const SHORTLY: Duration = Duration::from_secs(2);
 /// Timeout of the other program after this one has ended.
 fn patience(said: &Result<String, String>) -> Duration {
     match said {
-        Ok(_) => PATIENCE,
+        Ok(_) => TIMEOUT,
         Err(_) => SHORTLY,
     }
 }
@@ -231,7 +231,7 @@ fn clock_is_unfit(failure: &str) -> bool {
 }
 
 /// Whether a program that succeeded has printed a result.
-fn tells_of_a_result(combination: &str, said: &str) -> bool {
+fn prints_a_result(combination: &str, said: &str) -> bool {
     let words: Vec<&str> = combination.split(' ').collect();
     if words[0].ends_with("pingpong") {
         // The original succeeds even if data were wrong.
@@ -251,27 +251,27 @@ fn tells_of_a_result(combination: &str, said: &str) -> bool {
 }
 
 #[test]
-fn a_result_is_told_from_what_is_printed() {
+fn a_result_is_recognized_in_the_output() {
     let line = " 65536      100              49.34              25.46  \t\t   0.000407\n";
     let heading =
         " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n";
     let one = format!("{heading}{line}");
-    assert!(tells_of_a_result("ib_send_bw -x 1", &one));
-    assert!(!tells_of_a_result("ib_send_bw -x 1", heading));
-    assert!(!tells_of_a_result("ib_send_bw -x 1 -a", &one));
-    assert!(tells_of_a_result(
+    assert!(prints_a_result("ib_send_bw -x 1", &one));
+    assert!(!prints_a_result("ib_send_bw -x 1", heading));
+    assert!(!prints_a_result("ib_send_bw -x 1 -a", &one));
+    assert!(prints_a_result(
         "ib_send_bw -x 1 -a",
         &format!("{one}{line}")
     ));
     let rounds = "100 iters in 0.02 seconds = 8242.00 usec/iter\n";
-    assert!(tells_of_a_result("ibv_rc_pingpong -c", rounds));
+    assert!(prints_a_result("ibv_rc_pingpong -c", rounds));
     let wrong = format!("invalid data in page 0\n{rounds}");
-    assert!(!tells_of_a_result("ibv_rc_pingpong -c", &wrong));
-    assert!(!tells_of_a_result("ibv_rc_pingpong -c", "local address"));
+    assert!(!prints_a_result("ibv_rc_pingpong -c", &wrong));
+    assert!(!prints_a_result("ibv_rc_pingpong -c", "local address"));
 }
 
 #[test]
-fn an_unsteady_clock_is_told_from_what_is_printed() {
+fn an_unsteady_clock_is_recognized_in_the_output() {
     let unsteady = "Correlation coefficient r^2: 0.023725 < 0.9\nCan't produce a report\n";
     assert!(clock_is_unfit(unsteady));
     assert!(!clock_is_unfit(

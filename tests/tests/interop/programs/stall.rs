@@ -44,7 +44,7 @@ fn has_stopped(qp: &Value, packets: &[Value]) -> bool {
     let Some(last) = requests().max_by_key(|packet| behind(next, psn(packet)).map(|n| !n)) else {
         return false;
     };
-    if behind(next, psn(last)) != Some(1) || !is_followed(opcode(last)) {
+    if behind(next, psn(last)) != Some(1) || !is_continued(opcode(last)) {
         return false;
     }
     let asked = requests().filter(|packet| packet["ack_req"] == true);
@@ -74,7 +74,7 @@ fn is_request(opcode: u64) -> bool {
 }
 
 /// First and middle packets of SEND and WRITE.
-fn is_followed(opcode: u64) -> bool {
+fn is_continued(opcode: u64) -> bool {
     matches!(opcode & 0x1f, 0x00 | 0x01 | 0x06 | 0x07)
 }
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_silent_in_the_middle_has_stopped() {
+    fn a_qp_that_stops_within_a_message_has_stalled() {
         // The PSNs wrap: a first packet, and two of the middle.
         let come = [
             request(0, 0xff_fffe, false),
@@ -119,7 +119,7 @@ mod tests {
         assert!(has_stopped(&qp(1), &answered));
         // Packets in flight are retransmitted.
         assert!(!has_stopped(&qp(2), &answered));
-        // It waits for our acknowledgement.
+        // The requester waits for our acknowledgement.
         assert!(!has_stopped(&qp(1), &come));
         let early = [&come[..], &[ack(0xff_fffe)]].concat();
         assert!(!has_stopped(&qp(1), &early));

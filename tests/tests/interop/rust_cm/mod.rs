@@ -20,7 +20,7 @@ use roce_tests::veth;
 use rping::{End, ROUNDS, SIZE, Server, ServerBySteps};
 
 /// Timeout of a run.
-const PATIENCE: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 /// rping's arguments: its role, and an address.
 fn arguments(host: IpAddr, role: &str) -> Vec<String> {
@@ -50,11 +50,11 @@ fn a_rust_client_and_the_kernels_server() {
             .spawn()
             .expect("it starts");
         server
-            .wait_for_line("rdma_listen", PATIENCE)
+            .wait_for_line("rdma_listen", TIMEOUT)
             .expect("it listens");
         lab.enter(|| ask(&End::open(HOST_IP4.into()), GUEST_IP4.into()))
             .expect("inside");
-        check(&server.wait(PATIENCE).expect("it ends").stdout_text());
+        check(&server.wait(TIMEOUT).expect("it ends").stdout_text());
     }
 }
 
@@ -77,7 +77,7 @@ fn serve_the_kernel<S: Send>(lab: &Lab, listen: fn(End) -> S, serve: fn(S)) {
         .spawn()
         .expect("it starts");
     lab.enter(move || serve(server)).expect("inside");
-    check(&client.wait(PATIENCE).expect("it ends").stdout_text());
+    check(&client.wait(TIMEOUT).expect("it ends").stdout_text());
 }
 
 /// rping on our library, killed when this value is dropped.

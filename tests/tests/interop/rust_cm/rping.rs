@@ -13,7 +13,7 @@ use roce_verbs::prelude::*;
 use roce_verbs::roce_cm::{ConnectionId, Event, ListenerId, Path, PortSpace, ServiceId};
 use roce_verbs::settings::OpenOptions;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// rping's usual port.
 const PORT: u16 = 7174;
 
@@ -94,7 +94,7 @@ impl End {
     }
 
     fn event(&self) -> Event {
-        self.events.recv_timeout(PATIENCE).expect("an event")
+        self.events.recv_timeout(TIMEOUT).expect("an event")
     }
 
     /// The client, from the connection's beginning to its end.
@@ -103,7 +103,7 @@ impl End {
         let connection = Connection::connect(self.qp(), to, &ConnectOptions::default(), b"");
         let connection = connection.expect("accepted");
         (0..ROUNDS).for_each(|round| self.ping(&connection, round));
-        assert!(connection.disconnect(PATIENCE), "the peer does not agree");
+        assert!(connection.disconnect(TIMEOUT), "the peer does not agree");
     }
 
     /// The same, step by step.
@@ -237,7 +237,7 @@ impl End {
     /// Polls completions up to the one with this opcode.
     fn wait_for(&self, opcode: WcOpcode) {
         loop {
-            let done = self.cq.poll_for(PATIENCE).expect("no overrun");
+            let done = self.cq.poll_for(TIMEOUT).expect("no overrun");
             let done: Completion = done.expect("completed");
             assert_eq!(done.status, WcStatus::Success, "{done:?}");
             if done.opcode == opcode {
@@ -266,11 +266,11 @@ impl Server {
     /// Serves one client, to the connection's end.
     pub(super) fn serve(self) {
         let Self { end, listener } = self;
-        let incoming = listener.accept_within(PATIENCE).expect("a request");
+        let incoming = listener.accept_within(TIMEOUT).expect("a request");
         let connection = incoming.accept(end.qp(), &ConnectOptions::default(), b"");
         let connection = connection.expect("established");
         (0..ROUNDS).for_each(|_| end.pong(&connection));
-        assert!(connection.wait_for_end(PATIENCE), "the client does not end");
+        assert!(connection.wait_for_end(TIMEOUT), "the client does not end");
     }
 }
 

@@ -8,7 +8,7 @@ use roce_tests::peer::{Connect, GidIndex, Operation, SendWork};
 use super::{End, TIMEOUT};
 
 #[test]
-fn values_stand_on_the_wire_as_they_were_given() {
+fn values_are_on_the_wire_as_given() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };

@@ -46,7 +46,7 @@ fn priorities_follow_from_dscps() {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_the_right_ones() {
+fn a_wrong_value_is_reported_with_valid_ones() {
     for (text, given, said) in [
         ("dscp", "dscp", "NAME=VALUE"),
         ("pfc=3", "pfc=3", "default_roce_tos, traffic_class"),

@@ -8,7 +8,7 @@ use std::fmt;
 
 /// How the packets of an end were carried.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Carrier {
+pub(super) struct DatapathReport {
     /// `udp` or `xdp`.
     datapath: &'static str,
     /// With AF_XDP, whether the driver read and wrote frames in our memory, as reported by the
@@ -40,7 +40,7 @@ impl From<XdpQueue> for Queue {
     }
 }
 
-impl Carrier {
+impl DatapathReport {
     /// How a device's packets are carried, with the current counters.
     pub(super) fn of(context: &Context) -> Self {
         let datapath = context.datapath();
@@ -56,7 +56,7 @@ impl Carrier {
     }
 }
 
-impl fmt::Display for Carrier {
+impl fmt::Display for DatapathReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.datapath, self.zero_copy) {
             ("xdp", Some(true)) => "AF_XDP with zero-copy",

@@ -19,8 +19,8 @@ fn bytes(message: CmMessage<'_>) -> [u8; MAD_LEN] {
     mad.to_bytes()
 }
 
-fn parsed(bytes: &[u8]) -> Management {
-    Management::parse(&bth(Qpn::QP1), bytes).expect("a message")
+fn parsed(bytes: &[u8]) -> DecodedCm {
+    DecodedCm::parse(&bth(Qpn::QP1), bytes).expect("a message")
 }
 
 fn req(private: &[u8]) -> Req<'_> {
@@ -61,7 +61,7 @@ fn req(private: &[u8]) -> Req<'_> {
 }
 
 #[test]
-fn each_message_is_told_in_a_line() {
+fn each_message_has_a_one_line_summary() {
     let addresses = IpService {
         source_port: 4660,
         source: [10, 0, 0, 1].into(),
@@ -166,7 +166,7 @@ fn none_of<const N: usize>() -> PrivateData<'static, N> {
 }
 
 #[test]
-fn private_data_is_without_the_zeros_that_fill_it_up() {
+fn private_data_is_shown_without_padding() {
     let json = serde_json::to_value(parsed(&bytes(CmMessage::Req(req(&[0, 1, 0]))))).expect("JSON");
     assert_eq!(json["private_data"], "0001");
     let json = serde_json::to_value(parsed(&bytes(CmMessage::Req(req(&[]))))).expect("JSON");
@@ -180,7 +180,7 @@ fn private_data_is_without_the_zeros_that_fill_it_up() {
 
 /// LAP and APR are shown with their IDs; others with a reserved value are shown with the error.
 #[test]
-fn messages_that_are_not_read_are_named() {
+fn lap_apr_and_malformed_messages_show_their_ids() {
     let mut mad = bytes(CmMessage::Rtu(Rtu {
         local_id: LOCAL,
         remote_id: REMOTE,
@@ -197,15 +197,15 @@ fn messages_that_are_not_read_are_named() {
     let found = parsed(&mad);
     assert!(found.brief().contains("malformed: "), "{found:?}");
     mad[17] = 0x1b;
-    assert_eq!(Management::parse(&bth(Qpn::QP1), &mad), None);
+    assert_eq!(DecodedCm::parse(&bth(Qpn::QP1), &mad), None);
 }
 
 #[test]
 fn other_datagrams_are_none() {
     let mad = bytes(CmMessage::Req(req(&[])));
-    assert_eq!(Management::parse(&bth(Qpn::from_bits(2)), &mad), None);
+    assert_eq!(DecodedCm::parse(&bth(Qpn::from_bits(2)), &mad), None);
     for len in 0..24 {
-        assert_eq!(Management::parse(&bth(Qpn::QP1), &mad[..len]), None);
+        assert_eq!(DecodedCm::parse(&bth(Qpn::QP1), &mad[..len]), None);
     }
     // Truncated: the fields that are there are shown, with the error.
     for len in 24..MAD_LEN {
@@ -213,5 +213,5 @@ fn other_datagrams_are_none() {
     }
     let mut other = mad;
     other[1] = 4;
-    assert_eq!(Management::parse(&bth(Qpn::QP1), &other), None);
+    assert_eq!(DecodedCm::parse(&bth(Qpn::QP1), &other), None);
 }

@@ -1,4 +1,4 @@
-//! Messages of communication management, which are datagrams to QP1 (IBTA 1.7, 12.6 and 12.11).
+//! Communication management (CM) messages, which are datagrams to QP1 (IBTA 1.7, 12.6 and 12.11).
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use serde::ser::{SerializeMap, Serializer};
 #[cfg(test)]
 mod tests;
 
-/// Kinds of message.
+/// The types of CM message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Req,
@@ -72,9 +72,9 @@ impl Kind {
     }
 }
 
-/// A message, with its fields in the order on the wire.
+/// A CM message, with its fields in the order on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Management {
+pub(super) struct DecodedCm {
     pub(super) kind: Kind,
     fields: Vec<Field>,
     /// The text for a line of output.
@@ -93,8 +93,8 @@ enum Value {
     Text(String),
 }
 
-impl Management {
-    /// The message in a datagram's payload; `None` if it is another datagram.
+impl DecodedCm {
+    /// Decodes the CM message in a datagram's payload; `None` if the datagram carries none.
     pub(super) fn parse(bth: &Bth, payload: &[u8]) -> Option<Self> {
         if bth.opcode != Opcode::UD_SEND_ONLY || bth.dest_qpn != Qpn::QP1 {
             return None;
@@ -331,7 +331,7 @@ impl Management {
     }
 }
 
-impl Serialize for Management {
+impl Serialize for DecodedCm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.fields.len() + 1))?;
         map.serialize_entry("type", self.kind.name())?;

@@ -1,7 +1,7 @@
-//! The folder that `roce env --write` makes: links to the library, and the files that `roce run`
+//! The folder that `roce env --write` creates: links to the library, and the files that `roce run`
 //! would show in `/sys` and `/dev`.
 
-use crate::run::{Library, MadeUp, RunError};
+use crate::run::{DeviceFiles, Library, RunError};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const PARTS: [&str; 3] = ["lib", "sys", "dev"];
 pub(super) fn write(
     folder: &Path,
     library: &Library,
-    made_up: &MadeUp,
+    device_files: &DeviceFiles,
 ) -> Result<PathBuf, RunError> {
     let failed = |error| RunError::system(format!("write to {}", folder.display()), error);
     fs::create_dir_all(folder).map_err(failed)?;
@@ -32,11 +32,11 @@ pub(super) fn write(
             folder.display()
         )));
     }
-    write_parts(&folder, library, made_up).map_err(failed)?;
+    write_parts(&folder, library, device_files).map_err(failed)?;
     Ok(folder)
 }
 
-fn write_parts(folder: &Path, library: &Library, made_up: &MadeUp) -> io::Result<()> {
+fn write_parts(folder: &Path, library: &Library, device_files: &DeviceFiles) -> io::Result<()> {
     fs::write(folder.join(MARK), "Replaced by each `roce env --write`.\n")?;
     for part in PARTS {
         let part = folder.join(part);
@@ -46,5 +46,5 @@ fn write_parts(folder: &Path, library: &Library, made_up: &MadeUp) -> io::Result
         }
     }
     library.link_into(&folder.join("lib"))?;
-    made_up.whole()?.write(folder)
+    device_files.full_tree()?.write(folder)
 }
