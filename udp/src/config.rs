@@ -26,9 +26,8 @@ pub struct UdpPortConfig {
     /// The most sockets for flows: each destination and source port has one, connected. A flow
     /// without one sends from port 4791. With fewer than 4 there are none.
     pub flow_sockets: usize,
-    /// The shortest datagram, in bytes, that a flow's socket sends without the kernel copying it;
-    /// `None` if it copies all. Needs Linux 6.5.
-    pub splice_from: Option<usize>,
+    /// Which datagrams the kernel sends without copying them.
+    pub splice: UdpSplice,
     /// The most memory for datagrams that were sent without a copy and are not acknowledged, in
     /// bytes. When it is used up, datagrams are copied.
     pub kept_bytes: usize,
@@ -42,6 +41,21 @@ pub struct UdpPortConfig {
     /// transmit queue and, on a VLAN device, the priority in the tag. With `None`, the kernel
     /// derives the priority from the traffic class, as it does for any socket.
     pub priorities: Option<PriorityMap>,
+}
+
+/// Which datagrams the kernel sends without copying them, from a flow's socket. A datagram holds up
+/// to 64 packets. Only packets of RC requests that are sent for the first time qualify. Needs Linux
+/// 6.5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UdpSplice {
+    /// Those of at least 16 KiB, while that costs the sender less than a copy. The port measures
+    /// both ways: it depends on the machine, and changes.
+    #[default]
+    Auto,
+    /// Those of at least this many bytes.
+    From(usize),
+    /// None.
+    Off,
 }
 
 impl UdpPortConfig {
@@ -64,7 +78,7 @@ impl UdpPortConfig {
             send_buffer_bytes: 4 << 20,
             queue_bytes: 1 << 20,
             flow_sockets: 128,
-            splice_from: Some(16 << 10),
+            splice: UdpSplice::Auto,
             kept_bytes: 8 << 20,
             segmentation: true,
             part: None,

@@ -47,7 +47,7 @@ mod socket;
 mod sys;
 
 pub use check::PortCheck;
-pub use config::{SocketOffer, UdpPortConfig};
+pub use config::{SocketOffer, UdpPortConfig, UdpSplice};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::UdpPort;
 pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served};

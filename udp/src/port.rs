@@ -68,7 +68,7 @@ impl UdpPort {
             headers: SendHeaders::new(),
             flows: Flows::new(config.flow_sockets),
             kept: Kept::new(config.kept_bytes),
-            splicer: Splicer::new(config.splice_from),
+            splicer: Splicer::new(config.splice),
         };
         let offer = SocketOffer {
             flow_sockets: sender.flows.most(),
@@ -227,14 +227,18 @@ impl Transmit for UdpPort {
             kept.note_retransmission(flow);
         }
         let first = sequenced.filter(|packet| !packet.is_retransmission);
+        let may_keep = chosen.is_some() && first.is_some();
+        if may_keep && splicer.wants_packet(len) && self.sockets[index].queue.is_empty() {
+            splicer.begin_burst();
+        }
         let wanted = Wanted {
             to,
             part: joinable(flow.to_qp),
             len,
             max_datagram: max_datagram(ipv6),
             via,
-            may_keep: chosen.is_some() && first.is_some(),
-            begins_block: splicer.wants_packet(len),
+            may_keep,
+            begins_block: splicer.takes_packet(len),
         };
         match self.sockets[index].queue.reserve(&wanted, kept) {
             Some(room) => {
@@ -372,6 +376,7 @@ impl Port for UdpPort {
         let mut empty = true;
         let mut suspicious = false;
         self.sender.flows.note_flush();
+        let before = (self.counters.tx_bytes, self.counters.tx_spliced_bytes);
         for socket in &mut self.sockets {
             match socket.flush(&mut self.sender, &mut self.counters) {
                 Flushed::Empty => {}
@@ -379,6 +384,10 @@ impl Port for UdpPort {
                 Flushed::Suspicious => suspicious = true,
             }
         }
+        self.sender.splicer.end_burst(
+            self.counters.tx_bytes - before.0,
+            self.counters.tx_spliced_bytes - before.1,
+        );
         if suspicious {
             self.check_interface()?;
         }

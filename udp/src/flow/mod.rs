@@ -14,6 +14,7 @@
 //! learned when the socket is opened (`identification`), and counted along. It is learned again
 //! after any error, and compared every [`CHECK_EVERY`] datagrams.
 
+mod cheaper;
 mod open;
 mod splicer;
 

@@ -4,8 +4,10 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::cheaper::{CheaperWay, Way};
+use crate::config::UdpSplice;
 use crate::sys::memory::Blocks;
 use crate::sys::options;
 use crate::sys::splice::Pipe;
@@ -13,25 +15,70 @@ use crate::sys::splice::Pipe;
 /// Why datagrams are always copied.
 pub(crate) type Reason = &'static str;
 
+/// With [`UdpSplice::Auto`], shorter datagrams are copied: two system calls cost as much.
+const AUTO_FROM: usize = 16 << 10;
+
+/// A burst with less in it, by this way, is not compared with others.
+const LEAST_SHARE: (u64, u64) = (3, 4);
+
 /// Sends datagrams without a copy.
 pub(crate) struct Splicer {
     /// The shortest datagram that is sent so, in bytes.
     from: usize,
     pipe: Option<Pipe>,
     off: Option<Reason>,
+    /// With [`UdpSplice::Auto`].
+    cheaper: Option<CheaperWay>,
+    way: Way,
+    /// When the burst began, if it is timed.
+    began: Option<Instant>,
 }
 
 impl Splicer {
-    /// For datagrams of `from` bytes and more; for none if `None`.
-    pub(crate) fn new(from: Option<usize>) -> Self {
-        let off = match from {
-            Some(_) => works().err(),
-            None => Some("the configuration has it off"),
+    pub(crate) fn new(which: UdpSplice) -> Self {
+        let off = match which {
+            UdpSplice::Auto | UdpSplice::From(_) => works().err(),
+            UdpSplice::Off => Some("the configuration has it off"),
         };
+        let from = match which {
+            UdpSplice::Auto => AUTO_FROM,
+            UdpSplice::From(bytes) => bytes,
+            UdpSplice::Off => usize::MAX,
+        };
+        let is_open = which == UdpSplice::Auto && off.is_none();
         Self {
-            from: from.unwrap_or(usize::MAX),
+            from,
             pipe: None,
             off,
+            cheaper: is_open.then(CheaperWay::new),
+            way: Way::Reference,
+            began: None,
+        }
+    }
+
+    /// Chooses the way for a burst: the packets from the first one in an empty queue until the port
+    /// flushes.
+    #[inline]
+    pub(crate) fn begin_burst(&mut self) {
+        if let Some(cheaper) = &mut self.cheaper {
+            let (way, is_timed) = cheaper.next();
+            self.way = way;
+            self.began = is_timed.then(Instant::now);
+        }
+    }
+
+    /// Notes that a burst was sent: `bytes` bytes, of them `by_reference` without a copy.
+    #[inline]
+    pub(crate) fn end_burst(&mut self, bytes: u64, by_reference: u64) {
+        let (Some(began), Some(cheaper)) = (self.began.take(), &mut self.cheaper) else {
+            return;
+        };
+        let goes_this_way = match self.way {
+            Way::Copy => by_reference == 0,
+            Way::Reference => by_reference * LEAST_SHARE.1 >= bytes * LEAST_SHARE.0,
+        };
+        if bytes >= self.from as u64 && goes_this_way {
+            cheaper.note(self.way, bytes as usize, began.elapsed());
         }
     }
 
@@ -40,11 +87,17 @@ impl Splicer {
         self.off
     }
 
-    /// Whether a packet of `len` bytes may be part of a datagram that is not copied.
+    /// Whether a packet of `len` bytes may begin a datagram that is not copied.
     pub(crate) fn wants_packet(&self, len: usize) -> bool {
         /// Shorter packets seldom make up a long datagram.
         const LEAST: usize = 1024;
         self.off.is_none() && len >= LEAST.min(self.from)
+    }
+
+    /// Whether a datagram that begins with a packet of `len` bytes is to leave without a copy, in
+    /// this burst.
+    pub(crate) fn takes_packet(&self, len: usize) -> bool {
+        self.way == Way::Reference && self.wants_packet(len)
     }
 
     /// Whether a datagram of `len` bytes is sent without a copy.

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use roce_port::Port;
 use roce_stack::{Acknowledged, Flow, IpCovered, Position, Sequenced, Transmit};
-use roce_udp::{UdpPort, UdpPortConfig};
+use roce_udp::{UdpPort, UdpPortConfig, UdpSplice};
 use roce_wire::Qpn;
 
 use super::support::{loopback_config, open, open_with, packet, receive, to};
@@ -28,7 +28,7 @@ fn place(number: usize) -> Position {
 /// Every datagram leaves without a copy, with room for `kept` bytes.
 fn splicing(address: IpAddr, kept: usize) -> UdpPort {
     open_with(UdpPortConfig {
-        splice_from: Some(0),
+        splice: UdpSplice::From(0),
         kept_bytes: kept,
         ..loopback_config(address)
     })

@@ -5,8 +5,8 @@
 
 use super::reasons::{tx_features, why_copied};
 use super::{
-    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, UDP, UdpSplice, XDP,
-    XdpAttachment, XdpChecksum, XdpMode,
+    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, UDP, XDP, XdpAttachment,
+    XdpChecksum, XdpMode,
 };
 use crate::datapath::Datapath;
 use crate::device::Device;
@@ -275,11 +275,7 @@ fn open_udp(
     if let Some(flows) = options.udp_flows {
         config.flow_sockets = flows;
     }
-    match options.udp_splice {
-        UdpSplice::Auto => {}
-        UdpSplice::From(bytes) => config.splice_from = Some(bytes),
-        UdpSplice::Off => config.splice_from = None,
-    }
+    config.splice = options.udp_splice;
     config.priorities = priorities;
     DevicePort::Udp(Box::new(UdpPort::new(config)))
 }

@@ -9,6 +9,7 @@ mod reasons;
 pub(crate) use choose::{idle, open};
 pub(crate) use port::{DevicePort, WakeUps};
 pub use roce_port::PortError;
+pub use roce_udp::UdpSplice;
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -53,20 +54,6 @@ pub enum XdpChecksum {
     Auto,
     /// This process.
     Software,
-}
-
-/// Which datagrams the kernel sends without copying them, from a flow's socket. A datagram holds up
-/// to 64 packets. Only packets of RC requests that are sent for the first time qualify. Needs Linux
-/// 6.5.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UdpSplice {
-    /// Those long enough for it to be faster.
-    #[default]
-    Auto,
-    /// Those of at least this many bytes.
-    From(usize),
-    /// None.
-    Off,
 }
 
 /// Options for the datapath of a device: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`,
