@@ -233,7 +233,10 @@ impl Entry {
         }
         match (self.flow_sockets, self.why_copied) {
             (None, _) => {}
-            (_, None) => writeln!(out, "  long datagrams  sent without a copy by the kernel")?,
+            (_, None) => writeln!(
+                out,
+                "  long datagrams  can leave without a copy by the kernel"
+            )?,
             (_, Some(why)) => writeln!(out, "  long datagrams  copied by the kernel: {why}")?,
         }
         match self.max_packet_bytes {

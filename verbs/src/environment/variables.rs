@@ -90,7 +90,8 @@ pub const VARIABLES: &[Variable] = &[
     library(
         "ROCE_UDP_SPLICE",
         "auto|off|BYTES",
-        "with UDP sockets: send datagrams of at least BYTES without a copy by the kernel",
+        "with UDP sockets: send datagrams of at least BYTES without a copy by the kernel; auto: those \
+         of 16 KiB and more while that costs less [default: auto]",
     ),
     library(
         "ROCE_XDP_MODE",
