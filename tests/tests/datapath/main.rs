@@ -10,4 +10,5 @@ mod perf;
 mod priorities;
 mod sharing;
 mod soak;
+mod source_ports;
 mod v1;
