@@ -1,8 +1,8 @@
-//! The UDP source ports of QPs, as tshark sees them at the other end.
+//! The UDP source ports of QPs, as tcpdump and tshark see them at the other end.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use roce_tests::programs::is_installed_or_skip;
 use roce_tests::veth::Pair;
@@ -15,32 +15,21 @@ const QPS: usize = 3;
 /// The source ports of each QP's packets, by the QPN that the packets carry.
 type Ports = HashMap<String, HashSet<u16>>;
 
-/// Captures the packets of at least [`QPS`] QPs that send over `datapath`.
+/// Captures the packets of a client with at least [`QPS`] QPs that sends over `datapath`.
 fn captured(pair: &Pair, ipv6: bool, datapath: &str) -> Ports {
-    let mut watch = pair.far.command("tshark");
-    watch.args(["-l", "-n", "-i", pair.far.interface, "-a", "duration:120"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("to-the-server.pcap");
+    let mut watch = pair.far.command("tcpdump");
+    watch.args(["-Z", "root", "-U", "--immediate-mode", "-n", "-s", "128"]);
+    watch.args(["-i", pair.far.interface, "-w"]).arg(&file);
     // Nothing else sends to the server's RoCE port.
-    watch.arg("-f");
-    watch.arg(format!(
-        "udp dst port 4791 and dst host {}",
-        pair.far.address(ipv6)
-    ));
-    watch.args(["-T", "fields", "-e", "infiniband.bth.destqp"]);
-    watch.args(["-e", "udp.srcport"]);
-    let watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut watch = Server(watch.expect("tshark starts"));
+    let server = pair.far.address(ipv6);
+    watch.arg(format!("udp dst port 4791 and dst host {server}"));
+    let watch = watch.stderr(Stdio::piped()).spawn();
+    let mut watch = Server(watch.expect("tcpdump starts"));
     let said = BufReader::new(watch.0.stderr.take().expect("piped"));
     let mut said = said.lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("Capturing")));
-    let lines = BufReader::new(watch.0.stdout.take().expect("piped")).lines();
-    let mut lines = lines.map(|line| line.expect("text"));
-    let mut ports = Ports::new();
-    let mut note = |line: &str| {
-        let (qpn, port) = line.split_once('\t').expect("two fields");
-        let port = port.parse().expect("a port");
-        ports.entry(qpn.to_owned()).or_default().insert(port);
-        ports.len()
-    };
+    assert!(said.any(|line| line.contains("listening on")));
     let environment = [("ROCE_DATAPATH", datapath)];
     let setting = Setting {
         pair,
@@ -51,12 +40,22 @@ fn captured(pair: &Pair, ipv6: bool, datapath: &str) -> Ports {
         options: &["--op", "write"],
     };
     assert_eq!(setting.run_some()["datapath"], datapath);
-    while note(&lines.next().expect("tshark goes on")) < QPS {}
-    // The rest of what has passed. The capture is cut off by the signal, after a whole line.
-    let _ = watch.0.kill();
-    lines.for_each(|line| {
-        note(&line);
-    });
+    let pid = libc::pid_t::try_from(watch.0.id()).expect("a process");
+    // SAFETY: kill takes plain numbers; the child has not been waited for, so that the number is
+    // still its own.
+    unsafe { libc::kill(pid, libc::SIGINT) };
+    assert!(said.any(|line| line.contains("packets captured")));
+    assert!(watch.0.wait().expect("it ended").success());
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "-T", "fields", "-e", "infiniband.bth.destqp"]);
+    tshark.args(["-e", "udp.srcport", "-r"]).arg(&file);
+    let output = tshark.output().expect("tshark starts");
+    let mut ports = Ports::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let (qpn, port) = line.split_once('\t').expect("two fields");
+        let port = port.parse().expect("a port");
+        ports.entry(qpn.to_owned()).or_default().insert(port);
+    }
     ports
 }
 
@@ -64,7 +63,7 @@ fn captured(pair: &Pair, ipv6: bool, datapath: &str) -> Ports {
 /// datapaths and families.
 #[test]
 fn queue_pairs_send_from_different_source_ports() {
-    if !is_installed_or_skip("tshark") {
+    if !is_installed_or_skip("tshark") || !is_installed_or_skip("tcpdump") {
         return;
     }
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
