@@ -1,0 +1,108 @@
+//! What a port does when the process has no descriptors left: it sends the slower way, and loses
+//! nothing. Alone in its process, since it takes away the process's descriptors.
+
+mod support;
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::num::NonZeroU64;
+
+use roce_port::Port;
+use roce_stack::{Acknowledged, Flow, Position, Sequenced, Transmit};
+use roce_udp::{UdpPort, UdpPortConfig, UdpSplice};
+use roce_wire::Qpn;
+
+use support::{loopback_config, open, open_with, packet, receive, to};
+
+const LEN: usize = 4112;
+/// Packets in each datagram.
+const EACH: usize = 4;
+
+/// Lowers the limit of descriptors, which may be a million.
+fn limit_descriptors() {
+    let limit = libc::rlimit {
+        rlim_cur: 256,
+        rlim_max: 256,
+    };
+    // SAFETY: the structure is read during the call only.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    assert_eq!(result, 0, "a limit may always be lowered");
+}
+
+/// All descriptors but `left`, until this is dropped.
+fn take_all_but(left: usize) -> Vec<File> {
+    let mut taken = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    taken.truncate(taken.len() - left);
+    taken
+}
+
+/// Sends a datagram of a flow. Returns its source port.
+fn send(from: &mut UdpPort, into: &mut UdpPort, ends: (IpAddr, IpAddr), first: usize) -> u16 {
+    let (near, far) = ends;
+    let flow = Flow::new(Qpn::new(7).expect("24 bits"), Qpn::new(8).expect("24 bits"));
+    let place = |number: usize| Position(NonZeroU64::new(number as u64 + 1).expect("not 0"));
+    let mut source_port = 0;
+    for number in first..first + EACH {
+        let sequenced = Some(Sequenced {
+            position: place(number),
+            is_retransmission: false,
+        });
+        let slot = from
+            .reserve(&to(near, far), flow, sequenced, LEN)
+            .expect("room");
+        slot.bytes.copy_from_slice(&packet(number, LEN));
+        source_port = slot.src_port;
+        from.commit();
+    }
+    assert!(from.flush().expect("loopback is there"));
+    for (number, got) in (first..).zip(receive(into, EACH)) {
+        assert!(got.bytes == packet(number, LEN), "packet {number}");
+        assert_eq!(got.meta.src_port, source_port);
+    }
+    from.acknowledged(flow, Acknowledged::Before(place(first + EACH)));
+    source_port
+}
+
+#[test]
+fn without_descriptors_the_slower_ways_go_on() {
+    limit_descriptors();
+    let ends @ (near, far) = (
+        IpAddr::from([127, 102, 1, 1]),
+        IpAddr::from([127, 102, 1, 2]),
+    );
+    let mut from = open_with(UdpPortConfig {
+        splice: UdpSplice::From(0),
+        ..loopback_config(near)
+    });
+    assert_eq!(from.offer().why_copied, None, "Linux 6.5 or newer");
+    let mut into = open(far);
+    let first = |round: usize| round * EACH;
+
+    // No descriptor for a flow's socket: the address's own socket sends.
+    let taken = take_all_but(0);
+    assert_eq!(send(&mut from, &mut into, ends, first(0)), 4791);
+    assert!(from.counters().tx_flows_refused > 0);
+    assert_eq!(from.counters().tx_flows_opened, 0);
+    drop(taken);
+
+    // After a pause, it tries again. One descriptor for the socket, and none for a pipe: the kernel
+    // copies.
+    let taken = take_all_but(1);
+    let mut round = 1;
+    while send(&mut from, &mut into, ends, first(round)) == 4791 {
+        round += 1;
+        assert!(round < 100_000, "it never tries again");
+    }
+    assert_eq!(from.counters().tx_flows_opened, 1);
+    assert!(from.counters().tx_splice_refused > 0);
+    assert_eq!(from.counters().tx_spliced_bytes, 0);
+    drop(taken);
+
+    // With descriptors again, it sends without a copy.
+    send(&mut from, &mut into, ends, first(round + 1));
+    assert!(from.counters().tx_spliced_bytes > 0);
+    assert_eq!(from.counters().tx_wrong_ids, 0);
+}
