@@ -13,8 +13,10 @@ use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
 
 /// The delay, in nanoseconds, that the hosts may add to a round trip before a response counts as
-/// late.
-const SLACK: u64 = 10_000;
+/// late. It doubles with each retransmission that turns out to be spurious, up to [`MAX_SLACK`],
+/// and decreases by an eighth with each other one.
+const MIN_SLACK: u64 = 10_000;
+const MAX_SLACK: u64 = 32 * MIN_SLACK;
 
 /// Each retransmission without a response doubles the time until the next one, at most this many
 /// times.
@@ -35,6 +37,13 @@ pub(super) struct Clock {
     srtt: Option<u64>,
     /// The mean deviation of round trips, in nanoseconds.
     deviation: u64,
+    /// The slack above [`MIN_SLACK`], in nanoseconds.
+    more_slack: u64,
+    /// When the last packet was retransmitted because its response was late, if nothing has shown
+    /// yet that this was spurious.
+    late_copy: Option<Instant>,
+    /// There was no progress after `late_copy`.
+    late_copy_is_newest: bool,
     /// The longest recent time between two responses while more of a SEND or WRITE was outstanding,
     /// in nanoseconds. It decays by a quarter with each shorter pause.
     longest_pause: u64,
@@ -115,6 +124,35 @@ impl Clock {
             .is_some_and(|srtt| now.nanos_since(copied) < srtt * 3 / 4)
     }
 
+    /// Judges the last retransmission for a late response when there is progress: it was spurious if
+    /// the response can't belong to it.
+    fn judge_late_copy(&mut self, now: Instant) {
+        let Some(copied) = self.late_copy else { return };
+        if self.is_too_soon(now, copied) {
+            self.late_was_spurious();
+        } else if core::mem::take(&mut self.late_copy_is_newest) {
+            self.more_slack = self.more_slack.saturating_sub(self.slack() / 8);
+        }
+    }
+
+    /// Notes that a response to an acknowledged READ or atomic arrived. If it was requested again
+    /// because it was late, that was spurious.
+    pub(super) fn on_duplicate_response(&mut self) {
+        if self.late_copy.is_some() {
+            self.late_was_spurious();
+        }
+    }
+
+    fn late_was_spurious(&mut self) {
+        self.late_copy = None;
+        self.more_slack = (self.slack() * 2).min(MAX_SLACK) - MIN_SLACK;
+    }
+
+    /// See [`MIN_SLACK`].
+    fn slack(&self) -> u64 {
+        MIN_SLACK + self.more_slack
+    }
+
     /// Notes that everything before `una` is acknowledged.
     pub(super) fn on_progress(&mut self, now: Instant, una: Seq, outstanding: bool) {
         if let Some((end, sent)) = self.timed
@@ -131,6 +169,7 @@ impl Clock {
                 self.ambiguous = self.ambiguous.saturating_add(1);
             }
         }
+        self.judge_late_copy(now);
         self.trips.on_progress(now, una);
         if self.ambiguous < MAX_AMBIGUOUS {
             self.doublings = 0;
@@ -234,6 +273,7 @@ impl Clock {
         }
         self.timed = Some((at.next(), now));
         self.ambiguous_since = None;
+        self.late_copy = None;
         self.last_answer = None;
         self.trips.discard_timings();
         self.retransmitted = Some(now);
@@ -253,6 +293,8 @@ impl Clock {
         let late = self.deadline.is_some_and(|deadline| deadline <= now);
         if late {
             self.deadline = None;
+            self.late_copy = Some(now);
+            self.late_copy_is_newest = true;
             self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
             self.late_retransmissions = self.late_retransmissions.saturating_add(1);
         }
@@ -282,6 +324,7 @@ impl Clock {
         self.retransmitted = None;
         self.outstanding_since = None;
         self.last_answer = None;
+        self.late_copy = None;
         self.timed = None;
         self.ambiguous_since = None;
         self.trips.discard_timings();
@@ -289,10 +332,9 @@ impl Clock {
 
     fn arm_deferred(&mut self, now: Instant) {
         self.deferred = true;
-        self.deadline = self
-            .srtt
-            .filter(|_| self.enabled)
-            .map(|srtt| now.after_nanos((srtt + self.deviation) * DEFERRAL_ROUND_TRIPS + SLACK));
+        self.deadline = self.srtt.filter(|_| self.enabled).map(|srtt| {
+            now.after_nanos((srtt + self.deviation) * DEFERRAL_ROUND_TRIPS + self.slack())
+        });
     }
 
     fn arm(&mut self, now: Instant) {
@@ -301,7 +343,9 @@ impl Clock {
         self.deadline = self
             .srtt
             .filter(|_| self.enabled)
-            .map(|srtt| (srtt + (self.deviation * 4).max(SLACK)).max(pause) << self.doublings)
+            .map(|srtt| {
+                (srtt + (self.deviation * 4).max(self.slack())).max(pause) << self.doublings
+            })
             .map(|late| now.after_nanos(late));
     }
 }
@@ -320,6 +364,59 @@ mod tests {
 
     fn at(us: u64) -> Instant {
         Instant::from_nanos(us * 1000)
+    }
+
+    /// A clock that has measured a round trip of 20 us, with one packet outstanding since `start`.
+    fn waiting(start: u64) -> (Clock, Seq) {
+        let end = Seq::initial(Psn::new(0)) + 1;
+        let mut clock = clock();
+        clock.measured(20_000);
+        clock.deviation = 0;
+        clock.on_sent(at(start), end);
+        (clock, end)
+    }
+
+    /// The time in microseconds that a response has, from when its packet was sent.
+    fn patience(clock: &mut Clock) -> u64 {
+        clock.doublings = 0;
+        clock.arm(at(0));
+        let deadline = clock.deadline.expect("it runs");
+        deadline.nanos_since(at(0)) / 1000
+    }
+
+    #[test]
+    fn spurious_retransmissions_lengthen_the_wait_and_others_shorten_it() {
+        let (mut clock, end) = waiting(0);
+        assert_eq!(patience(&mut clock), 30);
+        // The response comes too soon after the copy to belong to it.
+        for (round, expected) in [40, 60, 100, 180, 340, 340].into_iter().enumerate() {
+            let copied = at(1000 * (round as u64 + 1));
+            clock.arm(at(0));
+            assert!(clock.expired(copied));
+            clock.on_progress(copied.after_nanos(1000), end, true);
+            assert_eq!(patience(&mut clock), expected);
+        }
+        for round in 0..40 {
+            let copied = at(10_000 * (round + 1));
+            clock.arm(at(0));
+            assert!(clock.expired(copied));
+            clock.on_progress(copied.after_nanos(20_000), end, true);
+            // More progress says no more about it.
+            clock.on_progress(copied.after_nanos(20_000), end, true);
+        }
+        assert_eq!(patience(&mut clock), 30);
+    }
+
+    #[test]
+    fn a_duplicate_response_shows_that_its_copy_was_spurious() {
+        let (mut clock, end) = waiting(0);
+        clock.on_duplicate_response();
+        assert_eq!(patience(&mut clock), 30, "nothing was retransmitted");
+        assert!(clock.expired(at(1000)));
+        clock.on_progress(at(1020), end, true);
+        clock.on_duplicate_response();
+        clock.on_duplicate_response();
+        assert_eq!(patience(&mut clock), 40, "one copy, one lesson");
     }
 
     #[test]

@@ -124,6 +124,7 @@ impl Requester {
         }
         if at < self.una {
             // rule: 9.7.6.1-duplicate-response
+            self.clock.on_duplicate_response();
             cx.counters.drop(DropReason::DuplicateResponse);
             return Ok(());
         }

@@ -59,6 +59,10 @@ pub(super) struct Run {
 /// packets counts as one that discards them. (A peer whose buffers are full discards some, too.)
 const MAX_APPARENT_DISCARDS: u8 = 3;
 
+/// The most responses that are requested again because they are late. If the peer is only slow, all
+/// of them are duplicates.
+const MAX_LATE_RESPONSES: u64 = 16;
+
 /// The maximum number of packets in a run.
 const MAX_RUN: u64 = 64;
 
@@ -108,6 +112,16 @@ impl Recovery {
     pub(super) fn gap_end(&self) -> Option<Seq> {
         let run = self.run.filter(|run| run.cause == Cause::Gap)?;
         Some(run.end)
+    }
+
+    /// One past the last response that a retransmitted READ request at `at` asks for, if that is
+    /// less than all of the rest.
+    pub(super) fn read_end(&self, at: Seq) -> Option<Seq> {
+        match self.run?.cause {
+            Cause::Gap => self.gap_end(),
+            Cause::Late => Some(at + MAX_LATE_RESPONSES),
+            Cause::Nak | Cause::GoBackTwice => None,
+        }
     }
 
     /// Notes that `packets` packets of the run have been sent.

@@ -141,7 +141,8 @@ impl Requester {
         };
         let what = match (wqe.request.op, self.fetches.find(at)) {
             (SendOp::Read(_), Some(last)) => {
-                let part = gap_end.map_or(last, |end| end.prev().min(last));
+                let part = self.recovery.read_end(at);
+                let part = part.map_or(last, |end| end.prev().min(last));
                 if part < last {
                     self.fetches.split(at);
                 }
