@@ -1,9 +1,12 @@
 //! The state of an open device, as its users and threads share it.
 
-use super::{DeviceClock, Engine, Starter};
+use super::wait::{packets_of, until_something_is_due};
+use super::{DeviceClock, Engine, Starter, spin};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
+use nix::poll::ppoll;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
 use parking_lot::{Mutex, MutexGuard};
 use roce_stack::{CqId, Instant, QpnRange};
 use std::hint::cold_path;
@@ -136,10 +139,34 @@ impl DeviceState {
     /// Drives the NIC, unless another thread has the lock. Returns whether anything happened.
     pub(crate) fn drive(&self) -> bool {
         let now = self.note_call();
-        self.engine.try_lock().is_some_and(|mut engine| {
-            self.wake_sleeping_driver();
-            engine.progress(now)
-        })
+        let Some(mut engine) = self.engine.try_lock() else {
+            return false;
+        };
+        self.wake_sleeping_driver();
+        if engine.progress(now) {
+            spin::found_something();
+            return true;
+        }
+        if spin::polled_in_vain(now) {
+            cold_path();
+            self.wait_for_packets(engine);
+        }
+        false
+    }
+
+    /// Gives the processor to other threads until a packet arrives or a timer expires, for at most
+    /// [`spin::LONGEST_WAIT`]. Does nothing if packets are ready to be sent.
+    fn wait_for_packets(&self, engine: MutexGuard<'_, Engine>) {
+        if engine.has_work() {
+            return;
+        }
+        let began = std::time::Instant::now();
+        let (wake_ups, timeout) = until_something_is_due(&engine, self.now());
+        drop(engine);
+        let longest = timeout.map_or(spin::LONGEST_WAIT, |left| left.min(spin::LONGEST_WAIT));
+        let mut polled = packets_of(&wake_ups);
+        let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
+        spin::waited(began.elapsed());
     }
 
     /// Locks the engine, waiting for other threads.

@@ -14,8 +14,8 @@
 
 mod standby;
 
-use super::Engine;
 use super::Monitor;
+use super::wait::{packets_of, until_something_is_due};
 use crate::datapath::WakeUps;
 use crate::runtime::DeviceState;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -122,20 +122,5 @@ fn what_to_wait_for(shared: &DeviceState) -> Option<(WakeUps, Option<Duration>)>
     if engine.has_work() {
         return None;
     }
-    Some(until_something_is_due(&engine, shared))
-}
-
-/// The descriptors and the timeout to wait for.
-fn until_something_is_due(engine: &Engine, shared: &DeviceState) -> (WakeUps, Option<Duration>) {
-    let now = shared.now();
-    let timeout = engine.next_timeout(now);
-    let timeout = timeout.map(|at| at.saturating_duration_since(now));
-    (engine.port.wake_ups(), timeout)
-}
-
-fn packets_of(wake_ups: &WakeUps) -> Vec<PollFd<'_>> {
-    let packets = wake_ups.packets.iter();
-    packets
-        .map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags))
-        .collect()
+    Some(until_something_is_due(&engine, shared.now()))
 }

@@ -10,7 +10,9 @@ mod driver;
 mod engine;
 mod moderation;
 mod monitor;
+mod spin;
 mod start;
+mod wait;
 
 pub(crate) use announce::Announcements;
 pub(crate) use clock::DeviceClock;

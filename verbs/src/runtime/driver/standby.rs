@@ -9,9 +9,10 @@
 //! tell them apart: an application that polls makes no calls while this thread has its processor.
 //! While the application mostly drives, this thread backs off.
 
-use super::{APPLICATION_DRIVES, packets_of, until_something_is_due};
+use super::APPLICATION_DRIVES;
 use crate::runtime::DeviceState;
 use crate::runtime::Engine;
+use crate::runtime::wait::{packets_of, until_something_is_due};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;
@@ -139,7 +140,7 @@ fn wait_for_packets(shared: &DeviceState) -> bool {
                 return wait(shared, Vec::new(), SENDS);
             }
         };
-        let (wake_ups, timeout) = until_something_is_due(&engine, shared);
+        let (wake_ups, timeout) = until_something_is_due(&engine, shared.now());
         (wake_ups, timeout.map_or(longest, |left| left.min(longest)))
     };
     wait(shared, packets_of(&wake_ups), longest)
