@@ -1,5 +1,5 @@
-//! Gives the library its name, and its symbols their versions: one node for each version
-//! that `symbols.txt` names. Which symbol has which is said where it is defined.
+//! Sets the library's soname, and defines the symbol versions: one node of the version script for
+//! each version in `symbols.txt`. `exports` assigns a version to each symbol.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let map = PathBuf::from(env::var("OUT_DIR")?).join("versions.map");
     fs::write(&map, nodes)?;
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
-    // Its threads run in it, and forks call it: `dlclose` leaves it where it is.
+    // The library's own threads and its fork handler run its code, so `dlclose` must not unmap it.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!(
         "cargo::rustc-cdylib-link-arg=-Wl,--version-script={}",

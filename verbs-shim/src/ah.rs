@@ -22,7 +22,7 @@ pub(crate) struct Ah {
     pub(crate) handle: AddressHandle,
     pub(crate) state: Arc<State>,
     _pd: Use,
-    _one: Use,
+    _counted: Use,
 }
 
 // SAFETY: `_c` is the first field.
@@ -30,12 +30,12 @@ unsafe impl Part for IbvAh {
     type Object = Ah;
 }
 
-/// The address options of an attribute. The program sets the DSCP of the traffic class. The NIC
-/// sets the lower two bits to ECN-capable, so that switches can mark packets instead of dropping
-/// them.
+/// The address options of an attribute. The program sets the DSCP, the upper six bits of the
+/// traffic class. The lower two are always ECT(0), so that switches can mark packets instead of
+/// dropping them.
 ///
-/// A service level above 7 counts as none. A program that passes one has copied `ibv_wc.sl`, in
-/// which completions of datagrams have the type of the packet (`cq`).
+/// A service level above 7 counts as none. It is a copy of `ibv_wc.sl`, in which the completion of
+/// a received datagram reports the packet type (see `packet_type` in `cq`).
 pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
     AddressOptions {
         traffic_class: attr.grh.traffic_class & !3 | 2,
@@ -45,7 +45,7 @@ pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
 }
 
 /// # Errors
-/// `EINVAL` unless the path is valid for a RoCE device: by GID, through the only port.
+/// `EINVAL` unless the path has a GRH and uses port 1, the only one.
 pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
     Context::check_port(attr.port_num.into())?;
     if attr.is_global == 0 {
@@ -62,13 +62,13 @@ pub(crate) extern "C" fn create_ah(pd: Handle<IbvPd>, attr: In<IbvAhAttr>) -> *m
 fn create(pd: Handle<IbvPd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
     let domain = pd.get()?;
     check_path(attr)?;
-    let one = domain.state.counts.ahs.admit(MAX_AHS)?;
+    let one = domain.state.counts.ahs.try_add(MAX_AHS)?;
     let IbvGlobalRoute {
         sgid_index, dgid, ..
     } = attr.grh;
     let options = address_options(attr);
     let handle = domain.pd.create_ah(sgid_index, gid(dgid), &options);
-    Ok(Handle::give(Ah {
+    Ok(Handle::into_raw(Ah {
         _c: CPart::new(IbvAh {
             context: domain.context(),
             pd,
@@ -77,7 +77,7 @@ fn create(pd: Handle<IbvPd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
         handle: handle.or_errno()?,
         state: Arc::clone(&domain.state),
         _pd: domain.users.add(),
-        _one: one,
+        _counted: one,
     }))
 }
 
@@ -90,7 +90,7 @@ pub(crate) extern "C" fn destroy_ah(ah: Handle<IbvAh>) -> c_int {
 /// 20 of them.
 type NetworkHeader = [u8; 40];
 
-/// Source, destination and traffic class of a datagram.
+/// Source, destination and traffic class of a received datagram.
 fn addresses(header: &NetworkHeader) -> Option<(IpAddr, IpAddr, u8)> {
     let ip6 = |at: usize| {
         let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
@@ -107,6 +107,7 @@ fn addresses(header: &NetworkHeader) -> Option<(IpAddr, IpAddr, u8)> {
     }
 }
 
+/// The address attributes with which to reply to a received datagram.
 fn answer_to(
     context: &Context,
     port: u8,
@@ -120,7 +121,7 @@ fn answer_to(
     let (from, to, traffic_class) = addresses(&header.read()?).ok_or(Errno::EINVAL)?;
     let gids = context.state.roce.gids();
     let ours = gids.iter().find(|entry| entry.gid == Gid::from(to));
-    // A datagram to a group is answered from the first address of its family.
+    // The destination is a multicast group: reply from the first address of its family.
     let family = |entry: &&roce_verbs::device::GidEntry| entry.gid.ip().is_ipv4() == to.is_ipv4();
     let ours = ours.or_else(|| gids.iter().find(family));
     Ok(IbvAhAttr {
@@ -132,7 +133,7 @@ fn answer_to(
             traffic_class,
         },
         dlid: 0,
-        // The packet does not carry the sender's.
+        // RoCE packets carry no service level.
         sl: 0,
         src_path_bits: 0,
         static_rate: 0,

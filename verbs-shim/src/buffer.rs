@@ -17,8 +17,7 @@ pub(crate) struct Buffer {
     _c: CPart<IbvBuf>,
     memory: Mapping,
     len: usize,
-    /// The address of the domain that it was allocated for. It is only compared, never
-    /// dereferenced.
+    /// The address of the `ibv_pd` that the program allocated it for: compared, never dereferenced.
     pd: usize,
     _pd: Use,
 }
@@ -63,7 +62,7 @@ pub(crate) extern "C" fn alloc_buf(
         }
         let memory = Mapping::anonymous(size)?;
         let addr = memory.addr() as *mut c_void;
-        to.put(Handle::give(Buffer {
+        to.put(Handle::into_raw(Buffer {
             _c: CPart::new(IbvBuf { _opaque: 0 }),
             memory,
             len: size,
@@ -94,7 +93,8 @@ pub(crate) extern "C" fn reg_buf_mr(
     }
 }
 
-/// `ibv_export_buf_dmabuf_fd`: the man page's answer for a buffer without a dma-buf.
+/// `ibv_export_buf_dmabuf_fd`. Fails with `ENODATA`, the man page's error for a buffer without a
+/// dma-buf.
 pub(crate) extern "C" fn export_buf_dmabuf_fd(buffer: Handle<IbvBuf>) -> c_int {
     guard::minus_one(|| {
         buffer.get()?;

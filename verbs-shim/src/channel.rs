@@ -18,23 +18,24 @@ use std::sync::Arc;
 
 /// CQs that had completions when the program requested an event for the next one. Existing
 /// completions raise no event (IBTA 1.7, 10.8.7): the program must poll them before it waits.
-/// perftest 4.5 polls only some of them, and would wait for ever if no other completion arrives
-/// (fixed in its 23.07). On a blocking channel, `ibv_get_cq_event` returns an event for such a CQ
+/// perftest 4.5 polls only some of them, and waits forever if no other completion arrives (fixed in
+/// perftest 23.07). On a blocking channel, `ibv_get_cq_event` returns an event for such a CQ
 /// instead of waiting. On a non-blocking channel it still fails with `EAGAIN`.
 #[derive(Debug, Default)]
-pub(crate) struct Belated {
+pub(crate) struct MissedEvents {
     cqs: Mutex<BTreeSet<CqId>>,
 }
 
-impl Belated {
-    /// The program requested an event.
-    pub(crate) fn asked(&self, queue: &CompletionQueue) {
+impl MissedEvents {
+    /// Records that the program requested an event, if the queue has completions.
+    pub(crate) fn event_requested(&self, queue: &CompletionQueue) {
         if !queue.is_empty() {
             self.cqs.lock().insert(queue.id());
         }
     }
 
-    /// The CQ of an event that is due now, with its count of unacknowledged events increased.
+    /// Takes a CQ whose missed event can be returned now, and increments its count of
+    /// unacknowledged events.
     fn take(&self, of: &Channel) -> Result<Option<Handle<IbvCq>>, Errno> {
         if self.cqs.lock().is_empty() || !blocks(&of.channel)? {
             return Ok(None);
@@ -43,15 +44,15 @@ impl Belated {
             let Some(id) = self.cqs.lock().pop_first() else {
                 return Ok(None);
             };
-            let Some(found) = of.state.objects.channels.acquire(&id) else {
+            let Some(found) = of.state.objects.completions.acquire(&id) else {
                 continue;
             };
-            let found = Handle::<IbvCq>::named(found.cast());
+            let found = Handle::<IbvCq>::from_ptr(found.cast());
             let cq = found.get()?;
             if cq.queue.take_missed_event() {
                 return Ok(Some(found));
             }
-            cq.announced.acknowledge(1);
+            cq.comp_events.acknowledge(1);
         }
     }
 }
@@ -63,7 +64,7 @@ pub(crate) struct Channel {
     pub(crate) channel: CompletionChannel,
     pub(crate) state: Arc<State>,
     pub(crate) users: Users,
-    pub(crate) belated: Arc<Belated>,
+    pub(crate) missed_events: Arc<MissedEvents>,
 }
 
 // SAFETY: `c` is the first field.
@@ -77,7 +78,7 @@ pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mu
         let state = Arc::clone(&context.get()?.state);
         let channel = state.roce.create_channel().or_errno()?;
         make_blocking(&channel)?;
-        Ok(Handle::give(Channel {
+        Ok(Handle::into_raw(Channel {
             c: CPart::new(IbvCompChannel {
                 context,
                 fd: channel.as_fd().as_raw_fd(),
@@ -86,7 +87,7 @@ pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mu
             channel,
             state,
             users: Users::default(),
-            belated: Arc::default(),
+            missed_events: Arc::default(),
         }))
     })
 }
@@ -113,18 +114,18 @@ pub(crate) extern "C" fn get_cq_event(
 }
 
 impl Channel {
-    /// Waits for an event. Returns its CQ, with its count of unacknowledged events increased.
+    /// Waits for an event. Returns its CQ, whose count of unacknowledged events it increments.
     fn next_event(&self) -> Result<Handle<IbvCq>, Errno> {
         let Self { channel, state, .. } = self;
         loop {
             match channel.poll() {
                 Some(id) => {
                     // Skip the event if its CQ was destroyed meanwhile.
-                    if let Some(found) = state.objects.channels.acquire(&id) {
-                        return Ok(Handle::named(found.cast()));
+                    if let Some(found) = state.objects.completions.acquire(&id) {
+                        return Ok(Handle::from_ptr(found.cast()));
                     }
                 }
-                None => match self.belated.take(self)? {
+                None => match self.missed_events.take(self)? {
                     Some(found) => return Ok(found),
                     None => wait_readable(&state.roce, channel)?,
                 },
@@ -136,7 +137,7 @@ impl Channel {
 /// `ibv_ack_cq_events`.
 pub(crate) extern "C" fn ack_cq_events(cq: Handle<IbvCq>, events: c_uint) {
     guard::nothing(|| {
-        cq.get()?.acknowledge_announced(events);
+        cq.get()?.acknowledge_comp_events(events);
         Ok(())
     });
 }

@@ -20,9 +20,9 @@ use std::sync::Arc;
 pub(crate) struct Context {
     c: CPart<VerbsContext>,
     pub(crate) state: Arc<State>,
-    /// Counts the open contexts.
+    /// Counts this context in [`State::contexts`].
     opened: Use,
-    /// The descriptor by which it can be imported.
+    /// The descriptor with which `ibv_import_device` imports the context (`cmd_fd`).
     _command: OwnedFd,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) events: AsyncEvents,
     /// The objects that events refer to.
     pub(crate) objects: Registry,
-    /// The counts of those objects whose number is limited.
+    /// The numbers of objects of the limited kinds.
     pub(crate) counts: Counts,
     /// XRC domains that are identified by files.
     pub(crate) xrc_files: xrc::Files,
@@ -72,7 +72,7 @@ pub(crate) fn make_blocking(fd: &impl AsFd) -> Result<(), Errno> {
     fcntl(fd, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK)).map(drop)
 }
 
-/// Whether the program wants reads from a descriptor to block.
+/// Whether a descriptor is in blocking mode.
 pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     Ok(!flags.contains(OFlag::O_NONBLOCK))
@@ -81,14 +81,14 @@ pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
 /// `ibv_open_device`.
 pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvContext {
     guard::pointer(|| {
-        fork::watch()?;
+        fork::register_handler()?;
         roce_verbs::settings::report_environment();
         let name = &device.get()?.name;
         let found = roce_verbs::Device::named(name).or_errno()?;
         let roce = found.open().or_errno()?;
         let events = roce.async_events();
         make_blocking(&events)?;
-        let command = import::descriptor()?;
+        let command = import::new_descriptor()?;
         let state = Arc::new(State {
             roce,
             device,
@@ -98,19 +98,19 @@ pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvConte
             xrc_files: xrc::Files::default(),
             contexts: Users::default(),
         });
-        import::announce(&command, &state)?;
-        Ok(Context::give(state, command))
+        import::register(&command, &state)?;
+        Ok(Context::expose(state, command))
     })
 }
 
-/// `ibv_close_device`. The last context of a device also closes the objects that were not
-/// destroyed, as the kernel does when a device is closed.
+/// `ibv_close_device`. Closing the last context that shares a state also closes the objects that
+/// were not destroyed, as the kernel does.
 pub(crate) extern "C" fn close_device(context: Handle<IbvContext>) -> c_int {
     guard::errno(|| {
         let Context { state, opened, .. } = context.take()?;
         drop(opened);
         if state.contexts.check_none().is_ok() {
-            import::withdraw(&state);
+            import::unregister(&state);
             state.objects.close();
         }
         Ok(())
@@ -119,10 +119,10 @@ pub(crate) extern "C" fn close_device(context: Handle<IbvContext>) -> c_int {
 
 impl Context {
     /// Creates a context for C.
-    pub(crate) fn give(state: Arc<State>, command: OwnedFd) -> *mut IbvContext {
+    pub(crate) fn expose(state: Arc<State>, command: OwnedFd) -> *mut IbvContext {
         let descriptors = [command.as_fd(), state.events.as_fd()];
         let descriptors = descriptors.map(|fd| fd.as_raw_fd());
-        Handle::give(Self {
+        Handle::into_raw(Self {
             c: CPart::new(verbs_context(state.device, descriptors)),
             opened: state.contexts.add(),
             _command: command,

@@ -78,7 +78,7 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
     if flags & !all != 0 {
         // `IBV_SEND_IP_CSUM`, which is for raw packets, or an undefined bit.
-        return Err(crate::log::refuse(Errno::EOPNOTSUPP, || {
+        return Err(crate::log::with_reason(Errno::EOPNOTSUPP, || {
             format!("send_flags is {flags:#x}, of which only the bits {all:#x} are supported")
         }));
     }
@@ -86,8 +86,8 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
     Ok(given.map(|(_, flag)| *flag).collect())
 }
 
-/// Converts a completion status. A status that this table does not know becomes `WC_GENERAL_ERR`; a
-/// test checks that there is none.
+/// Converts a completion status. A status missing from this table becomes `WC_GENERAL_ERR`; a test
+/// checks that none is missing.
 pub(crate) fn c_status(status: WcStatus) -> u32 {
     match status {
         WcStatus::Success => WC_SUCCESS,
@@ -107,11 +107,11 @@ pub(crate) fn c_status(status: WcStatus) -> u32 {
     }
 }
 
-/// No `IBV_WC_…` operation.
+/// A number that is no `IBV_WC_…` opcode.
 const UNKNOWN_OPCODE: u32 = u32::MAX;
 
-/// Converts a completion opcode. An operation that this table does not know becomes
-/// [`UNKNOWN_OPCODE`]; a test checks that there is none.
+/// Converts a completion opcode. An opcode missing from this table becomes [`UNKNOWN_OPCODE`]; a
+/// test checks that none is missing.
 pub(crate) fn c_opcode(opcode: WcOpcode) -> u32 {
     match opcode {
         WcOpcode::Send => WC_SEND,
@@ -129,7 +129,7 @@ pub(crate) fn c_opcode(opcode: WcOpcode) -> u32 {
     }
 }
 
-/// A GID in C's form: two numbers in network order.
+/// A GID in C's form: two numbers in network byte order.
 pub(crate) fn c_gid(gid: Gid) -> [u64; 2] {
     let (upper, lower) = gid.0.split_at(8);
     [upper, lower].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()))
@@ -143,7 +143,7 @@ pub(crate) fn gid(halves: [u64; 2]) -> Gid {
     Gid(bytes)
 }
 
-/// A number for a field of C's type `int`.
+/// Converts a number to C's `int`; one that is out of range becomes `INT_MAX`.
 pub(crate) fn int<T>(value: T) -> std::ffi::c_int
 where
     std::ffi::c_int: TryFrom<T>,

@@ -29,7 +29,7 @@ unsafe impl Part for IbvDevice {
     const OUTLIVES_FORK: bool = true;
 }
 
-/// All devices that were ever listed.
+/// All devices listed since the process started.
 static KNOWN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
 
 /// A name as a C array, truncated if it is too long.
@@ -63,8 +63,8 @@ impl Device {
         }
     }
 
-    /// The device's existing object, if it was listed before.
-    pub(crate) fn known(device: &roce_verbs::Device) -> &'static Self {
+    /// The object of a device. It is created when the device is listed for the first time.
+    pub(crate) fn find_or_create(device: &roce_verbs::Device) -> &'static Self {
         let mut known = KNOWN.lock();
         let (name, index) = (device.name(), device.interface().index);
         let before = known.iter().find(|d| d.index == index && d.name == name);
@@ -90,9 +90,9 @@ impl Device {
 /// `ibv_get_device_list`: an array that ends with NULL.
 pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<IbvDevice> {
     guard::pointer(|| {
-        count.put_if_wanted(0);
+        count.put_if_not_null(0);
         report_environment();
-        let found: Vec<&Device> = devices().iter().map(Device::known).collect();
+        let found: Vec<&Device> = devices().iter().map(Device::find_or_create).collect();
         // SAFETY: calloc may be called at any time; C frees the array by `free`.
         let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
         let list = Out::<Handle<IbvDevice>>::allocated(array.cast());
@@ -102,15 +102,14 @@ pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<IbvDe
         for (index, device) in found.iter().enumerate() {
             list.put_at(index, Handle::of(*device))?;
         }
-        count.put_if_wanted(int(found.len()));
+        count.put_if_not_null(int(found.len()));
         Ok(array.cast())
     })
 }
 
 /// `ibv_free_device_list`.
 pub(crate) extern "C" fn free_device_list(list: *mut c_void) {
-    // SAFETY: the caller has it from `get_device_list`, which allocated it, or it is
-    // NULL, which is nothing to free.
+    // SAFETY: the list is NULL, or `get_device_list` allocated it with `calloc`.
     unsafe { libc::free(list) };
 }
 
@@ -118,12 +117,12 @@ pub(crate) extern "C" fn free_device_list(list: *mut c_void) {
 pub(crate) extern "C" fn get_device_name(device: Handle<IbvDevice>) -> Text {
     guard::pointer(|| {
         let part = device.get()?.c.as_ptr();
-        // SAFETY: the device is there for ever.
+        // SAFETY: devices are never freed.
         Ok(unsafe { &raw mut (*part).name }.cast::<c_char>())
     })
 }
 
-/// `ibv_get_device_guid`, in the order of the network.
+/// `ibv_get_device_guid`, in network byte order.
 pub(crate) extern "C" fn get_device_guid(device: Handle<IbvDevice>) -> u64 {
     guard::value(0, || Ok(device.get()?.guid().to_be()))
 }

@@ -4,7 +4,7 @@ use crate::abi::{IbvAllocDmAttr, IbvContext, IbvDm, IbvMr, IbvPd};
 use crate::context::State;
 use crate::convert::access;
 use crate::errors::OrErrno;
-use crate::mr::Shown;
+use crate::mr::Backing;
 use crate::pointer::{CPart, Handle, In, Out, Part};
 use crate::usage::Users;
 use crate::{abi, guard, mr};
@@ -21,8 +21,8 @@ pub(crate) struct Dm {
     state: Arc<State>,
 }
 
-/// A number that no table entry has.
-const UNKNOWN: u32 = 0;
+/// The handle of memory that is not in the table, and can't be imported.
+const NO_HANDLE: u32 = 0;
 
 /// The state shared by all of C's pointers to the same memory.
 pub(crate) struct SharedDm {
@@ -38,8 +38,12 @@ unsafe impl Part for IbvDm {
 }
 
 impl Dm {
-    fn give(context: Handle<IbvContext>, shared: Arc<SharedDm>, state: &Arc<State>) -> *mut IbvDm {
-        Handle::give(Self {
+    fn expose(
+        context: Handle<IbvContext>,
+        shared: Arc<SharedDm>,
+        state: &Arc<State>,
+    ) -> *mut IbvDm {
+        Handle::into_raw(Self {
             _c: CPart::new(IbvDm {
                 context,
                 memcpy_to_dm,
@@ -57,13 +61,13 @@ fn size(number: u64) -> Result<usize, Errno> {
     usize::try_from(number).map_err(|_| Errno::EINVAL)
 }
 
-/// Device memory is copied in words of 4 bytes. Real devices do not support smaller units, so a
-/// program that uses one fails here, too.
+/// The unit in which device memory is copied, in bytes. Real devices do not support smaller units,
+/// so this one refuses them, too.
 const WORD: usize = 4;
 
 /// # Errors
 /// `EINVAL` if the range does not consist of whole words.
-fn words(offset: u64, len: usize) -> Result<usize, Errno> {
+fn check_words(offset: u64, len: usize) -> Result<usize, Errno> {
     let offset = size(offset)?;
     if offset.is_multiple_of(WORD) && len.is_multiple_of(WORD) {
         Ok(offset)
@@ -72,10 +76,10 @@ fn words(offset: u64, len: usize) -> Result<usize, Errno> {
     }
 }
 
-/// The alignment is one page at most.
+/// The maximum of `log_align_req`: one page.
 const MAX_LOG_ALIGN: u32 = 12;
 
-/// `ibv_alloc_dm`. A child of the process that opened the device gets memory, too, but of its own.
+/// `ibv_alloc_dm`. It also works in a forked child, whose memory is its own and can't be imported.
 pub(crate) extern "C" fn alloc_dm(
     context: Handle<IbvContext>,
     attr: In<IbvAllocDmAttr>,
@@ -95,10 +99,10 @@ pub(crate) extern "C" fn alloc_dm(
         };
         let shared = match context.get() {
             Ok(_) => state.objects.device_memory.insert(share),
-            // Another thread may have held the table's lock at the fork.
-            Err(_) => Arc::new(share(UNKNOWN)),
+            // In a forked child, the table's lock may be a copy that stays locked forever.
+            Err(_) => Arc::new(share(NO_HANDLE)),
         };
-        Ok(Dm::give(context, shared, state))
+        Ok(Dm::expose(context, shared, state))
     })
 }
 
@@ -107,7 +111,7 @@ pub(crate) extern "C" fn free_dm(dm: Handle<IbvDm>) -> c_int {
     guard::errno(|| {
         let found = dm.get()?;
         found.shared.users.check_none()?;
-        if found.shared.handle != UNKNOWN {
+        if found.shared.handle != NO_HANDLE {
             let known = &found.state.objects.device_memory;
             known.remove(found.shared.handle);
         }
@@ -120,7 +124,7 @@ pub(crate) extern "C" fn import_dm(context: Handle<IbvContext>, handle: u32) -> 
     guard::pointer(|| {
         let state = &context.get()?.state;
         let found = state.objects.device_memory.find(handle);
-        Ok(Dm::give(context, found.ok_or(Errno::ENOENT)?, state))
+        Ok(Dm::expose(context, found.ok_or(Errno::ENOENT)?, state))
     })
 }
 
@@ -133,7 +137,7 @@ extern "C" fn memcpy_to_dm(dm: Handle<IbvDm>, offset: u64, from: In<u8>, len: us
     guard::errno(|| {
         let memory = &dm.get()?.shared.memory;
         memory
-            .copy_to(words(offset, len)?, from.slice(len)?)
+            .copy_to(check_words(offset, len)?, from.slice(len)?)
             .or_errno()
     })
 }
@@ -142,12 +146,13 @@ extern "C" fn memcpy_from_dm(to: Out<u8>, dm: Handle<IbvDm>, offset: u64, len: u
     guard::errno(|| {
         let memory = &dm.get()?.shared.memory;
         memory
-            .copy_from(words(offset, len)?, to.slice(len)?)
+            .copy_from(check_words(offset, len)?, to.slice(len)?)
             .or_errno()
     })
 }
 
-/// `ibv_reg_dm_mr`: addresses start at 0, which a program must request.
+/// `ibv_reg_dm_mr`. The region's addresses start at 0, so the program must pass
+/// `IBV_ACCESS_ZERO_BASED`.
 pub(crate) extern "C" fn reg_dm_mr(
     pd: Handle<IbvPd>,
     dm: Handle<IbvDm>,
@@ -163,9 +168,15 @@ pub(crate) extern "C" fn reg_dm_mr(
         let access = access(flags & !(abi::ACCESS_ZERO_BASED | abi::ACCESS_OPTIONAL_RANGE))?;
         let SharedDm { memory, users, .. } = &*dm.shared;
         let region = memory.register(&domain.pd, size(offset)?, length, access);
-        let shown = Shown::Device {
+        let backing = Backing::Device {
             _memory: users.add(),
         };
-        mr::give(pd, std::ptr::null_mut(), length, region.or_errno()?, shown)
+        mr::expose(
+            pd,
+            std::ptr::null_mut(),
+            length,
+            region.or_errno()?,
+            backing,
+        )
     })
 }

@@ -1,10 +1,10 @@
-//! Regions of dma-bufs: memory of another device, or anonymous memory, behind a descriptor.
+//! Memory regions of dma-bufs, and the mappings of memory that this library makes.
 
 use crate::abi::{ACCESS_OPTIONAL_RANGE, IbvMr, IbvPd};
 use crate::convert::access;
 use crate::errors::OrErrno;
 use crate::guard;
-use crate::mr::{self, Shown};
+use crate::mr::{self, Backing};
 use crate::pointer::Handle;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -30,8 +30,8 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `of` or `anonymous`, and what used it is gone. There is
-        // nothing to do about an error.
+        // SAFETY: `of` or `anonymous` mapped it, and its users were dropped before. A destructor
+        // can't report an error.
         let _ = unsafe { munmap(self.start, self.len) };
     }
 }
@@ -100,7 +100,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
     guard::pointer(|| {
         let domain = pd.get()?;
         let access = access(flags.cast_unsigned() & !ACCESS_OPTIONAL_RANGE)?;
-        // As in the kernel, page boundaries of the buffer are page boundaries of the region.
+        // As in the kernel, `offset` and `iova` must have the same offset in their page.
         let page = mr::page_size()? as u64;
         if fd < 0 {
             return Err(Errno::EBADF);
@@ -108,17 +108,17 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         if offset % page != iova % page {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: if it is not open, the system says so; the program keeps it open for as
-        // long as the call lasts.
+        // SAFETY: the program keeps the descriptor open during the call. If it is not open, `fstat`
+        // fails.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let writes = access.contains(Access::LOCAL_WRITE);
         let (mapping, first) = Mapping::of(fd, offset, length, writes)?;
         // SAFETY: mapped until the region is gone, and never borrowed.
         let memory = unsafe { Memory::foreign(first, length as u64) };
         let region = domain.pd.register_memory(memory, Some(iova), access);
-        // As in rdma-core, the program has no address, only the offset.
+        // As in rdma-core, `ibv_mr.addr` is the offset: the memory has no address in the program.
         let addr = offset as *mut c_void;
-        let shown = Shown::DmaBuf { _mapping: mapping };
-        mr::give(pd, addr, length, region.or_errno()?, shown)
+        let backing = Backing::DmaBuf { _mapping: mapping };
+        mr::expose(pd, addr, length, region.or_errno()?, backing)
     })
 }

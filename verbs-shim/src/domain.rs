@@ -11,8 +11,8 @@ use crate::usage::Users;
 use nix::errno::Errno;
 use std::ffi::c_int;
 
-/// A thread domain: the program's promise to use the objects in it from one thread at a time. This
-/// library gains nothing from it.
+/// A thread domain. The program promises to use its objects from one thread at a time; this library
+/// does not make use of that.
 #[repr(C)]
 pub(crate) struct Td {
     c: CPart<IbvTd>,
@@ -31,7 +31,7 @@ pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) ->
         if *attr.get()? != 0 {
             return Err(Errno::EINVAL);
         }
-        Ok(Handle::give(Td {
+        Ok(Handle::into_raw(Td {
             c: CPart::new(IbvTd { context }),
             users: Users::default(),
         }))
@@ -46,8 +46,8 @@ pub(crate) extern "C" fn dealloc_td(td: Handle<IbvTd>) -> c_int {
     })
 }
 
-/// The supported options of a parent domain: allocators for a NIC's internal structures, which this
-/// one never calls.
+/// The accepted options of a parent domain: allocators for a driver's internal structures, which
+/// this library never calls, and their context.
 const KNOWN: u32 = PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 
 /// `ibv_alloc_parent_domain`.
@@ -68,6 +68,6 @@ pub(crate) extern "C" fn alloc_parent_domain(
         }
         let uses = std::iter::once(&parent.users).chain(td.map(|td| &td.users));
         let uses = uses.map(Users::add).collect();
-        pd::give(context, parent.pd.clone(), state, uses)
+        pd::expose(context, parent.pd.clone(), state, uses)
     })
 }

@@ -16,23 +16,23 @@ use roce_verbs::work::PostError;
 use std::fmt::Display;
 use std::io;
 
-/// Converts an error to a number. Keeps its text for `ROCE_LOG`, since the number says little.
+/// Converts an error to an errno value, and keeps its text for `ROCE_LOG`.
 pub(crate) trait OrErrno<T> {
     fn or_errno(self) -> Result<T, Errno>;
 }
 
 impl<T, E: ToErrno + Display> OrErrno<T> for Result<T, E> {
     fn or_errno(self) -> Result<T, Errno> {
-        self.map_err(|error| log::refuse(error.to_errno(), || error.to_string()))
+        self.map_err(|error| log::with_reason(error.to_errno(), || error.to_string()))
     }
 }
 
-/// The errno value of an error. The enums may grow: an error that is not named here is `EINVAL`.
+/// The errno value of an error. The error enums are non-exhaustive: an unknown variant is `EINVAL`.
 pub(crate) trait ToErrno {
     fn to_errno(&self) -> Errno;
 }
 
-fn of_io(error: &io::Error) -> Errno {
+fn io_errno(error: &io::Error) -> Errno {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number),
         None if error.kind() == io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
@@ -43,13 +43,13 @@ fn of_io(error: &io::Error) -> Errno {
 
 impl ToErrno for io::Error {
     fn to_errno(&self) -> Errno {
-        of_io(self)
+        io_errno(self)
     }
 }
 
 impl ToErrno for PortError {
     fn to_errno(&self) -> Errno {
-        of_io(&self.source)
+        io_errno(&self.source)
     }
 }
 
@@ -60,7 +60,7 @@ impl ToErrno for OpenError {
             | Self::NoSuchAddress { .. }
             | Self::UnknownAddress { .. } => Errno::ENODEV,
             Self::Environment { .. } => Errno::EINVAL,
-            Self::System { source, .. } => of_io(source),
+            Self::System { source, .. } => io_errno(source),
             _ => Errno::EINVAL,
         }
     }
@@ -70,7 +70,7 @@ impl ToErrno for StartError {
     fn to_errno(&self) -> Errno {
         match self {
             Self::Datapath { .. } => Errno::EOPNOTSUPP,
-            Self::QpNumbers { source, .. } | Self::System { source, .. } => of_io(source),
+            Self::QpNumbers { source, .. } | Self::System { source, .. } => io_errno(source),
             _ => Errno::EINVAL,
         }
     }
@@ -213,8 +213,8 @@ impl ToErrno for CmError {
     }
 }
 
-/// As in the kernel's connection manager, the result is `EADDRINUSE` only if each of the two claims
-/// is at a single address. A claim at a loopback address does not count as such.
+/// As in the kernel's connection manager, a conflict is `EADDRINUSE` if both claims are at a single
+/// address that is not a loopback address, and `EADDRNOTAVAIL` otherwise.
 impl ToErrno for PortClaimError {
     fn to_errno(&self) -> Errno {
         match self {
@@ -226,7 +226,7 @@ impl ToErrno for PortClaimError {
                     Errno::EADDRNOTAVAIL
                 }
             }
-            Self::System(error) => of_io(error),
+            Self::System(error) => io_errno(error),
             // All dynamic ports are in use.
             _ => Errno::EADDRNOTAVAIL,
         }
@@ -238,7 +238,7 @@ impl ToErrno for ListenError {
         match self {
             Self::Address(error) => error.to_errno(),
             Self::Agent(error) => error.to_errno(),
-            Self::Steering(error) => of_io(error),
+            Self::Steering(error) => io_errno(error),
             _ => Errno::EINVAL,
         }
     }

@@ -21,32 +21,31 @@ use std::hash::Hash;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// The number of an object's events that were delivered and not acknowledged yet. An object is not
-/// destroyed while there are any.
+/// The number of an object's delivered events that the program has not acknowledged yet. Destroying
+/// the object waits until it is 0.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
     count: Mutex<u64>,
-    fewer: Condvar,
+    acknowledged: Condvar,
 }
 
 impl Unacknowledged {
     /// Counts an event that was delivered.
-    pub(crate) fn one_more(&self) {
+    pub(crate) fn increment(&self) {
         *self.count.lock() += 1;
     }
 
-    /// The program has acknowledged `events` events. A number that exceeds the outstanding ones
-    /// counts as all.
+    /// Acknowledges `events` events, or all of them if `events` exceeds their number.
     pub(crate) fn acknowledge(&self, events: u64) {
         let mut count = self.count.lock();
         *count = count.saturating_sub(events);
-        self.fewer.notify_all();
+        self.acknowledged.notify_all();
     }
 
     /// Waits until all are acknowledged.
     pub(crate) fn wait_for_all(&self) {
         let mut count = self.count.lock();
-        self.fewer.wait_while(&mut count, |count| *count > 0);
+        self.acknowledged.wait_while(&mut count, |count| *count > 0);
     }
 }
 
@@ -70,7 +69,7 @@ impl<K> Default for Table<K> {
 }
 
 impl<K: Eq + Hash> Table<K> {
-    /// Delivers events of the object from now on.
+    /// Adds an object, whose events are delivered from now on.
     pub(crate) fn insert<T>(&self, key: K, object: *mut T, unacknowledged: &Arc<Unacknowledged>) {
         let entry = Entry {
             object: object as usize,
@@ -87,12 +86,12 @@ impl<K: Eq + Hash> Table<K> {
         }
     }
 
-    /// The object that an event refers to, with its count of unacknowledged events increased;
-    /// `None` if it is gone.
+    /// Returns the object that an event refers to, and increments its count of unacknowledged
+    /// events. Returns `None` if the object was destroyed.
     pub(crate) fn acquire(&self, key: &K) -> Option<*mut c_void> {
         let entries = self.entries.lock();
         let entry = entries.get(key)?;
-        entry.unacknowledged.one_more();
+        entry.unacknowledged.increment();
         Some(entry.object as *mut c_void)
     }
 }
@@ -102,8 +101,8 @@ impl<K: Eq + Hash> Table<K> {
 pub(crate) struct Registry {
     pub(crate) qps: Table<Qpn>,
     pub(crate) cqs: Table<CqId>,
-    /// Events of a CQ's completions, as opposed to its errors.
-    pub(crate) channels: Table<CqId>,
+    /// CQs, for their completion events; `cqs` is for their asynchronous events.
+    pub(crate) completions: Table<CqId>,
     pub(crate) srqs: Table<Srqn>,
     pub(crate) regions: Handles<Region>,
     pub(crate) domains: Handles<Domain>,
@@ -111,7 +110,8 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The context is closed: no memory of the program is accessed any more.
+    /// Closes all regions, domains and device memory. From then on, the NIC accesses no memory of
+    /// the program.
     pub(crate) fn close(&self) {
         for region in self.regions.drain() {
             region.close();
@@ -147,8 +147,8 @@ pub(crate) extern "C" fn get_async_event(
         loop {
             match state.events.poll() {
                 Some(found) => {
-                    if let Some(told) = c_event(&state.objects, found) {
-                        return event.put(told);
+                    if let Some(translated) = c_event(&state.objects, found) {
+                        return event.put(translated);
                     }
                 }
                 None => wait_readable(&state.roce, &state.events)?,
@@ -157,7 +157,7 @@ pub(crate) extern "C" fn get_async_event(
     })
 }
 
-/// An event in C's form; `None` if its object is gone, or if C has no such event.
+/// An event in C's form; `None` if its object was destroyed, or if C has no such event.
 fn c_event(objects: &Registry, event: Event) -> Option<IbvAsyncEvent> {
     let (element, event_type) = translate(event)?;
     Some(IbvAsyncEvent {
@@ -180,9 +180,8 @@ enum Element {
     Port,
 }
 
-/// The object and the number of an event. `None` for [`Event::CqNotify`], which a completion
-/// channel reports, and for an event that this table does not know; a test checks that there is no
-/// such event.
+/// The object and the C number of an event. `None` for [`Event::CqNotify`], which a completion
+/// channel reports, and for an event missing from this table; a test checks that none is missing.
 fn translate(event: Event) -> Option<(Element, u32)> {
     let translated = match event {
         Event::CqError(id) => (Element::Cq(id), EVENT_CQ_ERR),
@@ -209,7 +208,7 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
             event_type,
         } = event.input().read()?;
         match event_type {
-            EVENT_CQ_ERR => object::<IbvCq>(element).get()?.acknowledge_error(),
+            EVENT_CQ_ERR => object::<IbvCq>(element).get()?.acknowledge_async_event(),
             EVENT_QP_FATAL
             | EVENT_QP_REQ_ERR
             | EVENT_QP_ACCESS_ERR
@@ -230,7 +229,7 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
 
 /// The object of an event, according to its type.
 fn object<C>(element: *mut c_void) -> Handle<C> {
-    Handle::named(element.cast())
+    Handle::from_ptr(element.cast())
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use crate::rdmacm::{
     event, id, multicast as cm_multicast, option, qp as cm_qp, resolve, srq as cm_srq,
 };
 use crate::{
-    ah, buffer, channel, context, cq, device, dm, dmabuf, events, import, mr, mr_ex, multicast, pd,
-    private, qp, query, rates, srq, strings, sysfs, unsupported,
+    ah, buffer, channel, context, cq, device, dm, dmabuf, events, import, mr, mr_ex, multicast,
+    no_op, pd, qp, query, rates, srq, strings, sysfs, unsupported,
 };
 #[cfg(not(test))]
 use std::arch::global_asm;
@@ -26,7 +26,7 @@ macro_rules! jump {
 }
 
 /// Rust does not support symbol versions, so each symbol is an assembler label in the form that
-/// linkers recognise: `name@@VERSION`, or `name@VERSION` for an old one.
+/// linkers recognise: `name@@VERSION` for the default version, `name@VERSION` for another one.
 #[cfg(not(test))]
 macro_rules! export {
     ($list:ident: $($function:path: $($symbol:literal)*;)*) => {$($(
@@ -41,7 +41,7 @@ macro_rules! export {
     )*)*};
 }
 
-/// A test program is linked without versions. There, this is only a list.
+/// The unit tests are linked without symbol versions, so this defines only a list of the symbols.
 #[cfg(test)]
 macro_rules! export {
     ($list:ident: $($function:path: $($symbol:literal)*;)*) => {
@@ -97,13 +97,13 @@ export! { CURRENT:
     pd::dealloc_pd: "ibv_dealloc_pd@@IBVERBS_1.1";
     pd::import_pd: "ibv_import_pd@@IBVERBS_1.10";
     pd::unimport_pd: "ibv_unimport_pd@@IBVERBS_1.10";
-    private::fork_init:
+    no_op::fork_init:
         "ibv_dofork_range@@IBVERBS_1.1"
         "ibv_dontfork_range@@IBVERBS_1.1"
         "ibv_fork_init@@IBVERBS_1.1"
         ;
-    private::is_fork_initialized: "ibv_is_fork_initialized@@IBVERBS_1.13";
-    private::register_driver:
+    no_op::is_fork_initialized: "ibv_is_fork_initialized@@IBVERBS_1.13";
+    no_op::register_driver:
         "verbs_register_driver_34@@IBVERBS_PRIVATE_34"
         "verbs_register_driver_65@@IBVERBS_PRIVATE_65"
         ;

@@ -1,5 +1,5 @@
-//! Identifies the process. A forked child has a copy of everything but the threads, and shares the
-//! sockets: its operations on its parent's NIC would affect its parent.
+//! Detects forks. A forked child has a copy of its parent's memory, but not of its threads, and
+//! shares its sockets. So the child must not use its parent's NIC: that would affect the parent.
 
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -13,21 +13,21 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Starts counting forks.
+/// Registers the fork handler, once per process.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub(crate) fn watch() -> Result<(), Errno> {
-    static WATCHED: Mutex<bool> = Mutex::new(false);
-    let mut watched = WATCHED.lock();
-    if !*watched {
-        // SAFETY: the function does nothing that a child may not do at that moment, and
-        // stays: this library is never unloaded.
+pub(crate) fn register_handler() -> Result<(), Errno> {
+    static REGISTERED: Mutex<bool> = Mutex::new(false);
+    let mut registered = REGISTERED.lock();
+    if !*registered {
+        // SAFETY: the handler only increments an atomic, which is async-signal-safe. This library
+        // is never unloaded, so the handler stays valid.
         let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         if failed != 0 {
             return Err(Errno::from_raw(failed));
         }
-        *watched = true;
+        *registered = true;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The only way from C into this library and back: it stops panics, and converts results to what
-//! the man pages promise.
+//! Wrappers around the body of each C function. They stop panics, and convert the result to the C
+//! return value and `errno`.
 
 use crate::log;
 use nix::errno::Errno;
@@ -9,11 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs the body of a function. A panic is a bug in this library: the call fails, and the process
 /// goes on.
 fn run<T, W: FnOnce() -> Result<T, Errno>>(work: W) -> Result<T, Errno> {
-    // State that a panic leaves incomplete is behind locks without poisoning; nothing else outlives
-    // the call.
+    // Unwind safety: shared state is behind locks that do not poison, and nothing else outlives the
+    // call.
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO));
-    // The closure's name includes that of its function.
-    log::ended(std::any::type_name::<W>(), result.as_ref().err().copied());
+    // The type name of a closure includes the path of the function that defines it.
+    log::call_ended(std::any::type_name::<W>(), result.as_ref().err().copied());
     if let Err(errno) = result {
         errno.set();
     }

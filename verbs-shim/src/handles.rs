@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The objects of one kind in a context, by number. They stay until they are destroyed or the
-/// context is closed, whatever pointers to them C has.
+/// The objects of one kind in a context, by number. An object stays until it is destroyed or the
+/// context is closed, no matter how many C pointers refer to it.
 pub(crate) struct Handles<T>(Mutex<Numbered<T>>);
 
 struct Numbered<T> {

@@ -1,7 +1,6 @@
-//! Contexts that several parts of a program open with one descriptor.
+//! `ibv_import_device`: a second context for a device that the same process has open.
 //!
-//! A software NIC is part of its process, so only a context of the same process can be imported. To
-//! share memory, domains and QPs among processes, all of them would have to reach one NIC.
+//! A software NIC is part of its process, so a context of another process can't be imported.
 
 use crate::abi::IbvContext;
 use crate::context::{Context, State};
@@ -14,12 +13,12 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
-/// The identity that all duplicates of a descriptor share: device and inode number.
+/// The device and inode number of a file, which all duplicates of its descriptor share.
 type Identity = (u64, u64);
 
 fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
-    let told = fstat(fd)?;
-    Ok((told.st_dev, told.st_ino))
+    let status = fstat(fd)?;
+    Ok((status.st_dev, status.st_ino))
 }
 
 /// The open contexts that can be imported, and the processes that opened them.
@@ -28,22 +27,22 @@ static OPEN: Mutex<Vec<(Identity, Process, Weak<State>)>> = Mutex::new(Vec::new(
 /// A value of [`fork::generation`].
 type Process = u32;
 
-/// The descriptor that represents a context (`cmd_fd`): an unnamed empty file, which can't be
-/// confused with any other.
-pub(crate) fn descriptor() -> Result<OwnedFd, Errno> {
+/// Creates the descriptor that represents a context (`cmd_fd`): an empty memfd, whose inode is
+/// unique.
+pub(crate) fn new_descriptor() -> Result<OwnedFd, Errno> {
     memfd_create("roce context", MFdFlags::MFD_CLOEXEC)
 }
 
 /// Makes the context importable by its descriptor.
-pub(crate) fn announce(fd: &OwnedFd, state: &Arc<State>) -> Result<(), Errno> {
+pub(crate) fn register(fd: &OwnedFd, state: &Arc<State>) -> Result<(), Errno> {
     let mut open = OPEN.lock();
     open.retain(|(.., state)| state.strong_count() > 0);
     open.push((identity(fd)?, fork::generation(), Arc::downgrade(state)));
     Ok(())
 }
 
-/// The context was closed and can't be imported any more.
-pub(crate) fn withdraw(state: &Arc<State>) {
+/// Removes a closed context, which can't be imported any more.
+pub(crate) fn unregister(state: &Arc<State>) {
     let closed = Arc::downgrade(state);
     OPEN.lock().retain(|(.., state)| !state.ptr_eq(&closed));
 }
@@ -55,7 +54,8 @@ pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut IbvContext {
         if cmd_fd < 0 {
             return Err(Errno::EBADF);
         }
-        // SAFETY: if it is not open, the system says so.
+        // SAFETY: the program keeps the descriptor open during the call. If it is not open, `fstat`
+        // fails.
         let identity = identity(unsafe { BorrowedFd::borrow_raw(cmd_fd) })?;
         let wanted = (identity, fork::generation());
         let open = OPEN.lock();
@@ -65,8 +65,8 @@ pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut IbvContext {
         let state = known.and_then(|(.., state)| state.upgrade());
         // Another kind of descriptor, or one of another process.
         let state = state.ok_or(Errno::EOPNOTSUPP)?;
-        // SAFETY: open, as was just seen; the program gives it away with this call.
+        // SAFETY: `fstat` has just succeeded, so it is open. The call transfers its ownership.
         let fd = unsafe { OwnedFd::from_raw_fd(cmd_fd) };
-        Ok(Context::give(state, fd))
+        Ok(Context::expose(state, fd))
     })
 }

@@ -1,14 +1,15 @@
 //! `libibverbs.so.1` and `librdmacm.so.1`: the C ABI of verbs, and of the connection manager,
 //! on this stack.
 //!
-//! Programs linked to one or both of them load this library instead, unchanged. It is a translation
-//! layer: every function converts its C arguments to Rust, calls [`roce_verbs`], and converts the
-//! result back to C. An unsupported operation returns `EOPNOTSUPP`, never success.
+//! A program linked to one or both of them loads this library instead, without being rebuilt. The
+//! library is a translation layer: every function converts its C arguments to Rust, calls
+//! [`roce_verbs`], and converts the result back to C. An unsupported operation returns
+//! `EOPNOTSUPP`, never success.
 //!
 //! - [`abi`] has the structures of `verbs.h`, whose layout is the ABI.
-//! - `pointer` has the types that represent C's pointers, and `guard` the only way in: each entry
-//!   point runs in it, so that a panic never unwinds into C.
-//! - `exports` gives each function its versioned symbols.
+//! - `pointer` has the types that represent C's pointers, and `guard` wraps the body of each
+//!   entry point, so that a panic never unwinds into C.
+//! - `exports` defines the versioned symbols of each function.
 
 pub mod abi;
 
@@ -24,8 +25,8 @@ mod dmabuf;
 mod domain;
 mod errors;
 mod events;
+mod exit_message;
 mod exports;
-mod farewell;
 mod fork;
 mod guard;
 mod handles;
@@ -37,11 +38,10 @@ mod mr;
 mod mr_ex;
 mod multicast;
 mod mw;
-mod part;
+mod no_op;
 mod pd;
 mod pointer;
 mod prefetch;
-mod private;
 mod qp;
 mod query;
 mod rates;
@@ -51,4 +51,5 @@ mod strings;
 mod sysfs;
 mod unsupported;
 mod usage;
+mod vendor_part_id;
 mod xrc;

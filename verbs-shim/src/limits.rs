@@ -1,11 +1,10 @@
-//! The most objects of each kind in an open device. For most kinds, memory is the only real limit.
-//! The maxima that `ibv_query_device` reports are enforced all the same, for programs that test
-//! them. QPs and shared receive queues are not listed: the NIC limits them, by the range of their
-//! numbers.
+//! The maximum number of objects of each kind in an open device. Only memory really limits them,
+//! but some programs test that the maxima that `ibv_query_device` reports are enforced. QPs and
+//! shared receive queues are not listed here: the range of their numbers limits them, in the NIC.
 
 use crate::usage::Users;
 
-/// CQs: one for each possible QP.
+/// Completion queues: as many as QPs.
 pub(crate) const MAX_CQS: usize = 1 << 17;
 /// Protection domains.
 pub(crate) const MAX_PDS: usize = 1 << 15;

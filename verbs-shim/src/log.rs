@@ -9,20 +9,20 @@ use std::io::Write as _;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// The most lines about one function and one error in each [`PERIOD`]. A program that posts until
-/// the queue is full fails a million times a second.
+/// The maximum number of lines for one function and one error in each [`PERIOD`]. A program that
+/// retries a post while the queue is full can fail a million times a second.
 const LINES: u32 = 10;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How long a failed call waits for the lock before it gives up its line.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// How long a failed call waits for the lock before it drops its line.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(10);
 
 static ENABLED: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()));
 
 /// Recent lines, by function and error.
-static SAID: Mutex<BTreeMap<(&'static str, i32), Lately>> = Mutex::new(BTreeMap::new());
+static RECENT: Mutex<BTreeMap<(&'static str, i32), RecentLines>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
     /// Why the current call of this thread will fail, if known.
@@ -31,31 +31,32 @@ thread_local! {
 
 /// Lines about one function and one error.
 #[derive(Clone, Copy, Debug)]
-struct Lately {
+struct RecentLines {
     since: Instant,
     lines: u32,
-    /// The number of failures without a line.
-    held_back: u64,
+    /// The number of failures since the last line that were not logged.
+    suppressed: u64,
 }
 
-impl Lately {
-    /// Counts a failure. Returns whether it gets a line, and the number of failures without one
-    /// before it.
+impl RecentLines {
+    /// Counts a failure. If it is to be logged, returns the number of failures before it that were
+    /// not.
     fn count(&mut self, now: Instant) -> Option<u64> {
         if now.saturating_duration_since(self.since) >= PERIOD {
             (self.since, self.lines) = (now, 0);
         }
         if self.lines >= LINES {
-            self.held_back += 1;
+            self.suppressed += 1;
             return None;
         }
         self.lines += 1;
-        Some(std::mem::take(&mut self.held_back))
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 
-/// Records the reason for the failure that follows. Costs nothing unless `ROCE_LOG` is set.
-pub(crate) fn because(reason: impl FnOnce() -> String) {
+/// Records why the current call of this thread is about to fail. Does nothing unless `ROCE_LOG` is
+/// set.
+pub(crate) fn set_reason(reason: impl FnOnce() -> String) {
     if *ENABLED {
         let reason = reason();
         // The storage is gone in a thread that is exiting.
@@ -63,64 +64,67 @@ pub(crate) fn because(reason: impl FnOnce() -> String) {
     }
 }
 
-/// Returns an error and records its reason.
-pub(crate) fn refuse(errno: Errno, reason: impl FnOnce() -> String) -> Errno {
-    because(reason);
+/// Records the reason of an error, see [`set_reason`], and returns the error.
+pub(crate) fn with_reason(errno: Errno, reason: impl FnOnce() -> String) -> Errno {
+    set_reason(reason);
     errno
 }
 
-/// Takes the reason, for a failure that a later call returns.
-pub(crate) fn reason() -> Option<String> {
+/// Takes the recorded reason. A caller that reports the failure in a later call keeps it until
+/// then.
+pub(crate) fn take_reason() -> Option<String> {
     // The storage is gone in a thread that is exiting.
     REASON.try_with(RefCell::take).ok().flatten()
 }
 
-/// The end of a call: logs why it failed, if it did. `path` is the path of the Rust function.
-pub(crate) fn ended(path: &'static str, failure: Option<Errno>) {
+/// Ends a call, and logs it if it failed. `path` is the path of the Rust function.
+pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
     if !*ENABLED {
         return;
     }
-    let reason = reason();
+    let reason = take_reason();
     let errno = match failure {
         // Not a failure: nothing is available yet, or a signal arrived.
         None | Some(Errno::EAGAIN | Errno::EINTR) => return,
         Some(errno) => errno,
     };
     let now = Instant::now();
-    let held_back = {
-        // A forked child may have a copy that stays locked for ever.
-        let Some(mut said) = SAID.try_lock_for(PATIENCE) else {
+    let suppressed = {
+        // In a forked child, the lock may be a copy that stays locked forever.
+        let Some(mut recent_lines) = RECENT.try_lock_for(LOCK_TIMEOUT) else {
             return;
         };
-        let lately = said.entry((path, errno as i32)).or_insert(Lately {
-            since: now,
-            lines: 0,
-            held_back: 0,
-        });
-        lately.count(now)
+        let recent = recent_lines
+            .entry((path, errno as i32))
+            .or_insert(RecentLines {
+                since: now,
+                lines: 0,
+                suppressed: 0,
+            });
+        recent.count(now)
     };
-    if let Some(held_back) = held_back {
-        let line = line(path, errno, reason.as_deref(), held_back);
-        // There is no place left to report an error.
+    if let Some(suppressed) = suppressed {
+        let line = line(path, errno, reason.as_deref(), suppressed);
+        // There is nowhere to report a failed write to stderr.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
 
-fn line(path: &str, errno: Errno, reason: Option<&str>, held_back: u64) -> String {
+fn line(path: &str, errno: Errno, reason: Option<&str>, suppressed: u64) -> String {
     let name = c_name(path);
     let mut line = format!(
         "roce: {name}: {errno:?}: {}",
         reason.unwrap_or(errno.desc())
     );
-    if held_back > 0 {
-        line.push_str(&format!(" ({held_back} more failures like it had no line)"));
+    if suppressed > 0 {
+        line.push_str(&format!(" ({suppressed} similar failures were not logged)"));
     }
     line.push('\n');
     line
 }
 
-/// The C name of the function whose body is the closure at `path`. Functions have their C names
-/// here, without the prefix.
+/// The C name of the function whose body is the closure at `path`. The Rust functions have the C
+/// names without the prefix.
 fn c_name(path: &str) -> String {
     let function = path.trim_end_matches("::{{closure}}");
     let last = function.rsplit("::").next().unwrap_or(function);
@@ -167,15 +171,15 @@ mod tests {
     #[test]
     fn lines_are_few_and_the_rest_is_counted() {
         let start = Instant::now();
-        let mut lately = Lately {
+        let mut recent = RecentLines {
             since: start,
             lines: 0,
-            held_back: 0,
+            suppressed: 0,
         };
-        let said = (0..1000).filter_map(|_| lately.count(start)).count();
-        assert_eq!(said, LINES as usize);
-        assert_eq!(lately.count(start + PERIOD), Some(1000 - u64::from(LINES)));
-        assert_eq!(lately.count(start + PERIOD), Some(0));
+        let logged = (0..1000).filter_map(|_| recent.count(start)).count();
+        assert_eq!(logged, LINES as usize);
+        assert_eq!(recent.count(start + PERIOD), Some(1000 - u64::from(LINES)));
+        assert_eq!(recent.count(start + PERIOD), Some(0));
     }
 
     #[test]
@@ -188,7 +192,7 @@ mod tests {
         let line = line(path, Errno::EINVAL, None, 7);
         assert_eq!(
             line,
-            "roce: ibv_post_send: EINVAL: Invalid argument (7 more failures like it had no line)\n"
+            "roce: ibv_post_send: EINVAL: Invalid argument (7 similar failures were not logged)\n"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's list of mappings, for memory that can't be probed.
+//! Checks memory against `/proc/self/maps`, where `madvise` can't populate it.
 
 use nix::errno::Errno;
 use roce_verbs::Access;

@@ -32,81 +32,81 @@ unsafe impl Part for IbvMr {
 
 /// A registration. `ibv_dereg_mr` ends it, and so does closing the context.
 pub(crate) struct Region {
-    held: Mutex<Option<Held>>,
+    registered: Mutex<Option<Registered>>,
     handle: u32,
 }
 
-/// The parts of a region until it is deregistered.
-struct Held {
-    // Dropped first: the memory must exist as long as the NIC may use it.
+/// The state of a registered region.
+struct Registered {
+    // Dropped before `_backing`: the memory must exist as long as the NIC may access it.
     registration: Registration,
-    _shown: Shown,
+    _backing: Backing,
     pd: Use,
-    _one: Use,
+    _counted: Use,
 }
 
-/// The memory behind a region that does not belong to the program.
-pub(crate) enum Shown {
-    /// None: the memory is the program's own.
-    Nothing,
-    /// Memory of the device.
+/// What keeps the memory of a region alive.
+pub(crate) enum Backing {
+    /// The program owns the memory.
+    Program,
+    /// The memory is device memory.
     Device { _memory: Use },
-    /// A dma-buf.
+    /// The memory is a dma-buf, mapped by the library.
     DmaBuf { _mapping: Mapping },
 }
 
 impl Region {
     /// Deregisters the region even if windows are bound to it.
     pub(crate) fn close(&self) {
-        self.held.lock().take();
+        self.registered.lock().take();
     }
 
     /// # Errors
     /// `EBUSY` while windows are bound to it.
     fn deregister(&self) -> Result<(), Errno> {
-        let mut held = self.held.lock();
-        let Some(Held {
+        let mut registered = self.registered.lock();
+        let Some(Registered {
             registration,
-            _shown,
+            _backing,
             pd,
-            _one,
-        }) = held.take()
+            _counted,
+        }) = registered.take()
         else {
             return Ok(());
         };
         match registration.deregister() {
             Ok(()) => Ok(()),
             Err((registration, error)) => {
-                *held = Some(Held {
+                *registered = Some(Registered {
                     registration,
-                    _shown,
+                    _backing,
                     pd,
-                    _one,
+                    _counted,
                 });
                 Err(error).or_errno()
             }
         }
     }
 
-    /// Runs a closure on the registration unless another thread uses it right now. It never waits,
-    /// so it may be called with the device locked.
+    /// Runs a closure on the registration. Never waits for another thread, so it may be called with
+    /// the device locked.
     ///
     /// # Errors
-    /// `EINVAL` if the context was closed, `EBUSY` if the region is being changed.
-    pub(crate) fn look<R>(
+    /// `EINVAL` if the context was closed, `EBUSY` if another thread is using the registration.
+    pub(crate) fn try_with<R>(
         &self,
         work: impl FnOnce(&Registration) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        let held = self.held.try_lock().ok_or(Errno::EBUSY)?;
-        work(&held.as_ref().ok_or(Errno::EINVAL)?.registration)
+        let registered = self.registered.try_lock().ok_or(Errno::EBUSY)?;
+        work(&registered.as_ref().ok_or(Errno::EINVAL)?.registration)
     }
 
     /// Runs a closure on the region's parts.
     ///
     /// # Errors
     /// `EINVAL` if the context was closed.
-    fn with<R>(&self, work: impl FnOnce(&mut Held) -> Result<R, Errno>) -> Result<R, Errno> {
-        work(self.held.lock().as_mut().ok_or(Errno::EINVAL)?)
+    fn with<R>(&self, work: impl FnOnce(&mut Registered) -> Result<R, Errno>) -> Result<R, Errno> {
+        work(self.registered.lock().as_mut().ok_or(Errno::EINVAL)?)
     }
 }
 
@@ -118,9 +118,13 @@ pub(crate) fn page_size() -> Result<usize, Errno> {
         .unwrap_or(4096))
 }
 
-/// Checks that memory is mapped. The kernel does so when memory is registered, and fails otherwise.
-/// Without this check, a later access would kill the process. As with a NIC, the pages are present
-/// afterwards.
+/// Checks that memory is mapped with the rights that `access` needs, as the kernel does at
+/// registration. Without this check, a later access by the NIC would kill the process. Afterwards,
+/// all pages are present.
+///
+/// # Errors
+/// `EFAULT` if some of it is not mapped, `EINVAL` if it exceeds the address space, or the error of
+/// `madvise`.
 pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
     let page = page_size()?;
     let from = addr & !(page - 1);
@@ -130,25 +134,25 @@ pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<()
     } else {
         libc::MADV_POPULATE_READ
     };
-    // SAFETY: the call leaves what is mapped there unchanged, except that its pages become present.
+    // SAFETY: the call does not change the contents of the memory: it only makes pages present.
     let done = unsafe { libc::madvise(from as *mut c_void, to - from, advice) };
     match Errno::result(done) {
         Ok(_) => Ok(()),
-        // An older kernel, memory of a device, or memory without the needed rights.
+        // An older kernel, a device's memory, or a mapping without the required rights.
         Err(Errno::EINVAL) => mappings::check(from, to, access),
         Err(Errno::ENOMEM) => Err(Errno::EFAULT),
         Err(errno) => Err(errno),
     }
 }
 
-/// The memory as C describes it, with the access it allows.
-struct Wanted {
+/// The memory and access flags that the program passes.
+struct MemoryParams {
     addr: *mut c_void,
     length: usize,
     flags: u32,
 }
 
-impl Wanted {
+impl MemoryParams {
     fn access(&self) -> Result<Access, Errno> {
         let about_mapping =
             ACCESS_ON_DEMAND | ACCESS_HUGETLB | ACCESS_ZERO_BASED | ACCESS_OPTIONAL_RANGE;
@@ -166,8 +170,8 @@ impl Wanted {
                 return Err(Errno::EINVAL);
             }
             check_mapped(addr as usize, length, access)?;
-            // SAFETY: C registers memory that it keeps as long as the region; it has no
-            // Rust references.
+            // SAFETY: the program keeps the memory mapped as long as the region is registered, and
+            // no Rust reference to it exists.
             return Ok(unsafe { Memory::foreign(addr.cast(), length as u64) });
         }
         let accessor = ProcessMemory::of_this_process().or_errno()?;
@@ -180,53 +184,53 @@ impl Wanted {
     }
 }
 
-fn register(pd: Handle<IbvPd>, wanted: &Wanted, iova: u64) -> Result<*mut IbvMr, Errno> {
+fn register(pd: Handle<IbvPd>, params: &MemoryParams, iova: u64) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
-    let access = wanted.access()?;
-    let iova = if wanted.flags & ACCESS_ZERO_BASED == 0 {
+    let access = params.access()?;
+    let iova = if params.flags & ACCESS_ZERO_BASED == 0 {
         iova
     } else {
         0
     };
     let registered = domain
         .pd
-        .register_memory(wanted.memory(access)?, Some(iova), access);
+        .register_memory(params.memory(access)?, Some(iova), access);
     let registered = registered.or_errno()?;
-    give(pd, wanted.addr, wanted.length, registered, Shown::Nothing)
+    expose(pd, params.addr, params.length, registered, Backing::Program)
 }
 
 /// Creates the C object of a registration.
-pub(crate) fn give(
+pub(crate) fn expose(
     pd: Handle<IbvPd>,
     addr: *mut c_void,
     length: usize,
     registration: Registration,
-    shown: Shown,
+    backing: Backing,
 ) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
     let keys = (registration.lkey(), registration.rkey());
-    let held = Held {
+    let registered = Registered {
         registration,
-        _shown: shown,
+        _backing: backing,
         pd: domain.users.add(),
-        _one: domain.state.counts.mrs.admit(MAX_MRS)?,
+        _counted: domain.state.counts.mrs.try_add(MAX_MRS)?,
     };
     let region = domain.state.objects.regions.insert(|handle| Region {
-        held: Mutex::new(Some(held)),
+        registered: Mutex::new(Some(registered)),
         handle,
     });
-    Ok(point_to(pd, domain, (addr, length), keys, region))
+    Ok(new_pointer(pd, domain, (addr, length), keys, region))
 }
 
-/// Creates a C pointer to a region.
-fn point_to(
+/// Creates another C object that refers to a region.
+fn new_pointer(
     pd: Handle<IbvPd>,
     domain: &Pd,
     (addr, length): (*mut c_void, usize),
     (lkey, rkey): (u32, u32),
     region: Arc<Region>,
 ) -> *mut IbvMr {
-    Handle::give(Mr {
+    Handle::into_raw(Mr {
         c: CPart::new(IbvMr {
             context: domain.context(),
             pd,
@@ -247,7 +251,7 @@ pub(crate) extern "C" fn alloc_null_mr(pd: Handle<IbvPd>) -> *mut IbvMr {
         let domain = &pd.get()?.pd;
         let region = domain.register_memory(Memory::null(), None, Access::LOCAL_WRITE);
         let (region, addr) = (region.or_errno()?, std::ptr::null_mut());
-        give(pd, addr, usize::MAX, region, Shown::Nothing)
+        expose(pd, addr, usize::MAX, region, Backing::Program)
     })
 }
 
@@ -281,17 +285,17 @@ pub(crate) extern "C" fn reg_mr_iova2(
     flags: u32,
 ) -> *mut IbvMr {
     guard::pointer(|| {
-        let wanted = Wanted {
+        let params = MemoryParams {
             addr,
             length,
             flags,
         };
-        register(pd, &wanted, iova)
+        register(pd, &params, iova)
     })
 }
 
-/// The region is unchanged (`IBV_REREG_MR_ERR_INPUT`).
-const REREG_INPUT: c_int = -1;
+/// `IBV_REREG_MR_ERR_INPUT`: the input is invalid, and the region is unchanged.
+const REREG_MR_ERR_INPUT: c_int = -1;
 
 /// `ibv_rereg_mr`.
 pub(crate) extern "C" fn rereg_mr(
@@ -302,36 +306,36 @@ pub(crate) extern "C" fn rereg_mr(
     length: usize,
     flags: c_int,
 ) -> c_int {
-    guard::value(REREG_INPUT, || {
+    guard::value(REREG_MR_ERR_INPUT, || {
         let mr = mr.get()?;
         let change = change.cast_unsigned();
         let all = REREG_MR_CHANGE_TRANSLATION | REREG_MR_CHANGE_PD | REREG_MR_CHANGE_ACCESS;
         if change == 0 || change & !all != 0 {
             return Err(Errno::EINVAL);
         }
-        let asked = |bit| change & bit != 0;
-        let wanted = Wanted {
+        let changes = |bit| change & bit != 0;
+        let params = MemoryParams {
             addr,
             length,
             flags: flags.cast_unsigned(),
         };
-        let access = asked(REREG_MR_CHANGE_ACCESS)
-            .then(|| wanted.access())
+        let access = changes(REREG_MR_CHANGE_ACCESS)
+            .then(|| params.access())
             .transpose()?;
-        // If the access does not change, it may already include LOCAL_WRITE. So the memory must
-        // allow writes.
-        let memory = asked(REREG_MR_CHANGE_TRANSLATION)
-            .then(|| wanted.memory(access.unwrap_or(Access::LOCAL_WRITE)))
+        // If the access does not change, the region may have LOCAL_WRITE, so the new memory must be
+        // writable.
+        let memory = changes(REREG_MR_CHANGE_TRANSLATION)
+            .then(|| params.memory(access.unwrap_or(Access::LOCAL_WRITE)))
             .transpose()?;
-        let domain = asked(REREG_MR_CHANGE_PD).then(|| pd.get()).transpose()?;
+        let domain = changes(REREG_MR_CHANGE_PD).then(|| pd.get()).transpose()?;
         let moves = memory.is_some();
-        mr.region.with(|held| {
+        mr.region.with(|registered| {
             let memory = memory.map(|memory| (memory, None));
             let to = domain.map(|domain| &domain.pd);
-            let done = held.registration.reregister(to, access, memory);
+            let done = registered.registration.reregister(to, access, memory);
             done.or_errno()?;
             if let Some(domain) = domain {
-                held.pd = domain.users.add();
+                registered.pd = domain.users.add();
             }
             Ok(())
         })?;
@@ -361,12 +365,12 @@ pub(crate) extern "C" fn import_mr(pd: Handle<IbvPd>, handle: u32) -> *mut IbvMr
         let domain = pd.get()?;
         let found = domain.state.objects.regions.find(handle);
         let region = found.ok_or(Errno::ENOENT)?;
-        let (len, lkey, rkey) = region.look(|known| {
+        let (len, lkey, rkey) = region.try_with(|known| {
             let len = usize::try_from(known.len()).map_err(|_| Errno::EINVAL)?;
             Ok((len, known.lkey(), known.rkey()))
         })?;
         let place = (std::ptr::null_mut(), len);
-        Ok(point_to(pd, domain, place, (lkey, rkey), region))
+        Ok(new_pointer(pd, domain, place, (lkey, rkey), region))
     })
 }
 

@@ -1,4 +1,4 @@
-//! `ibv_reg_mr_ex` (since rdma-core 62): memory by its address, of a dma-buf, or of a buffer
+//! `ibv_reg_mr_ex` (since rdma-core 62): registers memory at an address, a dma-buf, or a buffer
 //! that the library allocated.
 
 use crate::abi::*;
@@ -8,7 +8,8 @@ use crate::mr::reg_mr_iova2;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
 
-/// The supported attributes; there are no hints for a PCI bus (`IBV_REG_MR_MASK_DMAH`).
+/// The supported attributes. DMA handles (`IBV_REG_MR_MASK_DMAH`), which are hints for a PCI bus,
+/// are not.
 const KNOWN: u64 = (REG_MR_MASK_IOVA
     | REG_MR_MASK_ADDR
     | REG_MR_MASK_FD
@@ -37,8 +38,8 @@ pub(crate) extern "C" fn reg_mr_ex(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -
     }
 }
 
-/// The attributes, with `iova` filled in if the program left it out, and whether the memory is that
-/// of a descriptor.
+/// Reads and checks the attributes, and sets `iova` if the program left it out. Also returns
+/// whether the memory is that of a descriptor.
 fn register_as(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -> Result<(IbvMrInitAttr, bool), Errno> {
     pd.get()?;
     let mut attr = attr.read_grown()?;

@@ -18,7 +18,7 @@ pub(crate) struct Mw {
     c: CPart<IbvMw>,
     window: MemoryWindow,
     _pd: Use,
-    _one: Use,
+    _counted: Use,
 }
 
 // SAFETY: `c` is the first field.
@@ -26,15 +26,15 @@ unsafe impl Part for IbvMw {
     type Object = Mw;
 }
 
-/// The low 8 bits of a key, which the binder of the window chooses.
+/// The low 8 bits of an R_Key, which the program chooses when it binds the window.
 fn low_bits(rkey: u32) -> u8 {
     let [.., low] = rkey.to_be_bytes();
     low
 }
 
-/// Flags that are not access rights of a window. Local rights and flags about the mapping of memory
-/// mean nothing for a window, but programs copy them from the region. mlx5 and rxe accept them,
-/// too. `bind` handles `ACCESS_ZERO_BASED` separately.
+/// Flags that are not access rights of a window. Programs copy local rights and mapping flags from
+/// the region; a window ignores them, as with mlx5 and rxe. `bind` handles `ACCESS_ZERO_BASED`
+/// separately.
 const NOT_OF_WINDOWS: u32 = ACCESS_ZERO_BASED
     | ACCESS_LOCAL_WRITE
     | ACCESS_MW_BIND
@@ -47,7 +47,7 @@ impl Mw {
     pub(crate) fn bind(&self, rkey: u32, info: &IbvMwBindInfo) -> Result<SendOp, Errno> {
         let zero_based = info.mw_access_flags & ACCESS_ZERO_BASED != 0;
         let access = access(info.mw_access_flags & !NOT_OF_WINDOWS)?;
-        let view = info.mr.get()?.region.look(|registration| {
+        let view = info.mr.get()?.region.try_with(|registration| {
             let offset = info.addr.wrapping_sub(registration.addr());
             registration.window(offset, info.length, access).or_errno()
         })?;
@@ -65,9 +65,9 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<IbvPd>, kind: u32) -> *mut IbvMw {
             MW_TYPE_2 => MwType::Type2,
             _ => return Err(Errno::EINVAL),
         };
-        let one = domain.state.counts.mws.admit(MAX_MWS)?;
+        let one = domain.state.counts.mws.try_add(MAX_MWS)?;
         let window = domain.pd.alloc_mw(window_type).or_errno()?;
-        Ok(Handle::give(Mw {
+        Ok(Handle::into_raw(Mw {
             c: CPart::new(IbvMw {
                 context: domain.context(),
                 pd,
@@ -77,7 +77,7 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<IbvPd>, kind: u32) -> *mut IbvMw {
             }),
             window,
             _pd: domain.users.add(),
-            _one: one,
+            _counted: one,
         }))
     })
 }

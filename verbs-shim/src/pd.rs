@@ -25,8 +25,8 @@ pub(crate) struct Domain {
     pub(crate) state: Arc<State>,
     pub(crate) users: Users,
     handle: u32,
-    _one: Use,
-    /// For a parent domain: the domains that it stands for.
+    _counted: Use,
+    /// For a parent domain, the PD and thread domain that it was created from.
     _uses: Vec<Use>,
 }
 
@@ -48,9 +48,9 @@ impl Pd {
         self.c.get().context
     }
 
-    fn give(context: Handle<IbvContext>, domain: Arc<Domain>) -> *mut IbvPd {
+    fn expose(context: Handle<IbvContext>, domain: Arc<Domain>) -> *mut IbvPd {
         let handle = domain.handle;
-        Handle::give(Self {
+        Handle::into_raw(Self {
             c: CPart::new(IbvPd { context, handle }),
             domain,
         })
@@ -61,7 +61,7 @@ impl Pd {
 pub(crate) extern "C" fn alloc_pd(context: Handle<IbvContext>) -> *mut IbvPd {
     guard::pointer(|| {
         let state = &context.get()?.state;
-        give(context, state.roce.alloc_pd(), state, Vec::new())
+        expose(context, state.roce.alloc_pd(), state, Vec::new())
     })
 }
 
@@ -69,22 +69,22 @@ pub(crate) extern "C" fn alloc_pd(context: Handle<IbvContext>) -> *mut IbvPd {
 ///
 /// # Errors
 /// `ENOMEM` if the limit is reached.
-pub(crate) fn give(
+pub(crate) fn expose(
     context: Handle<IbvContext>,
     pd: ProtectionDomain,
     state: &Arc<State>,
     uses: Vec<Use>,
 ) -> Result<*mut IbvPd, Errno> {
-    let one = state.counts.pds.admit(MAX_PDS)?;
+    let one = state.counts.pds.try_add(MAX_PDS)?;
     let domain = state.objects.domains.insert(|handle| Domain {
         pd,
         state: Arc::clone(state),
         users: Users::default(),
         handle,
-        _one: one,
+        _counted: one,
         _uses: uses,
     });
-    Ok(Pd::give(context, domain))
+    Ok(Pd::expose(context, domain))
 }
 
 /// `ibv_dealloc_pd`.
@@ -102,7 +102,7 @@ pub(crate) extern "C" fn import_pd(context: Handle<IbvContext>, handle: u32) -> 
     guard::pointer(|| {
         let domains = &context.get()?.state.objects.domains;
         let found = domains.find(handle).ok_or(Errno::ENOENT)?;
-        Ok(Pd::give(context, found))
+        Ok(Pd::expose(context, found))
     })
 }
 

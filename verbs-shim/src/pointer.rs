@@ -1,9 +1,9 @@
 //! Pointers that cross the boundary to C.
 //!
-//! Only C creates them: their types represent C's pointers in signatures and structures. Every
-//! access relies on what the man pages require of callers: a pointer is NULL or points to an object
-//! of its type for the duration of the call. NULL is checked. Some programs pack their structures,
-//! which works on x86-64 and aarch64, so reads and writes copy and need no alignment. Only the
+//! The types of this module represent C's pointers in signatures and structures. Every access
+//! relies on what the man pages require of callers: a pointer is NULL or points to an object of its
+//! type for the duration of the call. NULL is checked. Some programs pack their structures, which
+//! works on x86-64 and aarch64, so reads and writes copy the value at any alignment. Only the
 //! functions that return references fail with `EINVAL` at an address that is not aligned.
 
 use crate::fork;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// # Safety
 /// `OFFSET` must be that of a field of type [`CPart<Self>`](CPart) in the object, or of the first
 /// or last field of a [`CPart`]. Objects that outlive a fork must not be created with
-/// [`Handle::give`]; all others must.
+/// [`Handle::into_raw`]; all others must.
 pub(crate) unsafe trait Part: Sized {
     /// The object.
     type Object: Send + Sync;
@@ -29,10 +29,11 @@ pub(crate) unsafe trait Part: Sized {
     const OUTLIVES_FORK: bool = false;
 }
 
-/// An object given to C, with the process that made it.
+/// The allocation of an object that C has a pointer to.
 #[repr(C)]
-struct Given<T> {
-    born: u32,
+struct Allocation<T> {
+    /// The process that created the object: a value of [`fork::generation`].
+    generation: u32,
     object: T,
 }
 
@@ -60,19 +61,19 @@ impl<C> CPart<C> {
     where
         C: Copy,
     {
-        // SAFETY: the object is there, and so is its part.
+        // SAFETY: the pointer is valid, because it comes from `self`.
         unsafe { self.0.get().read() }
     }
 
-    /// Adds to a counter in it at `offset`, in bytes. C may read the counter meanwhile.
+    /// Adds `more` to the `u32` counter at `offset`, in bytes. C may read the counter concurrently.
     pub(crate) fn count(&self, offset: usize, more: u32) {
         debug_assert!(offset.is_multiple_of(4) && offset + 4 <= size_of::<C>());
         let counter = self.0.get().cast::<u8>().wrapping_add(offset).cast::<u32>();
-        // SAFETY: the object is there, and one of its fields has this offset.
+        // SAFETY: the caller passes the offset of a `u32` field of `C`, which is aligned.
         unsafe { AtomicU32::from_ptr(counter) }.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Changes it.
+    /// Changes the structure with a closure.
     pub(crate) fn set(&self, change: impl FnOnce(&mut C)) {
         // SAFETY: the object exists. While a call changes it, the program does not write to the
         // fields that it may write otherwise.
@@ -80,7 +81,7 @@ impl<C> CPart<C> {
     }
 }
 
-/// A pointer to an object that this library made.
+/// A C pointer to an object that this library created.
 #[repr(transparent)]
 pub(crate) struct Handle<C>(*mut C);
 
@@ -95,8 +96,8 @@ impl<C> Copy for Handle<C> {}
 impl<C> Handle<C> {
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());
 
-    /// A handle from the address that C has.
-    pub(crate) fn named(part: *mut C) -> Self {
+    /// The handle with the address that C has.
+    pub(crate) fn from_ptr(part: *mut C) -> Self {
         Self(part)
     }
 
@@ -112,18 +113,18 @@ impl<C: Part> Handle<C> {
         Self(base.wrapping_add(C::OFFSET).cast())
     }
 
-    /// Gives an object to C, until [`Handle::take`].
-    pub(crate) fn give(object: C::Object) -> *mut C {
-        let born = fork::generation();
-        let base = Box::into_raw(Box::new(Given { born, object })).cast::<u8>();
+    /// Moves an object to the heap, and returns the pointer for C. [`Handle::take`] undoes this.
+    pub(crate) fn into_raw(object: C::Object) -> *mut C {
+        let generation = fork::generation();
+        let base = Box::into_raw(Box::new(Allocation { generation, object })).cast::<u8>();
         base.wrapping_add(Self::HEADER + C::OFFSET).cast()
     }
 
-    /// Offset of the object in `Given`, in bytes.
-    const HEADER: usize = std::mem::offset_of!(Given<C::Object>, object);
+    /// Offset of the object in `Allocation`, in bytes.
+    const HEADER: usize = std::mem::offset_of!(Allocation<C::Object>, object);
 
-    /// The allocation made by `give`.
-    fn given(self) -> *mut Given<C::Object> {
+    /// The allocation made by `into_raw`.
+    fn allocation(self) -> *mut Allocation<C::Object> {
         self.base().cast::<u8>().wrapping_sub(Self::HEADER).cast()
     }
 
@@ -134,7 +135,8 @@ impl<C: Part> Handle<C> {
     /// The object.
     ///
     /// # Errors
-    /// `EINVAL` if the pointer is NULL, `ENODEV` if its device belongs to the parent process.
+    /// `EINVAL` if the pointer is NULL or not aligned, `ENODEV` if a parent process created the
+    /// object.
     pub(crate) fn get<'a>(self) -> Result<&'a C::Object, Errno> {
         self.opt()?.ok_or(Errno::EINVAL)
     }
@@ -142,8 +144,7 @@ impl<C: Part> Handle<C> {
     /// The object, if the pointer is not NULL.
     ///
     /// # Errors
-    /// `EINVAL` if it can't point to an object because it is not aligned, `ENODEV` if its device
-    /// belongs to the parent process.
+    /// `EINVAL` if the pointer is not aligned, `ENODEV` if a parent process created the object.
     pub(crate) fn opt<'a>(self) -> Result<Option<&'a C::Object>, Errno> {
         if self.0.is_null() {
             return Ok(None);
@@ -152,9 +153,9 @@ impl<C: Part> Handle<C> {
             return Err(Errno::EINVAL);
         }
         if !C::OUTLIVES_FORK {
-            // SAFETY: C has it from `give`, and promises not to have destroyed the object.
-            let born = unsafe { (*self.given()).born };
-            if born != fork::generation() {
+            // SAFETY: C has it from `into_raw`, and promises not to have destroyed the object.
+            let generation = unsafe { (*self.allocation()).generation };
+            if generation != fork::generation() {
                 return Err(Errno::ENODEV);
             }
         }
@@ -162,11 +163,11 @@ impl<C: Part> Handle<C> {
         Ok(Some(unsafe { &*self.base() }))
     }
 
-    /// The object, even if it is the parent process's, for uses that need neither its NIC nor a
+    /// The object, even if a parent process created it, for uses that need neither the NIC nor a
     /// lock.
     ///
     /// # Errors
-    /// `EINVAL` if the pointer is NULL.
+    /// `EINVAL` if the pointer is NULL or not aligned.
     pub(crate) fn get_of_any_process<'a>(self) -> Result<&'a C::Object, Errno> {
         if self.0.is_null() || !self.base().is_aligned() {
             return Err(Errno::EINVAL);
@@ -178,10 +179,10 @@ impl<C: Part> Handle<C> {
     /// Takes the object back from C, which no longer uses it.
     pub(crate) fn take(self) -> Result<C::Object, Errno> {
         self.get()?;
-        // SAFETY: C has it from `give`, which made it of a box, and destroys an object
+        // SAFETY: C has it from `into_raw`, which made it of a box, and destroys an object
         // once.
-        let given = unsafe { Box::from_raw(self.given()) };
-        Ok(given.object)
+        let allocation = unsafe { Box::from_raw(self.allocation()) };
+        Ok(allocation.object)
     }
 }
 
@@ -285,7 +286,7 @@ impl<T> In<T> {
     /// Copies of `len` items, at any alignment.
     ///
     /// # Errors
-    /// `EINVAL` if the pointer is NULL, or they would exceed memory.
+    /// `EINVAL` if the pointer is NULL, or if the items would exceed the address space.
     pub(crate) fn items(self, len: usize) -> Result<impl Iterator<Item = T>, Errno>
     where
         T: Copy,
@@ -327,7 +328,7 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
-    /// The same address, for reading.
+    /// The same pointer, for reading.
     pub(crate) fn input(self) -> In<T> {
         In(self.0)
     }
@@ -365,7 +366,7 @@ impl<T> Out<T> {
     }
 
     /// As [`Out::put`], if the pointer is not NULL.
-    pub(crate) fn put_if_wanted(self, value: T) {
+    pub(crate) fn put_if_not_null(self, value: T) {
         let _ = self.put(value);
     }
 

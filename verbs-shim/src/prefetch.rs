@@ -12,16 +12,15 @@ use std::ffi::c_int;
 /// The kinds of advice.
 #[derive(Clone, Copy)]
 enum Advice {
-    /// Fetch pages that will be accessed, with these rights.
-    Fetch(Access),
-    /// Note the pages that are present. This device has no page tables of its own, so there is
+    /// Make the pages present, for accesses with these rights.
+    Prefetch(Access),
+    /// Add the pages that are present to the NIC's page table. This device has none, so there is
     /// nothing to do.
-    Note,
+    NoFault,
 }
 
-/// `ibv_advise_mr`. It checks the whole request first. The work is done before the call returns,
-/// but its errors are returned only if the program wants to wait for it
-/// (`IBV_ADVISE_MR_FLAG_FLUSH`): otherwise it is only advice.
+/// `ibv_advise_mr`. Checks the whole request, and then prefetches before it returns. The errors of
+/// the prefetch itself are returned only with `IBV_ADVISE_MR_FLAG_FLUSH`.
 pub(crate) extern "C" fn advise_mr(
     pd: Handle<IbvPd>,
     advice: u32,
@@ -32,17 +31,17 @@ pub(crate) extern "C" fn advise_mr(
     guard::errno(|| {
         let domain = pd.get()?;
         let advice = match advice {
-            ADVISE_MR_ADVICE_PREFETCH => Advice::Fetch(Access::empty()),
-            ADVISE_MR_ADVICE_PREFETCH_WRITE => Advice::Fetch(Access::LOCAL_WRITE),
-            ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Advice::Note,
+            ADVISE_MR_ADVICE_PREFETCH => Advice::Prefetch(Access::empty()),
+            ADVISE_MR_ADVICE_PREFETCH_WRITE => Advice::Prefetch(Access::LOCAL_WRITE),
+            ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Advice::NoFault,
             _ => return Err(Errno::EOPNOTSUPP),
         };
         if count == 0 || flags & !ADVISE_MR_FLAG_FLUSH != 0 {
             return Err(Errno::EINVAL);
         }
         let rights = match advice {
-            Advice::Fetch(rights) => rights,
-            Advice::Note => Access::empty(),
+            Advice::Prefetch(rights) => rights,
+            Advice::NoFault => Access::empty(),
         };
         let elements = list.items(count as usize)?;
         let places: Result<Vec<_>, Errno> = elements
@@ -55,7 +54,7 @@ pub(crate) extern "C" fn advise_mr(
             })
             .collect();
         let places = places?;
-        if let Advice::Fetch(rights) = advice {
+        if let Advice::Prefetch(rights) = advice {
             let mut fetched = places
                 .into_iter()
                 .filter(|(_, len)| *len > 0)

@@ -6,8 +6,8 @@ use crate::convert::{c_gid, int};
 use crate::cq::MAX_CQE;
 use crate::guard;
 use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
-use crate::part;
 use crate::pointer::{Handle, In, Out};
+use crate::vendor_part_id::vendor_part_id;
 use nix::errno::Errno;
 use roce_verbs::device::{QpnRange, RoceVersion};
 use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, PathMtu};
@@ -20,11 +20,11 @@ const GID_TABLE_LEN: u32 = 256;
 /// The default partition, of which every port is a full member.
 const DEFAULT_PKEY: u16 = 0xffff;
 
-/// A vendor ID that belongs to no organisation. Programs take 0 to mean that the driver does not
-/// know the ID.
+/// A vendor ID that is assigned to no organisation. It is not 0, which programs interpret as an ID
+/// that the driver does not know.
 const NO_VENDOR: u32 = 0x00ff_ffff;
 
-/// The limit to report for resources that only memory and the operating system limit.
+/// The reported maximum of resources that only memory and the operating system limit.
 const MANY: c_int = 1 << 20;
 
 fn version() -> [c_char; 64] {
@@ -48,7 +48,7 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         max_mr_size: u64::MAX,
         page_size_cap: 0xffff_f000,
         vendor_id: NO_VENDOR,
-        vendor_part_id: part::vendor_part_id()?,
+        vendor_part_id: vendor_part_id()?,
         hw_ver: 0,
         max_qp: int(QpnRange::MAX_QPS),
         max_qp_wr: depth,
@@ -111,7 +111,8 @@ pub(crate) extern "C" fn query_device_ex(
         if !input.is_null() && input.read()? != 0 || size < size_of::<IbvDeviceAttr>() {
             return Err(Errno::EINVAL);
         }
-        // A child queries the device before it allocates device memory, and this needs no NIC.
+        // A forked child may allocate device memory, and queries the device before. That needs no
+        // NIC.
         let orig_attr = device_attr(context.get_of_any_process()?)?;
         // On-demand regions work for sends, for receives and for SRQ receives.
         let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;
@@ -185,8 +186,7 @@ fn c_mtu(mtu: PathMtu) -> u32 {
     mtu.code().into()
 }
 
-/// Width and speed, as the codes that mean 100 Gb/s: 4 lanes of 25 Gb/s. A software NIC has no
-/// speed of its own.
+/// The reported link width and speed: 4 lanes of 25 Gb/s. A software NIC has no speed of its own.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 
@@ -260,7 +260,8 @@ pub(crate) extern "C" fn query_port_speed(
     })
 }
 
-/// The function `ibv_query_port`, for programs whose structure ends before `link_layer`.
+/// The exported function `ibv_query_port`, for programs whose structure ends before `link_layer`.
+/// Newer headers call [`query_port`] through the context instead.
 pub(crate) extern "C" fn query_port_short(
     context: Handle<IbvContext>,
     port: u8,
@@ -346,7 +347,7 @@ pub(crate) extern "C" fn query_gid_table(
             return Err(Errno::EOPNOTSUPP);
         }
         let gids = context.state.roce.gids();
-        // The kernel's interface has no room for larger ones.
+        // As with the kernel's interface, the size must fit in 16 bits.
         let sizes = size_of::<IbvGidEntry>()..=usize::from(u16::MAX);
         if gids.len() > max || !sizes.contains(&size) {
             return Err(Errno::EINVAL);

@@ -32,8 +32,8 @@ unsafe impl Part for IbvSrq {
 }
 
 impl Srq {
-    /// The program has acknowledged one of the queue's events. Adds it to the count in `ibv_srq`,
-    /// which programs read.
+    /// Acknowledges one of the queue's events, and counts it in `ibv_srq.events_completed`, which
+    /// programs read.
     pub(crate) fn acknowledge(&self) {
         self.c.count(offset_of!(IbvSrq, events_completed), 1);
         self.unacknowledged.acknowledge(1);
@@ -47,7 +47,7 @@ fn options(attr: &IbvSrqAttr) -> SrqOptions {
     }
 }
 
-fn give(
+fn expose(
     pd: Handle<IbvPd>,
     srq_context: *mut c_void,
     srq: SharedReceiveQueue,
@@ -57,7 +57,7 @@ fn give(
     let number = srq.number();
     let state = Arc::clone(&domain.state);
     let unacknowledged = Arc::default();
-    let made = Handle::give(Srq {
+    let made = Handle::into_raw(Srq {
         c: CPart::new(IbvSrq {
             context: domain.context(),
             srq_context,
@@ -83,7 +83,7 @@ pub(crate) extern "C" fn create_srq(pd: Handle<IbvPd>, attr: In<IbvSrqInitAttr>)
         let IbvSrqInitAttr { srq_context, attr } = attr.read()?;
         let domain = pd.get()?;
         let srq = domain.pd.create_srq(&options(&attr)).or_errno()?;
-        give(pd, srq_context, srq, vec![domain.users.add()])
+        expose(pd, srq_context, srq, vec![domain.users.add()])
     })
 }
 
@@ -123,10 +123,10 @@ pub(crate) extern "C" fn create_srq_ex(
                 made.or_errno()?
             }
             SRQT_XRC => return Err(Errno::EINVAL),
-            // Tag matching.
+            // An SRQ for tag matching.
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        give(attr.pd, attr.srq_context, srq, uses)
+        expose(attr.pd, attr.srq_context, srq, uses)
     })
 }
 

@@ -1,4 +1,4 @@
-//! Names for numbers.
+//! The functions that convert numbers of enumerations to text.
 
 use crate::pointer::Text;
 use std::ffi::{CStr, c_int};

@@ -16,7 +16,7 @@ pub(crate) extern "C" fn get_sysfs_path() -> Text {
 
 fn text<'a>(text: In<c_char>) -> Result<&'a str, Errno> {
     text.get()?;
-    // SAFETY: it is no NULL, and the caller promises a string.
+    // SAFETY: it is not NULL, and the caller passes a NUL-terminated string.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) };
     text.to_str().map_err(|_| Errno::EINVAL)
 }

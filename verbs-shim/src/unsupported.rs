@@ -1,4 +1,4 @@
-//! Unsupported functions: each fails with EOPNOTSUPP.
+//! The unsupported functions. Each fails with `EOPNOTSUPP`.
 
 use crate::guard;
 use nix::errno::Errno;
@@ -9,12 +9,12 @@ pub(crate) extern "C" fn errno() -> c_int {
     guard::errno(|| Err(Errno::EOPNOTSUPP))
 }
 
-/// For functions that return -1, and those that return nothing.
+/// For functions that return -1 on failure, and those that return nothing.
 pub(crate) extern "C" fn minus_one() -> c_int {
     guard::minus_one(|| Err(Errno::EOPNOTSUPP))
 }
 
-/// As [`minus_one`], also for those that return a length.
+/// As [`minus_one`], for functions that return a length.
 pub(crate) extern "C" fn minus_one_wide() -> isize {
     guard::value(-1, || Err(Errno::EOPNOTSUPP))
 }

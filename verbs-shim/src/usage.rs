@@ -1,4 +1,4 @@
-//! Reference counts: an object in use is not destroyed.
+//! Reference counts. An object in use can't be destroyed.
 
 use crate::log;
 use nix::errno::Errno;
@@ -17,17 +17,17 @@ impl Users {
         Use(Arc::clone(&self.0))
     }
 
-    /// Adds a user if there are fewer than `max`. Two threads that race for the last place may both
-    /// be refused.
+    /// Adds a user if there are fewer than `max`. If two threads race for the last place, both may
+    /// fail.
     ///
     /// # Errors
-    /// `ENOMEM`, as for devices whose table is full.
-    pub(crate) fn admit(&self, max: usize) -> Result<Use, Errno> {
+    /// `ENOMEM` if there are `max` users, as with a device whose table is full.
+    pub(crate) fn try_add(&self, max: usize) -> Result<Use, Errno> {
         let one = self.add();
         // One of the references belongs to the owner.
         if Arc::strong_count(&self.0) - 1 > max {
-            return Err(log::refuse(Errno::ENOMEM, || {
-                format!("there are {max} already, the most that an open device has")
+            return Err(log::with_reason(Errno::ENOMEM, || {
+                format!("{max} objects of this kind exist, which is the maximum of an open device")
             }));
         }
         Ok(one)
@@ -51,12 +51,12 @@ mod tests {
     #[test]
     fn no_more_are_admitted_than_there_may_be() {
         let users = Users::default();
-        let first = users.admit(2).expect("one of two");
-        let second = users.admit(2);
+        let first = users.try_add(2).expect("one of two");
+        let second = users.try_add(2);
         assert!(second.is_ok());
-        assert_eq!(users.admit(2).map(drop), Err(Errno::ENOMEM));
+        assert_eq!(users.try_add(2).map(drop), Err(Errno::ENOMEM));
         drop(first);
-        assert!(users.admit(2).is_ok(), "the place of the first");
+        assert!(users.try_add(2).is_ok(), "the place of the first");
         drop(second);
         assert_eq!(users.check_none(), Ok(()));
     }

@@ -27,8 +27,9 @@ unsafe impl Part for IbvXrcd {
     type Object = Xrcd;
 }
 
-/// A context's domains that are identified by files, by device and inode. They last as long as the
-/// context: files exist to share a domain with other processes, which is not possible here.
+/// The XRC domains of a context that are identified by files, by the file's device and inode. They
+/// last as long as the context. They are not shared with other processes, although files exist for
+/// that.
 #[derive(Default)]
 pub(crate) struct Files(Mutex<HashMap<(u64, u64), XrcDomain>>);
 
@@ -78,7 +79,7 @@ pub(crate) extern "C" fn open_xrcd(
             -1 => state.roce.create_xrcd(),
             _ => state.xrc_files.open(&state.roce, fd, oflags)?,
         };
-        Ok(Handle::give(Xrcd {
+        Ok(Handle::into_raw(Xrcd {
             _c: CPart::new(IbvXrcd { context }),
             domain,
             state: Arc::clone(state),

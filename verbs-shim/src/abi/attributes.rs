@@ -272,7 +272,7 @@ c_structs! {
     }
 
     "ibv_async_event" => IbvAsyncEvent {
-        // Or the port number, in its first four bytes.
+        // For a port event, the first four bytes are the port number instead.
         element: *mut c_void,
         event_type: u32,
     }
@@ -296,7 +296,7 @@ c_structs! {
     }
 }
 
-/// A buffer that the library allocated. C knows only its address.
+/// A buffer that the library allocated. C treats the structure as opaque.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct IbvBuf {
@@ -305,7 +305,7 @@ pub(crate) struct IbvBuf {
 
 impl IbvQpInitAttrEx {
     /// All fields zero.
-    pub(crate) fn unset() -> Self {
+    pub(crate) fn zeroed() -> Self {
         // SAFETY: numbers and pointers, which may all be zero: handles are pointers.
         unsafe { std::mem::zeroed() }
     }
@@ -313,7 +313,7 @@ impl IbvQpInitAttrEx {
 
 impl IbvQpAttr {
     /// All fields zero.
-    pub(crate) fn unset() -> Self {
+    pub(crate) fn zeroed() -> Self {
         // SAFETY: plain numbers, which may all be zero.
         unsafe { std::mem::zeroed() }
     }

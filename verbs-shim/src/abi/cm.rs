@@ -180,7 +180,7 @@ pub fn cm() -> (&'static [Layout], &'static [Constant]) {
 
 impl RdmaCmId {
     /// All fields zero.
-    pub(crate) fn unset() -> Self {
+    pub(crate) fn zeroed() -> Self {
         // SAFETY: numbers and pointers, which may all be zero: handles are pointers.
         unsafe { std::mem::zeroed() }
     }
@@ -188,7 +188,7 @@ impl RdmaCmId {
 
 impl RdmaCmEvent {
     /// All fields zero.
-    pub(crate) fn unset() -> Self {
+    pub(crate) fn zeroed() -> Self {
         // SAFETY: as above.
         unsafe { std::mem::zeroed() }
     }
@@ -196,7 +196,7 @@ impl RdmaCmEvent {
 
 impl RdmaAddrinfo {
     /// All fields zero.
-    pub(crate) fn unset() -> Self {
+    pub(crate) fn zeroed() -> Self {
         // SAFETY: as above.
         unsafe { std::mem::zeroed() }
     }

@@ -3,7 +3,7 @@
 use super::layout::c_constants;
 use super::{Constant, Since};
 
-c_constants! { OLD:
+c_constants! { V44:
     NODE_CA = 1,
     TRANSPORT_IB = 0,
     DEVICE_BAD_PKEY_CNTR = 2,
@@ -182,14 +182,14 @@ c_constants! { OLD:
     SEND_INLINE = 8,
 }
 
-c_constants! { NEWER:
+c_constants! { V56:
     WC_FLUSH = 8,
     ACCESS_FLUSH_GLOBAL = 0x100,
     ACCESS_FLUSH_PERSISTENT = 0x200,
     WR_FLUSH = 14,
 }
 
-c_constants! { NEWEST:
+c_constants! { V65:
     REG_MR_MASK_IOVA = 1,
     REG_MR_MASK_ADDR = 2,
     REG_MR_MASK_FD = 4,
@@ -198,16 +198,16 @@ c_constants! { NEWEST:
     REG_MR_MASK_BUF = 32,
 }
 
-/// All constants, by the release that introduced them.
+/// The constants that one release introduced.
 pub fn constants(since: Since) -> &'static [Constant] {
     match since {
-        Since::V44 => OLD,
-        Since::V56 => NEWER,
-        Since::V65 => NEWEST,
+        Since::V44 => V44,
+        Since::V56 => V56,
+        Since::V65 => V65,
     }
 }
 
-/// Access flags that may be ignored: they say how memory is to be accessed, not what is allowed.
+/// Access flags that a driver may ignore (`IBV_ACCESS_OPTIONAL_RANGE`): they are hints, not rights.
 pub(crate) const ACCESS_OPTIONAL_RANGE: u32 = 0x3ff0_0000;
 
 /// `ibv_context.abi_compat` of a context that is part of a `verbs_context`.

@@ -1,11 +1,11 @@
-//! Structures that have grown. Programs built with an older header have only the beginning, and
-//! nothing after that may be read.
+//! Structures that newer releases of rdma-core extended at the end. A program built with an older
+//! header passes a shorter structure, past whose end nothing may be read.
 
 use super::*;
 use crate::pointer::{Grown, Zero};
 use std::mem::offset_of;
 
-/// Each of these structures has grown at its end. Its mask determines its size: a field exists if
+/// Implements [`Grown`] for structures whose mask determines their size: an added field exists if
 /// its bit is set.
 macro_rules! grown {
     ($($name:ident: $mask:ident, up to $first:ident, $($bit:ident => up to $end:ident,)* => whole with $all:expr;)*) => {$(

@@ -1,9 +1,9 @@
-//! The structures of `verbs.h` and `rdma_cma.h`, as of rdma-core 65: their layout is the ABI.
-//! Pointers in them have the types of `pointer`. A test compares each of them with what a C
-//! compiler makes of the installed header.
+//! The structures of `verbs.h` and `rdma_cma.h`, as of rdma-core 65. Their layout is the ABI.
+//! Pointers in them have the types of `pointer`. A test compares the layout of each with the one
+//! that a C compiler computes from the installed header.
 //!
-//! This file has devices and contexts, to which all other structures refer, with the function
-//! tables that most functions of `verbs.h` use.
+//! This file has the device and context structures, to which all others refer, and their function
+//! tables, through which most functions of `verbs.h` call the library.
 
 mod attributes;
 mod cm;
@@ -44,7 +44,7 @@ pub fn layouts() -> impl Iterator<Item = &'static Layout> {
     .flatten()
 }
 
-/// An entry for a function that programs don't call, or that this library lacks.
+/// An unused entry of a function table: programs don't call the function, or this library lacks it.
 pub(crate) type Absent = *const c_void;
 
 c_structs! {

@@ -1,4 +1,4 @@
-//! The parts of objects that C sees.
+//! The C structures of verbs objects.
 
 use super::IbvContext;
 use super::layout::c_structs;

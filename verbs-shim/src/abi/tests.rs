@@ -17,10 +17,11 @@ const NEW_FIELDS: [(&str, &str); 2] = [
 /// Items that headers older than rdma-core 65 lack.
 const NEW_STRUCTURES: [&str; 1] = ["ibv_mr_init_attr"];
 
-/// The structure that grows at its front: programs find its fields by their distance from its end.
+/// The structure that new releases extend at its front. Programs locate its fields by their
+/// distance from its end.
 const FROM_THE_END: &str = "verbs_context";
 
-/// The headers that differ, newest first, and the items of each.
+/// The supported headers, newest first: the releases whose items each contains.
 const HEADERS: [&[Since]; 3] = [
     &[Since::V65, Since::V56, Since::V44],
     &[Since::V56, Since::V44],

@@ -31,7 +31,7 @@ c_structs! {
         num_sge: i32,
         opcode: u32,
         send_flags: u32,
-        // Or the key to invalidate, in the byte order of the host.
+        // For an invalidation, the R_Key or L_Key to invalidate, in host byte order.
         imm_data: u32,
         wr: Remote,
         qp_type as "qp_type.xrc.remote_srqn": u32,
@@ -51,7 +51,7 @@ c_structs! {
         opcode: u32,
         vendor_err: u32,
         byte_len: u32,
-        // Or the key that was invalidated, in the byte order of the host.
+        // With WC_WITH_INV, the invalidated R_Key, in host byte order.
         imm_data: u32,
         qp_num: u32,
         src_qp: u32,
@@ -89,7 +89,7 @@ impl From<IbvSge> for roce_verbs::Sge {
     }
 }
 
-/// The destination of a request. The operation and the QP's type determine the variant.
+/// The remote end of a request. The opcode and the QP's type determine the variant.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union Remote {

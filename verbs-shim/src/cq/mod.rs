@@ -7,7 +7,7 @@ mod wall;
 pub(crate) use moderate::modify_cq;
 
 use crate::abi::*;
-use crate::channel::Belated;
+use crate::channel::MissedEvents;
 use crate::context::State;
 use crate::convert::{c_opcode, c_status, int};
 use crate::errors::OrErrno;
@@ -34,13 +34,13 @@ pub(crate) struct Cq {
     pub(crate) queue: CompletionQueue,
     pub(crate) state: Arc<State>,
     /// Completion events that the program has not acknowledged yet.
-    pub(crate) announced: Arc<Unacknowledged>,
-    /// The same for the queue's error events.
-    pub(crate) errors: Arc<Unacknowledged>,
+    pub(crate) comp_events: Arc<Unacknowledged>,
+    /// Asynchronous events (`IBV_EVENT_CQ_ERR`) that the program has not acknowledged yet.
+    pub(crate) async_events: Arc<Unacknowledged>,
     pub(crate) users: Users,
     _channel: Option<Use>,
-    _one: Use,
-    belated: Option<Arc<Belated>>,
+    _counted: Use,
+    missed_events: Option<Arc<MissedEvents>>,
     poll: poll::Poll,
 }
 
@@ -54,19 +54,19 @@ impl Cq {
         self.c.get().base
     }
 
-    /// The program has acknowledged `events` completion events. Adds them to the total in
-    /// `ibv_cq`, which programs read.
-    pub(crate) fn acknowledge_announced(&self, events: u32) {
+    /// Acknowledges `events` completion events, and adds them to `ibv_cq.comp_events_completed`,
+    /// which programs read.
+    pub(crate) fn acknowledge_comp_events(&self, events: u32) {
         self.c
             .count(offset_of!(IbvCqEx, base.comp_events_completed), events);
-        self.announced.acknowledge(events.into());
+        self.comp_events.acknowledge(events.into());
     }
 
-    /// The program has acknowledged an event of the queue's errors.
-    pub(crate) fn acknowledge_error(&self) {
+    /// Acknowledges one asynchronous event, and counts it in `ibv_cq.async_events_completed`.
+    pub(crate) fn acknowledge_async_event(&self) {
         self.c
             .count(offset_of!(IbvCqEx, base.async_events_completed), 1);
-        self.errors.acknowledge(1);
+        self.async_events.acknowledge(1);
     }
 }
 
@@ -78,7 +78,7 @@ fn capacity(cqe: c_int) -> Result<usize, Errno> {
 }
 
 /// The parameters of a new queue.
-struct Wanted {
+struct CqParams {
     context: Handle<IbvContext>,
     cqe: c_int,
     cq_context: *mut c_void,
@@ -98,19 +98,19 @@ pub(crate) extern "C" fn create_cq(
         if comp_vector != 0 {
             return Err(Errno::EINVAL);
         }
-        let wanted = Wanted {
+        let params = CqParams {
             context,
             cqe,
             cq_context,
             channel,
             single_threaded: false,
         };
-        wanted.create()
+        params.create()
     })
 }
 
 /// The completion fields that an extended CQ can provide.
-const READABLE: u64 = (WC_EX_WITH_BYTE_LEN
+const SUPPORTED_WC_FLAGS: u64 = (WC_EX_WITH_BYTE_LEN
     | WC_EX_WITH_IMM
     | WC_EX_WITH_QP_NUM
     | WC_EX_WITH_SRC_QP
@@ -136,11 +136,14 @@ pub(crate) extern "C" fn create_cq_ex(
         } else {
             0
         };
-        let no_flags = flags & !CREATE_CQ_ATTR_SINGLE_THREADED == 0;
-        if attr.comp_mask & !known != 0 || !no_flags || attr.wc_flags & !READABLE != 0 {
+        let flags_are_known = flags & !CREATE_CQ_ATTR_SINGLE_THREADED == 0;
+        if attr.comp_mask & !known != 0
+            || !flags_are_known
+            || attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
+        {
             return Err(Errno::EOPNOTSUPP);
         }
-        Wanted {
+        CqParams {
             context,
             cqe: c_int::try_from(attr.cqe).map_err(|_| Errno::EINVAL)?,
             cq_context: attr.cq_context,
@@ -148,12 +151,12 @@ pub(crate) extern "C" fn create_cq_ex(
             single_threaded: flags != 0,
         }
         .create()
-        // The part that C sees is extended.
+        // The C structure of every CQ is an `ibv_cq_ex`.
         .map(<*mut IbvCq>::cast)
     })
 }
 
-impl Wanted {
+impl CqParams {
     fn create(self) -> Result<*mut IbvCq, Errno> {
         let Self {
             context, channel, ..
@@ -161,7 +164,7 @@ impl Wanted {
         let state = Arc::clone(&context.get()?.state);
         let capacity = capacity(self.cqe)?;
         let channel = channel.opt()?;
-        let one = state.counts.cqs.admit(MAX_CQS)?;
+        let one = state.counts.cqs.try_add(MAX_CQS)?;
         let queue = match channel {
             Some(channel) => {
                 channel.state.check_same(&state)?;
@@ -171,21 +174,21 @@ impl Wanted {
             None => state.roce.create_cq(capacity),
         };
         let id = queue.id();
-        let (announced, errors) = (Arc::default(), Arc::default());
-        let cq = Handle::give(Cq {
+        let (comp_events, async_events) = (Arc::default(), Arc::default());
+        let cq = Handle::into_raw(Cq {
             c: CPart::new(poll::c_part(self.c_part())),
             queue,
             state: Arc::clone(&state),
-            announced: Arc::clone(&announced),
-            errors: Arc::clone(&errors),
+            comp_events: Arc::clone(&comp_events),
+            async_events: Arc::clone(&async_events),
             users: Users::default(),
             _channel: channel.map(|channel| channel.users.add()),
-            _one: one,
-            belated: channel.map(|channel| Arc::clone(&channel.belated)),
+            _counted: one,
+            missed_events: channel.map(|channel| Arc::clone(&channel.missed_events)),
             poll: poll::Poll::new(self.single_threaded),
         });
-        state.objects.channels.insert(id, cq, &announced);
-        state.objects.cqs.insert(id, cq, &errors);
+        state.objects.completions.insert(id, cq, &comp_events);
+        state.objects.cqs.insert(id, cq, &async_events);
         Ok(cq)
     }
 
@@ -220,7 +223,7 @@ pub(crate) extern "C" fn destroy_cq(cq: Handle<IbvCq>) -> c_int {
         let found = cq.get()?;
         found.users.check_none()?;
         let id = found.queue.id();
-        found.state.objects.channels.remove(&id);
+        found.state.objects.completions.remove(&id);
         found.state.objects.cqs.remove(&id);
         cq.take().map(drop)
     })
@@ -233,8 +236,8 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvW
         let entries = usize::try_from(entries).map_err(|_| Errno::EINVAL)?;
         let mut found = 0;
         while found < entries {
-            // Driving the NIC once more would send the acknowledgement of what was found before the
-            // program can answer it.
+            // Only the first poll drives the NIC. A second one would send the acknowledgement of
+            // the received message before the program can respond to that message.
             let next = match found {
                 0 => cq.queue.poll(),
                 _ => cq.queue.take(),
@@ -255,22 +258,27 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvW
 /// `ibv_req_notify_cq`.
 pub(crate) extern "C" fn req_notify_cq(cq: Handle<IbvCq>, solicited_only: c_int) -> c_int {
     guard::errno(|| {
-        let Cq { queue, belated, .. } = cq.get()?;
+        let Cq {
+            queue,
+            missed_events,
+            ..
+        } = cq.get()?;
         queue.request_notify(match solicited_only {
             0 => Notify::Next,
             _ => Notify::Solicited,
         });
-        if let Some(belated) = belated {
-            belated.asked(queue);
+        if let Some(missed_events) = missed_events {
+            missed_events.event_requested(queue);
         }
         Ok(())
     })
 }
 
-/// The value of `ibv_wc.sl` for a datagram. RoCE carries no service level, and ConnectX reports
-/// here which network header the packet had (which RoCEv2 Annex A17.4.5.1 requires of a
-/// completion): 8 for UDP, and 1 for IPv6 or 2 for IPv4. UCX before 1.19 uses it to find the
-/// header. As the level of an address handle, none of these values means anything: see `ah`.
+/// The value of `ibv_wc.sl` for a received datagram. RoCE packets carry no service level. ConnectX
+/// reports the type of the network header in this field instead: 8 for UDP, plus 1 for IPv6 or 2
+/// for IPv4. RoCEv2 Annex A17.4.5.1 requires a completion to report that type. UCX before 1.19 uses
+/// it to find the header. As the service level of an address handle, these values have no meaning:
+/// see `ah`.
 fn packet_type(header: NetworkHeader) -> u8 {
     match header {
         NetworkHeader::Grh => 0,

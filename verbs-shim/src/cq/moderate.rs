@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 /// `ibv_modify_cq`: sets the moderation of completion events. The event for a completion is raised
-/// once `cq_count` completions have come, and at the latest after `cq_period` microseconds.
+/// after `cq_count` completions, or after `cq_period` microseconds, whichever comes first.
 pub(crate) extern "C" fn modify_cq(cq: Handle<IbvCq>, attr: In<IbvModifyCqAttr>) -> c_int {
     guard::errno(|| {
         let (cq, attr) = (cq.get()?, attr.read()?);

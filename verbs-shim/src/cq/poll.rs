@@ -1,5 +1,5 @@
-//! Polling of extended CQs: one completion at a time, of which the program reads the fields it
-//! wants.
+//! Polling of extended CQs. The program advances from one completion to the next, and reads single
+//! fields of the current one.
 
 use super::{Cq, c_completion, wall};
 use crate::abi::{IbvCq, IbvCqEx, IbvWc, WC_SUCCESS};
@@ -15,7 +15,7 @@ use std::ffi::c_int;
 pub(crate) struct Poll {
     /// Locked from `ibv_start_poll` to `ibv_end_poll`, unless the program promised to use the CQ
     /// from one thread at a time.
-    turn: Option<RawMutex>,
+    poll_lock: Option<RawMutex>,
     /// The current completion.
     current: Mutex<Current>,
 }
@@ -30,7 +30,7 @@ struct Current {
 impl Poll {
     pub(super) fn new(single_threaded: bool) -> Self {
         Self {
-            turn: (!single_threaded).then_some(RawMutex::INIT),
+            poll_lock: (!single_threaded).then_some(RawMutex::INIT),
             current: Mutex::new(Current {
                 wc: IbvWc::NONE,
                 at_ns: 0,
@@ -39,24 +39,27 @@ impl Poll {
     }
 
     fn begin(&self) {
-        if let Some(turn) = &self.turn {
-            turn.lock();
+        if let Some(poll_lock) = &self.poll_lock {
+            poll_lock.lock();
         }
     }
 
     fn end(&self) {
-        if let Some(turn) = &self.turn
-            && turn.is_locked()
+        if let Some(poll_lock) = &self.poll_lock
+            && poll_lock.is_locked()
         {
-            // SAFETY: it is held, by the thread that began to poll, which is the one
-            // that ends it.
-            unsafe { turn.unlock() };
+            // SAFETY: it is locked, and the thread that called `ibv_start_poll` is the one that
+            // calls `ibv_end_poll`.
+            unsafe { poll_lock.unlock() };
         }
     }
 }
 
 impl Cq {
-    /// Moves on to `next`.
+    /// Makes `next` the current completion.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none, `EOVERFLOW` if the queue has overrun.
     fn advance(&self, next: Result<Option<(Completion, u64)>, CqOverrun>) -> Result<(), Errno> {
         match next {
             Ok(Some((completion, at_ns))) => {

@@ -2,9 +2,9 @@
 //!
 //! Completions are stamped with the machine's monotonic clock. The wall clock is ahead of it by an
 //! offset that changes only when the wall clock is set. The two clocks can't be read at the same
-//! moment, so each measurement of the offset has an error of up to some tens of nanoseconds. A new
-//! measurement for each completion would make times go backwards. So the process keeps a
-//! measurement until a later one shows that the clock was set.
+//! moment, so each measurement of the offset has an error of up to some tens of nanoseconds. With a
+//! new measurement for each completion, a later completion could have an earlier time. So the
+//! process keeps a measurement until a later one shows that the clock was set.
 
 use nix::errno::Errno;
 use nix::time::ClockId;
@@ -14,13 +14,13 @@ use std::time::Duration;
 /// The difference from the offset in use, in ns, that shows that the clock was set.
 const TOLERANCE_NS: i64 = 1000;
 
-/// The most measurements of the offset before it is used.
+/// The maximum number of measurements of which [`Measured::best`] chooses one.
 const MOST_MEASUREMENTS: usize = 16;
 
-/// No offset is in use yet.
+/// The value of [`OFFSET`] before the first measurement.
 const UNKNOWN: i64 = i64::MIN;
 
-/// The offset in use, in ns. It is not protected by a lock, which a forked child could inherit in
+/// The offset in use, in ns. It is an atomic because a forked child could inherit a lock in the
 /// locked state.
 static OFFSET: AtomicI64 = AtomicI64::new(UNKNOWN);
 
@@ -31,10 +31,10 @@ static OFFSET: AtomicI64 = AtomicI64::new(UNKNOWN);
 pub(super) fn at(monotonic_ns: u64) -> Result<u64, Errno> {
     let in_use = OFFSET.load(Ordering::Relaxed);
     let mut offset = in_use;
-    if !Measured::now()?.allows(in_use) {
+    if !Measured::now()?.is_consistent_with(in_use) {
         offset = Measured::best()?.middle();
         let stored = OFFSET.compare_exchange(in_use, offset, Ordering::Relaxed, Ordering::Relaxed);
-        // Another thread may have been first.
+        // If another thread stored an offset first, use that one.
         offset = stored.map_or_else(|other| other, |_| offset);
     }
     monotonic_ns
@@ -86,7 +86,7 @@ impl Measured {
 
     /// Whether this measurement is consistent with an earlier offset, so that the clock was not
     /// set.
-    fn allows(self, offset: i64) -> bool {
+    fn is_consistent_with(self, offset: i64) -> bool {
         (self.least - TOLERANCE_NS..=self.most + TOLERANCE_NS).contains(&offset)
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn inexact_measurements_do_not_contradict_the_offset() {
         for (offset, took) in [(999_975, 40), (1_000_030, 60), (1_400_000, 900_000)] {
-            assert!(measured(offset, took).allows(1_000_000));
+            assert!(measured(offset, took).is_consistent_with(1_000_000));
         }
     }
 
@@ -121,10 +121,10 @@ mod tests {
     fn a_clock_that_was_set_contradicts_the_offset() {
         for set in [-2_000_000_000, -2000, 2000, 2_000_000_000] {
             let now = measured(1_000_000 + set, 50);
-            assert!(!now.allows(1_000_000));
+            assert!(!now.is_consistent_with(1_000_000));
             assert_eq!(now.middle(), 1_000_000 + set);
         }
-        assert!(!measured(1_000_000, 50).allows(UNKNOWN));
+        assert!(!measured(1_000_000, 50).is_consistent_with(UNKNOWN));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The symbols that rdma-core reserves for itself and its drivers. Their version is a number that
 //! changes between releases: 34 up to release 61 and in Debian 12 and 13, 65 in release 65. For a
-//! symbol with both, a name without a version means 34.
+//! symbol with both, 34 is the default version.
 
 use crate::unsupported;
 #[cfg(not(test))]

@@ -17,7 +17,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// The parameters of a new QP.
-struct Wanted {
+struct QpParams {
     context: Handle<IbvContext>,
     qp_context: *mut c_void,
     pd: Handle<IbvPd>,
@@ -36,7 +36,7 @@ pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) 
     guard::pointer(|| {
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttr, cap));
         let attr = attr.input().read()?;
-        let wanted = Wanted {
+        let params = QpParams {
             context: pd.get()?.context(),
             qp_context: attr.qp_context,
             pd,
@@ -49,7 +49,7 @@ pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) 
             signal_all: attr.sq_sig_all != 0,
             extended: false,
         };
-        let (qp, cap) = wanted.create()?;
+        let (qp, cap) = params.create()?;
         to.put(cap)?;
         Ok(qp)
     })
@@ -76,7 +76,7 @@ pub(crate) extern "C" fn create_qp_ex(
         {
             return Err(Errno::EOPNOTSUPP);
         }
-        let wanted = Wanted {
+        let params = QpParams {
             context,
             qp_context: attr.qp_context,
             pd: if has(QP_INIT_ATTR_PD) {
@@ -97,19 +97,19 @@ pub(crate) extern "C" fn create_qp_ex(
             signal_all: attr.sq_sig_all != 0,
             extended,
         };
-        let (qp, cap) = wanted.create()?;
+        let (qp, cap) = params.create()?;
         to.put(cap)?;
         Ok(qp)
     })
 }
 
-/// The operation for raw packets.
+/// The unsupported `send_ops_flags`: TSO, an operation for raw packets.
 const TSO: u64 = QP_EX_WITH_TSO as u64;
 
-impl Wanted {
+impl QpParams {
     fn create(self) -> Result<(*mut IbvQp, IbvQpCap), Errno> {
         let kind = qp_kind(self.qp_type)?;
-        let cap = self.granted(kind)?;
+        let cap = self.capacities(kind)?;
         let state = Arc::clone(&self.context.get()?.state);
         let (qp, uses) = match kind {
             QpKind::XrcTarget => {
@@ -125,13 +125,13 @@ impl Wanted {
         let (qpn, number) = (qp.qpn(), qp.qpn().get());
         let unacknowledged = Arc::default();
         let (signal_all, extended) = (self.signal_all, self.extended);
-        let made = Handle::give(Qp {
+        let made = Handle::into_raw(Qp {
             c: CPart::new(wr::c_part(self.c_part(number))),
             qp,
             kind,
             cap,
             signal_all,
-            attr: Mutex::new(IbvQpAttr::unset()),
+            attr: Mutex::new(IbvQpAttr::zeroed()),
             state: Arc::clone(&state),
             unacknowledged: Arc::clone(&unacknowledged),
             extended,
@@ -142,7 +142,7 @@ impl Wanted {
         Ok((made, cap))
     }
 
-    /// Any QP but an XRC target.
+    /// Creates any QP but an XRC target. Also returns the uses of its PD, CQs and SRQ.
     fn make(
         &self,
         kind: QpKind,
@@ -182,8 +182,11 @@ impl Wanted {
         Ok((qp, uses))
     }
 
-    /// The capacities of the queues, which are those requested.
-    fn granted(&self, kind: QpKind) -> Result<IbvQpCap, Errno> {
+    /// The capacities of the queues: those requested, and 0 for a queue that the QP lacks.
+    ///
+    /// # Errors
+    /// `EINVAL` if one exceeds its maximum.
+    fn capacities(&self, kind: QpKind) -> Result<IbvQpCap, Errno> {
         let mut cap = self.cap;
         if self.srq.opt()?.is_some() || kind.is_xrc() {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);

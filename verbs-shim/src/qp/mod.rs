@@ -44,7 +44,7 @@ pub(crate) struct Qp {
     /// Whether the program may post with `ibv_wr_*`, and the requests it builds.
     extended: bool,
     builder: wr::Builder,
-    /// Domain, queues and SRQ.
+    /// Uses of the PD or XRC domain, the CQs and the SRQ.
     _uses: Vec<Use>,
 }
 
@@ -64,7 +64,7 @@ impl Qp {
         !self.c.get().qp_base.srq.as_ptr().is_null()
     }
 
-    /// The program has acknowledged one of the QP's events. Adds it to the count in `ibv_qp`, which
+    /// Acknowledges one of the QP's events, and counts it in `ibv_qp.events_completed`, which
     /// programs read.
     pub(crate) fn acknowledge(&self) {
         self.c
@@ -77,7 +77,10 @@ impl Qp {
         self.kind
     }
 
-    /// The destination of a datagram, on a path of this device.
+    /// The destination of a datagram.
+    ///
+    /// # Errors
+    /// `EINVAL` if the address handle belongs to another context.
     fn destination(&self, ah: Handle<IbvAh>, qpn: Qpn, qkey: QKey) -> Result<Destination, Errno> {
         let ah = ah.get()?;
         ah.state.check_same(&self.state)?;

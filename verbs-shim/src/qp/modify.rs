@@ -35,15 +35,15 @@ impl Qp {
             return Err(Errno::EOPNOTSUPP);
         }
         let (from, _) = self.qp.query();
-        let to = given(mask & QP_STATE != 0, || qp_state(attr.qp_state))?;
+        let to = if_set(mask & QP_STATE != 0, || qp_state(attr.qp_state))?;
         transitions::check(self.kind, from, to.unwrap_or(from), mask)?;
         let attributes = self.attributes(attr, mask)?;
         if self.kind == QpKind::Ud && attributes.state == Some(QpState::Rtr) {
-            // It receives packets to any address of the device.
+            // A UD QP receives packets to any address of the device.
             self.state.roce.activate_all().or_errno()?;
         }
         self.qp.modify(&attributes).or_errno()?;
-        remember(&mut self.attr.lock(), attr, mask);
+        save_attributes(&mut self.attr.lock(), attr, mask);
         self.update_c_state();
         Ok(())
     }
@@ -71,35 +71,35 @@ impl Qp {
             return Err(Errno::EINVAL);
         }
         let valid = |value: Option<_>| value.ok_or(Errno::EINVAL);
-        // On either end of an XRC connection, programs also set attributes that only the other end
-        // uses. NICs accept and ignore them.
-        let answers = self.kind != QpKind::XrcInitiator;
-        let asks = self.kind != QpKind::XrcTarget;
+        // Programs set requester attributes on an XRC target and responder attributes on an XRC
+        // initiator. As NICs do, accept and ignore them.
+        let is_responder = self.kind != QpKind::XrcInitiator;
+        let is_requester = self.kind != QpKind::XrcTarget;
         Ok(QpAttributes {
-            state: given(has(QP_STATE), || qp_state(attr.qp_state))?,
-            access: given(has(QP_ACCESS_FLAGS), || remote_access(attr.qp_access_flags))?,
+            state: if_set(has(QP_STATE), || qp_state(attr.qp_state))?,
+            access: if_set(has(QP_ACCESS_FLAGS), || remote_access(attr.qp_access_flags))?,
             qkey: has(QP_QKEY).then_some(QKey(attr.qkey)),
             pkey: None,
-            dest_qpn: given(has(QP_DEST_QPN), || {
+            dest_qpn: if_set(has(QP_DEST_QPN), || {
                 Qpn::new(attr.dest_qp_num).ok_or(Errno::EINVAL)
             })?,
-            path: given(has(QP_AV), || self.path(&attr.ah_attr))?,
-            static_rate: given(has(QP_AV), || static_rate(attr.ah_attr.static_rate))?,
-            path_mtu: given(has(QP_PATH_MTU), || {
+            path: if_set(has(QP_AV), || self.path(&attr.ah_attr))?,
+            static_rate: if_set(has(QP_AV), || static_rate(attr.ah_attr.static_rate))?,
+            path_mtu: if_set(has(QP_PATH_MTU), || {
                 let code = u8::try_from(attr.path_mtu).ok();
                 code.and_then(PathMtu::from_code).ok_or(Errno::EINVAL)
             })?,
             rq_psn: has(QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
-            max_dest_rd_atomic: (answers && has(QP_MAX_DEST_RD_ATOMIC))
+            max_dest_rd_atomic: (is_responder && has(QP_MAX_DEST_RD_ATOMIC))
                 .then_some(attr.max_dest_rd_atomic),
-            min_rnr_timer: given(answers && has(QP_MIN_RNR_TIMER), || {
+            min_rnr_timer: if_set(is_responder && has(QP_MIN_RNR_TIMER), || {
                 valid(RnrTimer::from_code(attr.min_rnr_timer))
             })?,
             sq_psn: has(QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
             timeout: has(QP_TIMEOUT).then_some(attr.timeout),
-            retry_cnt: (asks && has(QP_RETRY_CNT)).then_some(attr.retry_cnt),
-            rnr_retry: (asks && has(QP_RNR_RETRY)).then_some(attr.rnr_retry),
-            max_rd_atomic: (asks && has(QP_MAX_QP_RD_ATOMIC)).then_some(attr.max_rd_atomic),
+            retry_cnt: (is_requester && has(QP_RETRY_CNT)).then_some(attr.retry_cnt),
+            rnr_retry: (is_requester && has(QP_RNR_RETRY)).then_some(attr.rnr_retry),
+            max_rd_atomic: (is_requester && has(QP_MAX_QP_RD_ATOMIC)).then_some(attr.max_rd_atomic),
             rate_limit: has(QP_RATE_LIMIT).then(|| RateLimit::kilobits_per_second(attr.rate_limit)),
         })
     }
@@ -113,21 +113,21 @@ impl Qp {
     }
 }
 
-/// The value, if it is given.
-fn given<T>(is_given: bool, value: impl FnOnce() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
-    is_given.then(value).transpose()
+/// Converts a value if its bit in the mask is set.
+fn if_set<T>(is_set: bool, value: impl FnOnce() -> Result<T, Errno>) -> Result<Option<T>, Errno> {
+    is_set.then(value).transpose()
 }
 
-/// Converts a QP's access flags. Only remote rights matter; programs pass the flags of their
-/// regions. The flag for flushes to persistence is accepted and ignored: no region is persistent,
-/// and a FLUSH is checked against the region's rights.
+/// Converts a QP's access flags. Programs pass the flags of their regions, of which only the remote
+/// rights apply to a QP. `IBV_ACCESS_FLUSH_PERSISTENT` is accepted and ignored: no region is
+/// persistent, and a FLUSH is checked against the region's rights.
 fn remote_access(flags: u32) -> Result<Access, Errno> {
     let local = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND | ACCESS_ON_DEMAND | ACCESS_OPTIONAL_RANGE;
     access(flags & !(local | ACCESS_FLUSH_PERSISTENT))
 }
 
 /// Copies the attributes in `mask`.
-fn remember(known: &mut IbvQpAttr, attr: &IbvQpAttr, mask: u32) {
+fn save_attributes(known: &mut IbvQpAttr, attr: &IbvQpAttr, mask: u32) {
     macro_rules! take {
         ($($bit:ident: $($field:ident),*;)*) => {
             $(if mask & $bit != 0 { $(known.$field = attr.$field;)* })*

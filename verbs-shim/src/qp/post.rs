@@ -5,7 +5,7 @@ use crate::abi::*;
 use crate::convert::send_flags;
 use crate::errors::OrErrno;
 use crate::guard;
-use crate::log::refuse;
+use crate::log::with_reason;
 use crate::pointer::{Handle, In, Out};
 use nix::errno::Errno;
 use roce_verbs::qp::{QKey, Srqn};
@@ -26,7 +26,7 @@ pub(crate) extern "C" fn post_send(
             while !next.is_null() {
                 let wr = qp.read_request(next)?;
                 if let Err(errno) = post_one(qp, batch, &wr) {
-                    bad.put_if_wanted(next);
+                    bad.put_if_not_null(next);
                     return Err(errno);
                 }
                 next = wr.next;
@@ -48,8 +48,8 @@ pub(crate) extern "C" fn post_recv(
     })
 }
 
-/// Posts a list of receive requests, each with `post`. `ibv_post_recv` and `ibv_post_srq_recv` use
-/// it.
+/// Calls `post` for each receive request of a list, for `ibv_post_recv` and `ibv_post_srq_recv`.
+/// Stops at the first error, and stores the failed request in `*bad`.
 pub(crate) fn each_recv(
     first: In<IbvRecvWr>,
     bad: Out<In<IbvRecvWr>>,
@@ -65,7 +65,7 @@ pub(crate) fn each_recv(
             })
         });
         if let Err(errno) = posted {
-            bad.put_if_wanted(next);
+            bad.put_if_not_null(next);
             return Err(errno);
         }
         next = wr.next;
@@ -100,7 +100,7 @@ impl Elements {
 fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
     let given = len;
     let wrong = || {
-        refuse(Errno::EINVAL, || {
+        with_reason(Errno::EINVAL, || {
             format!("num_sge is {given}, and must be 0 to {MAX_SGE}")
         })
     };
@@ -119,7 +119,7 @@ fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Er
     let flags = send_flags(wr.send_flags)?;
     let (op, target) = operation(qp, wr)?;
     let sges = match op {
-        // These have no local memory, whatever the list contains.
+        // These operations ignore the scatter/gather list.
         SendOp::BindMw(_) | SendOp::LocalInv(_) => elements(wr.sg_list, 0)?,
         _ => elements(wr.sg_list, wr.num_sge)?,
     };
@@ -140,15 +140,22 @@ fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Er
     batch.send(&request).or_errno()
 }
 
-/// Copies inline data, which needs no region.
+/// Copies the inline data of a request to `buffer`. Inline data needs no memory region.
+///
+/// # Errors
+/// `ENOMEM` if it is longer than [`MAX_INLINE_BYTES`], `EINVAL` if an address is NULL.
 fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'a [u8], Errno> {
     let mut len = 0;
     for sge in sges {
         let part = buffer.get_mut(len..).unwrap_or_default();
         let bytes = In::<u8>::at(sge.addr).slice(sge.length as usize)?;
         let part = part.get_mut(..bytes.len()).ok_or_else(|| {
-            refuse(Errno::ENOMEM, || {
-                format!("inline data is longer than {MAX_INLINE_BYTES} bytes")
+            with_reason(Errno::ENOMEM, || {
+                format!(
+                    "inline data has at least {} bytes, and this device takes at most \
+                     {MAX_INLINE_BYTES}: post longer data without IBV_SEND_INLINE",
+                    len + bytes.len()
+                )
             })
         })?;
         part.copy_from_slice(bytes);
@@ -196,8 +203,8 @@ fn connected(wr: &IbvSendWr) -> Result<SendOp, Errno> {
         }
         // Opcodes of raw packets and of drivers.
         opcode => {
-            return Err(refuse(Errno::EOPNOTSUPP, || {
-                format!("opcode is {opcode}, which QPs of RC, UC and XRC do not have")
+            return Err(with_reason(Errno::EOPNOTSUPP, || {
+                format!("opcode is {opcode}, which RC, UC and XRC QPs do not support")
             }));
         }
     })
@@ -235,8 +242,8 @@ fn datagram(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
         remote_qkey,
     } = wr.datagram();
     let qpn = Qpn::new(remote_qpn).ok_or_else(|| {
-        refuse(Errno::EINVAL, || {
-            format!("remote_qpn is {remote_qpn:#x}, and has 24 bits at most")
+        with_reason(Errno::EINVAL, || {
+            format!("remote_qpn is {remote_qpn:#x}, and must fit in 24 bits")
         })
     })?;
     let to = qp.destination(ah, qpn, QKey(remote_qkey))?;
@@ -244,9 +251,9 @@ fn datagram(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
         WR_SEND => SendOp::Send,
         WR_SEND_WITH_IMM => SendOp::SendImm(u32::from_be(wr.imm_data)),
         opcode => {
-            return Err(refuse(Errno::EOPNOTSUPP, || {
+            return Err(with_reason(Errno::EOPNOTSUPP, || {
                 format!(
-                    "opcode is {opcode}, and a UD QP sends with IBV_WR_SEND and \
+                    "opcode is {opcode}, and a UD QP supports only IBV_WR_SEND and \
                      IBV_WR_SEND_WITH_IMM"
                 )
             }));

@@ -19,8 +19,8 @@ pub(crate) extern "C" fn modify_qp_rate_limit(
 
 impl Qp {
     fn limit_rate(&self, attr: &IbvQpRateLimitAttr) -> Result<(), Errno> {
-        // The typical packet size has no effect, because each packet is counted when it leaves. But
-        // a burst that is too small for one packet is an error.
+        // Each packet is counted with its actual size, so the typical packet size does not affect
+        // the rate. It is only used to refuse a burst that is smaller than one packet.
         let packet = match u32::from(attr.typical_pkt_sz) {
             0 => u32::try_from(self.qp.query().1.path_mtu.bytes()).unwrap_or(u32::MAX),
             bytes => bytes,

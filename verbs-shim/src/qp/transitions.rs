@@ -1,6 +1,6 @@
-//! The attributes that a transition of a QP requires and allows and that only C has: the port, the
-//! partition, and the current state as the program states it (IBTA 1.7, table 91). The stack checks
-//! the others.
+//! Checks the attributes of a QP transition that only the C API has: the port, the P_Key index, the
+//! current state, the SQD notification and the path migration state (IBTA 1.7, table 91). The stack
+//! checks the other attributes.
 
 use crate::abi::*;
 use crate::log;
@@ -33,7 +33,7 @@ const ALL: u32 = QP_STATE
     | QP_RATE_LIMIT;
 
 /// The attributes that this module checks, by their names in C.
-const OURS: [(u32, &str); 5] = [
+const CHECKED: [(u32, &str); 5] = [
     (QP_CUR_STATE, "IBV_QP_CUR_STATE"),
     (QP_EN_SQD_ASYNC_NOTIFY, "IBV_QP_EN_SQD_ASYNC_NOTIFY"),
     (QP_PKEY_INDEX, "IBV_QP_PKEY_INDEX"),
@@ -67,17 +67,22 @@ fn rules(kind: QpKind, from: QpState, to: QpState) -> (u32, u32) {
 pub(super) fn check(kind: QpKind, from: QpState, to: QpState, mask: u32) -> Result<(), Errno> {
     let refuse = |what: std::fmt::Arguments<'_>| {
         let transition = || format!("{} to {}: {what}", from.name(), to.name());
-        Err(log::refuse(Errno::EINVAL, transition))
+        Err(log::with_reason(Errno::EINVAL, transition))
     };
     if mask & !ALL != 0 {
-        return refuse(format_args!("no attributes have bits {:#x}", mask & !ALL));
+        return refuse(format_args!(
+            "attr_mask has unknown bits: {:#x}",
+            mask & !ALL
+        ));
     }
-    let (needs, takes) = rules(kind, from, to);
-    for (bit, name) in OURS {
-        if needs & bit != 0 && mask & bit == 0 {
-            return refuse(format_args!("{name} is missing in the mask"));
+    let (required, optional) = rules(kind, from, to);
+    for (bit, name) in CHECKED {
+        if required & bit != 0 && mask & bit == 0 {
+            return refuse(format_args!(
+                "attr_mask lacks {name}, which this transition requires"
+            ));
         }
-        if mask & bit != 0 && (needs | takes) & bit == 0 {
+        if mask & bit != 0 && (required | optional) & bit == 0 {
             return refuse(format_args!("{name} can't be set in this transition"));
         }
     }

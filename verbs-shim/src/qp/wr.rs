@@ -1,4 +1,5 @@
-//! The extended way to post: calls build the requests, which are then posted together.
+//! The `ibv_wr_*` API: calls between `ibv_wr_start` and `ibv_wr_complete` build requests, which
+//! `ibv_wr_complete` posts together.
 
 use super::Qp;
 use crate::abi::{IbvAh, IbvDataBuf, IbvMw, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
@@ -20,7 +21,7 @@ use std::ffi::c_int;
 /// The requests under construction.
 pub(crate) struct Builder {
     /// Locked from `ibv_wr_start` to `ibv_wr_complete` or `ibv_wr_abort`.
-    turn: RawMutex,
+    build_lock: RawMutex,
     requests: Mutex<Requests>,
 }
 
@@ -44,7 +45,7 @@ struct Request {
 impl Builder {
     pub(super) fn new() -> Self {
         Self {
-            turn: RawMutex::INIT,
+            build_lock: RawMutex::INIT,
             requests: Mutex::default(),
         }
     }
@@ -52,9 +53,10 @@ impl Builder {
     /// Ends the construction that `ibv_wr_start` began.
     fn end(&self) -> Requests {
         let requests = std::mem::take(&mut *self.requests.lock());
-        if self.turn.is_locked() {
-            // SAFETY: it is held, by the thread that began, which is the one that ends.
-            unsafe { self.turn.unlock() };
+        if self.build_lock.is_locked() {
+            // SAFETY: it is locked, and the thread that called `ibv_wr_start` is the one that calls
+            // `ibv_wr_complete` or `ibv_wr_abort`.
+            unsafe { self.build_lock.unlock() };
         }
         requests
     }
@@ -97,34 +99,39 @@ impl Qp {
         Ok(())
     }
 
-    /// Changes the request that was begun last.
-    fn amend(&self, change: impl FnOnce(&mut Request) -> Result<(), Errno>) -> Result<(), Errno> {
+    /// Changes the last request.
+    fn change_last(
+        &self,
+        change: impl FnOnce(&mut Request) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let mut requests = self.builder.requests.lock();
         if requests.error.is_some() {
             return Ok(());
         }
-        let amended = requests.all.last_mut().ok_or(Errno::EINVAL);
-        if let Err(errno) = amended.and_then(change) {
+        let last = requests.all.last_mut().ok_or(Errno::EINVAL);
+        if let Err(errno) = last.and_then(change) {
             requests.fail(errno);
         }
         Ok(())
     }
 
-    /// Posts the requests under construction. Posts none if one could not be built, or if the queue
-    /// has no room for all of them: the program gets one result for all.
+    /// Posts the requests in order. Posts none if one could not be built, or if the queue has no
+    /// room for all of them. If the NIC refuses one, for example because its
+    /// scatter/gather list is too long, those before it stay posted, and the rest are not posted.
     fn post_all(&self, requests: &Requests) -> Result<(), Errno> {
         if let Some((errno, reason)) = &requests.error {
             if let Some(reason) = reason {
-                log::because(|| reason.clone());
+                log::set_reason(|| reason.clone());
             }
             return Err(*errno);
         }
         let (waiting, _) = self.qp.queued();
         let (new, depth) = (requests.all.len(), self.cap.max_send_wr);
         if waiting + new > depth as usize {
-            return Err(log::refuse(Errno::ENOMEM, || {
+            return Err(log::with_reason(Errno::ENOMEM, || {
                 format!(
-                    "{waiting} of the queue's {depth} entries are in use, and {new} are to come"
+                    "the send queue has {depth} entries, {waiting} of them in use, and no room for \
+                     {new} more requests"
                 )
             }));
         }
@@ -138,7 +145,8 @@ impl Qp {
 impl Requests {
     fn fail(&mut self, errno: Errno) {
         // The calls that build a request return nothing: `ibv_wr_complete` reports the error.
-        self.error.get_or_insert_with(|| (errno, log::reason()));
+        self.error
+            .get_or_insert_with(|| (errno, log::take_reason()));
     }
 }
 
@@ -146,13 +154,13 @@ fn begin(qp: Handle<IbvQp>, op: impl FnOnce() -> Result<SendOp, Errno>) {
     guard::nothing(|| qp.get()?.begin(op()));
 }
 
-fn amend(qp: Handle<IbvQp>, change: impl FnOnce(&mut Request) -> Result<(), Errno>) {
-    guard::nothing(|| qp.get()?.amend(change));
+fn change_last(qp: Handle<IbvQp>, change: impl FnOnce(&mut Request) -> Result<(), Errno>) {
+    guard::nothing(|| qp.get()?.change_last(change));
 }
 
 extern "C" fn start(qp: Handle<IbvQp>) {
     guard::nothing(|| {
-        qp.get()?.builder.turn.lock();
+        qp.get()?.builder.build_lock.lock();
         Ok(())
     });
 }
@@ -190,7 +198,7 @@ extern "C" fn atomic_fetch_add(qp: Handle<IbvQp>, rkey: u32, addr: u64, add: u64
 
 extern "C" fn atomic_write(qp: Handle<IbvQp>, rkey: u32, addr: u64, data: In<[u8; 8]>) {
     begin(qp, || Ok(SendOp::AtomicWrite(RemoteAddr { addr, rkey })));
-    amend(qp, |request| {
+    change_last(qp, |request| {
         request.inline = Some(data.read()?.to_vec());
         Ok(())
     });
@@ -241,7 +249,7 @@ extern "C" fn flush(qp: Handle<IbvQp>, rkey: u32, addr: u64, len: usize, placeme
 }
 
 extern "C" fn set_ud_addr(qp: Handle<IbvQp>, ah: Handle<IbvAh>, qpn: u32, qkey: u32) {
-    amend(qp, |request| {
+    change_last(qp, |request| {
         let qpn = Qpn::new(qpn).ok_or(Errno::EINVAL)?;
         let to = qp.get()?.destination(ah, qpn, QKey(qkey))?;
         if !matches!(request.op, SendOp::Send | SendOp::SendImm(_)) {
@@ -253,7 +261,7 @@ extern "C" fn set_ud_addr(qp: Handle<IbvQp>, ah: Handle<IbvAh>, qpn: u32, qkey: 
 }
 
 extern "C" fn set_xrc_srqn(qp: Handle<IbvQp>, number: u32) {
-    amend(qp, |request| {
+    change_last(qp, |request| {
         request.target = Srqn::from_bits(number).into();
         Ok(())
     });
@@ -262,7 +270,7 @@ extern "C" fn set_xrc_srqn(qp: Handle<IbvQp>, number: u32) {
 /// Sets inline data from any number of parts.
 fn set_inline(qp: Handle<IbvQp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
     let max = guard::value(0, || Ok(qp.get()?.cap.max_inline_data as usize));
-    amend(qp, |request| {
+    change_last(qp, |request| {
         let mut data = Vec::new();
         for (addr, len) in parts {
             if len > max - data.len() {
@@ -281,13 +289,13 @@ extern "C" fn set_inline_data(qp: Handle<IbvQp>, addr: In<u8>, len: usize) {
 
 extern "C" fn set_inline_data_list(qp: Handle<IbvQp>, count: usize, list: In<IbvDataBuf>) {
     let Ok(list) = list.items(count) else {
-        return amend(qp, |_| Err(Errno::EINVAL));
+        return change_last(qp, |_| Err(Errno::EINVAL));
     };
     set_inline(qp, list.map(|part| (part.addr, part.length)));
 }
 
 fn set_sges(qp: Handle<IbvQp>, sges: impl Iterator<Item = IbvSge>) {
-    amend(qp, |request| {
+    change_last(qp, |request| {
         request.sges = sges.map(Sge::from).collect();
         Ok(())
     });
@@ -301,7 +309,7 @@ extern "C" fn set_sge(qp: Handle<IbvQp>, lkey: u32, addr: u64, length: u32) {
 extern "C" fn set_sge_list(qp: Handle<IbvQp>, count: usize, list: In<IbvSge>) {
     match list.items(count) {
         Ok(sges) => set_sges(qp, sges),
-        Err(errno) => amend(qp, |_| Err(errno)),
+        Err(errno) => change_last(qp, |_| Err(errno)),
     }
 }
 

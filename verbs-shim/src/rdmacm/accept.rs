@@ -1,7 +1,7 @@
-//! The passive side, which accepts connections; and the end of connections on both sides.
+//! The passive side, which accepts connections, and the disconnection by either side.
 
-use super::connect::Wanted;
-use super::event::{Pending, acknowledge_own, complete, next_request};
+use super::connect::ConnParams;
+use super::event::{PendingEvent, acknowledge_sync_event, next_request, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::resolve::bind;
 use super::table::table;
@@ -18,13 +18,13 @@ use std::ffi::c_int;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// The default and largest number of waiting requests.
+/// The default and maximum backlog: the number of requests that wait for the program.
 const BACKLOG: usize = 1024;
 
-/// The advertised delay of acknowledgements: 4.096 µs × 2^this.
+/// The target ACK delay in a REP: 4.096 µs × 2^`ACK_DELAY`.
 const ACK_DELAY: u8 = 14;
 
-/// `rdma_listen`. An ID without an address listens at a port of its own, at all addresses.
+/// `rdma_listen`. An ID that is not bound listens at all IPv4 addresses, at a dynamic port.
 pub(crate) extern "C" fn listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
     guard::minus_one(|| {
         let id = find(id)?;
@@ -41,7 +41,7 @@ pub(crate) extern "C" fn listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
             Ok(backlog @ 1..BACKLOG) => backlog,
             _ => BACKLOG,
         };
-        serve(&id, &mut inner, backlog)?;
+        listen_on_devices(&id, &mut inner, backlog)?;
         inner.state = State::Listening;
         Ok(())
     })
@@ -49,7 +49,7 @@ pub(crate) extern "C" fn listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
 
 /// Listens on the device that has the ID's address, or on all usable devices. An ID at a loopback
 /// address receives only requests to that address.
-fn serve(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<(), Errno> {
+fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<(), Errno> {
     let devices = match &inner.device {
         Some(device) => vec![Arc::clone(device)],
         None => match inner.local {
@@ -79,15 +79,15 @@ pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaC
     guard::minus_one(|| {
         id.get()?;
         let listener = find(listener)?;
-        acknowledge_own(&listener)?;
+        acknowledge_sync_event(&listener)?;
         let request = next_request(&listener)?;
-        endpoint::take_over(&listener, &request)?;
+        endpoint::adopt_request(&listener, &request)?;
         id.put(request.as_ptr())
     })
 }
 
-/// The program has received a request: another one may wait in its place.
-pub(super) fn requested(event: &Pending) {
+/// Frees the place in the backlog of a request that the program has received.
+pub(super) fn request_delivered(event: &PendingEvent) {
     let Some(child) = &event.child else { return };
     let inner = child.inner.lock();
     if let (Some(device), Some(connection)) = (&inner.device, inner.connection) {
@@ -101,32 +101,36 @@ pub(crate) extern "C" fn accept(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> 
         let id = find(id)?;
         {
             let mut inner = id.inner.lock();
-            inner.check(&[State::Requested])?;
+            inner.check(&[State::RequestReceived])?;
             let connection = inner.connection.ok_or(Errno::EINVAL)?;
-            let asked = inner.peer;
+            let peer = inner.peer;
             let depths = (
-                asked.responder_resources.min(MAX_RD_ATOMIC),
-                asked.initiator_depth.min(MAX_RD_ATOMIC),
+                peer.responder_resources.min(MAX_RD_ATOMIC),
+                peer.initiator_depth.min(MAX_RD_ATOMIC),
             );
-            let wanted = Wanted::read(&id, &inner, param, depths)?;
+            let params = ConnParams::read(&id, &inner, param, depths)?;
             if id.is_datagram {
-                accept_datagram(&inner, connection, wanted)?;
+                accept_datagram(&inner, connection, params)?;
                 inner.state = State::Connected;
                 // No event follows.
                 return Ok(());
             }
-            accept_connection(&id, &mut inner, connection, wanted)?;
+            accept_connection(&id, &mut inner, connection, params)?;
             inner.state = State::Connected;
         }
-        complete(&id)
+        wait_if_sync(&id)
     })
 }
 
-fn accept_datagram(inner: &Inner, connection: ConnectionId, wanted: Wanted) -> Result<(), Errno> {
+fn accept_datagram(
+    inner: &Inner,
+    connection: ConnectionId,
+    params: ConnParams,
+) -> Result<(), Errno> {
     let acceptance = DatagramAcceptance {
-        qpn: usable(wanted.qpn)?,
+        qpn: check_qpn(params.qpn)?,
         qkey: QKey(UDP_QKEY),
-        private: wanted.private,
+        private: params.private,
     };
     let manager = &inner.device()?.manager;
     let accepted = manager.with(|agent, now| agent.accept_datagram(now, connection, &acceptance));
@@ -137,25 +141,25 @@ fn accept_connection(
     id: &Id,
     inner: &mut Inner,
     connection: ConnectionId,
-    wanted: Wanted,
+    params: ConnParams,
 ) -> Result<(), Errno> {
-    let qpn = usable(wanted.qpn)?;
-    inner.peer.responder_resources = wanted.responder_resources;
-    inner.peer.initiator_depth = wanted.initiator_depth;
-    inner.rnr_retries_of_peer = Some(wanted.rnr_retry_count);
+    let qpn = check_qpn(params.qpn)?;
+    inner.peer.responder_resources = params.responder_resources;
+    inner.peer.initiator_depth = params.initiator_depth;
+    inner.peer_rnr_retry_count = Some(params.rnr_retry_count);
     if !id.c.get().qp.as_ptr().is_null() {
         qp::to_rts(id, inner)?;
     }
     let acceptance = Acceptance {
         qpn,
         rq_psn: Psn::new(inner.psn),
-        responder_resources: wanted.responder_resources,
-        initiator_depth: wanted.initiator_depth,
+        responder_resources: params.responder_resources,
+        initiator_depth: params.initiator_depth,
         target_ack_delay: ACK_DELAY,
-        flow_control: wanted.flow_control,
-        rnr_retry_count: wanted.rnr_retry_count,
-        srq: wanted.srq,
-        private: wanted.private,
+        flow_control: params.flow_control,
+        rnr_retry_count: params.rnr_retry_count,
+        srq: params.srq,
+        private: params.private,
     };
     let manager = &inner.device()?.manager;
     let accepted = manager.with(|agent, now| agent.accept(now, connection, &acceptance));
@@ -164,8 +168,8 @@ fn accept_connection(
     })
 }
 
-/// Checks that a QP number is one that programs can have.
-fn usable(qpn: u32) -> Result<Qpn, Errno> {
+/// Checks that a QP number is one that a program's QP can have.
+fn check_qpn(qpn: u32) -> Result<Qpn, Errno> {
     let qpn = Qpn::new(qpn).filter(|qpn| qpn.get() > 1);
     qpn.ok_or(Errno::EINVAL)
 }
@@ -176,18 +180,18 @@ pub(crate) extern "C" fn reject(id: *mut RdmaCmId, private: In<u8>, len: u8) -> 
         let id = find(id)?;
         let private = private.slice(len.into())?;
         let mut inner = id.inner.lock();
-        inner.check(&[State::Requested, State::Replied])?;
+        inner.check(&[State::RequestReceived, State::ReplyReceived])?;
         let connection = inner.connection.ok_or(Errno::EINVAL)?;
         let manager = &inner.device()?.manager;
         let reason = RejectReason::CONSUMER;
         let rejected = manager.with(|agent, now| agent.reject(now, connection, reason, private));
         rejected.or_errno()?;
-        inner.state = State::Over;
+        inner.state = State::Closed;
         Ok(())
     })
 }
 
-/// `rdma_notify`: reports an event of a connection's QP.
+/// `rdma_notify`: the program reports `IBV_EVENT_COMM_EST` of the connection's QP.
 pub(crate) extern "C" fn notify(id: *mut RdmaCmId, event: u32) -> c_int {
     guard::minus_one(|| {
         let id = find(id)?;
@@ -202,7 +206,7 @@ pub(crate) extern "C" fn notify(id: *mut RdmaCmId, event: u32) -> c_int {
     })
 }
 
-/// `rdma_disconnect`. Sends a request to the peer, or answers the peer's.
+/// `rdma_disconnect`. Sends a DREQ, or a DREP if the peer has sent a DREQ.
 pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
     guard::minus_one(|| {
         let id = find(id)?;
@@ -216,17 +220,17 @@ pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
             let _ = qp::to_error(&id);
             let manager = &inner.device()?.manager;
             let ended = manager.with(|agent, now| agent.disconnect(now, connection, &[]));
-            // A synchronous call waits for an event. There will be one only if this call ends a
+            // A synchronous call waits for an event. One arrives only if this call ends the
             // connection, or if the connection has already ended and its event is in the queue.
             if inner.sync && id.channel().is_empty() {
                 ended.or_errno()?;
             }
         }
-        complete(&id)
+        wait_if_sync(&id)
     })
 }
 
-/// `rdma_destroy_id`. Waits until its events are acknowledged.
+/// `rdma_destroy_id`. Waits until the ID's events are acknowledged.
 pub(crate) extern "C" fn destroy_id(id: *mut RdmaCmId) -> c_int {
     guard::minus_one(|| destroy(id))
 }
@@ -234,15 +238,15 @@ pub(crate) extern "C" fn destroy_id(id: *mut RdmaCmId) -> c_int {
 pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
     let table = table()?;
     let id = table.ids.remove(id)?;
-    end(&id);
+    detach(&id);
     let channel = id.channel();
     for event in channel.withdraw(&id) {
         if let Some(child) = event.child {
-            end(&child);
+            detach(&child);
             channel.withdraw(&child);
         }
     }
-    acknowledge_own(&id)?;
+    acknowledge_sync_event(&id)?;
     if id.inner.lock().sync {
         let _ = table.channels.remove(channel.as_ptr());
     }
@@ -251,7 +255,7 @@ pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
 }
 
 /// Detaches the ID from the connection manager, which delivers no more events for it.
-fn end(id: &Arc<Id>) {
+fn detach(id: &Arc<Id>) {
     let mut inner = id.inner.lock();
     let connection = inner.connection.take();
     if let (Some(device), Some(connection)) = (&inner.device, connection) {
@@ -265,5 +269,5 @@ fn end(id: &Arc<Id>) {
         device.listeners.remove(&listener);
     }
     inner.claim = None;
-    inner.state = State::Over;
+    inner.state = State::Closed;
 }

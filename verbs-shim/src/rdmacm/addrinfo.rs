@@ -15,8 +15,8 @@ struct Found {
     name: CString,
 }
 
-/// `rdma_getaddrinfo`. Returns what `getaddrinfo` returns if that fails: the numbers of
-/// `gai_strerror`.
+/// `rdma_getaddrinfo`. If `getaddrinfo` fails, returns its error code (`EAI_*`). If anything else
+/// fails, returns -1 and sets `errno`.
 pub(crate) extern "C" fn getaddrinfo(
     node: Text,
     service: Text,
@@ -24,7 +24,7 @@ pub(crate) extern "C" fn getaddrinfo(
     result: Out<*mut RdmaAddrinfo>,
 ) -> c_int {
     let mut failed = 0;
-    let told = guard::minus_one(|| {
+    let code = guard::minus_one(|| {
         let hints = if hints.is_null() {
             None
         } else {
@@ -33,7 +33,7 @@ pub(crate) extern "C" fn getaddrinfo(
         if node.is_null() && service.is_null() && hints.is_none() {
             return Err(Errno::EINVAL);
         }
-        let wanted = hints.copied().unwrap_or_else(RdmaAddrinfo::unset);
+        let wanted = hints.copied().unwrap_or_else(RdmaAddrinfo::zeroed);
         let found = if node.is_null() && service.is_null() {
             None
         } else {
@@ -48,7 +48,7 @@ pub(crate) extern "C" fn getaddrinfo(
         let info = answer(&wanted, found)?;
         result.put(info).inspect_err(|_| freeaddrinfo(info))
     });
-    if failed == 0 { told } else { failed }
+    if failed == 0 { code } else { failed }
 }
 
 /// Calls the C library's resolver.
@@ -80,7 +80,7 @@ fn resolve(node: Text, service: Text, wanted: &RdmaAddrinfo) -> Result<Found, c_
     // SAFETY: it has at least one entry.
     let first = unsafe { (*list).ai_addr };
     let address = sockaddr::read(In::at(first as u64));
-    // SAFETY: it is from `getaddrinfo`, and nothing of it is used any more.
+    // SAFETY: `getaddrinfo` allocated the list, and nothing refers to it any more.
     unsafe { libc::freeaddrinfo(list) };
     let address = address.map_err(|_| libc::EAI_FAMILY)?;
     let name = if node.is_null() {
@@ -92,8 +92,8 @@ fn resolve(node: Text, service: Text, wanted: &RdmaAddrinfo) -> Result<Found, c_
     Ok(Found { address, name })
 }
 
-/// The resolved address is the source for a program that listens, otherwise the destination. The
-/// hints have the other address.
+/// Builds the result. The resolved address is the source if `RAI_PASSIVE` is set, and the
+/// destination otherwise. The hints have the other address.
 fn answer(hints: &RdmaAddrinfo, found: Option<Found>) -> Result<*mut RdmaAddrinfo, Errno> {
     let mut src = sockaddr::read_if_given(given(hints.ai_src_addr, hints.ai_src_len))?;
     let mut dst = sockaddr::read_if_given(given(hints.ai_dst_addr, hints.ai_dst_len))?;
@@ -113,7 +113,7 @@ fn answer(hints: &RdmaAddrinfo, found: Option<Found>) -> Result<*mut RdmaAddrinf
         ai_family: family.unwrap_or(hints.ai_family),
         ai_qp_type: kind,
         ai_port_space: space,
-        ..RdmaAddrinfo::unset()
+        ..RdmaAddrinfo::zeroed()
     };
     let list = Out::<RdmaAddrinfo>::allocated(allocated(&[info])?.cast_mut());
     let info = list.get()?;
@@ -154,7 +154,8 @@ fn allocated<T: Copy>(from: &[T]) -> Result<*const T, Errno> {
     if memory.is_null() {
         return Err(Errno::ENOMEM);
     }
-    // SAFETY: it has room for them, is aligned for anything, and nobody else knows of it.
+    // SAFETY: `malloc` returned memory of this size, aligned for any type, and it is not shared
+    // yet.
     unsafe { memory.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
     Ok(memory)
 }
@@ -174,7 +175,7 @@ fn kinds(hints: &RdmaAddrinfo) -> (c_int, c_int) {
         (0, kind) => (tcp, kind),
         (space, 0) if space == udp => (udp, datagram),
         (space, 0) if space == tcp || space == ib => (space, connected),
-        said => said,
+        given => given,
     }
 }
 
@@ -182,7 +183,8 @@ fn kinds(hints: &RdmaAddrinfo) -> (c_int, c_int) {
 /// its own memory into fields. So each field is freed separately with `free`.
 pub(crate) extern "C" fn freeaddrinfo(info: *mut RdmaAddrinfo) {
     let mut next = info;
-    // SAFETY: NULL, or an entry, of `getaddrinfo` or of the program. The program gives it up.
+    // SAFETY: NULL, or an entry that `getaddrinfo` or the program allocated. The program no longer
+    // uses it.
     while let Some(info) = unsafe { next.as_ref() } {
         let fields: [*const c_void; 7] = [
             info.ai_src_addr.as_ptr().cast(),

@@ -1,10 +1,10 @@
-//! Puts the connection manager's events into the queue of the right channel.
+//! Converts the connection manager's events, and puts them into the queue of the ID's channel.
 //!
-//! This runs in any thread, and takes no lock of an ID.
+//! This runs in any thread. It does not lock the [`Inner`](super::id::Inner) of an existing ID.
 
 use super::device::CmDevice;
-use super::event::{Pending, Says};
-use super::id::{Id, New, State};
+use super::event::{EventData, PendingEvent};
+use super::id::{Id, IdParams, State};
 use super::path;
 use super::peer::Peer;
 use crate::abi::*;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Handles an event of a device's connection manager.
-pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
+pub(super) fn handle_event(device: &Arc<CmDevice>, event: Event) {
     match event {
         Event::Requested {
             connection,
@@ -27,8 +27,8 @@ pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
             path,
             request,
         } => {
-            let asked = Asked::connection(connection, listener, path, request);
-            asked.arrived(device);
+            let request = IncomingRequest::connection(connection, listener, path, request);
+            request.handle(device);
         }
         Event::DatagramRequested {
             connection,
@@ -36,13 +36,13 @@ pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
             path,
             request,
         } => {
-            let asked = Asked::datagram(connection, listener, path, request);
-            asked.arrived(device);
+            let request = IncomingRequest::datagram(connection, listener, path, request);
+            request.handle(device);
         }
         other => {
             // Skip the event if its ID was destroyed meanwhile.
             if let Some(id) = device.connections.find(&other.connection())
-                && let Some(pending) = of_connection(device, &id, other)
+                && let Some(pending) = connection_event(device, &id, other)
             {
                 id.push_event(pending);
             }
@@ -51,18 +51,18 @@ pub(super) fn arrived(device: &Arc<CmDevice>, event: Event) {
 }
 
 /// A peer's request for a connection, or for a datagram service.
-struct Asked {
+struct IncomingRequest {
     connection: ConnectionId,
     listener: ListenerId,
     path: Path,
     ip: Option<IpService>,
     is_xrc: bool,
     peer: Peer,
-    says: Says,
+    data: EventData,
     private: Vec<u8>,
 }
 
-impl Asked {
+impl IncomingRequest {
     fn connection(
         connection: ConnectionId,
         listener: ListenerId,
@@ -76,7 +76,7 @@ impl Asked {
             ip: request.ip,
             is_xrc: request.service_type == ServiceType::Xrc,
             peer: Peer::of_request(&request),
-            says: Says::Connection((&request).into()),
+            data: EventData::Connection((&request).into()),
             private: request.private.into(),
         }
     }
@@ -94,37 +94,38 @@ impl Asked {
             ip: request.ip,
             is_xrc: false,
             peer: Peer::default(),
-            says: Says::Nothing,
+            data: EventData::Empty,
             private: request.private.into(),
         }
     }
 
-    /// Creates the connection's ID, and tells the listener.
-    fn arrived(self, device: &Arc<CmDevice>) {
+    /// Delivers the request to the listener, or rejects it.
+    fn handle(self, device: &Arc<CmDevice>) {
         let connection = self.connection;
         let listener = device.listeners.find(&self.listener);
-        let told = listener.map(|listener| self.deliver(device, &listener));
-        if !matches!(told, Some(Ok(()))) {
-            let reason = match told {
+        let delivered = listener.map(|listener| self.deliver(device, &listener));
+        if !matches!(delivered, Some(Ok(()))) {
+            let reason = match delivered {
                 Some(Err(Errno::EPROTOTYPE)) => RejectReason::INVALID_TRANSPORT_SERVICE_TYPE,
                 _ => RejectReason::NO_RESOURCES,
             };
-            // Refusing the peer is best effort.
+            // Rejecting is best effort: if it fails, the peer times out.
             let _ = device
                 .manager
                 .with(|agent, now| agent.reject(now, connection, reason, &[]));
         }
     }
 
+    /// Creates the connection's ID, and queues an event for the listener.
     fn deliver(self, device: &Arc<CmDevice>, listener: &Arc<Id>) -> Result<(), Errno> {
         let of_listener = listener.c.get();
-        if !listener.hears(self.path.local) {
+        if !listener.listens_at(self.path.local) {
             return Err(Errno::EAFNOSUPPORT);
         }
         if self.is_xrc != (of_listener.qp_type == QPT_XRC_RECV) {
             return Err(Errno::EPROTOTYPE);
         }
-        let child = Id::new(New {
+        let child = Id::new(IdParams {
             channel: listener.channel(),
             sync: false,
             context: of_listener.context,
@@ -133,7 +134,7 @@ impl Asked {
         })?;
         {
             let mut inner = child.inner.lock();
-            inner.state = State::Requested;
+            inner.state = State::RequestReceived;
             inner.device = Some(Arc::clone(device));
             let port = u16::from_be_bytes(of_listener.port());
             inner.local = Some(device.scoped(self.path.local, port)?);
@@ -142,27 +143,26 @@ impl Asked {
             inner.connection = Some(self.connection);
             inner.peer = self.peer;
             inner.options.traffic_class = self.peer.traffic_class;
-            path::set(&child, &mut inner)?;
+            path::fill_route(&child, &mut inner)?;
         }
         device.connections.insert(self.connection, &child);
-        listener.push_event(Pending {
+        listener.push_event(PendingEvent {
             child: Some(child),
-            says: self.says,
+            data: self.data,
             private: self.private,
-            ..Pending::plain(listener, CM_EVENT_CONNECT_REQUEST, 0)
+            ..PendingEvent::plain(listener, CM_EVENT_CONNECT_REQUEST, 0)
         });
         Ok(())
     }
 }
 
 impl Id {
-    /// Whether a listener receives requests to this address: it listens at those of IPv4, of IPv6,
-    /// or of both.
-    fn hears(&self, address: IpAddr) -> bool {
+    /// Whether the family of `address` is one that the listener listens at: IPv4, IPv6, or both.
+    fn listens_at(&self, address: IpAddr) -> bool {
         let [family, ..] = self.c.get().route.addr.src_storage[0].to_ne_bytes();
-        let one_family = self.one_family.load(Ordering::Relaxed);
+        let af_only = self.af_only.load(Ordering::Relaxed);
         match address {
-            IpAddr::V4(_) => !one_family || i32::from(family) == libc::AF_INET,
+            IpAddr::V4(_) => !af_only || i32::from(family) == libc::AF_INET,
             IpAddr::V6(_) => i32::from(family) == libc::AF_INET6,
         }
     }
@@ -177,7 +177,7 @@ impl RdmaCmId {
 }
 
 impl CmDevice {
-    /// An address with its port and, if it is link-local, the interface.
+    /// A socket address, with the device's interface as its scope if it is link-local.
     fn scoped(&self, address: IpAddr, port: u16) -> Result<SocketAddr, Errno> {
         Ok(match address {
             IpAddr::V6(ip) if ip.is_unicast_link_local() => {
@@ -189,23 +189,23 @@ impl CmDevice {
     }
 }
 
-/// Handles an event of a connection.
-fn of_connection(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<Pending> {
-    let with = |event, status: c_int, private: PrivateBytes| Pending {
+/// Converts an event of an existing connection.
+fn connection_event(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<PendingEvent> {
+    let with = |event, status: c_int, private: PrivateBytes| PendingEvent {
         private: private.into(),
-        ..Pending::plain(id, event, status)
+        ..PendingEvent::plain(id, event, status)
     };
     Some(match event {
         Event::Requested { .. } | Event::DatagramRequested { .. } => return None,
-        Event::Replied { reply, .. } => Pending {
-            says: Says::Connection((&reply).into()),
+        Event::Replied { reply, .. } => PendingEvent {
+            data: EventData::Connection((&reply).into()),
             peer: Some(Peer::of_reply(&reply)),
             ..with(CM_EVENT_CONNECT_RESPONSE, 0, reply.private)
         },
         Event::DatagramReplied {
             qpn, qkey, private, ..
-        } => Pending {
-            says: Says::Found(qpn.get(), qkey.0),
+        } => PendingEvent {
+            data: EventData::RemoteQp(qpn.get(), qkey.0),
             ..with(CM_EVENT_ESTABLISHED, 0, private)
         },
         Event::Established { private, .. } => with(CM_EVENT_ESTABLISHED, 0, private),

@@ -9,25 +9,25 @@ use nix::errno::Errno;
 use roce_verbs::QpKind;
 use std::ffi::c_int;
 
-/// The RNR timer for a peer that retries without limit: 0.64 ms.
+/// The code of the RNR timer for a peer that retries without limit: 0.64 ms.
 const SHORT_RNR_TIMER: u8 = 12;
 
-/// The RNR timer for a peer that gives up after a few retries: 655.36 ms, which Linux uses for all.
-/// Programs choose their retry counts for that value. With 0.64 ms, five retries are over before a
-/// busy machine schedules the thread that is about to post a receive.
+/// The code of the RNR timer for a peer with a finite retry count: 655.36 ms, which Linux uses for
+/// all peers. Programs choose their retry counts for that value. With 0.64 ms, five retries are
+/// over before a busy machine schedules the thread that is about to post a receive.
 const LONG_RNR_TIMER: u8 = 0;
 
-/// The retry count that means no limit.
-const FOR_EVER: u8 = 7;
+/// The RNR retry count that means no limit.
+const NO_LIMIT: u8 = 7;
 
 /// Attributes, and the mask of those that are set.
 pub(super) type Attributes = (IbvQpAttr, u32);
 
-/// Attributes only of QPs whose requests are acknowledged.
-const OF_REQUESTER: u32 = QP_RETRY_CNT | QP_RNR_RETRY | QP_MAX_QP_RD_ATOMIC;
+/// Attributes that only a requester of a reliable service has.
+const REQUESTER_ONLY: u32 = QP_RETRY_CNT | QP_RNR_RETRY | QP_MAX_QP_RD_ATOMIC;
 
-/// Attributes only of QPs that acknowledge requests.
-const OF_RESPONDER: u32 = QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER;
+/// Attributes that only a responder of a reliable service has.
+const RESPONDER_ONLY: u32 = QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER;
 
 /// # Errors
 /// `EINVAL` for a state other than INIT, RTR and RTS, or if an attribute that the transition needs
@@ -38,7 +38,7 @@ pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno
     let (mut attr, mut mask) = match (state, id.is_datagram) {
         (QPS_INIT, true) => init_datagram(),
         (QPS_INIT, false) => init(inner),
-        (QPS_RTR, true) => (IbvQpAttr::unset(), 0),
+        (QPS_RTR, true) => (IbvQpAttr::zeroed(), 0),
         (QPS_RTR, false) => rtr(inner)?,
         (QPS_RTS, true) => rts_datagram(inner),
         (QPS_RTS, false) => rts(inner),
@@ -49,12 +49,12 @@ pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno
     Ok((attr, mask | QP_STATE))
 }
 
-/// The attributes set here that a kind of QP does not have.
+/// The attributes that this module sets and that a kind of QP does not have.
 fn unused(kind: QpKind) -> u32 {
     match kind {
-        QpKind::Uc => OF_REQUESTER | OF_RESPONDER | QP_TIMEOUT,
-        QpKind::XrcInitiator => OF_RESPONDER,
-        QpKind::XrcTarget => OF_REQUESTER,
+        QpKind::Uc => REQUESTER_ONLY | RESPONDER_ONLY | QP_TIMEOUT,
+        QpKind::XrcInitiator => RESPONDER_ONLY,
+        QpKind::XrcTarget => REQUESTER_ONLY,
         _ => 0,
     }
 }
@@ -63,7 +63,7 @@ fn init_datagram() -> Attributes {
     let attr = IbvQpAttr {
         qkey: UDP_QKEY,
         port_num: 1,
-        ..IbvQpAttr::unset()
+        ..IbvQpAttr::zeroed()
     };
     (attr, QP_PKEY_INDEX | QP_PORT | QP_QKEY)
 }
@@ -71,7 +71,7 @@ fn init_datagram() -> Attributes {
 fn rts_datagram(inner: &Inner) -> Attributes {
     let attr = IbvQpAttr {
         sq_psn: inner.psn,
-        ..IbvQpAttr::unset()
+        ..IbvQpAttr::zeroed()
     };
     (attr, QP_SQ_PSN)
 }
@@ -80,12 +80,12 @@ fn init(inner: &Inner) -> Attributes {
     let attr = IbvQpAttr {
         port_num: 1,
         qp_access_flags: access(inner),
-        ..IbvQpAttr::unset()
+        ..IbvQpAttr::zeroed()
     };
     (attr, QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS)
 }
 
-/// The peer's access rights. READs are allowed if the peer may send any.
+/// The peer's access rights. READs and atomics are allowed unless `responder_resources` is 0.
 fn access(inner: &Inner) -> u32 {
     let write = ACCESS_REMOTE_WRITE;
     if inner.peer.responder_resources == 0 {
@@ -97,14 +97,14 @@ fn access(inner: &Inner) -> u32 {
 
 fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
     inner.check(&[
-        State::Requested,
+        State::RequestReceived,
         State::Connecting,
-        State::Replied,
+        State::ReplyReceived,
         State::Connected,
     ])?;
     let peer = inner.peer;
     if peer.qpn == 0 {
-        // The peer has not answered yet.
+        // The REP has not arrived yet.
         return Err(Errno::EINVAL);
     }
     let attr = IbvQpAttr {
@@ -115,18 +115,18 @@ fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
         // rule: 12.6.5-starting-psn
         rq_psn: inner.psn,
         max_dest_rd_atomic: peer.responder_resources,
-        min_rnr_timer: rnr_timer(inner.rnr_retries_of_peer),
+        min_rnr_timer: rnr_timer(inner.peer_rnr_retry_count),
         qp_access_flags: access(inner),
-        ..IbvQpAttr::unset()
+        ..IbvQpAttr::zeroed()
     };
     let mask = QP_AV | QP_PATH_MTU | QP_DEST_QPN | QP_RQ_PSN | QP_ACCESS_FLAGS;
     Ok((attr, mask | QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER))
 }
 
-/// The timer for a peer with this retry count, or with none known yet.
+/// The code of the RNR timer for a peer with this RNR retry count, if known.
 fn rnr_timer(retries: Option<u8>) -> u8 {
     match retries {
-        Some(FOR_EVER) => SHORT_RNR_TIMER,
+        Some(NO_LIMIT) => SHORT_RNR_TIMER,
         _ => LONG_RNR_TIMER,
     }
 }
@@ -139,7 +139,7 @@ fn rts(inner: &Inner) -> Attributes {
         retry_cnt: peer.retry_count,
         rnr_retry: peer.rnr_retry_count,
         max_rd_atomic: peer.initiator_depth,
-        ..IbvQpAttr::unset()
+        ..IbvQpAttr::zeroed()
     };
     let mask = QP_SQ_PSN | QP_TIMEOUT | QP_RETRY_CNT | QP_RNR_RETRY;
     (attr, mask | QP_MAX_QP_RD_ATOMIC)

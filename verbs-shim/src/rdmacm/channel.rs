@@ -1,6 +1,7 @@
-//! Event channels: a queue with a descriptor that is readable while the queue is not empty.
+//! Event channels. A channel is a queue with a descriptor that is readable while the queue is not
+//! empty.
 
-use super::event::Pending;
+use super::event::PendingEvent;
 use super::id::Id;
 use super::table::table;
 use crate::abi::RdmaEventChannel;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 pub(super) struct Channel {
     c: CPart<RdmaEventChannel>,
     fd: EventFd,
-    queue: Mutex<VecDeque<Pending>>,
+    queue: Mutex<VecDeque<PendingEvent>>,
 }
 
 impl Channel {
@@ -43,7 +44,7 @@ impl Channel {
     }
 
     /// Adds an event and wakes up the waiting threads.
-    pub(super) fn push(&self, event: Pending) {
+    pub(super) fn push(&self, event: PendingEvent) {
         let mut queue = self.queue.lock();
         if queue.is_empty() {
             // The counter is 0 while the queue is empty, so this does not block.
@@ -52,13 +53,13 @@ impl Channel {
         queue.push_back(event);
     }
 
-    /// The next event, if there is one.
-    pub(super) fn poll(&self) -> Option<Pending> {
+    /// Takes the next event, if there is one.
+    pub(super) fn poll(&self) -> Option<PendingEvent> {
         let mut queue = self.queue.lock();
         let next = queue.pop_front()?;
         self.settle(&queue, true);
-        // Count it before the ID can be destroyed.
-        next.about.unacknowledged.one_more();
+        // Count it while the queue is locked: afterwards, the ID could be destroyed.
+        next.id.unacknowledged.increment();
         Some(next)
     }
 
@@ -68,11 +69,11 @@ impl Channel {
     }
 
     /// Removes all events of an ID.
-    pub(super) fn withdraw(&self, id: &Id) -> Vec<Pending> {
+    pub(super) fn withdraw(&self, id: &Id) -> Vec<PendingEvent> {
         let mut queue = self.queue.lock();
         let mut taken = Vec::new();
         for event in std::mem::take(&mut *queue) {
-            if std::ptr::eq(&*event.about, id) {
+            if std::ptr::eq(&*event.id, id) {
                 taken.push(event);
             } else {
                 queue.push_back(event);
@@ -82,8 +83,8 @@ impl Channel {
         taken
     }
 
-    /// Makes the descriptor unreadable once the last event is taken.
-    fn settle(&self, queue: &VecDeque<Pending>, took_some: bool) {
+    /// Makes the descriptor unreadable if the last event was taken.
+    fn settle(&self, queue: &VecDeque<PendingEvent>, took_some: bool) {
         if took_some && queue.is_empty() {
             // The counter is 1, because the queue was not empty, so this does not block.
             let _ = self.fd.read();
@@ -95,7 +96,7 @@ impl Channel {
     ///
     /// # Errors
     /// `EAGAIN` if the descriptor is non-blocking, `EINTR` after a signal.
-    pub(super) fn wait(&self, before_waiting: impl Fn()) -> Result<Pending, Errno> {
+    pub(super) fn wait(&self, before_waiting: impl Fn()) -> Result<PendingEvent, Errno> {
         loop {
             if let Some(next) = self.poll() {
                 return Ok(next);

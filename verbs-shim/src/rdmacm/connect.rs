@@ -1,6 +1,6 @@
-//! The active side, which requests connections and the QPs of datagram services.
+//! The active side, which requests connections, and resolves datagram services to QPs.
 
-use super::event::{Datagram, Pending, Says, complete};
+use super::event::{Datagram, EventData, PendingEvent, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::peer::Peer;
 use super::{path, qp};
@@ -18,14 +18,14 @@ use roce_verbs::{Psn, QpKind, Qpn};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// The default retry count.
-const RETRIES: u8 = 7;
+/// The default of `retry_count` and `rnr_retry_count`.
+const DEFAULT_RETRY_COUNT: u8 = 7;
 
-/// The default local ACK timeout: 4.096 µs × 2^this.
-const ACK_TIMEOUT: u8 = 14;
+/// The default local ACK timeout: 4.096 µs × 2^`DEFAULT_ACK_TIMEOUT`.
+const DEFAULT_ACK_TIMEOUT: u8 = 14;
 
-/// The program's parameters, with those of its ID.
-pub(super) struct Wanted {
+/// The connection parameters: those of the program, and those that its ID determines.
+pub(super) struct ConnParams {
     pub(super) qpn: u32,
     pub(super) srq: bool,
     pub(super) service_type: ServiceType,
@@ -37,9 +37,9 @@ pub(super) struct Wanted {
     pub(super) private: Vec<u8>,
 }
 
-impl Wanted {
-    /// Reads the parameters. `depths` are the defaults for the outstanding READs and atomics that
-    /// this end accepts and sends.
+impl ConnParams {
+    /// Reads the parameters. `max_depths` are the defaults for the outstanding READs and atomics
+    /// that this end accepts and sends.
     ///
     /// # Errors
     /// `EINVAL` if the program requests more than the device supports.
@@ -47,7 +47,7 @@ impl Wanted {
         id: &Id,
         inner: &Inner,
         param: In<RdmaConnParam>,
-        depths: (u8, u8),
+        max_depths: (u8, u8),
     ) -> Result<Self, Errno> {
         let c = id.c.get();
         let param = if param.is_null() {
@@ -55,18 +55,20 @@ impl Wanted {
         } else {
             Some(*param.get()?)
         };
-        let said = param.unwrap_or(RdmaConnParam {
+        let c_param = param.unwrap_or(RdmaConnParam {
             responder_resources: u8::MAX,
             initiator_depth: u8::MAX,
-            retry_count: RETRIES,
-            rnr_retry_count: RETRIES,
+            retry_count: DEFAULT_RETRY_COUNT,
+            rnr_retry_count: DEFAULT_RETRY_COUNT,
             ..RdmaConnParam::none()
         });
         let (qpn, srq) = match c.qp.opt()? {
             Some(qp) => (qp.number(), !c.srq.as_ptr().is_null() || qp.has_srq()),
-            None => (said.qp_num, said.srq != 0),
+            None => (c_param.qp_num, c_param.srq != 0),
         };
-        let given = said.private_data.slice(said.private_data_len.into())?;
+        let given = c_param
+            .private_data
+            .slice(c_param.private_data_len.into())?;
         let private = match param {
             Some(_) => given.to_vec(),
             None => inner.private.clone(),
@@ -79,21 +81,21 @@ impl Wanted {
                 QpKind::XrcInitiator | QpKind::XrcTarget => ServiceType::Xrc,
                 _ => ServiceType::Rc,
             },
-            responder_resources: depth(said.responder_resources, depths.0)?,
-            initiator_depth: depth(said.initiator_depth, depths.1)?,
-            flow_control: said.flow_control != 0,
-            retry_count: said.retry_count.min(7),
-            rnr_retry_count: said.rnr_retry_count.min(7),
+            responder_resources: depth(c_param.responder_resources, max_depths.0)?,
+            initiator_depth: depth(c_param.initiator_depth, max_depths.1)?,
+            flow_control: c_param.flow_control != 0,
+            retry_count: c_param.retry_count.min(7),
+            rnr_retry_count: c_param.rnr_retry_count.min(7),
             private,
         })
     }
 }
 
-/// The number of outstanding READs and atomics: 255 means the maximum.
-fn depth(said: u8, most: u8) -> Result<u8, Errno> {
-    match said {
-        u8::MAX => Ok(most),
-        said if said <= MAX_RD_ATOMIC => Ok(said),
+/// The number of outstanding READs and atomics. 255 means `max`.
+fn depth(requested: u8, max: u8) -> Result<u8, Errno> {
+    match requested {
+        u8::MAX => Ok(max),
+        requested if requested <= MAX_RD_ATOMIC => Ok(requested),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -104,16 +106,16 @@ pub(crate) extern "C" fn connect(id: *mut RdmaCmId, param: In<RdmaConnParam>) ->
         let id = find(id)?;
         {
             let mut inner = id.inner.lock();
-            inner.check(&[State::Routed])?;
-            let most = (MAX_RD_ATOMIC, MAX_RD_ATOMIC);
-            let wanted = Wanted::read(&id, &inner, param, most)?;
-            ask(&id, &mut inner, wanted)?;
+            inner.check(&[State::RouteResolved])?;
+            let max = (MAX_RD_ATOMIC, MAX_RD_ATOMIC);
+            let params = ConnParams::read(&id, &inner, param, max)?;
+            send_request(&id, &mut inner, params)?;
         }
-        complete(&id)
+        wait_if_sync(&id)
     })
 }
 
-fn ask(id: &Arc<Id>, inner: &mut Inner, wanted: Wanted) -> Result<(), Errno> {
+fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(), Errno> {
     let device = Arc::clone(inner.device()?);
     let (local, remote) = inner.ends()?;
     let path = Path {
@@ -126,7 +128,7 @@ fn ask(id: &Arc<Id>, inner: &mut Inner, wanted: Wanted) -> Result<(), Errno> {
             service,
             source_port: local.port(),
             pkey: PKey::DEFAULT,
-            private: wanted.private,
+            private: params.private,
         };
         device.manager.with(|agent, now| {
             let connection = agent.resolve_datagram(now, path, &request)?;
@@ -134,7 +136,7 @@ fn ask(id: &Arc<Id>, inner: &mut Inner, wanted: Wanted) -> Result<(), Errno> {
             Ok(connection)
         })
     } else {
-        let request = request(inner, service, local.port(), wanted)?;
+        let request = request(inner, service, local.port(), params)?;
         inner.peer = Peer {
             mtu: request.path_mtu.code().into(),
             responder_resources: request.responder_resources,
@@ -144,7 +146,7 @@ fn ask(id: &Arc<Id>, inner: &mut Inner, wanted: Wanted) -> Result<(), Errno> {
             traffic_class: request.traffic_class,
             ..Peer::default()
         };
-        inner.rnr_retries_of_peer = Some(request.rnr_retry_count);
+        inner.peer_rnr_retry_count = Some(request.rnr_retry_count);
         device.manager.with(|agent, now| {
             let connection = agent.connect(now, path, &request)?;
             device.connections.insert(connection, id);
@@ -160,68 +162,69 @@ fn request(
     inner: &Inner,
     service: ServiceId,
     source_port: u16,
-    wanted: Wanted,
+    params: ConnParams,
 ) -> Result<ConnectRequest, Errno> {
     Ok(ConnectRequest {
         service,
         source_port,
-        service_type: wanted.service_type,
-        qpn: Qpn::new(wanted.qpn)
+        service_type: params.service_type,
+        qpn: Qpn::new(params.qpn)
             .filter(|qpn| qpn.get() > 1)
             .ok_or(Errno::EINVAL)?,
         rq_psn: Psn::new(inner.psn),
-        responder_resources: wanted.responder_resources,
-        initiator_depth: wanted.initiator_depth,
-        retry_count: wanted.retry_count,
-        rnr_retry_count: wanted.rnr_retry_count,
-        flow_control: wanted.flow_control,
-        srq: wanted.srq,
+        responder_resources: params.responder_resources,
+        initiator_depth: params.initiator_depth,
+        retry_count: params.retry_count,
+        rnr_retry_count: params.rnr_retry_count,
+        flow_control: params.flow_control,
+        srq: params.srq,
         pkey: PKey::DEFAULT,
         path_mtu: path::mtu(inner)?,
         traffic_class: inner.options.traffic_class,
         hop_limit: path::HOP_LIMIT,
         flow_label: 0,
-        ack_timeout: inner.options.ack_timeout.unwrap_or(ACK_TIMEOUT),
-        private: wanted.private,
+        ack_timeout: inner.options.ack_timeout.unwrap_or(DEFAULT_ACK_TIMEOUT),
+        private: params.private,
     })
 }
 
-/// The peer has accepted. If the ID has a QP, makes it ready and establishes the connection;
-/// otherwise that is up to the program.
-pub(super) fn replied(event: &mut Pending) {
-    let id = Arc::clone(&event.about);
+/// Handles the peer's REP. If the ID has a QP, brings it to RTS and sends an RTU; otherwise the
+/// program does that (`rdma_establish`).
+pub(super) fn handle_reply(event: &mut PendingEvent) {
+    let id = Arc::clone(&event.id);
     let mut inner = id.inner.lock();
     let (Some(reply), Some(connection)) = (event.peer, inner.connection) else {
         return;
     };
-    inner.peer = inner.peer.answered(&reply);
+    inner.peer = inner.peer.with_reply(&reply);
     if id.c.get().qp.as_ptr().is_null() {
-        inner.state = State::Replied;
+        inner.state = State::ReplyReceived;
         return;
     }
-    let ready = qp::to_rts(&id, &inner).and_then(|()| say_ready(&inner, connection));
+    let ready = qp::to_rts(&id, &inner).and_then(|()| send_rtu(&inner, connection));
     match ready {
         Ok(()) => {
             inner.state = State::Connected;
             event.event = CM_EVENT_ESTABLISHED;
         }
         Err(errno) => {
-            inner.state = State::Over;
-            refuse(&inner, connection);
+            inner.state = State::Closed;
+            reject(&inner, connection);
             event.event = CM_EVENT_CONNECT_ERROR;
             event.status = -(errno as c_int);
         }
     }
 }
 
-fn say_ready(inner: &Inner, connection: ConnectionId) -> Result<(), Errno> {
+fn send_rtu(inner: &Inner, connection: ConnectionId) -> Result<(), Errno> {
     let manager = &inner.device()?.manager;
-    let said = manager.with(|agent, now| agent.ready(now, connection, &[]));
-    said.or_errno()
+    let sent = manager.with(|agent, now| agent.ready(now, connection, &[]));
+    sent.or_errno()
 }
 
-/// Tells the peer that the connection failed. If the peer already knows, nothing is left to do.
-fn refuse(inner: &Inner, connection: ConnectionId) {
+/// Sends a REJ: this end can't use the connection. An error means that the connection is over
+/// anyway.
+fn reject(inner: &Inner, connection: ConnectionId) {
     if let Ok(device) = inner.device() {
         let reason = RejectReason::NO_RESOURCES;
         let _ = device
@@ -230,17 +233,17 @@ fn refuse(inner: &Inner, connection: ConnectionId) {
     }
 }
 
-/// For a datagram service, adds the path to the event.
-pub(super) fn established(event: &mut Pending) {
-    let id = Arc::clone(&event.about);
+/// Handles the establishment of a connection. For a datagram service, adds the path to the event.
+pub(super) fn handle_established(event: &mut PendingEvent) {
+    let id = Arc::clone(&event.id);
     let mut inner = id.inner.lock();
     inner.state = State::Connected;
-    let Says::Found(qpn, qkey) = event.says else {
+    let EventData::RemoteQp(qpn, qkey) = event.data else {
         return;
     };
     match path::to_peer(&inner) {
         Ok(path) => {
-            event.says = Says::Datagram(Datagram {
+            event.data = EventData::Datagram(Datagram {
                 path,
                 qpn,
                 qkey,
@@ -254,24 +257,24 @@ pub(super) fn established(event: &mut Pending) {
     }
 }
 
-/// The connection failed: flushes the QP's posted requests.
-pub(super) fn refused(event: &Pending) {
-    let id = &event.about;
-    id.inner.lock().state = State::Over;
+/// Handles a failed connection: flushes the QP's posted requests.
+pub(super) fn handle_failure(event: &PendingEvent) {
+    let id = &event.id;
+    id.inner.lock().state = State::Closed;
     if !id.is_datagram {
-        // The QP may be gone, or in a state in which this is neither possible nor needed.
+        // The QP may have been destroyed, or be in a state in which this is not possible.
         let _ = qp::to_error(id);
     }
 }
 
-/// `rdma_establish`: the program has made its QP ready.
+/// `rdma_establish`: sends an RTU, after the program has brought its QP to RTS.
 pub(crate) extern "C" fn establish(id: *mut RdmaCmId) -> c_int {
     guard::minus_one(|| {
         let id = find(id)?;
         let mut inner = id.inner.lock();
-        inner.check(&[State::Replied])?;
+        inner.check(&[State::ReplyReceived])?;
         let connection = inner.connection.ok_or(Errno::EINVAL)?;
-        say_ready(&inner, connection)?;
+        send_rtu(&inner, connection)?;
         inner.state = State::Connected;
         Ok(())
     })

@@ -1,5 +1,5 @@
-//! The devices of IDs. A device is opened when the first ID uses it, and stays open, as programs
-//! expect of the contexts that they get.
+//! The devices of IDs. A device is opened when the first ID uses it, and is never closed, because
+//! programs keep using the contexts that they get.
 
 use super::arrival;
 use super::id::Id;
@@ -29,19 +29,19 @@ pub(super) struct CmDevice {
     context: Handle<IbvContext>,
     /// The default protection domain.
     pd: Handle<IbvPd>,
-    /// The default XRC domain, once it is needed.
+    /// The default XRC domain, opened on first use.
     xrcd: Mutex<Handle<IbvXrcd>>,
     pub(super) manager: Arc<ConnectionManager>,
     pub(super) connections: Owners<ConnectionId>,
     pub(super) listeners: Owners<ListenerId>,
 }
 
-// SAFETY: context and domain are used by any thread, as C does, and stay for ever.
+// SAFETY: any thread may use the context and the domains, and they are never freed.
 unsafe impl Send for CmDevice {}
 // SAFETY: as above.
 unsafe impl Sync for CmDevice {}
 
-/// The owners of a device's connections or listeners.
+/// The IDs that own a device's connections or listeners.
 pub(super) struct Owners<K>(Mutex<HashMap<K, Weak<Id>>>);
 
 impl<K> Default for Owners<K> {
@@ -55,7 +55,7 @@ impl<K: Eq + std::hash::Hash> Owners<K> {
         self.0.lock().insert(key, Arc::downgrade(owner));
     }
 
-    /// As [`Owners::insert`], for a key that is about to be created. Lookups wait meanwhile.
+    /// As [`Owners::insert`], for the key that `make` creates. Lookups wait until it is inserted.
     pub(super) fn insert_with<E>(
         &self,
         owner: &Arc<Id>,
@@ -81,10 +81,10 @@ impl<K: Eq + std::hash::Hash> Owners<K> {
 
 impl CmDevice {
     fn open(device: Handle<IbvDevice>) -> Result<Arc<Self>, Errno> {
-        let context = made(context::open_device(device))?;
-        let context = Handle::<IbvContext>::named(context);
+        let context = non_null(context::open_device(device))?;
+        let context = Handle::<IbvContext>::from_ptr(context);
         let opened = || {
-            let pd = Handle::<IbvPd>::named(made(pd::alloc_pd(context))?);
+            let pd = Handle::<IbvPd>::from_ptr(non_null(pd::alloc_pd(context))?);
             let manager = context.get()?.state.roce.connection_manager().or_errno()?;
             Ok((pd, manager))
         };
@@ -103,7 +103,7 @@ impl CmDevice {
         let weak = Arc::downgrade(&opened);
         opened.manager.set_sink(Box::new(move |event| {
             if let Some(device) = weak.upgrade() {
-                arrival::arrived(&device, event);
+                arrival::handle_event(&device, event);
             }
         }));
         Ok(opened)
@@ -126,8 +126,8 @@ impl CmDevice {
                 fd: -1,
                 oflags: libc::O_CREAT,
             };
-            let made = made(xrc::open_xrcd(self.context, In::at(&raw const attr as u64)))?;
-            *xrcd = Handle::named(made);
+            let made = non_null(xrc::open_xrcd(self.context, In::at(&raw const attr as u64)))?;
+            *xrcd = Handle::from_ptr(made);
         }
         Ok(*xrcd)
     }
@@ -140,7 +140,7 @@ impl CmDevice {
         Ok(&self.context.get()?.state.roce)
     }
 
-    /// The index of an address in the GID table: the RoCE v2 entry if it has both.
+    /// The index of an address in the GID table. Prefers the RoCE v2 entry.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` if the interface has lost the address.
@@ -157,7 +157,7 @@ impl CmDevice {
 ///
 /// # Errors
 /// The value of `errno`, if the pointer is NULL.
-pub(super) fn made<T>(object: *mut T) -> Result<*mut T, Errno> {
+pub(super) fn non_null<T>(object: *mut T) -> Result<*mut T, Errno> {
     if object.is_null() {
         Err(Errno::last())
     } else {
@@ -169,7 +169,7 @@ pub(super) fn made<T>(object: *mut T) -> Result<*mut T, Errno> {
 ///
 /// # Errors
 /// That error.
-pub(super) fn done(code: std::ffi::c_int) -> Result<(), Errno> {
+pub(super) fn check_errno(code: std::ffi::c_int) -> Result<(), Errno> {
     if code == 0 {
         Ok(())
     } else {
@@ -182,11 +182,11 @@ pub(super) fn done(code: std::ffi::c_int) -> Result<(), Errno> {
 pub(super) struct Devices(Mutex<Vec<Arc<CmDevice>>>);
 
 impl Devices {
-    /// The device whose interface has an address. If several have it, as with a link-local one, the
-    /// scope selects.
+    /// The device whose interface has an address, opened if necessary. The scope of a link-local
+    /// address selects among several.
     ///
     /// # Errors
-    /// `ENODEV` if there is none, or why it can't be opened.
+    /// `ENODEV` if there is none, or the error of opening it.
     pub(super) fn with_address(&self, address: SocketAddr) -> Result<Arc<CmDevice>, Errno> {
         let scope = match address {
             SocketAddr::V6(address) => address.scope_id(),
@@ -209,7 +209,7 @@ impl Devices {
     }
 
     fn opened(&self, device: &roce_verbs::Device) -> Result<Arc<CmDevice>, Errno> {
-        let device = Handle::of(Device::known(device));
+        let device = Handle::of(Device::find_or_create(device));
         let mut open = self.0.lock();
         let before = open
             .iter()
@@ -222,10 +222,10 @@ impl Devices {
         Ok(new)
     }
 
-    /// Tells all peers that their connections are over. Waits at most `patience` for the lock.
-    pub(super) fn leave(&self, patience: Duration) {
+    /// Disconnects all connections. Waits at most `timeout` for the lock.
+    pub(super) fn disconnect_all(&self, timeout: Duration) {
         // The exiting thread itself may hold the lock.
-        let Some(open) = self.0.try_lock_for(patience) else {
+        let Some(open) = self.0.try_lock_for(timeout) else {
             return;
         };
         let managers: Vec<_> = open
@@ -233,10 +233,11 @@ impl Devices {
             .map(|device| Arc::clone(&device.manager))
             .collect();
         drop(open);
-        ConnectionManager::leave(&managers, patience);
+        ConnectionManager::leave(&managers, timeout);
     }
 
-    /// The program is about to wait: the background threads handle packets from now on.
+    /// Makes the background threads handle packets from now on, because the program is about to
+    /// wait.
     pub(super) fn hand_over(&self) {
         let open: Vec<_> = self.0.lock().iter().map(Arc::clone).collect();
         for device in open {
@@ -252,7 +253,7 @@ pub(crate) extern "C" fn get_devices(
     count: crate::pointer::Out<std::ffi::c_int>,
 ) -> *mut *mut IbvContext {
     crate::guard::pointer(|| {
-        count.put_if_wanted(0);
+        count.put_if_not_null(0);
         let found = super::table::table()?.devices.all();
         // SAFETY: calloc may be called at any time; `free_devices` frees it.
         let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
@@ -263,7 +264,7 @@ pub(crate) extern "C" fn get_devices(
         for (index, device) in found.iter().enumerate() {
             list.put_at(index, device.context.as_ptr())?;
         }
-        count.put_if_wanted(crate::convert::int(found.len()));
+        count.put_if_not_null(crate::convert::int(found.len()));
         Ok(array.cast())
     })
 }

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 
-/// The timeout for addresses and routes, which this library resolves immediately.
+/// The resolution timeout. It has no effect, because this library resolves immediately.
 const TIMEOUT_MS: c_int = 2000;
 
 /// `rdma_create_ep`: an ID that listens later, or one with a route and, if requested, a QP.
@@ -45,7 +45,7 @@ pub(crate) extern "C" fn create_ep(
 }
 
 /// The result of a call that returns -1 and sets `errno`.
-fn called(code: c_int) -> Result<(), Errno> {
+fn check_minus_one(code: c_int) -> Result<(), Errno> {
     if code == 0 {
         Ok(())
     } else {
@@ -63,7 +63,7 @@ fn prepare(
     let id = find(part)?;
     let is_given = !attr.is_null();
     if info.ai_flags & rai::PASSIVE != 0 {
-        called(resolve::bind_addr(part, info.ai_src_addr))?;
+        check_minus_one(resolve::bind_addr(part, info.ai_src_addr))?;
         if !pd.as_ptr().is_null() {
             id.c.set(|c| c.pd = pd);
         }
@@ -74,13 +74,13 @@ fn prepare(
         }
         return Ok(());
     }
-    called(resolve::resolve_addr(
+    check_minus_one(resolve::resolve_addr(
         part,
         info.ai_src_addr,
         info.ai_dst_addr,
         TIMEOUT_MS,
     ))?;
-    called(resolve::resolve_route(part, TIMEOUT_MS))?;
+    check_minus_one(resolve::resolve_route(part, TIMEOUT_MS))?;
     if is_given {
         let attr = attr.get()?;
         attr.qp_type = qp_type;
@@ -91,12 +91,12 @@ fn prepare(
     Ok(())
 }
 
-/// Gives a connection that arrived at an endpoint its own channel, and a QP with the endpoint's
-/// attributes.
+/// Gives a requested connection a channel of its own, and a QP with the attributes of the listening
+/// endpoint.
 ///
 /// # Errors
-/// Those of `rdma_create_qp`; the connection is then gone.
-pub(super) fn take_over(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
+/// Those of `rdma_create_qp`. The connection's ID is then destroyed.
+pub(super) fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
     let own = Channel::new()?;
     table::table()?.channels.add(Arc::clone(&own));
     id::migrate(request, own, true)?;
@@ -118,7 +118,7 @@ pub(super) fn take_over(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
 pub(crate) extern "C" fn destroy_ep(id: *mut RdmaCmId) {
     guard::nothing(|| {
         let found = find(id)?;
-        // It may have no QP.
+        // This fails if the ID has no QP.
         let _ = qp::destroy(&found);
         if !found.c.get().srq.as_ptr().is_null() {
             super::srq::destroy_srq(id);

@@ -1,4 +1,5 @@
-//! Events: queued when the connection manager reports them, processed and returned when C asks.
+//! Events of the connection manager. They are queued when they occur, and handled when the program
+//! gets them.
 
 use super::id::{Id, State, find};
 use super::peer::Peer;
@@ -14,14 +15,14 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// An event in the queue of a channel.
-pub(super) struct Pending {
-    /// The ID that waits for the acknowledgement; for a request, the listener.
-    pub(super) about: Arc<Id>,
-    /// For a request, the connection.
+pub(super) struct PendingEvent {
+    /// The ID whose destruction waits for the acknowledgement. For a request, the listener.
+    pub(super) id: Arc<Id>,
+    /// For a request, the ID of the new connection.
     pub(super) child: Option<Arc<Id>>,
     pub(super) event: u32,
     pub(super) status: c_int,
-    pub(super) says: Says,
+    pub(super) data: EventData,
     /// The peer's parameters in a reply.
     pub(super) peer: Option<Peer>,
     pub(super) private: Vec<u8>,
@@ -29,12 +30,12 @@ pub(super) struct Pending {
 
 /// The data of an event besides its type.
 #[derive(Clone, Copy, Default)]
-pub(super) enum Says {
+pub(super) enum EventData {
     #[default]
-    Nothing,
+    Empty,
     Connection(Connection),
-    /// The number and Q_Key of a QP for datagrams.
-    Found(u32, u32),
+    /// The number and Q_Key of the QP of a datagram service.
+    RemoteQp(u32, u32),
     Datagram(Datagram),
 }
 
@@ -60,73 +61,73 @@ pub(super) struct Datagram {
     pub(super) context: usize,
 }
 
-/// An event that was returned to C.
+/// An event that C has and has not acknowledged yet.
 #[repr(C)]
-pub(super) struct Told {
+pub(super) struct DeliveredEvent {
     c: CPart<RdmaCmEvent>,
-    /// The data that C's pointer refers to.
+    /// The private data, to which `c` points.
     _private: Vec<u8>,
-    /// The counter that waits for its acknowledgement.
-    waits: Mutex<Option<Arc<Unacknowledged>>>,
+    /// The counter of the ID that the acknowledgement decrements; `None` once acknowledged.
+    unacknowledged: Mutex<Option<Arc<Unacknowledged>>>,
 }
 
-impl Told {
-    /// Acknowledges it, unless it already was.
-    fn settle(&self) {
-        if let Some(waits) = self.waits.lock().take() {
-            waits.acknowledge(1);
+impl DeliveredEvent {
+    /// Acknowledges the event, unless it is acknowledged already.
+    fn acknowledge(&self) {
+        if let Some(unacknowledged) = self.unacknowledged.lock().take() {
+            unacknowledged.acknowledge(1);
         }
     }
 }
 
-impl Pending {
+impl PendingEvent {
     /// An event whose only data is a status.
-    pub(super) fn plain(about: &Arc<Id>, event: u32, status: c_int) -> Self {
+    pub(super) fn plain(id: &Arc<Id>, event: u32, status: c_int) -> Self {
         Self {
-            about: Arc::clone(about),
+            id: Arc::clone(id),
             child: None,
             event,
             status,
-            says: Says::Nothing,
+            data: EventData::Empty,
             peer: None,
             private: Vec::new(),
         }
     }
 
-    /// As [`Pending::plain`], for a step that may have failed.
-    pub(super) fn of(about: &Arc<Id>, result: Result<(), Errno>, good: u32, bad: u32) -> Self {
+    /// As [`PendingEvent::plain`], for a step that may have failed.
+    pub(super) fn of(id: &Arc<Id>, result: Result<(), Errno>, good: u32, bad: u32) -> Self {
         match result {
-            Ok(()) => Self::plain(about, good, 0),
-            Err(errno) => Self::plain(about, bad, -(errno as c_int)),
+            Ok(()) => Self::plain(id, good, 0),
+            Err(errno) => Self::plain(id, bad, -(errno as c_int)),
         }
     }
 
     /// Creates the C event.
     fn into_c(self) -> Result<*mut RdmaCmEvent, Errno> {
-        let mut c = RdmaCmEvent::unset();
-        let of = self.child.as_ref().unwrap_or(&self.about);
+        let mut c = RdmaCmEvent::zeroed();
+        let of = self.child.as_ref().unwrap_or(&self.id);
         c.id = of.as_ptr();
         if self.child.is_some() {
-            c.listen_id = self.about.as_ptr();
+            c.listen_id = self.id.as_ptr();
         }
         (c.event, c.status) = (self.event, self.status);
-        c.param = self.says.param(&self.private);
-        let told = Arc::new(Told {
+        c.param = self.data.param(&self.private);
+        let delivered = Arc::new(DeliveredEvent {
             c: CPart::new(c),
             _private: self.private,
-            waits: Mutex::new(Some(Arc::clone(&self.about.unacknowledged))),
+            unacknowledged: Mutex::new(Some(Arc::clone(&self.id.unacknowledged))),
         });
-        let part = told.c.as_ptr();
+        let part = delivered.c.as_ptr();
         let table = table()?;
         if let Some(child) = self.child {
             table.ids.add(child);
         }
-        table.events.add(told);
+        table.events.add(delivered);
         Ok(part)
     }
 }
 
-impl Says {
+impl EventData {
     fn param(self, private: &[u8]) -> RdmaParam {
         let len = u8::try_from(private.len()).unwrap_or(u8::MAX);
         let bytes = if private.is_empty() {
@@ -135,45 +136,45 @@ impl Says {
             In::at(private.as_ptr() as u64)
         };
         match self {
-            Self::Nothing | Self::Found(..) => RdmaParam {
+            Self::Empty | Self::RemoteQp(..) => RdmaParam {
                 conn: RdmaConnParam {
                     private_data: bytes,
                     private_data_len: len,
                     ..RdmaConnParam::none()
                 },
             },
-            Self::Connection(says) => RdmaParam {
+            Self::Connection(data) => RdmaParam {
                 conn: RdmaConnParam {
                     private_data: bytes,
                     private_data_len: len,
-                    responder_resources: says.responder_resources,
-                    initiator_depth: says.initiator_depth,
-                    flow_control: says.flow_control.into(),
-                    retry_count: says.retry_count,
-                    rnr_retry_count: says.rnr_retry_count,
-                    srq: says.srq.into(),
-                    qp_num: says.qpn,
+                    responder_resources: data.responder_resources,
+                    initiator_depth: data.initiator_depth,
+                    flow_control: data.flow_control.into(),
+                    retry_count: data.retry_count,
+                    rnr_retry_count: data.rnr_retry_count,
+                    srq: data.srq.into(),
+                    qp_num: data.qpn,
                 },
             },
-            Self::Datagram(says) => RdmaParam {
+            Self::Datagram(data) => RdmaParam {
                 ud: RdmaUdParam {
                     private_data: if private.is_empty() {
-                        says.context as *const c_void
+                        data.context as *const c_void
                     } else {
                         private.as_ptr().cast()
                     },
                     private_data_len: len,
-                    ah_attr: says.path,
-                    qp_num: says.qpn,
-                    qkey: says.qkey,
+                    ah_attr: data.path,
+                    qp_num: data.qpn,
+                    qkey: data.qkey,
                 },
             },
         }
     }
 }
 
-/// Removes the next event from a channel's queue and returns it as a C event. Carries out its
-/// effects: changes the state of QPs, and sends messages to the peer.
+/// Takes the next event from a channel's queue, handles it, and returns it as a C event. Handling
+/// may change the state of QPs and send messages to the peer.
 ///
 /// # Errors
 /// `EAGAIN` if there is none and the descriptor is non-blocking, `EINTR` after a signal.
@@ -181,10 +182,10 @@ pub(super) fn next(channel: &super::channel::Channel) -> Result<*mut RdmaCmEvent
     let table = table()?;
     let mut event = channel.wait(|| table.devices.hand_over())?;
     match event.event {
-        CM_EVENT_CONNECT_RESPONSE => connect::replied(&mut event),
-        CM_EVENT_REJECTED | CM_EVENT_UNREACHABLE => connect::refused(&event),
-        CM_EVENT_CONNECT_REQUEST => accept::requested(&event),
-        CM_EVENT_ESTABLISHED => connect::established(&mut event),
+        CM_EVENT_CONNECT_RESPONSE => connect::handle_reply(&mut event),
+        CM_EVENT_REJECTED | CM_EVENT_UNREACHABLE => connect::handle_failure(&event),
+        CM_EVENT_CONNECT_REQUEST => accept::request_delivered(&event),
+        CM_EVENT_ESTABLISHED => connect::handle_established(&mut event),
         _ => {}
     }
     event.into_c()
@@ -208,12 +209,12 @@ pub(crate) extern "C" fn ack_cm_event(event: *mut RdmaCmEvent) -> c_int {
 }
 
 fn acknowledge(event: *mut RdmaCmEvent) -> Result<(), Errno> {
-    table()?.events.remove(event)?.settle();
+    table()?.events.remove(event)?.acknowledge();
     Ok(())
 }
 
-/// Acknowledges the event of the last call, if the ID has no channel.
-pub(super) fn acknowledge_own(id: &Id) -> Result<(), Errno> {
+/// Acknowledges the event of the ID's last synchronous call, if there is one.
+pub(super) fn acknowledge_sync_event(id: &Id) -> Result<(), Errno> {
     let mut event = std::ptr::null_mut();
     id.c.set(|c| event = std::mem::replace(&mut c.event, event));
     if event.is_null() {
@@ -222,25 +223,25 @@ pub(super) fn acknowledge_own(id: &Id) -> Result<(), Errno> {
     acknowledge(event)
 }
 
-/// Waits for the result event of a call, if its ID has no channel.
+/// Waits for the event that ends a call, if the ID is synchronous.
 ///
 /// # Errors
 /// The error in the event.
-pub(super) fn complete(id: &Arc<Id>) -> Result<(), Errno> {
+pub(super) fn wait_if_sync(id: &Arc<Id>) -> Result<(), Errno> {
     if !id.inner.lock().sync {
         return Ok(());
     }
-    acknowledge_own(id)?;
+    acknowledge_sync_event(id)?;
     let event = next(&id.channel())?;
     id.c.set(|c| c.event = event);
-    outcome(event)
+    check_status(event)
 }
 
 /// # Errors
 /// The error in the event.
-fn outcome(event: *mut RdmaCmEvent) -> Result<(), Errno> {
-    let told = table()?.events.find(event)?.c.get();
-    match told.status {
+fn check_status(event: *mut RdmaCmEvent) -> Result<(), Errno> {
+    let delivered = table()?.events.find(event)?.c.get();
+    match delivered.status {
         0 => Ok(()),
         // The peer's reject reason or status.
         1.. => Err(Errno::ECONNREFUSED),
@@ -248,8 +249,8 @@ fn outcome(event: *mut RdmaCmEvent) -> Result<(), Errno> {
     }
 }
 
-/// Waits for the next request of a listener without a channel. The event then belongs to the
-/// connection.
+/// Waits for the next request of a synchronous listener. The event becomes that of the connection's
+/// ID.
 pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
     {
         let inner = listener.inner.lock();
@@ -259,15 +260,15 @@ pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
         }
     }
     let event = next(&listener.channel())?;
-    let told = table()?.events.find(event)?;
-    let said = told.c.get();
-    if said.event != CM_EVENT_CONNECT_REQUEST {
+    let delivered = table()?.events.find(event)?;
+    let c_event = delivered.c.get();
+    if c_event.event != CM_EVENT_CONNECT_REQUEST {
         acknowledge(event)?;
         return Err(Errno::EINVAL);
     }
-    let id = find(said.id)?;
+    let id = find(c_event.id)?;
     // The listener can be destroyed while the connection exists.
-    told.settle();
+    delivered.acknowledge();
     id.c.set(|c| c.event = event);
     Ok(id)
 }

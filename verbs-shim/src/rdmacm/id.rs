@@ -2,7 +2,7 @@
 
 use super::channel::Channel;
 use super::device::CmDevice;
-use super::event::Pending;
+use super::event::PendingEvent;
 use super::peer::Peer;
 use super::qp::Queue;
 use super::sockaddr;
@@ -21,8 +21,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An ID. A thread that has its [`Inner`] locked may call the connection manager; the manager's
-/// callbacks take no such lock.
+/// An ID (`rdma_cm_id`). A thread that has locked its [`Inner`] may call the connection manager,
+/// because the manager's callbacks lock the [`Inner`] of no existing ID.
 #[repr(C)]
 pub(super) struct Id {
     pub(super) c: CPart<RdmaCmId>,
@@ -32,8 +32,8 @@ pub(super) struct Id {
     pub(super) space: PortSpace,
     /// Whether it is for datagrams.
     pub(super) is_datagram: bool,
-    /// Whether `::` means IPv6 addresses only.
-    pub(super) one_family: AtomicBool,
+    /// `RDMA_OPTION_ID_AFONLY`: whether `::` means IPv6 addresses only.
+    pub(super) af_only: AtomicBool,
     pub(super) inner: Mutex<Inner>,
 }
 
@@ -44,52 +44,52 @@ pub(super) enum State {
     Idle,
     /// It is bound to a local address, or to all of them.
     Bound,
-    /// The addresses of its peer and the device are known.
-    Resolved,
+    /// The peer's address and the device are known.
+    AddrResolved,
     /// The path is known, too.
-    Routed,
+    RouteResolved,
     Listening,
-    /// It has requested a connection, or the QP of a datagram service.
+    /// It has sent a REQ, or a SIDR_REQ for a datagram service.
     Connecting,
-    /// The peer has accepted; this end must report that it is ready.
-    Replied,
+    /// The peer has accepted with a REP. This end must send an RTU.
+    ReplyReceived,
     /// It represents a connection that a peer has requested.
-    Requested,
+    RequestReceived,
     /// It has accepted, or is connected.
     Connected,
     /// The connection is over, or was never established.
-    Over,
+    Closed,
 }
 
 /// The mutable part of an ID.
 pub(super) struct Inner {
     pub(super) state: State,
-    /// Whether each call waits for its event, because the program gave no channel.
+    /// Whether each call waits for its event, because the program passed no channel.
     pub(super) sync: bool,
     pub(super) device: Option<Arc<CmDevice>>,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
-    /// The claim of its port.
+    /// The claim of its local port.
     pub(super) claim: Option<PortClaim>,
     /// Its listeners, one for each device.
     pub(super) listeners: Vec<(Arc<CmDevice>, ListenerId)>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) peer: Peer,
-    /// The RNR retry count for the peer's QP, once this end has sent it to the peer.
-    pub(super) rnr_retries_of_peer: Option<u8>,
-    /// The first PSN that the peer sends; for datagrams, the first that this QP sends.
+    /// The RNR retry count that this end has sent to the peer, for the peer's QP.
+    pub(super) peer_rnr_retry_count: Option<u8>,
+    /// The starting PSN of the peer's send queue; for datagrams, that of this QP's.
     pub(super) psn: u32,
     pub(super) options: Options,
-    /// The path record that C's pointer refers to.
+    /// The path record to which `rdma_cm_id.route` points.
     pub(super) path: Option<Box<SaPathRec>>,
     pub(super) endpoint: Option<Endpoint>,
     /// The private data to send if the program calls `rdma_connect` without parameters.
     pub(super) private: Vec<u8>,
     pub(super) groups: Vec<Group>,
-    /// Whether the library made its completion queues: for sending, for receiving.
-    pub(super) own_cqs: [bool; 2],
-    /// The completion queue of its XRC SRQ, if the library made it.
-    pub(super) queue_of_srq: Option<Owned>,
+    /// Whether the library created the QP's send CQ and receive CQ.
+    pub(super) created_cqs: [bool; 2],
+    /// The CQ of its XRC SRQ, if the library created it.
+    pub(super) srq_cq: Option<Owned>,
 }
 
 /// The options that a program has set.
@@ -122,7 +122,7 @@ pub(super) struct Group {
 }
 
 /// The parameters of a new ID.
-pub(super) struct New {
+pub(super) struct IdParams {
     pub(super) channel: Arc<Channel>,
     pub(super) sync: bool,
     pub(super) context: *mut c_void,
@@ -146,26 +146,26 @@ pub(super) fn space(ps: u32) -> Result<PortSpace, Errno> {
 
 impl Id {
     /// An ID that C does not know yet.
-    pub(super) fn new(new: New) -> Result<Arc<Self>, Errno> {
-        let mut c = RdmaCmId::unset();
-        c.channel = new.channel.as_ptr();
-        c.context = new.context;
-        c.ps = match new.space {
+    pub(super) fn new(params: IdParams) -> Result<Arc<Self>, Errno> {
+        let mut c = RdmaCmId::zeroed();
+        c.channel = params.channel.as_ptr();
+        c.context = params.context;
+        c.ps = match params.space {
             PortSpace::Udp => PS_UDP,
             PortSpace::Ib => PS_IB,
             _ => PS_TCP,
         };
-        c.qp_type = new.qp_type;
+        c.qp_type = params.qp_type;
         Ok(Arc::new(Self {
             c: CPart::new(c),
-            channel: Mutex::new(new.channel),
+            channel: Mutex::new(params.channel),
             unacknowledged: Arc::default(),
-            space: new.space,
-            is_datagram: new.qp_type == QPT_UD,
-            one_family: AtomicBool::new(false),
+            space: params.space,
+            is_datagram: params.qp_type == QPT_UD,
+            af_only: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 state: State::Idle,
-                sync: new.sync,
+                sync: params.sync,
                 device: None,
                 local: None,
                 remote: None,
@@ -173,15 +173,15 @@ impl Id {
                 listeners: Vec::new(),
                 connection: None,
                 peer: Peer::default(),
-                rnr_retries_of_peer: None,
+                peer_rnr_retry_count: None,
                 psn: random_psn()?,
                 options: Options::default(),
                 path: None,
                 endpoint: None,
                 private: Vec::new(),
                 groups: Vec::new(),
-                own_cqs: [false; 2],
-                queue_of_srq: None,
+                created_cqs: [false; 2],
+                srq_cq: None,
             }),
         }))
     }
@@ -197,13 +197,13 @@ impl Id {
     }
 
     /// Delivers an event of this ID, or of a connection that arrived at it.
-    pub(super) fn push_event(&self, event: Pending) {
-        // The lock is held, so that no event goes to the old channel after a change.
+    pub(super) fn push_event(&self, event: PendingEvent) {
+        // Holding the lock prevents an event from reaching the old channel after `move_to`.
         let channel = self.channel.lock();
         channel.push(event);
     }
 
-    /// Moves the ID to another channel, with its events that the program has not got yet.
+    /// Moves the ID to another channel, with its queued events.
     pub(super) fn move_to(&self, new: Arc<Channel>) {
         let mut channel = self.channel.lock();
         for event in channel.withdraw(self) {
@@ -214,7 +214,7 @@ impl Id {
     }
 
     /// Updates the device and the addresses in the part that C sees.
-    pub(super) fn show(&self, inner: &Inner) {
+    pub(super) fn update_c_part(&self, inner: &Inner) {
         self.c.set(|c| {
             if let Some(device) = &inner.device {
                 let (context, pd) = device.handles();
@@ -289,7 +289,7 @@ pub(super) fn create(
     } else {
         table.channels.find(channel)?
     };
-    let id = Id::new(New {
+    let id = Id::new(IdParams {
         channel,
         sync,
         context,
@@ -337,7 +337,7 @@ pub(super) fn migrate(id: &Arc<Id>, new: Arc<Channel>, sync: bool) -> Result<(),
     id.move_to(new);
     let was_sync = std::mem::replace(&mut id.inner.lock().sync, sync);
     if was_sync {
-        super::event::acknowledge_own(id)?;
+        super::event::acknowledge_sync_event(id)?;
         let _ = table.channels.remove(old.as_ptr());
     }
     id.unacknowledged.wait_for_all();

@@ -1,11 +1,11 @@
 //! `librdmacm.so.1`: the C ABI of the connection manager on this stack.
 //!
-//! - [`table`] looks up C's pointers: using an object that was destroyed is an error, not an
+//! - [`table`] looks up the objects of C's pointers. Using a destroyed object is an error, not an
 //!   access to freed memory.
-//! - [`id`] has the IDs, [`resolve`] gives them addresses, [`connect`] and [`accept`] make
-//!   connections, [`endpoint`] does several steps at once.
+//! - [`id`] has the IDs, [`resolve`] binds them and resolves addresses, [`connect`] and [`accept`]
+//!   establish connections, [`endpoint`] does several of these steps in one call.
 //! - [`arrival`] puts the connection manager's events into the queue of an event [`channel`];
-//!   [`event`] processes them when C asks.
+//!   [`event`] handles them when the program gets them.
 
 pub(crate) mod accept;
 pub(crate) mod addrinfo;

@@ -1,6 +1,6 @@
 //! Multicast groups of IDs.
 
-use super::event::{Datagram, Pending, Says, complete};
+use super::event::{Datagram, EventData, PendingEvent, wait_if_sync};
 use super::id::{Group, Id, Inner, State, find};
 use super::{path, sockaddr};
 use crate::abi::*;
@@ -58,46 +58,46 @@ fn group(address: In<u8>) -> Result<IpAddr, Errno> {
     }
 }
 
-/// Joins a group. A send-only member (`receives` is false) is not announced to the network.
+/// Joins a group. The QP of a send-only member (`receives` is false) is not attached to it.
 fn join(id: *mut RdmaCmId, address: In<u8>, receives: bool, context: usize) -> Result<(), Errno> {
     let id = find(id)?;
     let address = group(address)?;
     let event = {
         let mut inner = id.inner.lock();
-        inner.check(&[State::Bound, State::Resolved, State::Routed])?;
+        inner.check(&[State::Bound, State::AddrResolved, State::RouteResolved])?;
         if !id.is_datagram {
             return Err(Errno::EINVAL);
         }
         if inner.groups.iter().any(|group| group.address == address) {
             return Err(Errno::EADDRINUSE);
         }
-        let says = path_to(&inner, address).map(|path| {
-            Says::Datagram(Datagram {
+        let data = path_to(&inner, address).map(|path| {
+            EventData::Datagram(Datagram {
                 path,
                 qpn: MULTICAST_QPN,
                 qkey: UDP_QKEY,
                 context,
             })
         })?;
-        let joined = enter(&id, &mut inner, address, receives);
+        let joined = attach(&id, &mut inner, address, receives);
         let (good, bad) = (CM_EVENT_MULTICAST_JOIN, CM_EVENT_MULTICAST_ERROR);
-        Pending {
-            says,
-            ..Pending::of(&id, joined, good, bad)
+        PendingEvent {
+            data,
+            ..PendingEvent::of(&id, joined, good, bad)
         }
     };
     id.push_event(event);
-    complete(&id)
+    wait_if_sync(&id)
 }
 
 fn path_to(inner: &Inner, group: IpAddr) -> Result<IbvAhAttr, Errno> {
     let local = inner.local.ok_or(Errno::EINVAL)?.ip();
     let class = inner.options.traffic_class;
-    path::handle(inner.device()?, local, Gid::from(group), class, HOP_LIMIT)
+    path::ah_attr(inner.device()?, local, Gid::from(group), class, HOP_LIMIT)
 }
 
-/// Attaches the QP, if there is one, to the group.
-fn enter(id: &Id, inner: &mut Inner, address: IpAddr, receives: bool) -> Result<(), Errno> {
+/// Adds a group to the ID, and attaches its QP, if there is one.
+fn attach(id: &Id, inner: &mut Inner, address: IpAddr, receives: bool) -> Result<(), Errno> {
     let gid = Gid::from(address);
     let qp = id.c.get().qp.opt()?.filter(|_| receives);
     if let Some(qp) = qp {

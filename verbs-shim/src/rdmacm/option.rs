@@ -38,7 +38,7 @@ pub(crate) extern "C" fn set_option(
             OPTION_ID_TOS => inner.options.traffic_class = byte()?,
             OPTION_ID_AFONLY => {
                 inner.check(&[State::Idle])?;
-                id.one_family.store(flag()?, Ordering::Relaxed);
+                id.af_only.store(flag()?, Ordering::Relaxed);
             }
             // Ports in use are never shared, with or without the option.
             OPTION_ID_REUSEADDR => drop(flag()?),

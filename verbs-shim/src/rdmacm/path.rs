@@ -1,4 +1,4 @@
-//! The path of an ID, as its QP uses it and as C reads it.
+//! The path of an ID: the address attributes for its QP, and the path record for C.
 
 use super::device::CmDevice;
 use super::id::{Id, Inner};
@@ -14,7 +14,7 @@ pub(super) const HOP_LIMIT: u8 = 64;
 /// The only partition.
 const PKEY: u16 = 0xffff;
 
-/// The advertised packet lifetime: 4.096 µs × 2^this.
+/// The packet lifetime in the path record: 4.096 µs × 2^`LIFETIME`.
 const LIFETIME: u8 = 16;
 
 /// The selector "exactly" of a value in a path record.
@@ -24,7 +24,7 @@ const EXACTLY: u8 = 2;
 ///
 /// # Errors
 /// `EADDRNOTAVAIL` if the interface has lost its address.
-pub(super) fn handle(
+pub(super) fn ah_attr(
     device: &CmDevice,
     from: IpAddr,
     to: Gid,
@@ -54,7 +54,7 @@ pub(super) fn handle(
 /// `EINVAL` if the path is not known.
 pub(super) fn to_peer(inner: &Inner) -> Result<IbvAhAttr, Errno> {
     let (local, remote) = inner.ends()?;
-    handle(
+    ah_attr(
         inner.device()?,
         local.ip(),
         remote.ip().into(),
@@ -68,11 +68,11 @@ pub(super) fn mtu(inner: &Inner) -> Result<roce_verbs::qp::PathMtu, Errno> {
     Ok(inner.device()?.roce()?.device().active_mtu())
 }
 
-/// Fills in the whole route for C.
+/// Sets `rdma_cm_id.route`: the addresses and the path record.
 ///
 /// # Errors
 /// `EINVAL` if the path is not known.
-pub(super) fn set(id: &Id, inner: &mut Inner) -> Result<(), Errno> {
+pub(super) fn fill_route(id: &Id, inner: &mut Inner) -> Result<(), Errno> {
     let (local, remote) = inner.ends()?;
     let record = SaPathRec {
         dgid: c_gid(remote.ip().into()),
@@ -95,7 +95,7 @@ pub(super) fn set(id: &Id, inner: &mut Inner) -> Result<(), Errno> {
         packet_life_time: LIFETIME,
         preference: 0,
     };
-    id.show(inner);
+    id.update_c_part(inner);
     let record = inner.path.insert(Box::new(record));
     let part = std::ptr::from_mut(&mut **record);
     id.c.set(|c| {

@@ -3,7 +3,7 @@
 use super::event::Connection;
 use roce_verbs::roce_cm::{Reply, Request};
 
-/// The peer, and the negotiated parameters. The depths are those of this end.
+/// The peer's QP, and the negotiated parameters. The depths are those of this end.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Peer {
     pub(super) qpn: u32,
@@ -38,7 +38,7 @@ impl Peer {
     }
 
     /// These parameters, completed with the answer to this end's request.
-    pub(super) fn answered(self, reply: &Self) -> Self {
+    pub(super) fn with_reply(self, reply: &Self) -> Self {
         Self {
             qpn: reply.qpn,
             psn: reply.psn,

@@ -1,7 +1,7 @@
 //! QPs of IDs, and the completion queues that the library makes for them.
 
 use super::attributes;
-use super::device::{done, made};
+use super::device::{check_errno, non_null};
 use super::id::{Id, Inner, find};
 use crate::abi::*;
 use crate::channel;
@@ -17,13 +17,13 @@ use std::ffi::{c_int, c_void};
 /// A completion queue with its completion channel.
 pub(super) type Queue = (Handle<IbvCompChannel>, Handle<IbvCq>);
 
-/// The least inline capacity of a QP, in bytes. A NIC has room for that many bytes wherever a
-/// scatter/gather element fits, and programs rely on it without asking.
-const LEAST_INLINE: u32 = 16;
+/// The minimum inline capacity of a QP, in bytes: the size of a scatter/gather element in a NIC's
+/// work request. Programs rely on it without requesting it.
+const MIN_INLINE: u32 = 16;
 
-/// The queues made for a QP: for sending, for receiving.
+/// The send CQ and the receive CQ that the library created for a QP.
 #[derive(Default)]
-struct New([Option<Queue>; 2]);
+struct NewCqs([Option<Queue>; 2]);
 
 /// `rdma_create_qp`.
 pub(crate) extern "C" fn create_qp(
@@ -43,20 +43,20 @@ pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Re
     let c = id.c.get();
     let pd = if pd.as_ptr().is_null() { c.pd } else { pd };
     check(&inner, &c, pd)?;
-    let mut wanted = *attr;
-    if wanted.srq.as_ptr().is_null() {
-        wanted.srq = c.srq;
+    let mut params = *attr;
+    if params.srq.as_ptr().is_null() {
+        params.srq = c.srq;
     }
-    wanted.cap.max_inline_data = wanted.cap.max_inline_data.max(LEAST_INLINE);
-    let depths = depths(wanted.qp_type, &wanted.cap);
-    let new = New::make(id, [&mut wanted.send_cq, &mut wanted.recv_cq], depths)?;
-    let qp = if wanted.qp_type == QPT_XRC_RECV {
-        create_target(&inner, &c, &mut wanted)
+    params.cap.max_inline_data = params.cap.max_inline_data.max(MIN_INLINE);
+    let depths = depths(params.qp_type, &params.cap);
+    let new = NewCqs::make(id, [&mut params.send_cq, &mut params.recv_cq], depths)?;
+    let qp = if params.qp_type == QPT_XRC_RECV {
+        create_target(&inner, &c, &mut params)
     } else {
-        made(qp::create_qp(pd, Out::allocated(&raw mut wanted)))
+        non_null(qp::create_qp(pd, Out::allocated(&raw mut params)))
     };
     finish(id, &mut inner, pd, qp, &new)?;
-    *attr = wanted;
+    *attr = params;
     Ok(())
 }
 
@@ -64,23 +64,24 @@ pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Re
 fn create_target(
     inner: &Inner,
     c: &RdmaCmId,
-    wanted: &mut IbvQpInitAttr,
+    params: &mut IbvQpInitAttr,
 ) -> Result<*mut IbvQp, Errno> {
     let mut extended = IbvQpInitAttrEx {
-        qp_context: wanted.qp_context,
-        cap: wanted.cap,
+        qp_context: params.qp_context,
+        cap: params.cap,
         qp_type: QPT_XRC_RECV,
-        sq_sig_all: wanted.sq_sig_all,
+        sq_sig_all: params.sq_sig_all,
         comp_mask: QP_INIT_ATTR_XRCD,
         xrcd: inner.device()?.xrcd()?,
-        ..IbvQpInitAttrEx::unset()
+        ..IbvQpInitAttrEx::zeroed()
     };
-    let qp = made(qp::create_qp_ex(c.verbs, Out::allocated(&raw mut extended)))?;
-    wanted.cap = extended.cap;
+    let qp = non_null(qp::create_qp_ex(c.verbs, Out::allocated(&raw mut extended)))?;
+    params.cap = extended.cap;
     Ok(qp)
 }
 
-/// The sizes of the completion queues that are needed: for sending, for receiving.
+/// The number of entries that the send CQ and the receive CQ need; `None` if the QP needs no such
+/// CQ.
 fn depths(qp_type: u32, cap: &IbvQpCap) -> [Option<u32>; 2] {
     let sends = (qp_type != QPT_XRC_RECV).then_some(cap.max_send_wr);
     let has_receives = !matches!(qp_type, QPT_XRC_SEND | QPT_XRC_RECV);
@@ -102,25 +103,25 @@ pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttr
         let attr = attr.get()?;
         let mut inner = id.inner.lock();
         let c = id.c.get();
-        let mut wanted = *attr;
-        if wanted.comp_mask & QP_INIT_ATTR_PD == 0 {
-            wanted.comp_mask |= QP_INIT_ATTR_PD;
-            wanted.pd = c.pd;
+        let mut params = *attr;
+        if params.comp_mask & QP_INIT_ATTR_PD == 0 {
+            params.comp_mask |= QP_INIT_ATTR_PD;
+            params.pd = c.pd;
         }
-        if wanted.srq.as_ptr().is_null() {
-            wanted.srq = c.srq;
+        if params.srq.as_ptr().is_null() {
+            params.srq = c.srq;
         }
-        if wanted.qp_type == QPT_XRC_RECV && wanted.comp_mask & QP_INIT_ATTR_XRCD == 0 {
-            wanted.comp_mask |= QP_INIT_ATTR_XRCD;
-            wanted.xrcd = inner.device()?.xrcd()?;
+        if params.qp_type == QPT_XRC_RECV && params.comp_mask & QP_INIT_ATTR_XRCD == 0 {
+            params.comp_mask |= QP_INIT_ATTR_XRCD;
+            params.xrcd = inner.device()?.xrcd()?;
         }
-        check(&inner, &c, wanted.pd)?;
-        let depths = depths(wanted.qp_type, &wanted.cap);
-        let new = New::make(&id, [&mut wanted.send_cq, &mut wanted.recv_cq], depths)?;
-        let part = Out::allocated(&raw mut wanted);
-        let qp = made(qp::create_qp_ex(c.verbs, part));
-        finish(&id, &mut inner, wanted.pd, qp, &new)?;
-        *attr = wanted;
+        check(&inner, &c, params.pd)?;
+        let depths = depths(params.qp_type, &params.cap);
+        let new = NewCqs::make(&id, [&mut params.send_cq, &mut params.recv_cq], depths)?;
+        let part = Out::allocated(&raw mut params);
+        let qp = non_null(qp::create_qp_ex(c.verbs, part));
+        finish(&id, &mut inner, params.pd, qp, &new)?;
+        *attr = params;
         Ok(())
     })
 }
@@ -134,8 +135,8 @@ fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
     Ok(())
 }
 
-impl New {
-    /// Makes the queues that the program did not provide.
+impl NewCqs {
+    /// Creates the CQs that the program did not provide.
     fn make(
         id: &Id,
         given: [&mut Handle<IbvCq>; 2],
@@ -147,9 +148,9 @@ impl New {
             if given.as_ptr().is_null()
                 && let Some(depth) = depth
             {
-                // If the second queue can't be made, the first one stays until the context is
+                // If the second CQ can't be created, the first one stays until the context is
                 // closed. It is small.
-                let queue = queue(context, depth, owner)?;
+                let queue = create_cq_with_channel(context, depth, owner)?;
                 *given = queue.1;
                 *new = Some(queue);
             }
@@ -164,23 +165,25 @@ impl New {
     }
 }
 
-/// Destroys a queue, unless it is still in use.
+/// Destroys a CQ and its channel, unless they are in use.
 pub(super) fn destroy_queue((channel, queue): Queue) {
     cq::destroy_cq(queue);
     channel::destroy_comp_channel(channel);
 }
 
+/// Creates a CQ with a completion channel. `owner` becomes its `cq_context`.
+///
 /// # Errors
-/// `EINVAL` for more entries than the maximum, or the reason that there is no room.
-pub(super) fn queue(
+/// `EINVAL` if `depth` exceeds the maximum, or the error of creating the CQ or the channel.
+pub(super) fn create_cq_with_channel(
     context: Handle<IbvContext>,
     depth: u32,
     owner: *mut c_void,
 ) -> Result<Queue, Errno> {
-    let channel = Handle::named(made(channel::create_comp_channel(context))?);
+    let channel = Handle::from_ptr(non_null(channel::create_comp_channel(context))?);
     let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
-    match made(cq::create_cq(context, depth, owner, channel, 0)) {
-        Ok(queue) => Ok((channel, Handle::named(queue))),
+    match non_null(cq::create_cq(context, depth, owner, channel, 0)) {
+        Ok(queue) => Ok((channel, Handle::from_ptr(queue))),
         Err(errno) => {
             channel::destroy_comp_channel(channel);
             Err(errno)
@@ -188,15 +191,16 @@ pub(super) fn queue(
     }
 }
 
-/// Brings the new QP to its first states, and stores it in the ID.
+/// Starts the new QP, see [`start`], and stores it in the ID. If that fails, destroys it and the
+/// CQs in `new`.
 fn finish(
     id: &Id,
     inner: &mut Inner,
     pd: Handle<IbvPd>,
     qp: Result<*mut IbvQp, Errno>,
-    new: &New,
+    new: &NewCqs,
 ) -> Result<(), Errno> {
-    let qp = qp.map(Handle::<IbvQp>::named);
+    let qp = qp.map(Handle::<IbvQp>::from_ptr);
     let started = qp.and_then(|qp| {
         start(id, inner, qp).inspect_err(|_| {
             qp::destroy_qp(qp);
@@ -213,11 +217,11 @@ fn finish(
             (c.recv_cq_channel, c.recv_cq) = (channel, queue);
         }
     });
-    inner.own_cqs = [new.0[0].is_some(), new.0[1].is_some()];
+    inner.created_cqs = [new.0[0].is_some(), new.0[1].is_some()];
     Ok(())
 }
 
-/// A QP for datagrams can send at once; others wait for their peer.
+/// Brings a QP to INIT, and a UD QP on to RTS: it needs no peer.
 fn start(id: &Id, inner: &Inner, qp: Handle<IbvQp>) -> Result<(), Errno> {
     modify(qp, attributes::of(id, inner, QPS_INIT)?)?;
     if id.is_datagram {
@@ -229,10 +233,10 @@ fn start(id: &Id, inner: &Inner, qp: Handle<IbvQp>) -> Result<(), Errno> {
 
 fn modify(qp: Handle<IbvQp>, (attr, mask): attributes::Attributes) -> Result<(), Errno> {
     let part = In::at(&raw const attr as u64);
-    done(qp::modify_qp(qp, part, mask.cast_signed()))
+    check_errno(qp::modify_qp(qp, part, mask.cast_signed()))
 }
 
-/// Makes the ID's QP ready to send to its peer.
+/// Brings the ID's QP to RTS, connected to its peer.
 ///
 /// # Errors
 /// `EINVAL` if there is none, or if its state has changed since `rdma_create_qp`.
@@ -242,7 +246,7 @@ pub(super) fn to_rts(id: &Id, inner: &Inner) -> Result<(), Errno> {
     modify(qp, attributes::of(id, inner, QPS_RTS)?)
 }
 
-/// Flushes the requests of the ID's QP, if it has one.
+/// Brings the ID's QP, if it has one, to the error state, which flushes its requests.
 pub(super) fn to_error(id: &Id) -> Result<(), Errno> {
     let qp = id.c.get().qp;
     if qp.as_ptr().is_null() {
@@ -250,7 +254,7 @@ pub(super) fn to_error(id: &Id) -> Result<(), Errno> {
     }
     let attr = IbvQpAttr {
         qp_state: QPS_ERR,
-        ..IbvQpAttr::unset()
+        ..IbvQpAttr::zeroed()
     };
     modify(qp, (attr, QP_STATE))
 }
@@ -268,15 +272,15 @@ pub(super) fn destroy(id: &Id) -> Result<(), Errno> {
     let mut inner = id.inner.lock();
     let c = id.c.get();
     c.qp.get()?;
-    done(qp::destroy_qp(c.qp))?;
+    check_errno(qp::destroy_qp(c.qp))?;
     inner.groups.clear();
-    let own = std::mem::take(&mut inner.own_cqs);
+    let own = std::mem::take(&mut inner.created_cqs);
     let queues = [
         (c.send_cq_channel, c.send_cq),
         (c.recv_cq_channel, c.recv_cq),
     ];
     let [send, recv] = [0, 1].map(|which| own[which].then_some(queues[which]));
-    New([send, recv]).destroy();
+    NewCqs([send, recv]).destroy();
     id.c.set(|c| {
         c.qp = Handle::NULL;
         if send.is_some() {

@@ -1,7 +1,7 @@
-//! Addresses of IDs: their own, and those of their peers.
+//! Binds IDs to local addresses, and resolves the addresses of their peers.
 
 use super::device::CmDevice;
-use super::event::{Pending, complete};
+use super::event::{PendingEvent, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::table::table;
 use super::{path, sockaddr};
@@ -27,15 +27,15 @@ pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int 
     })
 }
 
-/// Gives an ID its own address and port. An ID at "any" or at a loopback address has no device yet:
-/// as with the kernel's connection manager, the peer's address determines it. Programs check this:
-/// they treat an ID with a device as bound to that device.
+/// Binds an ID to a local address and port. At the unspecified address or a loopback address, the
+/// ID has no device yet: as with the kernel's connection manager, the peer's address determines it.
+/// Programs check this: they treat an ID with a device as bound to that device.
 ///
 /// # Errors
 /// `ENODEV` if no device has the address; `EADDRINUSE` or `EADDRNOTAVAIL` if the port is taken.
 pub(super) fn bind(id: &Id, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
     let address = sockaddr::canonical(address);
-    let claim = if is_any(address.ip()) {
+    let claim = if selects_no_device(address.ip()) {
         let addresses = id.addresses_of(address.ip());
         PortClaim::take(id.space, addresses, 0, address.port()).or_errno()?
     } else {
@@ -47,17 +47,18 @@ pub(super) fn bind(id: &Id, inner: &mut Inner, address: SocketAddr) -> Result<()
     inner.local = Some(with_port(address, claim.port()));
     inner.claim = Some(claim);
     inner.state = State::Bound;
-    id.show(inner);
+    id.update_c_part(inner);
     Ok(())
 }
 
-/// Whether an address does not determine the device.
-fn is_any(address: IpAddr) -> bool {
+/// Whether binding to an address leaves the device open: it is unspecified or a loopback address.
+fn selects_no_device(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_loopback()
 }
 
-/// Whether an ID bound to this address uses it to reach its peer, whatever the routes say.
-fn reaches(own: IpAddr, peer: IpAddr) -> bool {
+/// Whether an ID that is bound to `own` uses it as its source address for `peer`. Otherwise, the
+/// host's routes select the source address.
+fn keeps_source(own: IpAddr, peer: IpAddr) -> bool {
     let stays = peer.is_loopback() || peer.is_unspecified() || peer.is_multicast();
     !own.is_unspecified() && (!own.is_loopback() || stays)
 }
@@ -69,14 +70,14 @@ impl Id {
         match address {
             _ if !address.is_unspecified() => Addresses::One(address),
             IpAddr::V4(_) => Addresses::V4,
-            IpAddr::V6(_) if self.one_family.load(Ordering::Relaxed) => Addresses::V6,
+            IpAddr::V6(_) if self.af_only.load(Ordering::Relaxed) => Addresses::V6,
             IpAddr::V6(_) => Addresses::All,
         }
     }
 }
 
-/// Claims a port at an address of a device. The address is activated only when the ID resolves its
-/// peer's address or listens: programs bind IDs only to learn which device has an address.
+/// Claims a port at an address of a device. The address is activated later, when the ID resolves
+/// its peer's address or listens: some programs bind an ID only to find the device of an address.
 fn claim(id: &Id, device: &CmDevice, local: SocketAddr) -> Result<PortClaim, Errno> {
     let manager = &device.manager;
     let claim = manager.claim_port(id.space, local.ip(), local.port());
@@ -88,7 +89,7 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// `rdma_resolve_addr`. The result is available immediately, so the timeout is not used.
+/// `rdma_resolve_addr`. The result is available immediately, so the timeout has no effect.
 pub(crate) extern "C" fn resolve_addr(
     id: *mut RdmaCmId,
     source: In<u8>,
@@ -104,13 +105,13 @@ pub(crate) extern "C" fn resolve_addr(
             inner.check(&[State::Idle, State::Bound])?;
             resolve(&id, &mut inner, source, destination)
         };
-        id.push_event(Pending::of(
+        id.push_event(PendingEvent::of(
             &id,
             result,
             CM_EVENT_ADDR_RESOLVED,
             CM_EVENT_ADDR_ERROR,
         ));
-        complete(&id)
+        wait_if_sync(&id)
     })
 }
 
@@ -127,7 +128,7 @@ fn resolve(
     }
     let bound = inner.local;
     let address = bound.map(|local| local.ip());
-    let address = match address.filter(|own| reaches(*own, destination.ip())) {
+    let address = match address.filter(|own| keeps_source(*own, destination.ip())) {
         Some(address) => address,
         None => sockaddr::source_for(destination)?,
     };
@@ -140,21 +141,21 @@ fn resolve(
     {
         local.set_scope_id(to.scope_id());
     }
-    go_by(id, inner, local)?;
-    // "Any" as a destination means this host.
+    select_device(id, inner, local)?;
+    // The unspecified address as a destination means this host.
     let remote = if destination.ip().is_unspecified() {
         SocketAddr::new(address, destination.port())
     } else {
         destination
     };
     inner.remote = Some(remote);
-    inner.state = State::Resolved;
-    id.show(inner);
+    inner.state = State::AddrResolved;
+    id.update_c_part(inner);
     Ok(())
 }
 
-/// Selects the device that has an address. Keeps a port that was claimed before.
-fn go_by(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Errno> {
+/// Selects the device that has the local address, and claims a port unless the ID has one.
+fn select_device(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Errno> {
     let device = table()?.devices.with_address(local)?;
     device.manager.activate(local.ip()).or_errno()?;
     let port = match &inner.claim {
@@ -177,11 +178,11 @@ pub(crate) extern "C" fn resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) ->
         let id = find(id)?;
         {
             let mut inner = id.inner.lock();
-            inner.check(&[State::Resolved])?;
-            path::set(&id, &mut inner)?;
-            inner.state = State::Routed;
+            inner.check(&[State::AddrResolved])?;
+            path::fill_route(&id, &mut inner)?;
+            inner.state = State::RouteResolved;
         }
-        id.push_event(Pending::plain(&id, CM_EVENT_ROUTE_RESOLVED, 0));
-        complete(&id)
+        id.push_event(PendingEvent::plain(&id, CM_EVENT_ROUTE_RESOLVED, 0));
+        wait_if_sync(&id)
     })
 }

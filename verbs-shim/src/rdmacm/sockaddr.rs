@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 /// Lengths of `struct sockaddr_in` and `struct sockaddr_in6`, in bytes.
 const LEN: [usize; 2] = [16, 28];
 
-/// The address that a program gave.
+/// Reads an address that the program passes.
 ///
 /// # Errors
 /// `EINVAL` if the pointer is NULL, `EAFNOSUPPORT` if the address is neither IPv4 nor IPv6.
@@ -31,7 +31,7 @@ pub(super) fn read(address: In<u8>) -> Result<SocketAddr, Errno> {
     }
 }
 
-/// As [`read`], if the program gave one.
+/// As [`read`]; `None` if the pointer is NULL.
 pub(super) fn read_if_given(address: In<u8>) -> Result<Option<SocketAddr>, Errno> {
     if address.is_null() {
         return Ok(None);
@@ -47,7 +47,7 @@ fn word<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
     found.unwrap_or([0; N])
 }
 
-/// An address for C.
+/// An address as a `struct sockaddr_storage`.
 pub(super) fn storage(address: SocketAddr) -> Storage {
     let mut bytes = [0; size_of::<Storage>()];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
@@ -74,7 +74,7 @@ fn family(family: i32) -> [u8; 2] {
     u16::try_from(family).unwrap_or_default().to_ne_bytes()
 }
 
-/// Its length in C.
+/// The length of the C structure of an address, in bytes.
 pub(super) fn len(address: SocketAddr) -> u32 {
     if address.is_ipv4() { 16 } else { 28 }
 }

@@ -1,6 +1,6 @@
 //! Shared receive queues of IDs.
 
-use super::device::{done, made};
+use super::device::{check_errno, non_null};
 use super::id::{Id, Owned, find};
 use super::qp;
 use crate::abi::*;
@@ -41,41 +41,41 @@ pub(crate) extern "C" fn create_srq_ex(id: *mut RdmaCmId, attr: Out<IbvSrqInitAt
     guard::minus_one(|| create(&*find(id)?, attr.get()?))
 }
 
-/// The library provides what the program does not: the protection domain; for XRC, the XRC domain
-/// and the completion queue.
+/// Creates an SRQ. The library provides a protection domain, and for XRC an XRC domain and a CQ, if
+/// the program does not.
 fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
     let mut inner = id.inner.lock();
     let c = id.c.get();
-    let mut wanted = *attr;
+    let mut params = *attr;
     let has = |bit| attr.comp_mask & bit != 0;
-    if !has(SRQ_INIT_ATTR_PD) || wanted.pd.as_ptr().is_null() {
-        wanted.pd = c.pd;
+    if !has(SRQ_INIT_ATTR_PD) || params.pd.as_ptr().is_null() {
+        params.pd = c.pd;
     }
-    wanted.comp_mask |= SRQ_INIT_ATTR_PD;
+    params.comp_mask |= SRQ_INIT_ATTR_PD;
     inner.device()?;
-    check(&c, wanted.pd)?;
+    check(&c, params.pd)?;
     let mut own = None;
-    if has(SRQ_INIT_ATTR_TYPE) && wanted.srq_type == SRQT_XRC {
-        if !has(SRQ_INIT_ATTR_XRCD) || wanted.xrcd.as_ptr().is_null() {
-            wanted.xrcd = inner.device()?.xrcd()?;
+    if has(SRQ_INIT_ATTR_TYPE) && params.srq_type == SRQT_XRC {
+        if !has(SRQ_INIT_ATTR_XRCD) || params.xrcd.as_ptr().is_null() {
+            params.xrcd = inner.device()?.xrcd()?;
         }
-        if !has(SRQ_INIT_ATTR_CQ) || wanted.cq.as_ptr().is_null() {
-            let new = qp::queue(c.verbs, wanted.attr.max_wr, id.as_ptr().cast())?;
-            wanted.cq = new.1;
+        if !has(SRQ_INIT_ATTR_CQ) || params.cq.as_ptr().is_null() {
+            let new = qp::create_cq_with_channel(c.verbs, params.attr.max_wr, id.as_ptr().cast())?;
+            params.cq = new.1;
             own = Some(new);
         }
-        wanted.comp_mask |= SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
+        params.comp_mask |= SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
     }
-    let made = made(srq::create_srq_ex(c.verbs, Out::allocated(&raw mut wanted)));
+    let made = non_null(srq::create_srq_ex(c.verbs, Out::allocated(&raw mut params)));
     let srq = made.inspect_err(|_| own.into_iter().for_each(qp::destroy_queue))?;
-    *attr = wanted;
+    *attr = params;
     id.c.set(|c| {
-        (c.srq, c.pd) = (Handle::named(srq), wanted.pd);
+        (c.srq, c.pd) = (Handle::from_ptr(srq), params.pd);
         if let Some(queue) = own {
             (c.recv_cq_channel, c.recv_cq) = queue;
         }
     });
-    inner.queue_of_srq = own.map(Owned);
+    inner.srq_cq = own.map(Owned);
     Ok(())
 }
 
@@ -93,8 +93,8 @@ pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
         let id = find(id)?;
         let srq: Handle<IbvSrq> = id.c.get().srq;
         srq.get()?;
-        done(srq::destroy_srq(srq))?;
-        let own = id.inner.lock().queue_of_srq.take();
+        check_errno(srq::destroy_srq(srq))?;
+        let own = id.inner.lock().srq_cq.take();
         id.c.set(|c| {
             c.srq = Handle::NULL;
             if own.is_some() {

@@ -1,9 +1,9 @@
-//! The connection manager's objects, by their addresses in C. An address that is not in a table is
-//! not an object: it was destroyed, or belongs to another process.
+//! The connection manager's objects, by their addresses in C. At an address that is not in the
+//! table, there is no object: it was destroyed, or belongs to another process.
 
 use super::channel::Channel;
 use super::device::Devices;
-use super::event::Told;
+use super::event::DeliveredEvent;
 use super::id::Id;
 use crate::fork;
 use nix::errno::Errno;
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Objects of one kind, by the addresses of the parts that C sees.
-pub(super) struct Known<T>(Mutex<HashMap<usize, Arc<T>>>);
+pub(super) struct ByAddress<T>(Mutex<HashMap<usize, Arc<T>>>);
 
-impl<T> Default for Known<T> {
+impl<T> Default for ByAddress<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> Known<T> {
-    /// Makes an object known to C.
+impl<T> ByAddress<T> {
+    /// Adds an object.
     pub(super) fn add(&self, object: Arc<T>) {
         let address = Arc::as_ptr(&object) as usize;
         self.0.lock().insert(address, object);
@@ -51,25 +51,25 @@ impl<T> Known<T> {
 /// All objects of a process.
 pub(super) struct Table {
     generation: u32,
-    pub(super) ids: Known<Id>,
-    pub(super) channels: Known<Channel>,
-    pub(super) events: Known<Told>,
+    pub(super) ids: ByAddress<Id>,
+    pub(super) channels: ByAddress<Channel>,
+    pub(super) events: ByAddress<DeliveredEvent>,
     pub(super) devices: Devices,
 }
 
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// The table of this process. A forked child gets a new one: its parent's objects do not belong to
-/// it, and a lock held by another thread at the fork stays locked.
+/// The table of this process. A forked child gets a new one, because its parent's objects do not
+/// belong to it, and because a lock that another thread held at the fork stays locked.
 ///
 /// # Errors
 /// `ENOMEM`.
 pub(super) fn table() -> Result<&'static Table, Errno> {
-    fork::watch()?;
+    fork::register_handler()?;
     let generation = fork::generation();
     loop {
         let current = CURRENT.load(Ordering::Acquire);
-        // SAFETY: it is null, or was made by a box below, and stays for ever.
+        // SAFETY: it is null, or a box that was leaked below and is never freed.
         if let Some(table) = unsafe { current.as_ref() }
             && table.generation == generation
         {
@@ -77,9 +77,9 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
         }
         let new = Box::into_raw(Box::new(Table {
             generation,
-            ids: Known::default(),
-            channels: Known::default(),
-            events: Known::default(),
+            ids: ByAddress::default(),
+            channels: ByAddress::default(),
+            events: ByAddress::default(),
             devices: Devices::default(),
         }));
         let order = (Ordering::AcqRel, Ordering::Acquire);
@@ -87,7 +87,7 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
             .compare_exchange(current, new, order.0, order.1)
             .is_err()
         {
-            // SAFETY: nobody else has it.
+            // SAFETY: the exchange failed, so the box is not shared.
             drop(unsafe { Box::from_raw(new) });
         }
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_was_removed_is_not_found() {
-        let known = Known::default();
+        let known = ByAddress::default();
         let object = Arc::new(7_u32);
         let address = Arc::as_ptr(&object);
         assert_eq!(known.find(address), Err(Errno::EINVAL));

@@ -1,5 +1,5 @@
-//! C programs that check what the man pages promise: see `contract.c`, and `shared.c`. They are
-//! linked to rdma-core's library, as users' programs are.
+//! C programs that check the behavior that the man pages specify. They are linked to rdma-core's
+//! library, as users' programs are.
 
 use roce_tests::programs::compiled_or_skip;
 use roce_tests::veth::Pair;
@@ -25,10 +25,10 @@ fn memory_and_objects_are_shared() {
 /// calls keep failing does not flood the log.
 #[test]
 fn a_refused_call_says_why() {
-    let Some(told) = run("refused.c", &[("ROCE_LOG", "1")]) else {
+    let Some(stderr) = run("refused.c", &[("ROCE_LOG", "1")]) else {
         return;
     };
-    let lines: Vec<&str> = told.lines().collect();
+    let lines: Vec<&str> = stderr.lines().collect();
     for part in [
         "roce: ibv_post_send: EINVAL: the QP is in state Reset",
         "roce: ibv_post_send: EINVAL: num_sge is 99, and must be 0 to ",
@@ -36,23 +36,23 @@ fn a_refused_call_says_why() {
         "roce: ibv_wr_complete: EOPNOTSUPP: send_flags is 0x100000, ",
     ] {
         let found = lines.iter().any(|line| line.starts_with(part));
-        assert!(found, "{part}: {told}");
+        assert!(found, "{part}: {stderr}");
     }
     // Ten lines a second, and 200,000 calls take a few seconds at most.
     let full = lines
         .iter()
         .filter(|line| line.contains("ibv_post_recv"))
         .count();
-    assert!((10..2000).contains(&full), "{full} lines: {told}");
-    // Without the variable there is nothing.
+    assert!((10..2000).contains(&full), "{full} lines: {stderr}");
+    // Without the variable, nothing is logged.
     assert_eq!(run("refused.c", &[]).as_deref(), Some(""));
 }
 
-/// An error in the environment is reported when a program lists devices, once.
+/// An error in the environment is reported once, when a program lists devices.
 #[test]
 fn a_wrong_environment_is_reported() {
     let variables = [("ROCE_FAULT", "loss=1%"), ("ROCE_DEVICES", "near,nosuch")];
-    let Some(told) = run("refused.c", &variables) else {
+    let Some(stderr) = run("refused.c", &variables) else {
         return;
     };
     for part in [
@@ -60,7 +60,7 @@ fn a_wrong_environment_is_reported() {
          ROCE_FAULTS?",
         "no device is named \"nosuch\"; there are: ",
     ] {
-        assert_eq!(told.matches(part).count(), 1, "{part}: {told}");
+        assert_eq!(stderr.matches(part).count(), 1, "{part}: {stderr}");
     }
 }
 
@@ -69,8 +69,11 @@ fn succeeds(source: &str) {
     run(source, &[]);
 }
 
-/// Runs a program that succeeds, with these variables. Returns its stderr, or `None` if it was
+/// Runs a program with these environment variables. Returns its stderr, or `None` if the test is
 /// skipped.
+///
+/// # Panics
+/// If the program fails.
 fn run(source: &str, variables: &[(&str, &str)]) -> Option<String> {
     let pair = Pair::new_or_skip(1500, 1)?;
     let program = compiled_or_skip(&format!("verbs-shim/tests/libibverbs/{source}"))?;
@@ -78,11 +81,15 @@ fn run(source: &str, variables: &[(&str, &str)]) -> Option<String> {
     let mut command = pair.near.command(&program);
     command.env("LD_LIBRARY_PATH", library.path());
     command.envs(variables.iter().copied());
-    let run = command.output().expect("it was just built");
+    let output = command.output().expect("it was just built");
     // A leftover file does no harm: a later run overwrites it.
     let _ = std::fs::remove_file(&program);
-    let told = String::from_utf8_lossy(&run.stdout);
-    let errors = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{}: {told}{errors}", run.status);
-    Some(errors.into_owned())
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}: {stdout}{stderr}",
+        output.status
+    );
+    Some(stderr.into_owned())
 }

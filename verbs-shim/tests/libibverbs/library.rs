@@ -1,4 +1,4 @@
-//! The library that was built with the tests, and a folder that has it under the names that
+//! The library that cargo built with the tests, and a folder of links to it, with the names that
 //! programs load.
 
 use std::os::unix::fs::symlink;

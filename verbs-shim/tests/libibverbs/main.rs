@@ -1,5 +1,5 @@
-//! `libibverbs.so.1` as programs use it: its symbols, C programs that were written for these
-//! tests, and unmodified third-party programs.
+//! Tests `libibverbs.so.1` from outside: its symbols, C programs written for these tests, and
+//! unmodified third-party programs.
 
 mod c;
 mod library;

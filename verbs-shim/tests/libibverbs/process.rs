@@ -8,7 +8,8 @@ use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip, say_skippe
 
 use crate::library;
 
-/// Runs a program of these tests in an environment. Its output names the promise that was broken.
+/// Runs a C program of these tests, which must succeed. `set_up` sets its environment and
+/// arguments.
 fn run(source: &str, set_up: impl FnOnce(&mut Command)) {
     let source = format!("verbs-shim/tests/libibverbs/{source}");
     let Some(program) = compiled_or_skip(&source) else {
@@ -16,12 +17,16 @@ fn run(source: &str, set_up: impl FnOnce(&mut Command)) {
     };
     let mut command = Command::new(&program);
     set_up(&mut command);
-    let run = command.output().expect("it was just built");
+    let output = command.output().expect("it was just built");
     // A leftover file does no harm: a later run overwrites it.
     let _ = std::fs::remove_file(&program);
-    let told = String::from_utf8_lossy(&run.stdout);
-    let errors = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{}: {told}{errors}", run.status);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}: {stdout}{stderr}",
+        output.status
+    );
 }
 
 fn run_with(folder: &Path) -> impl FnOnce(&mut Command) {
@@ -61,7 +66,7 @@ fn threads_share_all_objects() {
     run("threads.c", run_with(library.path()));
 }
 
-/// The program loads the library by name; the one it is linked to is not used.
+/// The program loads the library with `dlopen`; the one it is linked to is not used.
 #[test]
 fn a_library_that_is_let_go_of_stays() {
     run("loading.c", |command| {
@@ -78,7 +83,7 @@ fn loaders_find_every_symbol_in_the_version_that_they_ask_for() {
     });
 }
 
-/// Debian has them in ibverbs-providers, on which perftest and UCX depend.
+/// Debian has the vendors' libraries in ibverbs-providers, on which perftest and UCX depend.
 #[test]
 fn libraries_of_vendors_find_none_of_their_devices() {
     let there = ["libmlx5.so.1", "libefa.so.1"].map(is_loaded_or_skip);
@@ -117,7 +122,7 @@ fn a_library_that_is_loaded_first_is_the_one() {
     });
 }
 
-/// Whether the loader knows a library, by its name.
+/// Whether `ldconfig` lists a library. If not, reports that the test is skipped.
 fn is_loaded_or_skip(name: &str) -> bool {
     let known = Command::new("/sbin/ldconfig").arg("-p").output();
     let there = known.is_ok_and(|known| String::from_utf8_lossy(&known.stdout).contains(name));
@@ -145,7 +150,7 @@ fn peers_of_a_process_that_ends_without_a_word_learn_of_it() {
     run_with_cm("gone.c", library.path());
 }
 
-/// libfabric does so, and `fi_info` crashed.
+/// libfabric changes the list, and its `fi_info` crashed when freeing it.
 #[test]
 fn lists_of_addresses_that_a_program_changed_can_be_freed() {
     let library = library::folder();

@@ -1,8 +1,8 @@
 //! rdma-core's own tests, unmodified, through its Python bindings: those of release 44, as in
 //! Debian 12, except for those of single vendors' devices.
 //!
-//! None may fail. Those in `pyverbs/ok.txt` must pass, and the others must be skipped for the
-//! reason that `docs/pyverbs.md` has, with ours.
+//! None may fail. Those in `pyverbs/ok.txt` must pass. The others must be skipped, with the message
+//! that `docs/pyverbs.md` lists for each.
 
 mod huge_pages;
 mod lists;
@@ -27,7 +27,7 @@ const INSTALLED: &str = "/usr/share/doc/rdma-core/tests";
 
 /// Timeout of all tests together. They take a few seconds; a test that waits for a completion
 /// gives up after 15 s.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A file of this test.
 fn here(name: &str) -> PathBuf {
@@ -56,7 +56,8 @@ fn is_there_or_skip() -> bool {
     there
 }
 
-/// Unpacks the tests, except for those of vendors. Some of the others load their shared parts.
+/// Unpacks the tests, except for those of vendors' devices. The vendors' shared modules are
+/// unpacked, because other tests import them.
 fn unpack(to: &Path) {
     fs::create_dir(to).expect("a new folder");
     for entry in fs::read_dir(INSTALLED).expect("checked before") {
@@ -71,8 +72,8 @@ fn unpack(to: &Path) {
     assert!(unpacked.expect("gunzip runs").success());
 }
 
-/// A library that gives pyverbs dma-bufs.
-fn buffers_or_skip(folder: &Path) -> Option<PathBuf> {
+/// Compiles a library that provides dma-bufs to pyverbs.
+fn dmabuf_library_or_skip(folder: &Path) -> Option<PathBuf> {
     if !compiles_verbs_or_skip() {
         return None;
     }
@@ -86,41 +87,41 @@ fn buffers_or_skip(folder: &Path) -> Option<PathBuf> {
     Some(library)
 }
 
-/// Runs the tests on the device of an interface. A loopback address would not work for all: the
-/// connection manager binds it to no device, and the tests check the bound device. Returns the
-/// result and the output of each.
-fn run(end: &End, folder: &Path, buffers: &Path) -> (BTreeMap<String, Outcome>, String) {
+/// Runs the tests on the device of an interface. A loopback address would not work for all of them:
+/// an ID bound to it has no device, and some tests check the device. Returns the outcome of each
+/// test, and the output of the run.
+fn run(end: &End, folder: &Path, dmabuf_library: &Path) -> (BTreeMap<String, Outcome>, String) {
     let tests = folder.join("tests");
     unpack(&tests);
-    let (notes, said) = (folder.join("notes"), folder.join("said"));
+    let (outcomes, log) = (folder.join("outcomes"), folder.join("log"));
     let library = library::folder();
-    let said_to = File::create(&said).expect("a new file");
+    let log_file = File::create(&log).expect("a new file");
     let device = format!("roce_{}", end.interface);
     let mut child = end
         .command(PYTHON)
         .arg(here("run.py"))
-        .args([tests.as_os_str(), device.as_ref(), notes.as_os_str()])
+        .args([tests.as_os_str(), device.as_ref(), outcomes.as_os_str()])
         .current_dir(folder)
         .env("LD_LIBRARY_PATH", library.path())
-        .env("LD_PRELOAD", buffers)
+        .env("LD_PRELOAD", dmabuf_library)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .stdout(said_to.try_clone().expect("a descriptor"))
-        .stderr(said_to)
+        .stdout(log_file.try_clone().expect("a descriptor"))
+        .stderr(log_file)
         .spawn()
         .expect("Python is installed");
-    let end = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while child.try_wait().expect("a child").is_none() {
-        if Instant::now() > end {
+        if Instant::now() > deadline {
             let _ = child.kill();
             let _ = child.wait();
-            let said = fs::read_to_string(&said).unwrap_or_default();
-            panic!("the tests do not end: {said}");
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            panic!("the tests do not end: {log}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let said = fs::read_to_string(said).expect("it was written");
-    let notes = fs::read_to_string(notes).expect("it was written");
-    (notes.lines().map(lists::outcome).collect(), said)
+    let log = fs::read_to_string(log).expect("it was written");
+    let outcomes = fs::read_to_string(outcomes).expect("it was written");
+    (outcomes.lines().map(lists::outcome).collect(), log)
 }
 
 #[test]
@@ -129,12 +130,14 @@ fn rdma_cores_own_tests_pass() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let (Some(buffers), Some(pair)) = (buffers_or_skip(folder.path()), Pair::new_or_skip(1500, 1))
-    else {
+    let (Some(dmabuf_library), Some(pair)) = (
+        dmabuf_library_or_skip(folder.path()),
+        Pair::new_or_skip(1500, 1),
+    ) else {
         return;
     };
     let pages = HugePages::reserve_or_skip();
-    let (found, said) = run(&pair.near, folder.path(), &buffers);
+    let (found, log) = run(&pair.near, folder.path(), &dmabuf_library);
     let failed: Vec<_> = found
         .iter()
         .filter_map(|(name, outcome)| match outcome {
@@ -148,5 +151,5 @@ fn rdma_cores_own_tests_pass() {
         lists::without_huge_pages(&mut expected);
     }
     let differ = lists::differences(&expected, &found);
-    assert!(differ.is_empty(), "{}\n{said}", differ.join("\n"));
+    assert!(differ.is_empty(), "{}\n{log}", differ.join("\n"));
 }

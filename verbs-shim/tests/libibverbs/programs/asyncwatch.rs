@@ -7,8 +7,8 @@ use super::place::Place;
 
 /// It prints an event for each change of the interface.
 fn watches(pair: &Pair, place: &Place<'_>) {
-    let watch = place.alone("ibv_asyncwatch -d DEVICE");
-    // It has opened the device.
+    let watch = place.start_alone("ibv_asyncwatch -d DEVICE");
+    // Once it prints this, it has opened the device.
     watch.wait_for_line("roce_near: async event FD");
     let events = [
         ("address add 10.91.0.77/24 dev near", "GID_CHANGE (18)"),
@@ -42,7 +42,7 @@ fn two_asyncwatches_on_one_host() {
         return;
     };
     let place = Place::loopback(&pair.near);
-    let both = [(); 2].map(|()| place.alone("ibv_asyncwatch -d DEVICE"));
+    let both = [(); 2].map(|()| place.start_alone("ibv_asyncwatch -d DEVICE"));
     for watch in &both {
         watch.wait_for_line("roce_lo: async event FD");
     }

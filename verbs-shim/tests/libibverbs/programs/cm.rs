@@ -4,22 +4,22 @@ use roce_tests::programs::is_installed_or_skip;
 use roce_tests::veth::Pair;
 
 use super::pair_for;
-use super::place::{Place, Words};
+use super::place::{CommandLine, Place};
 
-/// The spaces of ports.
+/// Port spaces (`RDMA_PS_*`).
 pub(super) const TCP: u32 = 0x0106;
 const UDP: u32 = 0x0111;
 const IB: u32 = 0x013f;
 
 /// A program and its peer.
 struct Run {
-    /// The arguments of both, and the further ones of the server and of the client.
+    /// The command line of both, and what is appended for the server and for the client.
     words: &'static str,
-    own: [&'static str; 2],
-    /// Where the server listens: the space, and the port.
+    role_args: [&'static str; 2],
+    /// The port space and the port at which the server listens.
     space: u32,
     port: u32,
-    /// The client's output at the end.
+    /// Text in the client's output.
     expected: &'static str,
 }
 
@@ -27,42 +27,42 @@ const RUNS: [Run; 6] = [
     // Messages, READs and WRITEs, each compared.
     Run {
         words: "rping -v -V -C 10 -S 1000 -a HOST",
-        own: ["-s", "-c"],
+        role_args: ["-s", "-c"],
         space: TCP,
         port: 7174,
         expected: "ping data: rdma-ping-9",
     },
     Run {
         words: "ucmatose -c 3 -C 5 -S 500",
-        own: ["-b HOST", "-s HOST"],
+        role_args: ["-b HOST", "-s HOST"],
         space: TCP,
         port: 7471,
         expected: "return status 0",
     },
     Run {
         words: "udaddy -c 3 -C 5 -S 500",
-        own: ["-b HOST", "-s HOST"],
+        role_args: ["-b HOST", "-s HOST"],
         space: UDP,
         port: 7174,
         expected: "return status 0",
     },
     Run {
         words: "",
-        own: ["rdma_server", "rdma_client -s HOST"],
+        role_args: ["rdma_server", "rdma_client -s HOST"],
         space: TCP,
         port: 7471,
         expected: "rdma_client: end 0",
     },
     Run {
         words: "",
-        own: ["rdma_xserver -c r", "rdma_xclient -c r -s HOST"],
+        role_args: ["rdma_xserver -c r", "rdma_xclient -c r -s HOST"],
         space: TCP,
         port: 7471,
         expected: "rdma_xclient: end 0",
     },
     Run {
         words: "",
-        own: ["rdma_xserver -c x", "rdma_xclient -c x -s HOST"],
+        role_args: ["rdma_xserver -c x", "rdma_xclient -c x -s HOST"],
         space: IB,
         port: 7471,
         expected: "rdma_xclient: end 0",
@@ -76,13 +76,13 @@ fn programs_connect_by_address_and_port() {
     };
     let place = Place::loopback(&pair.near);
     for run in RUNS {
-        let words = Words {
+        let words = CommandLine {
             words: run.words.to_owned(),
-            own: run.own.map(str::to_owned),
-            ..Words::default()
+            role_args: run.role_args.map(str::to_owned),
+            ..CommandLine::default()
         };
-        let told = place.run_served(&words, run.space << 16 | run.port);
-        assert!(told.contains(run.expected), "{words:?}: {told}");
+        let output = place.run_served(&words, run.space << 16 | run.port);
+        assert!(output.contains(run.expected), "{words:?}: {output}");
     }
 }
 
@@ -99,14 +99,14 @@ fn programs_connect_by_address_and_port_on_one_host_over_af_xdp() {
     let place = Place::cable(&pair, "xdp");
     let from = [" -I ", " -b ", " -b "].map(|option| format!("{option}{}", pair.near.ip4));
     for (run, from) in RUNS.iter().zip(from) {
-        let [server, client] = run.own.map(str::to_owned);
-        let words = Words {
+        let [server, client] = run.role_args.map(str::to_owned);
+        let words = CommandLine {
             words: run.words.to_owned(),
-            own: [server, client + &from],
-            ..Words::default()
+            role_args: [server, client + &from],
+            ..CommandLine::default()
         };
-        let told = place.run_served(&words, run.space << 16 | run.port);
-        assert!(told.contains(run.expected), "{words:?}: {told}");
+        let output = place.run_served(&words, run.space << 16 | run.port);
+        assert!(output.contains(run.expected), "{words:?}: {output}");
     }
     multicast(&place, &pair.near.ip4.to_string());
 }
@@ -118,29 +118,29 @@ fn programs_send_to_multicast_groups() {
     }
 }
 
-/// From this address to a group that the place's host is in.
+/// Sends datagrams from the address `from` to a group that another program of the host has joined.
 fn multicast(place: &Place<'_>, from: &str) {
-    let receiver = place.alone("stdbuf -oL mckey -m 230.1.2.3 -b HOST -C 10");
-    // Both then pause, so that switches can learn the group.
+    let receiver = place.start_alone("stdbuf -oL mckey -m 230.1.2.3 -b HOST -C 10");
+    // mckey pauses after joining, so that switches can learn the group.
     receiver.wait_for_line("joined dgid");
-    let sender = place.alone(&format!("mckey -m 230.1.2.3 -b {from} -s -C 10"));
+    let sender = place.start_alone(&format!("mckey -m 230.1.2.3 -b {from} -s -C 10"));
     for end in [sender, receiver] {
-        let told = end.finish("mckey");
-        assert!(told.contains("return status 0"), "{told}");
+        let output = end.finish("mckey");
+        assert!(output.contains("return status 0"), "{output}");
     }
 }
 
 /// libfabric binds an ID to a loopback address, and keeps only the device that this ID has. It
-/// appends its own entries to the list of addresses before it frees that.
+/// appends its own entries to the list of `rdma_getaddrinfo` before it frees the list.
 #[test]
 fn libfabric_finds_the_device_of_each_interface_with_an_address() {
     let Some(pair) = pair_for("fi_info") else {
         return;
     };
     let place = Place::loopback(&pair.near);
-    let told = place
-        .alone("fi_info -p verbs -t FI_EP_MSG")
+    let output = place
+        .start_alone("fi_info -p verbs -t FI_EP_MSG")
         .finish("fi_info");
     let device = format!("domain: roce_{}\n", pair.near.interface);
-    assert!(told.contains(&device), "{told}");
+    assert!(output.contains(&device), "{output}");
 }

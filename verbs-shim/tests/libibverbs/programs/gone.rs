@@ -8,21 +8,21 @@ use roce_tests::veth::Pair;
 
 use super::cm::TCP;
 use super::pair_for;
-use super::place::{Place, Words};
+use super::place::{CommandLine, Place};
 use super::process::Process;
 
-/// Both ends of `rping`; the server serves further clients.
-fn rping() -> Words {
-    Words {
+/// The command lines of `rping`. The server keeps serving further clients.
+fn rping() -> CommandLine {
+    CommandLine {
         words: "stdbuf -oL rping -v -a HOST".to_owned(),
-        own: ["-s -P", "-c"].map(str::to_owned),
-        ..Words::default()
+        role_args: ["-s -P", "-c"].map(str::to_owned),
+        ..CommandLine::default()
     }
 }
 
 const SERVICE: u32 = TCP << 16 | 7174;
 
-/// Returns while messages flow in both directions.
+/// Starts both ends of `rping`, and returns once messages flow in both directions.
 fn start(place: &Place<'_>) -> [Process; 2] {
     let ends = place.start_served(&rping(), SERVICE);
     for end in &ends {
@@ -47,8 +47,8 @@ fn a_program_notices_that_its_peer_on_this_host_is_killed() {
     client.wait_for_line("client DISCONNECT EVENT");
 }
 
-/// Its host answers "port unreachable", and nothing else answers. Nothing is sent on the
-/// connection, so no retransmission can detect it.
+/// The connection is idle, so no retransmission detects that the peer is gone. Only the ICMP "port
+/// unreachable" from its host does.
 #[test]
 fn a_program_notices_that_its_peer_on_another_host_is_killed() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
@@ -61,10 +61,10 @@ fn a_program_notices_that_its_peer_on_another_host_is_killed() {
         return;
     };
     let place = Place::cable(&pair, "udp");
-    let words = Words {
+    let words = CommandLine {
         words: program.display().to_string(),
-        own: ["server HOST", "client HOST"].map(str::to_owned),
-        ..Words::default()
+        role_args: ["server HOST", "client HOST"].map(str::to_owned),
+        ..CommandLine::default()
     };
     for kills_server in [false, true] {
         let [server, client] = place.start_served(&words, TCP << 16 | 7471);
@@ -83,8 +83,8 @@ fn a_program_notices_that_its_peer_on_another_host_is_killed() {
     let _ = std::fs::remove_file(&program);
 }
 
-/// A host that keeps sending "port unreachable" in the peer's name is not believed: the peer is
-/// probed, and answers.
+/// A host sends forged ICMP "port unreachable" messages in the peer's name. The peer is probed and
+/// responds, so the connection stays.
 #[test]
 fn forged_messages_end_no_connection() {
     let Some(pair) = pair_for("rping") else {
@@ -99,10 +99,10 @@ fn forged_messages_end_no_connection() {
     let mut attack: Command = pair.far.command("python3");
     attack.arg(script).arg(client.id().to_string());
     attack.args([&pair.near, &pair.far].map(|end| end.ip4.to_string()));
-    let told = Process::spawn(attack).finish("forge.py");
-    assert!(told.contains("it was asked"), "{told}");
+    let output = Process::spawn(attack).finish("forge.py");
+    assert!(output.contains("it was asked"), "{output}");
     assert!(client.is_running(), "it has ended");
     // Messages still flow in both directions.
-    server.drop_lines();
+    server.discard_lines();
     server.wait_for_line("ping data: rdma-ping-");
 }

@@ -1,4 +1,4 @@
-//! Programs of rdma-core and perftest, as Debian builds them, without changes for this library.
+//! Unmodified programs of rdma-core, perftest and libfabric, as Debian builds them.
 
 mod asyncwatch;
 mod cm;
@@ -48,7 +48,7 @@ fn ibv_devinfo_tells_all_about_a_device() {
     let mut command = Command::new("ibv_devinfo");
     command.args(["-v", "-d", "roce_lo"]);
     command.env("LD_LIBRARY_PATH", library.path());
-    let told = output_of(command);
+    let output = output_of(command);
     let expected = [
         "PORT_ACTIVE (4)",
         "Ethernet",
@@ -58,7 +58,7 @@ fn ibv_devinfo_tells_all_about_a_device() {
         "ODP_SUPPORT_IMPLICIT",
     ];
     for words in expected {
-        assert!(told.contains(words), "no {words:?} in {told}");
+        assert!(output.contains(words), "no {words:?} in {output}");
     }
 }
 
@@ -69,7 +69,7 @@ fn pair_for(program: &str) -> Option<Pair> {
     }
 }
 
-/// The textbook program in C, on both ports.
+/// The textbook program in C, on both datapaths.
 #[test]
 fn the_textbook_program() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
@@ -80,8 +80,8 @@ fn the_textbook_program() {
     };
     for datapath in ["udp", "xdp"] {
         let words = format!("{} DEVICE GID", program.display());
-        let told = Place::cable(&pair, datapath).run(&words, 18516);
-        assert_eq!(told, "ok\n");
+        let output = Place::cable(&pair, datapath).run(&words, 18516);
+        assert_eq!(output, "ok\n");
     }
     // A leftover file does no harm: a later run overwrites it.
     let _ = fs::remove_file(&program);

@@ -6,7 +6,7 @@ use roce_tests::veth::Pair;
 use super::pair_for;
 use super::place::Place;
 
-/// Each runs with each of its services, both polling and sleeping on a channel (`-e`).
+/// Runs each pingpong, both polling and waiting on a completion channel (`-e`).
 fn pingpongs(place: &Place<'_>) {
     let runs = [
         // 1,000 messages each; `-c` compares the bytes.
@@ -19,14 +19,14 @@ fn pingpongs(place: &Place<'_>) {
         ("ibv_ud_pingpong -e -s 1000", "1000 iters"),
         ("ibv_srq_pingpong -c", "1000 iters"),
         ("ibv_srq_pingpong -e", "1000 iters"),
-        // Requests built by calls; one connection for several receivers.
+        // `-N` uses the extended API; `ibv_xsrq_pingpong` uses XRC.
         ("ibv_rc_pingpong -c -N", "1000 iters"),
         ("ibv_xsrq_pingpong", "success"),
         ("ibv_xsrq_pingpong -e", "success"),
     ];
     for (words, expected) in runs {
-        let told = place.run(&format!("{words} -d DEVICE -g GID"), 18515);
-        assert!(told.contains(expected), "{words}: {told}");
+        let output = place.run(&format!("{words} -d DEVICE -g GID"), 18515);
+        assert!(output.contains(expected), "{words}: {output}");
     }
 }
 

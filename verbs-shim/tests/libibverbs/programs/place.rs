@@ -1,4 +1,4 @@
-//! The places where a server and its client run.
+//! The test setups in which a server and its client run.
 
 use std::process::Command;
 
@@ -13,9 +13,9 @@ use crate::library;
 pub(crate) struct Place<'a> {
     server: &'a End,
     client: &'a End,
-    /// The server's address, as the client uses it.
+    /// The server's address, to which the client connects.
     host: String,
-    /// Device and index of the GID of that address, of the server and of the client.
+    /// The device and the GID index of the server and of the client.
     devices: [(String, u8); 2],
     /// The value of `ROCE_DATAPATH`.
     datapath: &'static str,
@@ -27,10 +27,10 @@ pub(crate) struct Place<'a> {
 /// A command to run at a [`Place`]. In it, `DEVICE` and `GID` stand for their values at each end,
 /// and `HOST` for the server's address.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct CommandLine {
     pub(crate) words: String,
     /// Further arguments of the server, and of the client.
-    pub(crate) own: [String; 2],
+    pub(crate) role_args: [String; 2],
     /// The Debian release of the program; `None` for this machine's.
     pub(crate) release: Option<Release>,
     /// Variables of the environment.
@@ -38,8 +38,8 @@ pub(crate) struct Words {
 }
 
 impl<'a> Place<'a> {
-    /// The two ends of a cable of MTU 1500. Before the GID of the IPv4 address is the
-    /// link-local one.
+    /// The two ends of a cable of MTU 1500. The GID of the IPv4 address has index 1, after the
+    /// link-local GID.
     pub(crate) fn cable(pair: &'a Pair, datapath: &'static str) -> Self {
         let device = |end: &End| (format!("roce_{}", end.interface), 1);
         Self {
@@ -53,8 +53,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// One host with one address for both ends. AF_XDP is not available: `lo` has one queue, which
-    /// only one socket can have.
+    /// One host with one address for both ends. AF_XDP is not available: `lo` has one queue, to
+    /// which only one socket can be bound.
     pub(crate) fn loopback(end: &'a End) -> Self {
         Self {
             server: end,
@@ -75,55 +75,55 @@ impl<'a> Place<'a> {
     /// Runs `words` as a server that listens at this TCP port, and as its client. Returns the
     /// client's output.
     pub(crate) fn run(&self, words: &str, port: u16) -> String {
-        let words = Words {
+        let words = CommandLine {
             words: words.to_owned(),
-            ..Words::default()
+            ..CommandLine::default()
         };
-        self.run_words(&words, port)
+        self.run_command_line(&words, port)
     }
 
-    /// As [`Place::run`].
-    pub(crate) fn run_words(&self, words: &Words, port: u16) -> String {
+    /// As [`Place::run`], with separate arguments for the server and the client.
+    pub(crate) fn run_command_line(&self, words: &CommandLine, port: u16) -> String {
         let mut server = Process::spawn(self.command(words, 0));
         server.wait_until_it_listens(port);
         let mut client = self.command(words, 1);
         client.arg(&self.host);
-        let told = Process::spawn(client).finish(&format!("client of {words:?}"));
+        let output = Process::spawn(client).finish(&format!("client of {words:?}"));
         server.finish(&format!("server of {words:?}"));
-        told
+        output
     }
 
-    /// As [`Place::run_words`], for programs that listen for a service of the connection
+    /// As [`Place::run_command_line`], for programs that listen for a service of the connection
     /// manager.
-    pub(crate) fn run_served(&self, words: &Words, service: u32) -> String {
+    pub(crate) fn run_served(&self, words: &CommandLine, service: u32) -> String {
         let mut server = Process::spawn(self.command(words, 0));
         match self.datapath {
             "xdp" => server.wait_until_it_has(service),
             _ => server.wait_until_it_serves(service),
         }
         let client = Process::spawn(self.command(words, 1));
-        let told = client.finish(&format!("client of {words:?}"));
+        let output = client.finish(&format!("client of {words:?}"));
         server.finish(&format!("server of {words:?}"));
-        told
+        output
     }
 
     /// Starts `words` as a server that listens for a service of the connection manager, and as
     /// its client.
-    pub(crate) fn start_served(&self, words: &Words, service: u32) -> [Process; 2] {
+    pub(crate) fn start_served(&self, words: &CommandLine, service: u32) -> [Process; 2] {
         let mut server = Process::spawn(self.command(words, 0));
         server.wait_until_it_serves(service);
         [server, Process::spawn(self.command(words, 1))]
     }
 
     /// Starts the client of `words` again.
-    pub(crate) fn client(&self, words: &Words) -> Process {
+    pub(crate) fn client(&self, words: &CommandLine) -> Process {
         Process::spawn(self.command(words, 1))
     }
 
-    /// The program that is the server (0) or the client (1).
-    fn command(&self, words: &Words, role: usize) -> Command {
+    /// The command of the server (`role` is 0) or the client (1).
+    fn command(&self, words: &CommandLine, role: usize) -> Command {
         let (device, gid) = &self.devices[role];
-        let text = format!("{} {}", words.words, words.own[role])
+        let text = format!("{} {}", words.words, words.role_args[role])
             .replace("DEVICE", device)
             .replace("GID", &gid.to_string())
             .replace("HOST", &self.host);
@@ -149,10 +149,10 @@ impl<'a> Place<'a> {
     }
 
     /// Starts a program without a peer, at the client's end.
-    pub(crate) fn alone(&self, words: &str) -> Process {
-        let words = Words {
+    pub(crate) fn start_alone(&self, words: &str) -> Process {
+        let words = CommandLine {
             words: words.to_owned(),
-            ..Words::default()
+            ..CommandLine::default()
         };
         Process::spawn(self.command(&words, 1))
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Timeout of a program that ends within seconds on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A process, killed when this value is dropped.
 pub(crate) struct Process {
@@ -57,10 +57,13 @@ impl Process {
                 .is_some_and(|a| format!("{a} ").ends_with(&wanted));
             local && words.get(3) == Some(&"0A")
         };
-        self.wait_until(&format!("it does not listen at port {port}"), || {
-            let text: String = tables.iter().flat_map(fs::read_to_string).collect();
-            text.lines().any(listens)
-        });
+        self.wait_until(
+            &format!("the server does not listen at port {port}"),
+            || {
+                let text: String = tables.iter().flat_map(fs::read_to_string).collect();
+                text.lines().any(listens)
+            },
+        );
     }
 
     /// Waits until it, or another process of its namespace, accepts requests for a service of the
@@ -69,23 +72,23 @@ impl Process {
         self.wait_for_name(service, &format!("/service/{service:08x}/"));
     }
 
-    /// Waits until it, or another process of its namespace, has a service of the connection
-    /// manager: over AF_XDP a process does not announce to others that it accepts requests.
+    /// Waits until it, or another process of its namespace, has claimed a service of the connection
+    /// manager. Over AF_XDP, a process does not announce to others that it accepts requests.
     pub(crate) fn wait_until_it_has(&mut self, service: u32) {
         self.wait_for_name(service, &format!("/claim/{service:08x}"));
     }
 
     fn wait_for_name(&mut self, service: u32, wanted: &str) {
         let names = format!("/proc/{}/net/unix", self.child.id());
-        self.wait_until(&format!("it does not serve {service:#x}"), || {
+        self.wait_until(&format!("the server does not serve {service:#x}"), || {
             fs::read_to_string(&names).is_ok_and(|text| text.contains(wanted))
         });
     }
 
-    /// Waits until `is_so` returns true. Panics if the process ends first, or with `otherwise` after
-    /// [`PATIENCE`].
+    /// Waits until `is_so` returns true. Panics if the process ends first, or with `otherwise`
+    /// after [`TIMEOUT`].
     fn wait_until(&mut self, otherwise: &str, is_so: impl Fn() -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !is_so() {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 let text: Vec<String> = self.lines.iter().collect();
@@ -102,7 +105,7 @@ impl Process {
     }
 
     /// Discards the lines that it has printed so far.
-    pub(crate) fn drop_lines(&self) {
+    pub(crate) fn discard_lines(&self) {
         self.lines.try_iter().for_each(drop);
     }
 
@@ -113,7 +116,7 @@ impl Process {
 
     /// Waits until it prints a line that contains `words`, and discards the lines before it.
     pub(crate) fn wait_for_line(&self, words: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let mut before = String::new();
         loop {
             match self.lines.recv_timeout(left(end)) {
@@ -124,7 +127,10 @@ impl Process {
         }
     }
 
-    /// Its output after it has succeeded.
+    /// Waits until it succeeds, and returns its output.
+    ///
+    /// # Panics
+    /// If it fails, or does not end within [`TIMEOUT`].
     pub(crate) fn finish(self, what: &str) -> String {
         let (status, text) = self.end(what);
         assert!(status == Some(0), "{what}: {status:?}: {text}");
@@ -133,7 +139,7 @@ impl Process {
 
     /// Waits until it ends. Returns its exit code, unless a signal ended it, and its output.
     pub(crate) fn end(mut self, what: &str) -> (Option<i32>, String) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let mut text = String::new();
         loop {
             match self.lines.recv_timeout(left(end)) {

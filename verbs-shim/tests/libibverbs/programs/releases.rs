@@ -1,5 +1,5 @@
 //! Programs of newer Debian releases, which are linked to newer versions of symbols: rdma-core 56
-//! and 65. They come from their packages, with their C library, their loader and the vendors'
+//! and 65. The packages of the release also provide the C library, the loader and the vendors'
 //! libraries that perftest loads.
 
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use roce_tests::programs::compiled_or_skip;
 use roce_tests::veth::Pair;
 
 use super::output_of;
-use super::place::{Place, Words};
+use super::place::{CommandLine, Place};
 use crate::library;
 
 /// The packages of the release that the programs need.
@@ -57,13 +57,13 @@ fn programs(suite: &str) {
     };
     let place = Place::loopback(&pair.near);
     for (words, expected) in RUNS {
-        let words = Words {
+        let words = CommandLine {
             words: words.to_owned(),
             release: Some(release.clone()),
-            ..Words::default()
+            ..CommandLine::default()
         };
-        let told = place.run_words(&words, 18515);
-        assert!(told.contains(expected), "{suite}: {words:?}: {told}");
+        let output = place.run_command_line(&words, 18515);
+        assert!(output.contains(expected), "{suite}: {words:?}: {output}");
     }
 }
 
@@ -89,16 +89,19 @@ fn devinfo(suite: &str) -> Option<String> {
 
 #[test]
 fn ibv_devinfo_of_debian_13() {
-    if let Some(told) = devinfo("trixie") {
-        assert!(told.contains("::ffff:127.0.0.1, RoCE v2"), "{told}");
+    if let Some(output) = devinfo("trixie") {
+        assert!(output.contains("::ffff:127.0.0.1, RoCE v2"), "{output}");
     }
 }
 
 #[test]
 fn ibv_devinfo_of_debian_testing() {
-    if let Some(told) = devinfo("forky") {
-        assert!(told.contains("::ffff:127.0.0.1, RoCE v2"), "{told}");
-        assert!(told.contains("100.0 Gbps"), "no effective speed in {told}");
+    if let Some(output) = devinfo("forky") {
+        assert!(output.contains("::ffff:127.0.0.1, RoCE v2"), "{output}");
+        assert!(
+            output.contains("100.0 Gbps"),
+            "no effective speed in {output}"
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use roce_tests::programs::say_skipped;
 
 const RESERVED: &str = "/proc/sys/vm/nr_hugepages";
 
-/// The number of pages to add: the tests that need most map one at each of two ends.
+/// The number of pages to add. The tests that need the most map one at each of two ends.
 const PAGES: u64 = 4;
 
 /// Reserved pages, released when this value is dropped.
@@ -29,7 +29,9 @@ impl HugePages {
     pub(super) fn reserve_or_skip() -> Option<Self> {
         let pages = Self::reserve().ok().flatten();
         if pages.is_none() {
-            say_skipped("huge pages, of which this machine gives none to this user, in part");
+            say_skipped(
+                "the part that needs huge pages, which this user can't reserve on this machine",
+            );
         }
         pages
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Outcome, here};
 
-/// The message of tests that need huge pages if there are none.
+/// The message with which tests that need huge pages are skipped if there are none.
 const NO_HUGE_PAGES: &str = "There are no huge pages of size 2M allocated";
 
 /// A line of the results that `run.py` writes.
@@ -23,8 +23,8 @@ pub(super) fn outcome(line: &str) -> (String, Outcome) {
     (name.to_owned(), outcome)
 }
 
-/// The expected results: the tests in `ok.txt` pass, and those in the tables of `docs/pyverbs.md`,
-/// whose first column is the test, are skipped for the reason in the second.
+/// The expected outcomes. The tests in `ok.txt` pass. Those in the tables of `docs/pyverbs.md` are
+/// skipped: the first column is the test, and the second its message.
 pub(super) fn expected() -> BTreeMap<String, Outcome> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pyverbs.md");
     let docs = fs::read_to_string(docs).expect("docs/pyverbs.md");
@@ -33,7 +33,7 @@ pub(super) fn expected() -> BTreeMap<String, Outcome> {
     let mut expected: BTreeMap<_, _> = skipped.collect();
     for name in ok.lines() {
         let before = expected.insert(name.to_owned(), Outcome::Ok);
-        assert_eq!(before, None, "{name} is skipped, by docs/pyverbs.md");
+        assert_eq!(before, None, "{name} is in ok.txt and in docs/pyverbs.md");
     }
     assert!(expected.len() >= 170, "only {}", expected.len());
     expected
@@ -45,7 +45,10 @@ fn skipped(row: &str) -> Option<(String, Outcome)> {
     let mut code = || columns.next()?.strip_prefix('`')?.strip_suffix('`');
     let (name, reason) = (code()?, code()?);
     let why = columns.next()?;
-    assert!(!why.is_empty(), "{name}: why?");
+    assert!(
+        !why.is_empty(),
+        "{name}: docs/pyverbs.md lacks the explanation in the third column"
+    );
     Some((name.to_owned(), Outcome::Skipped(reason.to_owned())))
 }
 
@@ -59,7 +62,8 @@ pub(super) fn without_huge_pages(expected: &mut BTreeMap<String, Outcome>) {
     }
 }
 
-/// A line for each test whose result differs from the expected one, or of which one is missing.
+/// A line for each test whose outcome differs from the expected one, or that only one of the two
+/// maps contains.
 pub(super) fn differences(
     expected: &BTreeMap<String, Outcome>,
     found: &BTreeMap<String, Outcome>,
@@ -68,8 +72,8 @@ pub(super) fn differences(
     let mut differ: Vec<String> = names
         .filter(|name| expected.get(*name) != found.get(*name))
         .map(|name| {
-            let [wanted, came] = [expected, found].map(|of| of.get(name));
-            format!("{name}: expected {wanted:?}, came {came:?}")
+            let [wanted, found] = [expected, found].map(|of| of.get(name));
+            format!("{name}: expected {wanted:?}, found {found:?}")
         })
         .collect();
     differ.sort_unstable();
@@ -105,8 +109,8 @@ fn each_difference_is_told() {
         ("skipped", skip("that")),
         ("otherwise", skip("that")),
     ]);
-    let told = differences(&expected, &found);
-    let names: Vec<_> = told.iter().filter_map(|t| t.split(':').next()).collect();
+    let lines = differences(&expected, &found);
+    let names: Vec<_> = lines.iter().filter_map(|t| t.split(':').next()).collect();
     assert_eq!(names, ["gone", "new", "otherwise", "skipped"]);
     assert!(differences(&found, &found).is_empty());
 }

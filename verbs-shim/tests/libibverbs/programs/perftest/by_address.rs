@@ -1,10 +1,11 @@
 //! perftest's programs with `-R`: they find their peers by address and port.
 //!
-//! They connect twice. Their servers do not listen in between, and their clients connect at once.
+//! They connect twice. The server does not listen between the two connections, and the client does
+//! not wait before the second.
 
 use super::super::cm::TCP;
 use super::super::pair_for;
-use super::super::place::{Place, Words};
+use super::super::place::{CommandLine, Place};
 use super::run::{PORT, table};
 
 /// The command, and the size and number of the messages in its table.
@@ -12,14 +13,14 @@ type Run = (&'static str, u64, u64);
 
 fn check(place: &Place<'_>, runs: &[Run]) {
     for &(words, size, messages) in runs {
-        let words = Words {
+        let words = CommandLine {
             words: format!("{words} -R -n 20 -F -d DEVICE -x GID"),
-            own: ["", "HOST"].map(str::to_owned),
-            ..Words::default()
+            role_args: ["", "HOST"].map(str::to_owned),
+            ..CommandLine::default()
         };
-        let told = place.run_served(&words, TCP << 16 | u32::from(PORT));
-        assert!(told.contains("rdma_cm QPs\t : ON"), "{words:?}: {told}");
-        assert_eq!(table(&told), [(size, messages)], "{words:?}: {told}");
+        let output = place.run_served(&words, TCP << 16 | u32::from(PORT));
+        assert!(output.contains("rdma_cm QPs\t : ON"), "{words:?}: {output}");
+        assert_eq!(table(&output), [(size, messages)], "{words:?}: {output}");
     }
 }
 

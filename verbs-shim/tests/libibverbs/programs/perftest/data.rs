@@ -2,25 +2,26 @@
 //! its programs has an option for that. But it can take its buffer from a file (`--mmap`), and the
 //! two files can be compared afterwards.
 //!
-//! The buffer is filled with random bytes at the start. The first half has a part for each
-//! QP that sends it, or reads into it; the second half a part for each QP that the peer
+//! perftest fills the buffer with random bytes at the start. The first half has a part for each QP,
+//! which the QP sends from or reads into. The second half has a part for each QP, which the peer
 //! sends to, writes to, or reads.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use super::super::pair_for;
-use super::super::place::{Place, Words};
+use super::super::place::{CommandLine, Place};
 use super::run::PORT;
 
-/// Bytes of a message: more than a page, so that all messages use the same place, and a
-/// multiple of a cache line, to which SEND rounds up.
+/// Bytes of a message: more than a page, so that all messages use the same place in the buffer, and
+/// a multiple of a cache line, to which perftest rounds up SENDs.
 const SIZE: usize = 313 * 64;
 
 /// Bytes for headers in front of each datagram that UD receives.
 const UD_ROOM: usize = 64;
 
-/// Which part of a file must equal which part of the other one.
+/// The direction in which data moves, which determines the parts of the two files that must be
+/// equal.
 #[derive(Clone, Copy)]
 enum Moved {
     /// From the first half of the sender to the second half of the receiver.
@@ -30,7 +31,7 @@ enum Moved {
 }
 
 struct Files {
-    /// For the server and for the client.
+    /// The contents of the server's file and of the client's.
     bytes: [Vec<u8>; 2],
     qps: usize,
     size: usize,
@@ -47,18 +48,18 @@ impl Files {
             file.set_len(bytes).expect("room for it");
         }
         let option = |path: &Path| format!("--mmap={}", path.display());
-        let words = Words {
+        let words = CommandLine {
             words: format!("{words} -n 20 -d DEVICE -x GID -F"),
-            own: [option(&paths[0]), option(&paths[1])],
-            ..Words::default()
+            role_args: [option(&paths[0]), option(&paths[1])],
+            ..CommandLine::default()
         };
-        place.run_words(&words, PORT);
+        place.run_command_line(&words, PORT);
         let bytes = paths.map(|path| fs::read(path).expect("it is still there"));
         Self { bytes, qps, size }
     }
 
-    /// The bytes from `offset` on in the part of QP `qp`, in the first or second half, of the server
-    /// (0) or the client (1).
+    /// The bytes from `offset` on in the part of QP `qp`, in the first or second half, of the
+    /// server (0) or the client (1).
     fn part(&self, role: usize, qp: usize, second: bool, offset: usize) -> &[u8] {
         let place = if second { self.qps + qp } else { qp };
         let start = place * self.size.max(4096) + offset;
@@ -98,14 +99,14 @@ fn moves_bytes(place: &Place<'_>) {
     }
 }
 
-/// A message of UD is one packet; messages shorter than a page would go to other offsets.
+/// A UD message is one packet, so its size is a page: perftest puts shorter ones at other offsets.
 fn moves_datagrams(place: &Place<'_>) {
     let words = "ib_send_bw -c UD -s 4096";
     let files = Files::of(place, words, 1, 4096);
     files.check(Moved::Sent, UD_ROOM, words);
 }
 
-/// Each addition adds one, and returns the previous value.
+/// Checks that each FETCH_AND_ADD adds one, and returns the previous value.
 fn adds(place: &Place<'_>) {
     let files = Files::of(place, "ib_atomic_bw", 1, 8);
     let number = |role: usize, offset: usize| {
@@ -113,7 +114,7 @@ fn adds(place: &Place<'_>) {
         u64::from_ne_bytes(*bytes)
     };
     for message in 0..20 {
-        // A cache line for each, at both ends.
+        // Each message uses a cache line of its own at both ends.
         let (found, left) = (number(1, message * 64), number(0, 4096 + message * 64));
         assert_eq!(left, found.wrapping_add(1), "message {message}");
     }

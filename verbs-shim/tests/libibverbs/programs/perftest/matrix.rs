@@ -62,8 +62,8 @@ const PROGRAMS: [Program; 8] = [
     },
 ];
 
-/// Whether a run can combine these.
-fn go_together(service: &str, choices: &[Choice]) -> bool {
+/// Whether perftest supports a combination of service and options.
+fn is_supported(service: &str, choices: &[Choice]) -> bool {
     // With XRC every receive queue is shared, without the option.
     let twice = choices.contains(&Srq) && service == "XRC";
     let both = choices.contains(&Inline) && choices.contains(&InlineByStructures);
@@ -82,7 +82,7 @@ fn subsets(service: &str, choices: &[Choice]) -> Vec<Vec<Choice>> {
             let chosen = chosen.filter(|(place, _)| bits & (1 << place) != 0);
             chosen.map(|(_, choice)| *choice).collect::<Vec<_>>()
         })
-        .filter(|chosen| go_together(service, chosen))
+        .filter(|chosen| is_supported(service, chosen))
         .collect()
 }
 

@@ -17,11 +17,11 @@ use super::pair_for;
 use super::place::Place;
 
 /// Whether the complete matrix is requested.
-fn all_are_asked_for() -> bool {
+fn runs_all() -> bool {
     std::env::var_os("ROCE_PERFTEST").is_some_and(|value| value == "all")
 }
 
-/// Runs all of `runs`, even if some fail, and prints their number on stderr if it is large.
+/// Runs all of `runs`, even if some fail, and prints their number on stderr.
 fn check(place: &Place<'_>, runs: &[Run]) {
     let is_well = |run: &Run| panic::catch_unwind(AssertUnwindSafe(|| run.check(place))).is_ok();
     let mut failed = Vec::new();
@@ -30,7 +30,7 @@ fn check(place: &Place<'_>, runs: &[Run]) {
         if !is_well(run) {
             failed.push(run.words().words);
         }
-        if all_are_asked_for() {
+        if runs_all() {
             let seconds = start.elapsed().as_secs_f64();
             eprintln!("{seconds:5.1} s {}: {}", place.name(), run.words().words);
         }
@@ -45,7 +45,7 @@ fn perftest_between_namespaces() {
         return;
     };
     let place = Place::cable(&pair, "udp");
-    if all_are_asked_for() {
+    if runs_all() {
         return check(&place, &matrix::every_combination());
     }
     let mut runs = matrix::none_and_most();
@@ -61,7 +61,7 @@ fn perftest_on_one_host() {
         return;
     };
     let place = Place::loopback(&pair.near);
-    if all_are_asked_for() {
+    if runs_all() {
         return check(&place, &matrix::every_combination());
     }
     check(&place, &matrix::each_option());
@@ -73,7 +73,7 @@ fn perftest_over_af_xdp() {
         return;
     };
     let mut runs = matrix::none_and_most();
-    if !all_are_asked_for() {
+    if !runs_all() {
         runs.retain(|run| run.service == "RC" && run.choices.is_empty());
     }
     check(&Place::cable(&pair, "xdp"), &runs);
@@ -83,7 +83,7 @@ fn perftest_over_af_xdp() {
 /// else those of `few`. Each size takes a fifth of a second of processor time, in which the program
 /// measures the processor's clock.
 fn check_all_sizes(place: &Place<'_>, few: [(&str, &str); 2]) {
-    if all_are_asked_for() {
+    if runs_all() {
         return check(place, &matrix::every_size());
     }
     let mut runs = matrix::every_size_plainly();

@@ -82,10 +82,12 @@ fn perftest_refuses_what_it_does_not_have() {
     };
     let place = Place::loopback(&pair.near);
     for (words, answer) in REFUSED {
-        let (code, told) = place.alone(&format!("{words} -d DEVICE -x GID")).end(words);
+        let (code, output) = place
+            .start_alone(&format!("{words} -d DEVICE -x GID"))
+            .end(words);
         assert!(
-            code != Some(0) && told.contains(answer),
-            "{words}: {code:?}: {told}"
+            code != Some(0) && output.contains(answer),
+            "{words}: {code:?}: {output}"
         );
     }
 }

@@ -1,22 +1,22 @@
 //! One run of one of perftest's programs, and its expected output.
 
-use crate::programs::place::{Place, Words};
+use crate::programs::place::{CommandLine, Place};
 
 /// The TCP port at which perftest's servers listen.
 pub(super) const PORT: u16 = 18515;
 
-/// Messages of a QP: a run has to work, not to measure.
+/// Messages of a QP. They are few, because the performance is not tested.
 const MESSAGES: u64 = 20;
 
 /// Messages of a QP at each size, up to 8 MiB: the fewest that perftest accepts.
 const MESSAGES_OF_EACH_SIZE: u64 = 5;
 
-/// perftest sends inline only if the device's part ID is in its own list. This one also makes it
-/// use the extended API, `ibv_wr_*`.
+/// A vendor part ID that makes perftest send inline and use the extended API, `ibv_wr_*`. It does
+/// so only with the IDs in its own list.
 const KNOWN_PART: (&str, &str) = ("ROCE_VENDOR_PART_ID", "4119");
 
-/// UC and UD do not retransmit, and a server waits for every SEND. So all messages in flight have
-/// to fit: 40 MiB in the worst case.
+/// A UDP receive buffer into which all messages in flight fit, 40 MiB in the worst case. UC and UD
+/// do not retransmit, and the server waits for every SEND.
 const ROOM: (&str, &str) = ("ROCE_UDP_BUFFER_MIB", "64");
 
 /// An option of a program.
@@ -26,11 +26,11 @@ pub(super) enum Choice {
     ManyQps,
     /// `-b`: both ends send.
     Bidirectional,
-    /// `-I 64`: data up to 64 bytes is inline; requests are built by calls of the extended API.
+    /// `-I 64`: data of up to 64 bytes is inline. Requests are built with the extended API.
     Inline,
-    /// The same with requests in structures.
+    /// As `Inline`, with `ibv_post_send` instead of the extended API.
     InlineByStructures,
-    /// `-e`: sleeps on a channel.
+    /// `-e`: waits for completions on a completion channel.
     Events,
     /// `--use-srq`: a shared receive queue.
     Srq,
@@ -45,7 +45,7 @@ pub(super) struct Run {
     /// RC, UC, UD or XRC.
     pub(super) service: &'static str,
     pub(super) choices: Vec<Choice>,
-    /// `-a`.
+    /// `-a`: all message sizes.
     pub(super) all_sizes: bool,
 }
 
@@ -74,7 +74,7 @@ impl Run {
         }
     }
 
-    pub(super) fn words(&self) -> Words {
+    pub(super) fn words(&self) -> CommandLine {
         let messages = self.messages();
         let mut words = format!(
             "{} -c {} -n {messages} -d DEVICE -x GID -F",
@@ -97,10 +97,10 @@ impl Run {
             // Longer messages are not sent inline.
             words += " -s 64";
         }
-        Words {
+        CommandLine {
             words,
             variables: self.variables().collect(),
-            ..Words::default()
+            ..CommandLine::default()
         }
     }
 
@@ -135,7 +135,7 @@ impl Run {
     /// counted, and that the requested operation was used.
     pub(super) fn check(&self, place: &Place<'_>) {
         let words = self.words();
-        let told = place.run_words(&words, PORT);
+        let output = place.run_command_line(&words, PORT);
         let qps = if self.has(Choice::ManyQps) { 16 } else { 1 };
         let messages = self.messages();
         let expected: Vec<_> = self
@@ -143,13 +143,13 @@ impl Run {
             .into_iter()
             .map(|size| (size, messages * qps))
             .collect();
-        assert_eq!(table(&told), expected, "{words:?}: {told}");
+        assert_eq!(table(&output), expected, "{words:?}: {output}");
         for line in self.lines() {
-            assert!(told.contains(line), "no {line:?}: {words:?}: {told}");
+            assert!(output.contains(line), "no {line:?}: {words:?}: {output}");
         }
     }
 
-    /// Its output.
+    /// Lines that its output must contain.
     fn lines(&self) -> impl Iterator<Item = &'static str> {
         let inline = self.is_inline().then_some("Max inline data : 64[B]");
         let by_calls = self.has(Choice::Inline).then_some("ibv_wr* API     : ON");
@@ -160,7 +160,7 @@ impl Run {
 }
 
 /// Size and number of messages of each line of the table of results.
-pub(super) fn table(told: &str) -> Vec<(u64, u64)> {
+pub(super) fn table(output: &str) -> Vec<(u64, u64)> {
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [size, messages, _, _, _, ..] = words.as_slice() else {
@@ -168,5 +168,5 @@ pub(super) fn table(told: &str) -> Vec<(u64, u64)> {
         };
         Some((size.parse().ok()?, messages.parse().ok()?))
     };
-    told.lines().filter_map(row).collect()
+    output.lines().filter_map(row).collect()
 }

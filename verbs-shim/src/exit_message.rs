@@ -1,15 +1,15 @@
-//! At a program's end, prints the message of `roce run` that no device was opened.
+//! Prints the message of `roce run` that no device was opened, when the program exits.
 //!
-//! `roce run` has become the program, so no process of its own remains. It preloads this library,
-//! so this also runs in programs that do not use RDMA.
+//! `roce run` replaces itself with the program (`exec`), so the program itself must print it.
+//! `roce run` preloads this library, so this code also runs in programs that do not use RDMA.
 
 use roce_verbs::observation::totals_of_this_program;
 use std::io::Write as _;
 
 /// Runs when the process ends by `exit` or by returning from `main`.
 extern "C" fn at_exit() {
-    // A panic must not reach C, and there is no place left to report one.
-    let _ = std::panic::catch_unwind(say_farewell);
+    // A panic must not unwind into C, and at exit there is nowhere to report it.
+    let _ = std::panic::catch_unwind(print_exit_message);
 }
 
 #[used]
@@ -17,7 +17,7 @@ extern "C" fn at_exit() {
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-fn say_farewell() {
+fn print_exit_message() {
     let Some(totals) = totals_of_this_program() else {
         return;
     };
@@ -31,6 +31,6 @@ fn say_farewell() {
         "roce run: no RDMA device was opened by {name} or what it started; `roce doctor {name}` \
          looks for the cause\n"
     );
-    // There is no place left to report an error.
+    // At exit, there is nowhere to report an error.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,7 +1,7 @@
 //! The vendor part ID of a device.
 //!
-//! Some programs depend on it: perftest uses inline data and the extended API only with IDs that it
-//! knows.
+//! Some programs depend on it: perftest uses inline data and the extended API only with the IDs in
+//! its own list.
 
 use crate::log;
 use nix::errno::Errno;
@@ -15,14 +15,14 @@ pub(crate) fn vendor_part_id() -> Result<u32, Errno> {
     number(std::env::var_os(VARIABLE).as_deref())
 }
 
-fn number(told: Option<&OsStr>) -> Result<u32, Errno> {
-    let Some(told) = told.filter(|told| !told.is_empty()) else {
+fn number(value: Option<&OsStr>) -> Result<u32, Errno> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
         return Ok(0);
     };
-    let number = told.to_str().and_then(|told| told.parse().ok());
+    let number = value.to_str().and_then(|value| value.parse().ok());
     number.ok_or_else(|| {
-        log::refuse(Errno::EINVAL, || {
-            format!("{VARIABLE} is {told:?}; it takes a number of up to 32 bits")
+        log::with_reason(Errno::EINVAL, || {
+            format!("{VARIABLE} is {value:?}, and must be a decimal number of up to 32 bits")
         })
     })
 }
@@ -31,22 +31,22 @@ fn number(told: Option<&OsStr>) -> Result<u32, Errno> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Result<u32, Errno> {
+    fn value(text: &str) -> Result<u32, Errno> {
         number(Some(OsStr::new(text)))
     }
 
     #[test]
     fn it_is_what_the_environment_says_or_0() {
         assert_eq!(number(None), Ok(0));
-        assert_eq!(told(""), Ok(0));
-        assert_eq!(told("4119"), Ok(4119));
-        assert_eq!(told("4294967295"), Ok(u32::MAX));
+        assert_eq!(value(""), Ok(0));
+        assert_eq!(value("4119"), Ok(4119));
+        assert_eq!(value("4294967295"), Ok(u32::MAX));
     }
 
     #[test]
     fn what_is_no_number_is_an_error() {
         for text in ["mlx5", "-1", "4294967296", "0x10", " 1"] {
-            assert_eq!(told(text), Err(Errno::EINVAL), "{text:?}");
+            assert_eq!(value(text), Err(Errno::EINVAL), "{text:?}");
         }
     }
 }
