@@ -148,7 +148,7 @@ fn the_action_puts_roce_in_the_path_of_later_steps() {
     let said = job.act(&[("INPUT_DOCTOR", "report"), ("INPUT_DEVICES", "lo")]);
     assert!(said.contains("roce 0."), "{said}");
     assert!(
-        said.contains("takes rc_verbs"),
+        said.contains("uses rc_verbs"),
         "roce doctor reports: {said}"
     );
     let output = fs::read_to_string(job.temp().join("output")).expect("an output");

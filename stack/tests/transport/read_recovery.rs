@@ -73,6 +73,17 @@ fn a_response_that_is_lost_again_costs_no_timeout() {
     }
 }
 
+/// A late response may only be slow, and then each response that is requested again is a duplicate.
+/// So the requester asks for 16 at a time.
+#[test]
+fn late_responses_are_asked_for_in_parts() {
+    let mut pair = acquainted();
+    pair.links[A].hit(&[0], Fate::Drop, |sent| sent.ext.reth.is_some());
+    let parts = [(0, 40), (0, 16), (16, 16), (32, 8)];
+    assert_eq!(read(&mut pair, 40), parts);
+    assert_eq!(pair.links[B].count(is_response), 40);
+}
+
 /// Nothing follows a lost last response or a lost request: the answer is late.
 #[test]
 fn the_loss_of_a_request_or_of_the_last_response_costs_no_timeout() {

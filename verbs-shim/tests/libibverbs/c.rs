@@ -1,6 +1,9 @@
 //! C programs that check the behavior that the man pages specify. They are linked to rdma-core's
 //! library, as users' programs are.
 
+use std::path::Path;
+use std::process::Command;
+
 use roce_tests::programs::compiled_or_skip;
 use roce_tests::veth::Pair;
 
@@ -81,9 +84,17 @@ fn run(source: &str, variables: &[(&str, &str)]) -> Option<String> {
     let mut command = pair.near.command(&program);
     command.env("LD_LIBRARY_PATH", library.path());
     command.envs(variables.iter().copied());
+    Some(run_built(command, &program))
+}
+
+/// Runs a program that was compiled for one test, and removes it. Returns its stderr.
+///
+/// # Panics
+/// If the program fails.
+pub(crate) fn run_built(mut command: Command, program: &Path) -> String {
     let output = command.output().expect("it was just built");
     // A leftover file does no harm: a later run overwrites it.
-    let _ = std::fs::remove_file(&program);
+    let _ = std::fs::remove_file(program);
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -91,5 +102,5 @@ fn run(source: &str, variables: &[(&str, &str)]) -> Option<String> {
         "{}: {stdout}{stderr}",
         output.status
     );
-    Some(stderr.into_owned())
+    stderr.into_owned()
 }

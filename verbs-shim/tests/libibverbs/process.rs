@@ -6,6 +6,7 @@ use std::process::Command;
 
 use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip, say_skipped};
 
+use crate::c::run_built;
 use crate::library;
 
 /// Runs a C program of these tests, which must succeed. `set_up` sets its environment and
@@ -17,16 +18,7 @@ fn run(source: &str, set_up: impl FnOnce(&mut Command)) {
     };
     let mut command = Command::new(&program);
     set_up(&mut command);
-    let output = command.output().expect("it was just built");
-    // A leftover file does no harm: a later run overwrites it.
-    let _ = std::fs::remove_file(&program);
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{}: {stdout}{stderr}",
-        output.status
-    );
+    run_built(command, &program);
 }
 
 fn run_with(folder: &Path) -> impl FnOnce(&mut Command) {
