@@ -1,4 +1,6 @@
 //! Two NICs and a wire that loses, duplicates, delays and corrupts packets as the input selects.
+//! A port may keep the memory of sent packets: what arrives after the acknowledgement has other
+//! bytes.
 //!
 //! Every request that completes without error has moved the right bytes, and no other bytes were
 //! written. Once the wire stops injecting faults, every request completes, with or without an
@@ -74,7 +76,11 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let kind = if uc { QpKind::Uc } else { QpKind::Rc };
+    let keeps = <[bool; 2]>::arbitrary(&mut input).unwrap_or_default();
     let mut world = World::new(kind, input);
+    for (end, keeps) in world.ends.iter_mut().zip(keeps) {
+        end.host.port.keeps = keeps;
+    }
     for (side, works) in works.iter().enumerate() {
         for work in works.iter().take(SLOTS) {
             world.post(side, *work);
@@ -167,7 +173,8 @@ impl<'a> World<'a> {
                 .partition(|(at, ..)| *at <= self.now);
             self.wire = rest;
             let due: VecDeque<(Instant, usize, Frame)> = due;
-            for (_, from, frame) in due {
+            for (_, from, mut frame) in due {
+                self.ends[from].host.port.arrive(&mut frame);
                 let nic = &mut self.ends[1 - from].host.nic;
                 nic.receive(self.now, &frame.meta, &frame.bytes);
             }

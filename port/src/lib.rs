@@ -11,7 +11,9 @@ mod error;
 pub mod fault;
 pub mod memory;
 mod port;
+mod sent;
 
 pub use error::PortError;
 pub use memory::MemoryPort;
 pub use port::{Port, PortCapabilities, PortFd, RxSink, Steering};
+pub use sent::{SentMemory, SentRef};

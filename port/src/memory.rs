@@ -2,8 +2,10 @@
 
 use crate::error::PortError;
 use crate::port::{Port, PortCapabilities, PortFd, RxSink};
+use crate::sent::{SentMemory, SentRef};
 use roce_stack::{
-    Flow, IpCovered, ReserveError, RoceVersion, RxMeta, Sequenced, Transmit, TxMeta, TxSlot,
+    Acknowledged, Flow, IpCovered, ReserveError, RoceVersion, RxMeta, Sequenced, Transmit, TxMeta,
+    TxSlot,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -40,6 +42,19 @@ pub struct Frame {
     pub meta: RxMeta,
     /// BTH to ICRC.
     pub bytes: Vec<u8>,
+    /// The memory that the packet refers to, if its sender keeps it.
+    pub sent: Option<SentRef>,
+}
+
+impl Frame {
+    /// A packet that refers to nobody's memory.
+    pub fn new(meta: RxMeta, bytes: Vec<u8>) -> Self {
+        Self {
+            meta,
+            bytes,
+            sent: None,
+        }
+    }
 }
 
 /// A port whose owner plays the network: the owner takes packets from
@@ -60,15 +75,26 @@ pub struct MemoryPort {
     /// Whether [`Transmit::reserve`] reports every packet as unsendable, as it does without a
     /// route.
     pub unsendable: bool,
+    /// Whether the port keeps the memory of [sequenced](Sequenced) packets until they are
+    /// acknowledged. If so, the owner calls [`MemoryPort::arrive`] for each packet that it delivers.
+    pub keeps: bool,
+    sent: SentMemory,
     ip: MemoryIp,
     max_packet_bytes: usize,
     poisoned: bool,
     next_id: u16,
-    reserved: Option<RxMeta>,
+    reserved: Option<Reserved>,
     slot: Vec<u8>,
     spare: Vec<Vec<u8>>,
     addresses: Vec<IpAddr>,
     counters: MemoryCounters,
+}
+
+/// A reserved packet.
+#[derive(Debug)]
+struct Reserved {
+    meta: RxMeta,
+    kept: Option<(Flow, Sequenced)>,
 }
 
 /// The counters of a port in memory.
@@ -103,6 +129,19 @@ impl MemoryPort {
     pub fn poisoned(mut self) -> Self {
         self.poisoned = true;
         self
+    }
+
+    /// Called when a packet of this port arrives at its destination. If the port has used the
+    /// packet's memory again, replaces the packet's bytes by what is there now.
+    pub fn arrive(&mut self, frame: &mut Frame) {
+        if let Some(sent) = frame.sent {
+            self.sent.arrive(sent, &mut frame.bytes);
+        }
+    }
+
+    /// The memory of sent packets that the port keeps.
+    pub fn sent(&self) -> &SentMemory {
+        &self.sent
     }
 
     /// The counters so far.
@@ -147,8 +186,8 @@ impl Transmit for MemoryPort {
     fn reserve(
         &mut self,
         to: &TxMeta,
-        _flow: Flow,
-        _sequenced: Option<Sequenced>,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = None;
@@ -161,7 +200,7 @@ impl Transmit for MemoryPort {
             return Err(ReserveError::Unsendable);
         }
         let ip = self.covered();
-        self.reserved = Some(RxMeta {
+        let meta = RxMeta {
             src: to.src,
             dst: to.dst,
             src_port: SRC_PORT,
@@ -170,6 +209,11 @@ impl Transmit for MemoryPort {
                 MemoryIp::V4Hidden => IpCovered::V4Hidden,
                 _ => ip,
             },
+        };
+        let kept = sequenced.filter(|_| self.keeps);
+        self.reserved = Some(Reserved {
+            meta,
+            kept: kept.map(|sequenced| (flow, sequenced)),
         });
         if self.slot.capacity() == 0 {
             self.slot = self.spare.pop().unwrap_or_default();
@@ -182,18 +226,23 @@ impl Transmit for MemoryPort {
             bytes: &mut self.slot,
             src_port: SRC_PORT,
             ip,
-            kept: false,
+            kept: kept.is_some(),
         })
     }
 
     fn commit(&mut self) {
-        let Some(meta) = self.reserved.take() else {
+        let Some(Reserved { meta, kept }) = self.reserved.take() else {
             return;
         };
         self.counters.tx_packets += 1;
         self.next_id = self.next_id.wrapping_add(1);
         let bytes = std::mem::take(&mut self.slot);
-        self.out.push(Frame { meta, bytes });
+        let sent = kept.map(|(flow, sequenced)| self.sent.keep(flow, sequenced, &bytes));
+        self.out.push(Frame { meta, bytes, sent });
+    }
+
+    fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
+        self.sent.acknowledged(flow, which);
     }
 }
 
@@ -234,7 +283,7 @@ impl Port for MemoryPort {
     fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
         let mut packets = 0;
         while packets < budget
-            && let Some(Frame { meta, bytes }) = self.arrived.pop_front()
+            && let Some(Frame { meta, bytes, .. }) = self.arrived.pop_front()
         {
             if self.addresses.contains(&meta.dst) {
                 self.counters.rx_packets += 1;

@@ -2,10 +2,11 @@
 
 use super::ip::Ip;
 use super::link::{Around, Egress};
-use super::{EgressId, PacketId};
+use super::{EgressId, HostId, PacketId};
+use roce_port::{SentMemory, SentRef};
 use roce_stack::{
-    Duration, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta, Sequenced, Transmit,
-    TxMeta, TxSlot,
+    Acknowledged, Duration, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta,
+    Sequenced, Transmit, TxMeta, TxSlot,
 };
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -27,6 +28,9 @@ pub struct HostSpec {
     /// Bytes that its port takes from the NIC ahead of the link; by default the link's queue size.
     /// Congestion control can't affect packets in the port.
     pub port_bytes: Option<usize>,
+    /// Whether its port sends without a copy: a packet that arrives after its acknowledgement was
+    /// reported has other bytes.
+    pub keeps: bool,
 }
 
 impl Default for HostSpec {
@@ -38,6 +42,7 @@ impl Default for HostSpec {
             poll_every: Duration::ZERO,
             ring_packets: 4096,
             port_bytes: None,
+            keeps: false,
         }
     }
 }
@@ -54,6 +59,8 @@ pub(super) struct Host {
     pub(super) paused: bool,
     /// When it will be woken, if scheduled.
     pub(super) wake: Option<Instant>,
+    /// The memory of its packets, if it keeps any.
+    sent: SentMemory,
     restarts: u64,
     next_id: u16,
 }
@@ -68,6 +75,7 @@ impl Host {
             ring: VecDeque::new(),
             paused: false,
             wake: None,
+            sent: SentMemory::default(),
             restarts: 0,
             next_id: 0xfff0,
         }
@@ -79,6 +87,12 @@ impl Host {
         self.restarts += u64::from(!alike);
         self.nic = nic(&self.spec, self.restarts, max_packet_bytes);
         self.wake = None;
+        self.sent.forget();
+    }
+
+    /// Called when a packet whose memory this host keeps arrives at its destination.
+    pub(super) fn deliver(&mut self, sent: SentRef, bytes: &mut [u8]) {
+        self.sent.arrive(sent, bytes);
     }
 
     /// The metadata that the receiving port reports for a packet.
@@ -91,10 +105,12 @@ impl Host {
     }
 
     /// Lets the NIC send as much as it can.
-    pub(super) fn transmit(&mut self, around: &mut Around<'_>, egress: &mut Egress) {
+    pub(super) fn transmit(&mut self, id: HostId, around: &mut Around<'_>, egress: &mut Egress) {
         let now = around.now;
         let mut port = HostPort {
+            id,
             ip: self.spec.ip,
+            sent: self.spec.keeps.then_some(&mut self.sent),
             next_id: &mut self.next_id,
             around,
             egress,
@@ -119,19 +135,28 @@ fn nic(spec: &HostSpec, restarts: u64, max_packet_bytes: usize) -> Nic {
     })
 }
 
+/// A packet that was reserved, and its place if the port keeps it.
+struct Reserved {
+    packet: PacketId,
+    kept: Option<(Flow, Sequenced)>,
+}
+
 /// The transmit side of a port: committed packets go to the link's queue.
 struct HostPort<'a, 'b> {
+    id: HostId,
     ip: Ip,
+    /// Where the port keeps packets, if it does.
+    sent: Option<&'a mut SentMemory>,
     next_id: &'a mut u16,
     around: &'a mut Around<'b>,
     egress: &'a mut Egress,
-    reserved: Option<PacketId>,
+    reserved: Option<Reserved>,
     full: bool,
 }
 
 impl HostPort<'_, '_> {
     fn forget(&mut self) {
-        if let Some(packet) = self.reserved.take() {
+        if let Some(Reserved { packet, .. }) = self.reserved.take() {
             self.around.pool.give_back(packet);
         }
     }
@@ -143,8 +168,8 @@ impl Transmit for HostPort<'_, '_> {
     fn reserve(
         &mut self,
         to: &TxMeta,
-        _flow: Flow,
-        _sequenced: Option<Sequenced>,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.forget();
@@ -167,7 +192,11 @@ impl Transmit for HostPort<'_, '_> {
             }
         };
         let id = self.around.pool.take(len);
-        self.reserved = Some(id);
+        let kept = sequenced.filter(|_| self.sent.is_some());
+        self.reserved = Some(Reserved {
+            packet: id,
+            kept: kept.map(|sequenced| (flow, sequenced)),
+        });
         let packet = self.around.pool.get_mut(id);
         packet.meta = RxMeta {
             src: to.src,
@@ -180,15 +209,26 @@ impl Transmit for HostPort<'_, '_> {
             bytes: packet.bytes_mut(),
             src_port: SRC_PORT,
             ip,
-            kept: false,
+            kept: kept.is_some(),
         })
     }
 
     fn commit(&mut self) {
-        if let Some(packet) = self.reserved.take() {
+        if let Some(Reserved { packet, kept }) = self.reserved.take() {
+            if let (Some(sent), Some((flow, sequenced))) = (&mut self.sent, kept) {
+                let committed = self.around.pool.get_mut(packet);
+                let memory = sent.keep(flow, sequenced, committed.bytes());
+                committed.sent = Some((self.id, memory));
+            }
             self.around.counters.sent += 1;
             self.egress.push(self.around, packet);
             self.egress.start(self.around);
+        }
+    }
+
+    fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
+        if let Some(sent) = &mut self.sent {
+            sent.acknowledged(flow, which);
         }
     }
 }

@@ -159,7 +159,7 @@ impl Fabric {
                 counters,
                 trace,
             };
-            hosts[id.0].transmit(&mut around, &mut egresses[egress.0]);
+            hosts[id.0].transmit(id, &mut around, &mut egresses[egress.0]);
         }
         self.arrange_wake(id);
     }
@@ -300,9 +300,12 @@ impl Fabric {
 
     /// Passes all waiting packets to the NIC.
     fn take_ring(&mut self, id: HostId) {
-        let host = &mut self.hosts[id.0];
-        while let Some(packet) = host.ring.pop_front() {
-            let arrived = self.pool.get(packet);
+        while let Some(packet) = self.hosts[id.0].ring.pop_front() {
+            let arrived = self.pool.get_mut(packet);
+            if let Some((from, sent)) = arrived.sent {
+                self.hosts[from.0].deliver(sent, arrived.bytes_mut());
+            }
+            let host = &mut self.hosts[id.0];
             let meta = host.sees(&arrived.meta);
             host.nic.receive(self.now, &meta, arrived.bytes());
             self.counters.delivered += 1;

@@ -1,6 +1,7 @@
 //! Packets in flight, in reusable buffers.
 
-use super::EgressId;
+use super::{EgressId, HostId};
+use roce_port::SentRef;
 use roce_stack::{IpCovered, RxMeta};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,6 +23,9 @@ pub(super) struct Packet {
     pub(super) meta: RxMeta,
     /// The link that it arrived on at its current switch.
     pub(super) from: Option<EgressId>,
+    /// The host that keeps the packet's memory, and the memory. `None` if the bytes are the packet's
+    /// own.
+    pub(super) sent: Option<(HostId, SentRef)>,
     len: usize,
     bytes: Vec<u8>,
 }
@@ -61,6 +65,7 @@ impl Pool {
                     ip: IpCovered::V4Hidden,
                 },
                 from: None,
+                sent: None,
                 len: 0,
                 bytes: Vec::new(),
             });
@@ -73,6 +78,7 @@ impl Pool {
         }
         packet.len = len;
         packet.from = None;
+        packet.sent = None;
         id
     }
 
@@ -83,6 +89,7 @@ impl Pool {
         let (from, to) = (id.0 as usize, copy.0 as usize);
         if let Ok([original, double]) = self.packets.get_disjoint_mut([from, to]) {
             double.meta = original.meta;
+            double.sent = original.sent;
             double.bytes_mut().copy_from_slice(original.bytes());
         }
         copy

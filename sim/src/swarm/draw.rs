@@ -1,6 +1,7 @@
 //! From a seed to a plan.
 
 use super::draw_lives::draw_lives;
+use super::draw_memory::draw_memory;
 use super::draw_more::draw_more;
 use super::draw_most::draw_most;
 use super::plan::Plan;
@@ -12,7 +13,7 @@ impl Plan {
     }
 
     /// The number of layers on top of the first one.
-    pub const LAYERS: usize = 3;
+    pub const LAYERS: usize = 4;
 
     /// The plan of a seed with the first layer and `layers` more, at most [`Self::LAYERS`].
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
@@ -25,6 +26,9 @@ impl Plan {
         }
         if layers >= 3 {
             draw_lives(&mut plan);
+        }
+        if layers >= 4 {
+            draw_memory(&mut plan);
         }
         plan
     }

@@ -1,4 +1,4 @@
-//! The last layer: a host restarts, its new NIC assigns the same QP numbers and keys as the last
+//! The fourth layer: a host restarts, its new NIC assigns the same QP numbers and keys as the last
 //! one, and a connection is made again while its packets are still in flight.
 
 use super::plan::{Act, Mischief, PairPlan, Plan};

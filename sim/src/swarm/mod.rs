@@ -9,6 +9,7 @@ mod cqs;
 mod draw;
 mod draw_first;
 mod draw_lives;
+mod draw_memory;
 mod draw_more;
 mod draw_most;
 mod end;

@@ -20,13 +20,12 @@ fn flow(hand: &Hand) -> Flow {
 
 /// The positions of the packets that the port keeps.
 fn kept(hand: &Hand) -> Vec<Position> {
-    let kept = &hand.node.port.memory_of_sent.kept;
-    kept.get(&flow(hand)).cloned().unwrap_or_default()
+    hand.node.port.sent().positions(flow(hand))
 }
 
 /// The reports since the last call.
 fn reports(hand: &mut Hand) -> Vec<Acknowledged> {
-    let reports = std::mem::take(&mut hand.node.port.memory_of_sent.reports);
+    let reports = std::mem::take(&mut hand.node.port.reports);
     let which = |(of, which)| {
         assert_eq!(of, flow(hand));
         which
@@ -120,7 +119,7 @@ fn answers_have_no_place() {
     assert_eq!(hand.out_one().opcode(), Opcode::RC_ACKNOWLEDGE);
     hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 1024), &[]);
     assert_eq!(hand.out().len(), 4);
-    assert_eq!(hand.node.port.memory_of_sent.len(), 0);
+    assert_eq!(hand.node.port.sent().len(), 0);
 }
 
 #[test]
@@ -147,7 +146,7 @@ fn the_end_of_a_connection_releases_everything() {
         assert!(wants || has_ended, "{which}");
         let (nic, port) = (&mut hand.node.nic, &mut hand.node.port);
         nic.transmit(hand.now, port);
-        assert_eq!(hand.node.port.memory_of_sent.len(), 0, "{which}");
+        assert_eq!(hand.node.port.sent().len(), 0, "{which}");
         assert!(!hand.node.nic.wants_to_send(), "{which}");
         if !has_ended {
             assert_eq!(reports(&mut hand), [Acknowledged::All], "{which}");
@@ -210,9 +209,9 @@ fn nothing_that_was_released_is_retransmitted_on_a_faulty_wire() {
         pair.run();
         pair.assert_sent(A, &[1, 2]);
         assert!(to.read(0, len) == pattern(seed, len), "seed {seed}");
-        let memory = &pair.nodes[A].port.memory_of_sent;
-        assert!(!memory.reports.is_empty(), "seed {seed}");
-        assert_eq!(memory.len(), 0, "seed {seed}");
-        assert_eq!(pair.nodes[B].port.memory_of_sent.len(), 0, "seed {seed}");
+        assert!(!pair.nodes[A].port.reports.is_empty(), "seed {seed}");
+        for node in &pair.nodes {
+            assert_eq!(node.port.sent().len(), 0, "seed {seed}");
+        }
     }
 }

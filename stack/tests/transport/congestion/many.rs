@@ -93,7 +93,7 @@ impl Many {
                 flags_fragment: 0x4000,
             },
         };
-        let Frame { meta, bytes } = frame(meta, bth, ExtHeaders::NONE, &[]);
+        let Frame { meta, bytes, .. } = frame(meta, bth, ExtHeaders::NONE, &[]);
         self.node.nic.receive(self.now, &meta, &bytes);
     }
 

@@ -34,7 +34,7 @@ pub(super) fn draw(dice: &mut Dice, hand: &Hand, known: &mut Knowledge) -> Frame
                 aim(&mut bytes, hand);
             }
             seal(&meta, &mut bytes);
-            Frame { meta, bytes }
+            Frame::new(meta, bytes)
         }
         1 | 2 => {
             let mut packet = crafted(dice, hand, known);

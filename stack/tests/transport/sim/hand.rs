@@ -193,6 +193,10 @@ impl Hand {
             node.nic.transmit(*now, &mut node.port);
         }
         node.take_events();
+        let mut sent = std::mem::take(&mut node.port.out);
+        for frame in &mut sent {
+            node.port.arrive(frame);
+        }
         let parse = |frame: Frame| {
             let packet = Packet::parse(&frame.bytes).expect("well-formed");
             Out {
@@ -201,7 +205,7 @@ impl Hand {
                 payload: packet.payload.to_vec(),
             }
         };
-        node.port.out.drain(..).map(parse).collect()
+        sent.into_iter().map(parse).collect()
     }
 
     /// The PSNs of the packets that the NIC sends now.
@@ -246,7 +250,7 @@ pub(crate) fn frame(meta: RxMeta, bth: Bth, ext: ExtHeaders, payload: &[u8]) -> 
     let at = repr.emit_headers(&mut bytes, payload.len());
     bytes[at..][..payload.len()].copy_from_slice(payload);
     seal(&meta, &mut bytes);
-    Frame { meta, bytes }
+    Frame::new(meta, bytes)
 }
 
 /// Writes the right ICRC, for any bytes before it.

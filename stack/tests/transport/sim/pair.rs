@@ -304,8 +304,9 @@ impl Pair {
             self.setup
         );
         for side in [A, B] {
-            let node = &mut self.nodes[1 - side];
-            while let Some(frame) = self.links[side].arrival(self.now) {
+            while let Some(mut frame) = self.links[side].arrival(self.now) {
+                self.nodes[side].port.arrive(&mut frame);
+                let node = &mut self.nodes[1 - side];
                 node.nic.receive(self.now, &frame.meta, &frame.bytes);
             }
         }

@@ -4,9 +4,8 @@ use roce_port::Port;
 pub(crate) use roce_port::memory::{Frame, SRC_PORT};
 use roce_port::memory::{MemoryIp, MemoryPort};
 use roce_stack::{
-    Acknowledged, Flow, Position, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
+    Acknowledged, Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
 };
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::{Deref, DerefMut};
 
@@ -51,68 +50,8 @@ pub(crate) struct SimPort {
     ip: Ip,
     /// The number of packets at each [`Transmit::commit_last`](roce_stack::Transmit::commit_last).
     pub(crate) ends: Vec<usize>,
-    /// Whether it keeps the memory of packets whose arrival is reported.
-    pub(crate) keeps: bool,
-    /// The packets that it keeps, and the reports.
-    pub(crate) memory_of_sent: KeptMemory,
-    reserved: Option<(Flow, Option<Sequenced>)>,
-}
-
-/// The packets that a port keeps, and the reports about them.
-#[derive(Debug, Default)]
-pub(crate) struct KeptMemory {
-    /// The places of the packets of each flow.
-    pub(crate) kept: HashMap<Flow, Vec<Position>>,
-    /// The place before which no packet of the flow may be sent any more.
-    floor: HashMap<Flow, Position>,
-    /// The last place of each flow that was sent.
-    last: HashMap<Flow, Position>,
-    /// All reports, in order.
+    /// All reports of acknowledged packets, in order.
     pub(crate) reports: Vec<(Flow, Acknowledged)>,
-}
-
-impl KeptMemory {
-    fn sent(&mut self, flow: Flow, sequenced: Sequenced) {
-        let Sequenced {
-            position: at,
-            is_retransmission,
-        } = sequenced;
-        let last = self.last.entry(flow).or_insert(at);
-        assert!(
-            !is_retransmission || at <= *last,
-            "{at:?} of {flow:?} was not sent before: the last is {last:?}"
-        );
-        *last = at.max(*last);
-        let floor = self.floor.get(&flow);
-        assert!(
-            floor.is_none_or(|floor| at >= *floor),
-            "{at:?} of {flow:?} is sent although {floor:?} was acknowledged"
-        );
-        self.kept.entry(flow).or_default().push(at);
-    }
-
-    fn report(&mut self, flow: Flow, which: Acknowledged) {
-        let kept = self.kept.get_mut(&flow).expect("the port keeps some of it");
-        assert!(!kept.is_empty(), "the port keeps some of {flow:?}");
-        match which {
-            Acknowledged::Before(place) => {
-                kept.retain(|at| *at >= place);
-                let last = self.floor.insert(flow, place);
-                assert!(last.is_none_or(|last| last < place), "{last:?}, {place:?}");
-            }
-            Acknowledged::All => {
-                kept.clear();
-                self.floor.remove(&flow);
-                self.last.remove(&flow);
-            }
-        }
-        self.reports.push((flow, which));
-    }
-
-    /// The number of packets that are kept.
-    pub(crate) fn len(&self) -> usize {
-        self.kept.values().map(Vec::len).sum()
-    }
 }
 
 impl SimPort {
@@ -127,9 +66,7 @@ impl SimPort {
             memory: MemoryPort::new(of_packets, max_packet_bytes).poisoned(),
             ip,
             ends: Vec::new(),
-            keeps: false,
-            memory_of_sent: KeptMemory::default(),
-            reserved: None,
+            reports: Vec::new(),
         }
     }
 
@@ -163,11 +100,7 @@ impl Transmit for SimPort {
         let max = self.memory.capabilities().max_packet_bytes;
         assert!(len <= max, "a packet of {len} bytes, the port takes {max}");
         assert_eq!(to.version, self.ip.version());
-        self.reserved = None;
-        let mut slot = self.memory.reserve(to, flow, sequenced, len)?;
-        slot.kept = self.keeps && sequenced.is_some();
-        self.reserved = Some((flow, sequenced));
-        Ok(slot)
+        self.memory.reserve(to, flow, sequenced, len)
     }
 
     fn commit(&mut self) {
@@ -175,11 +108,6 @@ impl Transmit for SimPort {
         self.memory.commit();
         let after = self.memory.counters().tx_packets;
         assert_eq!(after, before + 1, "there is a reservation to commit");
-        if let Some((flow, Some(sequenced))) = self.reserved
-            && self.keeps
-        {
-            self.memory_of_sent.sent(flow, sequenced);
-        }
     }
 
     fn commit_last(&mut self) {
@@ -190,6 +118,7 @@ impl Transmit for SimPort {
     }
 
     fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
-        self.memory_of_sent.report(flow, which);
+        self.memory.acknowledged(flow, which);
+        self.reports.push((flow, which));
     }
 }

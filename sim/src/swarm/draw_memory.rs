@@ -1,0 +1,12 @@
+//! The last layer: ports that keep the memory of sent packets.
+
+use super::plan::Plan;
+use crate::dice::Dice;
+
+/// Adds to a plan from [`super::draw_lives`].
+pub(super) fn draw_memory(plan: &mut Plan) {
+    let mut dice = Dice::new(plan.seed ^ 0x6b65_6570);
+    for host in &mut plan.hosts {
+        host.keeps = dice.one_in(2);
+    }
+}
