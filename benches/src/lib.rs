@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod command;
+pub mod curves;
 pub mod fabric;
 pub mod flames;
 pub mod frameworks;

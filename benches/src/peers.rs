@@ -75,17 +75,26 @@ pub struct Tcp {
     pub cpu_seconds_per_gigabyte: f64,
 }
 
-/// iperf3 over TCP, one connection.
+/// iperf3 over TCP, one connection, with its default of 128 KiB for each call.
 ///
 /// # Errors
 /// If it is not installed or fails.
 pub fn iperf3_tcp(pair: &VethPair, seconds: u32) -> Result<Tcp, String> {
+    iperf3_tcp_of(pair, seconds, 128 << 10)
+}
+
+/// iperf3 over TCP, one connection, which passes `size` bytes to each call.
+///
+/// # Errors
+/// If it is not installed or fails.
+pub fn iperf3_tcp_of(pair: &VethPair, seconds: u32, size: usize) -> Result<Tcp, String> {
     let before = cpu_seconds();
     let mut server = pair.command(0, "iperf3");
     server.args(["-s", "-1", "--forceflush"]);
     let server = serve(server, "Server listening")?;
     let mut client = pair.command(1, "iperf3");
     client.args(["-c", ADDRESSES[0], "-J", "-t", &seconds.to_string()]);
+    client.args(["-l", &size.to_string()]);
     let json: serde_json::Value =
         serde_json::from_str(&output(client)?).map_err(|e| format!("iperf3: {e}"))?;
     server.wait()?;
@@ -101,12 +110,31 @@ pub fn iperf3_tcp(pair: &VethPair, seconds: u32) -> Result<Tcp, String> {
     })
 }
 
+/// Half round trips of sockperf, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct HalfRoundTrips {
+    /// The median.
+    pub p50_us: f64,
+    /// The 99th percentile.
+    pub p99_us: f64,
+    /// The 99.9th percentile.
+    pub p999_us: f64,
+}
+
 /// sockperf over UDP with its smallest message, spinning on both sides: the median of half the
 /// round trip, in microseconds.
 ///
 /// # Errors
 /// If it is not installed or fails.
 pub fn sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
+    sockperf_udp_percentiles(pair, seconds).map(|times| times.p50_us)
+}
+
+/// As [`sockperf_udp`], with other percentiles.
+///
+/// # Errors
+/// If it is not installed or fails.
+pub fn sockperf_udp_percentiles(pair: &VethPair, seconds: u32) -> Result<HalfRoundTrips, String> {
     // Without stdbuf, it would buffer its output to a pipe.
     let mut server = pair.command(0, "stdbuf");
     server.args([
@@ -122,8 +150,15 @@ pub fn sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
     client.args(["ping-pong", "-i", ADDRESSES[0], "--nonblocked", "-m", "14"]);
     client.args(["-t", &seconds.to_string()]);
     let text = output(client)?;
-    text.lines()
-        .find(|line| line.contains("percentile 50.0"))
-        .and_then(|line| line.split('=').next_back()?.trim().parse().ok())
-        .ok_or_else(|| format!("sockperf gave no median:\n{text}"))
+    let percentile = |name| {
+        text.lines()
+            .find(|line| line.contains(name))
+            .and_then(|line| line.split('=').next_back()?.trim().parse().ok())
+            .ok_or_else(|| format!("sockperf gave no {name}:\n{text}"))
+    };
+    Ok(HalfRoundTrips {
+        p50_us: percentile("percentile 50.0")?,
+        p99_us: percentile("percentile 99.000")?,
+        p999_us: percentile("percentile 99.900")?,
+    })
 }

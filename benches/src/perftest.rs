@@ -61,6 +61,17 @@ pub fn write_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f6
     figure("ib_write_lat", &text, TYPICAL_LATENCY)
 }
 
+/// The typical latency (the median) that `ib_send_lat` reports for 8 bytes: half of the round
+/// trip, in microseconds.
+///
+/// # Errors
+/// If an end fails.
+pub fn send_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
+    let iterations = iterations.to_string();
+    let text = run(pair, roce, "ib_send_lat", &["-s", "8", "-n", &iterations])?;
+    figure("ib_send_lat", &text, TYPICAL_LATENCY)
+}
+
 /// Runs both ends. Returns the client's output.
 fn run(pair: &VethPair, roce: &Path, program: &str, options: &[&str]) -> Result<String, String> {
     let command = |host: usize| {

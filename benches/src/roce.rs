@@ -13,6 +13,10 @@ pub struct Figures {
     pub bits_per_second: f64,
     /// The median of half the round trip, in microseconds.
     pub latency_us: f64,
+    /// The 99th percentile of half the round trip, in microseconds.
+    pub latency_p99_us: f64,
+    /// The 99.9th percentile of half the round trip, in microseconds.
+    pub latency_p999_us: f64,
     /// Processor time of both ends per gigabyte of payload, including kernel time, in seconds.
     pub cpu_seconds_per_gigabyte: f64,
 }
@@ -23,6 +27,8 @@ impl Figures {
         Self {
             bits_per_second: mean(all, |figures| figures.bits_per_second),
             latency_us: mean(all, |figures| figures.latency_us),
+            latency_p99_us: mean(all, |figures| figures.latency_p99_us),
+            latency_p999_us: mean(all, |figures| figures.latency_p999_us),
             cpu_seconds_per_gigabyte: mean(all, |figures| figures.cpu_seconds_per_gigabyte),
         }
     }
@@ -89,6 +95,26 @@ pub fn bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
         .ok_or_else(|| format!("raw_ceiling gave no rate:\n{text}"))
 }
 
+/// The rate from host 1 to host 0 of a sender and a receiver that do the same work on each packet,
+/// without a protocol: copy, CRC, a socket; in bits per second of payload.
+///
+/// # Errors
+/// If an end fails.
+pub fn bare_ends(pair: &VethPair, program: &Path, seconds: u32) -> Result<f64, String> {
+    let program = program.to_string_lossy();
+    let mut server = pair.command(0, &program);
+    server.args(["serve", ADDRESSES[0]]);
+    let server = serve(server, "listening")?;
+    let mut client = pair.command(1, &program);
+    client.args(["send", ADDRESSES[0], &seconds.to_string()]);
+    let text = output(client)?;
+    server.wait()?;
+    text.trim()
+        .parse::<f64>()
+        .map(|gigabits| gigabits * 1e9)
+        .map_err(|_| format!("bare_ends gave no rate:\n{text}"))
+}
+
 /// WRITEs of `size` bytes from host 1 to host 0, with a datapath as in `ROCE_DATAPATH`.
 ///
 /// # Errors
@@ -140,7 +166,17 @@ pub fn write_with(
         &iterations,
     ];
     options.extend(others);
-    perf_write(pair, roce, datapath, &options)
+    perf(pair, roce, datapath, "write", &options)
+}
+
+/// READs of `size` bytes by host 1 from host 0, over UDP sockets.
+///
+/// # Errors
+/// If an end fails.
+pub fn read(pair: &VethPair, roce: &Path, size: usize, ms: u64) -> Result<Figures, String> {
+    let (size, ms) = (size.to_string(), ms.to_string());
+    let options = ["--size", &size, "--duration", &ms, "--iterations", "100"];
+    perf(pair, roce, "udp", "read", &options)
 }
 
 /// The median of half the round trip of an 8-byte WRITE over UDP sockets, in microseconds, if both
@@ -151,13 +187,14 @@ pub fn write_with(
 pub fn watched_latency(pair: &VethPair, roce: &Path, rounds: u32) -> Result<f64, String> {
     let rounds = rounds.to_string();
     let options = ["--size", "8", "--watch-memory", "--iterations", &rounds];
-    perf_write(pair, roce, "udp", &options).map(|figures| figures.latency_us)
+    perf(pair, roce, "udp", "write", &options).map(|figures| figures.latency_us)
 }
 
-fn perf_write(
+fn perf(
     pair: &VethPair,
     roce: &Path,
     datapath: &str,
+    operation: &str,
     options: &[&str],
 ) -> Result<Figures, String> {
     let roce = roce.to_string_lossy();
@@ -168,7 +205,7 @@ fn perf_write(
     let server = serve(server, "listening")?;
     let mut client = pair.command(1, &roce);
     client.env("ROCE_DATAPATH", datapath);
-    client.args(["perf", ADDRESSES[0], "--op", "write", "--json"]);
+    client.args(["perf", ADDRESSES[0], "--op", operation, "--json"]);
     client.args(options);
     let json: serde_json::Value =
         serde_json::from_str(&output(client)?).map_err(|e| format!("roce perf: {e}"))?;
@@ -183,6 +220,8 @@ fn perf_write(
     Ok(Figures {
         bits_per_second: figure("bits_per_second")?,
         latency_us: figure("latency_p50_us")?,
+        latency_p99_us: figure("latency_p99_us")?,
+        latency_p999_us: figure("latency_p999_us")?,
         cpu_seconds_per_gigabyte: (cpu_seconds() - before) / gigabytes,
     })
 }
