@@ -2,17 +2,18 @@
 //! equals that of a few.
 
 pub mod bounded;
+pub mod destinations;
 pub mod figures;
+pub mod wires;
 
 use crate::recovery::connect;
-use bounded::BoundedPort;
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Instant, Nic, NicConfig, QpInit, QpKind, QueueLimits,
-    RemoteAddr, SendOp, SendRequest, Sge, Stat, TxMeta, WcStatus,
+    RemoteAddr, SendOp, SendRequest, Sge, Stat, WcStatus,
 };
 use roce_wire::Qpn;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use wires::{Memory, Wires};
 
 /// The receive buffer of a port, in bytes.
 pub const RECEIVE_BUFFER: usize = 2 << 20;
@@ -22,9 +23,10 @@ pub const MESSAGE: u32 = 64 << 10;
 
 /// Two NICs with connected QPs.
 #[derive(Debug)]
-pub struct Many {
+pub struct Many<W = Memory> {
     nics: [Nic; 2],
-    ports: [BoundedPort; 2],
+    wires: W,
+    message: u32,
     qpns: [Vec<Qpn>; 2],
     cq: Arc<CompletionQueue>,
     /// Local key and address, remote key and address.
@@ -44,11 +46,21 @@ pub struct Moved {
 }
 
 impl Many {
-    /// `qps` connected QPs with queues of `depth` requests each.
+    /// `qps` connected QPs with queues of `depth` requests each, and ports in memory.
     ///
     /// # Errors
     /// If a step fails; the text says which.
     pub fn new(qps: usize, depth: usize) -> Result<Self, String> {
+        Self::over(Memory::default(), qps, depth, MESSAGE)
+    }
+}
+
+impl<W: Wires> Many<W> {
+    /// `qps` connected QPs with queues of `depth` requests each, for messages of `message` bytes.
+    ///
+    /// # Errors
+    /// If a step fails; the text says which.
+    pub fn over(wires: W, qps: usize, depth: usize, message: u32) -> Result<Self, String> {
         let cq = Arc::new(CompletionQueue::new(CqId(1), qps * depth * 2));
         let nic = |n: u8| {
             Nic::new(&NicConfig {
@@ -59,19 +71,19 @@ impl Many {
         };
         let mut many = Self {
             nics: [nic(0), nic(1)],
-            ports: [0, 1].map(|_| BoundedPort::new(RECEIVE_BUFFER)),
+            wires,
+            message,
             qpns: [Vec::new(), Vec::new()],
             cq,
             memory: [(0, 0); 2],
             started: std::time::Instant::now(),
         };
-        let address = |side: usize| IpAddr::from(Ipv4Addr::new(10, 0, 0, 1 + side as u8));
         for side in [0, 1] {
             let nic = &mut many.nics[side];
             let pd = nic.alloc_pd();
             // One buffer for all messages: the cost of the application's memory must not depend on
             // the number of QPs.
-            let buffer = Buffer::new(MESSAGE as usize).map_err(|e| e.to_string())?;
+            let buffer = Buffer::new(message as usize).map_err(|e| e.to_string())?;
             let buffer = Arc::new(buffer);
             let key = nic
                 .register_buffer(pd, Arc::clone(&buffer), Access::all())
@@ -95,15 +107,10 @@ impl Many {
                 .collect();
         }
         for side in [0, 1] {
-            let path = TxMeta {
-                src: address(side),
-                dst: address(1 - side),
-                traffic_class: 0,
-                hop_limit: 64,
-                version: roce_stack::RoceVersion::V2,
-            };
             for index in 0..qps {
-                for step in connect(path, many.qpns[1 - side][index]) {
+                let path = many.wires.path(side, index);
+                for mut step in connect(path, many.qpns[1 - side][index]) {
+                    step.timeout = step.timeout.map(|timeout| timeout.max(W::TIMEOUT));
                     many.nics[side]
                         .modify_qp(Instant::ZERO, many.qpns[side][index], &step)
                         .map_err(|e| e.to_string())?;
@@ -131,7 +138,7 @@ impl Many {
         let mut outstanding = (posted / qps).max(1) * qps;
         let mut done = 0;
         while outstanding > 0 {
-            self.step();
+            self.step()?;
             while let Some(completion) = self.cq.poll().map_err(|e| e.to_string())? {
                 if completion.status != WcStatus::Success {
                     return Err(format!("{completion:?}"));
@@ -154,22 +161,24 @@ impl Many {
         }
         let after = self.losses();
         Ok(Moved {
-            bits_per_sec: done as f64 * f64::from(MESSAGE) * 8.0 / took.as_secs_f64(),
+            bits_per_sec: done as f64 * f64::from(self.message) * 8.0 / took.as_secs_f64(),
             dropped: after.0 - dropped,
             repeated: after.1 - repeated,
         })
     }
 
     fn losses(&self) -> (u64, u64) {
-        let dropped = self.ports.iter().map(|port| port.dropped).sum();
-        (dropped, self.nics[0].counters().stat(Stat::Retransmitted))
+        (
+            self.wires.dropped(),
+            self.nics[0].counters().stat(Stat::Retransmitted),
+        )
     }
 
     fn post(&mut self, index: usize) -> Result<(), String> {
         let [(lkey, from), (rkey, to)] = self.memory;
         let sge = Sge {
             addr: from,
-            length: MESSAGE,
+            length: self.message,
             lkey,
         };
         let remote = RemoteAddr { addr: to, rkey };
@@ -180,23 +189,32 @@ impl Many {
             .map_err(|e| e.to_string())
     }
 
+    /// What connects the NICs.
+    pub fn wires(&self) -> &W {
+        &self.wires
+    }
+
     fn now(&self) -> Instant {
         let ns = self.started.elapsed().as_nanos();
         Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    fn step(&mut self) {
+    fn step(&mut self) -> Result<(), String> {
         let now = self.now();
         for side in [0, 1] {
             if self.nics[side].wants_to_send() {
-                self.nics[side].transmit(now, &mut self.ports[side]);
+                self.nics[side].transmit(now, self.wires.port(side));
             }
             let peer = &mut self.nics[1 - side];
-            self.ports[side].deliver(|meta, bytes| peer.receive(now, meta, bytes));
+            let mut receive = |meta: &_, bytes: &[u8]| {
+                peer.receive(now, meta, bytes);
+            };
+            self.wires.deliver(1 - side, &mut receive)?;
         }
         for nic in &mut self.nics {
             nic.handle_timeouts(now);
             while nic.poll_event().is_some() {}
         }
+        Ok(())
     }
 }
