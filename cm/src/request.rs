@@ -29,8 +29,9 @@ pub struct Config {
 }
 
 impl Config {
-    /// Values for a local network: 1.07 s for an answer, 15 retries (so an absent peer shows after
-    /// some 26 s), and packets that live for 0.27 s. Paths are not checked.
+    /// Values for a local network: a response timeout of 1.07 s, 15 retries (after about 26 s, an
+    /// absent peer is reported as unreachable), and a packet lifetime of 0.27 s. Paths are not
+    /// checked.
     pub const fn new(seed: [u8; 32], part: QpnRange, ca_guid: u64) -> Self {
         Self {
             seed,
@@ -262,7 +263,7 @@ pub struct DatagramAsked {
     pub private: PrivateBytes,
 }
 
-/// The QP of a datagram service, in answer to a request.
+/// The answer to a request for the QP of a datagram service.
 #[derive(Clone, Debug)]
 pub struct DatagramAcceptance {
     /// The QP.
