@@ -89,7 +89,7 @@ pub struct ConnectRequest {
 impl ConnectRequest {
     /// A request from an RC QP, with values for a local network: 16 READs and atomics each way, 7
     /// retries, unlimited RNR retries, a path MTU of 1024 bytes, a local ACK timeout of 67 ms, no
-    /// private data, and source port 0. Change what differs:
+    /// private data, and source port 0. Change the fields that differ:
     ///
     /// ```
     /// # use roce_cm::{ConnectRequest, PortSpace, Psn, Qpn, ServiceId};

@@ -53,9 +53,9 @@ impl Held {
     /// Removes and returns the requests for which `is_wanted` is true.
     fn take(&mut self, is_wanted: impl Fn(&HeldRequest) -> bool) -> Vec<HeldRequest> {
         let all = std::mem::take(&mut self.0);
-        let (taken, left): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
-        self.0 = left.into();
-        taken
+        let (removed, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
+        self.0 = kept.into();
+        removed
     }
 
     /// If `peer` has reached its limit, removes the oldest request from it. Otherwise, if all peers

@@ -1,4 +1,4 @@
-//! Timeouts, and what happens when they expire.
+//! Timeouts, and the handling of expired ones.
 
 use super::Agent;
 use super::state::{Mad, Retransmitted, State};
@@ -21,8 +21,8 @@ pub(super) fn timeout_of(exponent: u8) -> Duration {
 }
 
 impl Agent {
-    /// The timeout for the answer of a peer whose response time has this exponent: the response time
-    /// plus the travel times of two packets.
+    /// The timeout for the answer of a peer whose response time has this exponent: the response
+    /// time plus the travel times of two packets.
     // rule: 12.9-wait
     pub(super) fn answer_timeout(&self, exponent: u8) -> Duration {
         timeout_of(exponent.min(MAX_ANSWER_EXPONENT)) + 2 * timeout_of(self.config.packet_lifetime)

@@ -231,8 +231,8 @@ fn a_request_counts_against_the_backlog_until_the_owner_notices_it() {
 fn stop_listening_rejects_unnoticed_requests() {
     let (mut client, mut server, listener) = Host::pair();
     let path = client.path_to(&server);
-    let (_, taken) = client.request(at(0), &mut server);
-    server.agent.leave_backlog(taken);
+    let (_, noticed) = client.request(at(0), &mut server);
+    server.agent.leave_backlog(noticed);
     let mut request = connect_request();
     request.qpn = roce_cm::Qpn::from_bits(0x99);
     let refused = client
@@ -248,7 +248,7 @@ fn stop_listening_rejects_unnoticed_requests() {
     );
     server.deliver(at(0), &mut client, "REJ");
     assert_eq!(client.event().connection(), refused);
-    server.accept(at(0), taken);
+    server.accept(at(0), noticed);
     assert_eq!(
         reason_of_next(&mut client, &mut server),
         RejectReason::INVALID_SERVICE_ID

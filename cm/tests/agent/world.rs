@@ -148,7 +148,8 @@ impl Host {
         (active.expect("the request is valid"), passive)
     }
 
-    /// Establishes a connection, and delivers all messages. Returns the connection's ID at both ends.
+    /// Establishes a connection, and delivers all messages. Returns the connection's ID at both
+    /// ends.
     #[track_caller]
     pub(crate) fn establish(
         &mut self,

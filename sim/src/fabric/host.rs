@@ -1,7 +1,7 @@
 //! A host: a NIC, its receive ring, and its port.
 
 use super::ip::Ip;
-use super::link::{Around, Egress};
+use super::link::{Egress, LinkContext};
 use super::{EgressId, PacketId};
 use roce_stack::{
     Duration, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta, Sequenced, Transmit,
@@ -19,8 +19,8 @@ pub struct HostSpec {
     pub seed: u64,
     /// The most bytes that one QP keeps in flight.
     pub window_bytes: usize,
-    /// How long a packet waits until the host polls; zero for immediately. Packets that arrive
-    /// meanwhile are received together.
+    /// How long a packet waits until the host polls; zero for no wait. The host receives all
+    /// packets that arrive meanwhile together.
     pub poll_every: Duration,
     /// The capacity of the receive ring, in packets.
     pub ring_packets: usize,
@@ -63,7 +63,7 @@ impl Host {
         Self {
             spec,
             address: spec.ip.address(index + 1),
-            nic: nic(&spec, 0, max_packet_bytes),
+            nic: new_nic(&spec, 0, max_packet_bytes),
             egress: None,
             ring: VecDeque::new(),
             paused: false,
@@ -73,16 +73,16 @@ impl Host {
         }
     }
 
-    /// Replaces the NIC with a new one without state. With `alike`, it draws the same random
+    /// Replaces the NIC with a new one without state. With `same_seed`, it draws the same random
     /// numbers as the last one.
-    pub(super) fn restart(&mut self, max_packet_bytes: usize, alike: bool) {
-        self.restarts += u64::from(!alike);
-        self.nic = nic(&self.spec, self.restarts, max_packet_bytes);
+    pub(super) fn restart(&mut self, max_packet_bytes: usize, same_seed: bool) {
+        self.restarts += u64::from(!same_seed);
+        self.nic = new_nic(&self.spec, self.restarts, max_packet_bytes);
         self.wake = None;
     }
 
     /// The metadata that the receiving port reports for a packet.
-    pub(super) fn sees(&self, meta: &RxMeta) -> RxMeta {
+    pub(super) fn received_meta(&self, meta: &RxMeta) -> RxMeta {
         let ip = match (self.spec.ip, meta.ip) {
             (Ip::V4Hidden, _) => IpCovered::V4Hidden,
             (_, ip) => ip,
@@ -91,12 +91,12 @@ impl Host {
     }
 
     /// Lets the NIC send as much as it can.
-    pub(super) fn transmit(&mut self, around: &mut Around<'_>, egress: &mut Egress) {
-        let now = around.now;
+    pub(super) fn transmit(&mut self, context: &mut LinkContext<'_>, egress: &mut Egress) {
+        let now = context.now;
         let mut port = HostPort {
             ip: self.spec.ip,
             next_id: &mut self.next_id,
-            around,
+            context,
             egress,
             reserved: None,
             full: false,
@@ -104,11 +104,11 @@ impl Host {
         while self.nic.wants_to_send() && !port.full {
             self.nic.transmit(now, &mut port);
         }
-        port.forget();
+        port.release_reserved();
     }
 }
 
-fn nic(spec: &HostSpec, restarts: u64, max_packet_bytes: usize) -> Nic {
+fn new_nic(spec: &HostSpec, restarts: u64, max_packet_bytes: usize) -> Nic {
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&spec.seed.to_le_bytes());
     seed[8..16].copy_from_slice(&restarts.to_le_bytes());
@@ -123,16 +123,16 @@ fn nic(spec: &HostSpec, restarts: u64, max_packet_bytes: usize) -> Nic {
 struct HostPort<'a, 'b> {
     ip: Ip,
     next_id: &'a mut u16,
-    around: &'a mut Around<'b>,
+    context: &'a mut LinkContext<'b>,
     egress: &'a mut Egress,
     reserved: Option<PacketId>,
     full: bool,
 }
 
 impl HostPort<'_, '_> {
-    fn forget(&mut self) {
+    fn release_reserved(&mut self) {
         if let Some(packet) = self.reserved.take() {
-            self.around.pool.give_back(packet);
+            self.context.pool.release(packet);
         }
     }
 }
@@ -147,13 +147,13 @@ impl Transmit for HostPort<'_, '_> {
         _sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        self.forget();
+        self.release_reserved();
         if len > self.egress.spec.max_packet_bytes {
             return Err(ReserveError::Unsendable);
         }
-        if !self.egress.has_room(len, to.traffic_class) {
+        if !self.egress.has_space(len, to.traffic_class) {
             self.full = true;
-            self.egress.refuse(self.around.events);
+            self.egress.note_waiting_host(self.context.events);
             return Err(ReserveError::Full);
         }
         let ip = match self.ip {
@@ -166,9 +166,9 @@ impl Transmit for HostPort<'_, '_> {
                 }
             }
         };
-        let id = self.around.pool.take(len);
+        let id = self.context.pool.allocate(len);
         self.reserved = Some(id);
-        let packet = self.around.pool.get_mut(id);
+        let packet = self.context.pool.get_mut(id);
         packet.meta = RxMeta {
             src: to.src,
             dst: to.dst,
@@ -186,9 +186,9 @@ impl Transmit for HostPort<'_, '_> {
 
     fn commit(&mut self) {
         if let Some(packet) = self.reserved.take() {
-            self.around.counters.sent += 1;
-            self.egress.push(self.around, packet);
-            self.egress.start(self.around);
+            self.context.counters.sent += 1;
+            self.egress.push(self.context, packet);
+            self.egress.start(self.context);
         }
     }
 }
