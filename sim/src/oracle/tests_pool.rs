@@ -212,7 +212,7 @@ fn a_limit_event_that_is_unrequested_or_missing() {
     f.oracle.limit_armed(0, 5);
     assert_violation(
         f.oracle.check_pool_idle(0, Some((4, 0))),
-        "is_placed was no event",
+        "there was no event",
     );
     f.oracle.limit_reached(0).expect("legal");
     assert_violation(f.oracle.limit_reached(0), "without a limit");
