@@ -34,9 +34,9 @@ use table::Table;
 pub(crate) const MAX_CONNECTIONS: usize = 1 << 16;
 /// The maximum number of requests from peers that wait for the owner's answer.
 pub(crate) const MAX_UNANSWERED: usize = 1024;
-/// The maximum number of finished requests that are kept to answer repeated messages. Without the
+/// The maximum number of finished requests that are kept to answer retransmissions. Without the
 /// limit, strangers whose requests are refused could exhaust the memory.
-const MAX_OVER: usize = 4096;
+const MAX_FINISHED: usize = 4096;
 /// The maximum number of MADs that wait to be sent. Further MADs are dropped, as a network may drop
 /// them.
 const MAX_OUTBOX: usize = 4096;
@@ -89,10 +89,10 @@ impl Agent {
 
     /// Listens for requests for `service` that are sent to `local`: one address, all addresses of a
     /// family, or all addresses (`None` converts to this). If several listeners match a request,
-    /// the one for the fewest addresses gets it. At most `backlog` requests at a time wait for the
-    /// owner to notice them ([`Agent::taken`], [`Agent::accept`], [`Agent::reject`]). Further ones
-    /// are dropped, and the peers retransmit them. Requests for the service that have waited for a
-    /// listener, for at most a second, are delivered now.
+    /// the one for the fewest addresses gets it. At most `backlog` requests at a time wait
+    /// until the owner calls [`Agent::leave_backlog`], [`Agent::accept`] or [`Agent::reject`].
+    /// Further requests are dropped, and the peers retransmit them. Requests for the service that
+    /// arrived up to a second before the listener are delivered now.
     ///
     /// # Errors
     /// If this agent already listens to the same service at the same addresses.
@@ -117,10 +117,16 @@ impl Agent {
         self.listeners.remove(listener);
     }
 
-    /// Reports that the owner has noticed a request, and will answer it eventually. The request no
-    /// longer counts against the backlog.
-    pub fn taken(&mut self, connection: ConnectionId) {
-        self.leave_backlog(connection);
+    /// Reports that the owner has noticed a request and will answer it later. The request no longer
+    /// counts against its listener's backlog.
+    pub fn leave_backlog(&mut self, connection: ConnectionId) {
+        let listener = self
+            .table
+            .get_mut(connection)
+            .and_then(|c| c.in_backlog_of.take());
+        if let Some(listener) = listener {
+            self.listeners.release_slot(listener);
+        }
     }
 
     /// Active side: requests a connection (REQ). The result is [`Event::Replied`],
@@ -212,7 +218,7 @@ impl Agent {
         reason: RejectReason,
         private: &[u8],
     ) -> Result<(), CmError> {
-        self.refuse_asked(now, connection, reason, private)
+        self.refuse_by_owner(now, connection, reason, private)
     }
 
     /// Passive side, after [`Agent::accept`]: reports that the peer's first data arrived before its
@@ -250,20 +256,20 @@ impl Agent {
 
     /// Drops a connection or lookup in any state; no event about it follows. The agent sends the
     /// peer the messages that it needs (REJ, DREQ, DREP). This is [`Agent::disconnect`] for an
-    /// owner that does not wait for the peer: the DREQ is still retransmitted until the peer
+    /// owner that does not wait for the peer. The agent still retransmits the DREQ until the peer
     /// answers.
     pub fn forget(&mut self, now: Instant, connection: ConnectionId) {
         self.disown(now, connection);
     }
 
-    /// Drops at most `most` connections and lookups, as [`Agent::forget`] does. Returns true if
-    /// fewer than `most` were left to drop, so that none is left now.
-    pub fn forget_some(&mut self, now: Instant, most: usize) -> bool {
-        let ids = self.table.owned(most);
+    /// Drops at most `limit` connections and lookups, as [`Agent::forget`] does. Returns true if
+    /// fewer than `limit` were left to drop, so that none is left now.
+    pub fn forget_some(&mut self, now: Instant, limit: usize) -> bool {
+        let ids = self.table.owned(limit);
         for &id in &ids {
             self.disown(now, id);
         }
-        ids.len() < most
+        ids.len() < limit
     }
 
     /// Reports that a remote process has ended, so that all connections with its QPs are over.
@@ -272,16 +278,16 @@ impl Agent {
     /// is [`Event::Disconnected`], preceded by [`Event::Established`] if that was not yet
     /// delivered. For an earlier one, the result is [`Event::Rejected`] with the reason "timeout".
     pub fn peer_gone(&mut self, now: Instant, remote: IpAddr, part: QpnRange) {
-        self.end_with(now, remote, part);
+        self.end_with_process(now, remote, part);
     }
 
     /// Reports that the host at the remote end of `path` has answered "port unreachable" to a check
     /// ([`Agent::poll_check`]). The agent verifies the report before it ends a connection.
     pub fn port_unreachable(&mut self, now: Instant, path: Path) {
-        self.port_refused(now, path);
+        self.on_port_unreachable(now, path);
     }
 
-    /// Handles a MAD that arrived at QP1, whatever its contents.
+    /// Handles a MAD that arrived at QP1. The MAD may contain any bytes.
     pub fn receive(&mut self, now: Instant, path: Path, mad: &[u8]) {
         // rule: 13.4.2-dropped
         let Ok(mad) = CmMad::parse(mad) else {
@@ -289,12 +295,12 @@ impl Agent {
             return;
         };
         if let CmMessage::Drep(drep) = &mad.message
-            && self.is_answer(path, drep.remote_id)
+            && self.is_probe_answer(path, drep.remote_id)
         {
-            self.counters.answers += 1;
-            return self.peer_lives(now, path);
+            self.counters.probe_answers += 1;
+            return self.clear_suspicion(now, path);
         }
-        self.peer_lives(now, path);
+        self.clear_suspicion(now, path);
         let transaction = mad.transaction;
         match &mad.message {
             CmMessage::Req(m) => self.on_req(now, path, transaction, m),
@@ -309,27 +315,27 @@ impl Agent {
         }
     }
 
-    /// Handles expired deadlines: call it when [`Agent::next_timeout`] has come.
+    /// Handles all deadlines up to `now`. Call this method at the time that [`Agent::next_timeout`]
+    /// returns.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        while let Some(id) = self.table.due(now) {
+        while let Some(id) = self.table.expired(now) {
             self.expire(now, id);
         }
-        self.refuse_held_in_vain(now);
+        self.refuse_expired_held(now);
         self.handle_checks(now);
     }
 
     /// The services of held requests whose deadline has passed, with the addresses that the
-    /// requests were sent to. [`Agent::handle_timeouts`] refuses these requests.
-    /// If another process at such an address has the service by now, call
-    /// [`Agent::leave_to_others`] first.
-    pub fn held_in_vain(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
-        self.waited_for(now)
+    /// requests were sent to. [`Agent::handle_timeouts`] refuses these requests. If another process
+    /// listens to such a service at such an address by now, call [`Agent::drop_held`] first.
+    pub fn expired_held(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
+        self.expired_held_services(now)
     }
 
-    /// Drops requests for this service that were sent to this address, instead of refusing them.
-    /// When they are retransmitted, they reach the process that has the service.
-    pub fn leave_to_others(&mut self, local: IpAddr, service: ServiceId) {
-        self.drop_held(local, service);
+    /// Drops the held requests for `service` that were sent to `local`, instead of refusing them.
+    /// The retransmitted requests reach the process that listens to the service.
+    pub fn drop_held(&mut self, local: IpAddr, service: ServiceId) {
+        self.drop_held_for_service(local, service);
     }
 
     /// The next deadline.
@@ -342,34 +348,34 @@ impl Agent {
         deadlines.into_iter().flatten().min()
     }
 
-    /// The next MAD to send from QP1, with its path. Call after each other call until it returns
-    /// `None`.
+    /// The next MAD to send from QP1, with its path. After each other call, call this method until
+    /// it returns `None`.
     pub fn poll_transmit(&mut self) -> Option<(Path, [u8; MAD_LEN])> {
         self.outbox.pop_front()
     }
 
-    /// The next event. Call after each other call until it returns `None`.
+    /// The next event. After each other call, call this method until it returns `None`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
     /// The next remote process with which a connection has begun, as its address and its part of
     /// the QPN space. An owner that learns that the process has ended calls [`Agent::peer_gone`].
-    /// Call after each other call until it returns `None`.
+    /// After each other call, call this method until it returns `None`.
     pub fn poll_peer(&mut self) -> Option<(IpAddr, QpnRange)> {
         self.new_peers.pop_first()
     }
 
     /// A path to check, if [`Config::check_every`] is set. The owner sends an empty datagram to UDP
     /// port 4791 of the remote end, from another port of the local end. If the host answers that
-    /// the port is unreachable, the owner calls [`Agent::port_unreachable`]. Call after each other
-    /// call until it returns `None`.
+    /// the port is unreachable, the owner calls [`Agent::port_unreachable`]. After each other call,
+    /// call this method until it returns `None`.
     pub fn poll_check(&mut self) -> Option<Path> {
         self.checks.poll()
     }
 
     /// Whether [`Agent::poll_peer`] or [`Agent::poll_check`] would return something.
-    pub fn wants_owner(&self) -> bool {
+    pub fn has_peer_or_check(&self) -> bool {
         !self.new_peers.is_empty() || !self.checks.is_empty()
     }
 
@@ -395,7 +401,11 @@ impl Agent {
     }
 
     /// A connection with an unused ID, not in the table yet.
-    fn new_connection(&mut self, path: Path, peer_takes: Duration) -> Result<Connection, CmError> {
+    fn new_connection(
+        &mut self,
+        path: Path,
+        answer_timeout: Duration,
+    ) -> Result<Connection, CmError> {
         if path.local.is_ipv4() != path.remote.is_ipv4() {
             return Err(CmError::MixedFamilies);
         }
@@ -404,7 +414,7 @@ impl Agent {
             return Err(CmError::TooManyConnections { limit });
         }
         Ok(Connection {
-            id: self.free_id(),
+            id: self.draw_unused_id(),
             path,
             remote_id: None,
             transaction: self.rng.next_u64(),
@@ -414,10 +424,10 @@ impl Agent {
             service_type: ServiceType::Rc,
             lookup: false,
             owned: true,
-            waits_for: None,
-            peer_takes,
-            retries: self.config.max_retries,
-            state: State::Over(None),
+            in_backlog_of: None,
+            answer_timeout,
+            max_retries: self.config.max_retries,
+            state: State::Finished(None),
             deadline: None,
         })
     }
@@ -425,21 +435,13 @@ impl Agent {
     /// A random unused ID in this agent's part. Few IDs are in use, so the first few draws find
     /// one.
     // rule: 12.9-random-id
-    fn free_id(&mut self) -> ConnectionId {
+    fn draw_unused_id(&mut self) -> ConnectionId {
         let part = u32::from(self.config.part.number()) << ID_BITS;
         loop {
             let id = ConnectionId(part | self.rng.next_u32() >> (32 - ID_BITS));
             if id.get() != 0 && self.table.get(id).is_none() {
                 return id;
             }
-        }
-    }
-
-    /// The request no longer counts against a backlog.
-    fn leave_backlog(&mut self, id: ConnectionId) {
-        let waited = self.table.get_mut(id).and_then(|c| c.waits_for.take());
-        if let Some(listener) = waited {
-            self.listeners.give_place(listener);
         }
     }
 
@@ -450,8 +452,8 @@ impl Agent {
         }
     }
 
-    /// Sends the answer again, because the peer retransmitted its message.
-    fn answer_again(&mut self, path: Path, mad: [u8; MAD_LEN]) {
+    /// Sends the answer again, because the peer has retransmitted its message.
+    fn resend_answer(&mut self, path: Path, mad: [u8; MAD_LEN]) {
         self.counters.duplicates += 1;
         self.send(path, mad);
     }

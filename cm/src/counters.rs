@@ -9,20 +9,20 @@ pub struct Counters {
     /// Messages about connections that do not exist, messages from a host other than the peer, and
     /// messages that the connection's state does not expect.
     pub unexpected: u64,
-    /// Messages that had arrived before.
+    /// Messages that have arrived before.
     pub duplicates: u64,
     /// Requests beyond a listener's backlog.
     pub backlog_full: u64,
     /// Requests beyond the limit of unanswered requests or of connections.
     pub too_many: u64,
-    /// Messages dropped because too many wait to be sent.
+    /// Messages dropped because the queue of messages to send is full.
     pub outbox_full: u64,
-    /// Messages retransmitted.
-    pub repeated: u64,
+    /// Retransmitted messages.
+    pub retransmitted: u64,
     /// Probes of a peer, after its host answered "port unreachable".
-    pub questions: u64,
+    pub probes: u64,
     /// Answers (DREP) to probes.
-    pub answers: u64,
+    pub probe_answers: u64,
     /// Connections that ended because their peer was found to be gone.
     pub peer_gone: u64,
 }

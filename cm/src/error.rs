@@ -7,7 +7,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CmError {
-    /// There is no such connection (any more).
+    /// The connection does not exist, or it has ended and the agent no longer knows it.
     UnknownConnection,
     /// The connection is in a state that does not allow the call.
     WrongState {

@@ -16,7 +16,7 @@ pub enum Event {
         connection: ConnectionId,
         /// The listener that the request is for.
         listener: ListenerId,
-        /// The path that it arrived on, which the connection's packets take, too.
+        /// The path that the request arrived on. The connection's packets take the same path.
         path: Path,
         /// The contents of the request.
         request: Request,
@@ -93,16 +93,20 @@ pub enum Event {
         /// 220 bytes.
         private: PrivateBytes,
     },
-    /// The connection has ended. The peer answered [`Agent::disconnect`](crate::Agent::disconnect),
-    /// disconnected at the same time, did not answer despite all retransmissions, or considered the
-    /// connection failed; or its process has ended silently.
+    /// The connection has ended, for one of these reasons:
+    ///
+    /// - The peer answered [`Agent::disconnect`](crate::Agent::disconnect), or disconnected at the
+    ///   same time.
+    /// - The peer did not answer any retransmission of the DREQ.
+    /// - The peer rejected the connection after this side had established it.
+    /// - The peer's process has ended without a message.
     Disconnected {
         /// The connection.
         connection: ConnectionId,
         /// 224 bytes of the peer's answer, if one came.
         private: PrivateBytes,
     },
-    /// The time wait of a connection is over, so no late packets can arrive and the QP may be used
+    /// The time wait of a connection is over, so no late packets can arrive, and the QP may be used
     /// again. This is the last event of a connection that was established.
     TimeWaitOver {
         /// The connection, which the agent no longer knows.

@@ -53,11 +53,11 @@ impl PartialEq<Vec<u8>> for PrivateBytes {
 
 impl fmt::Debug for PrivateBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = self.trimmed();
-        match self.0.len() - said.len() {
-            0 => write!(f, "\"{}\"", said.escape_ascii()),
-            zeros if said.is_empty() => write!(f, "{zeros} zeros"),
-            zeros => write!(f, "\"{}\" and {zeros} zeros", said.escape_ascii()),
+        let text = self.trimmed();
+        match self.0.len() - text.len() {
+            0 => write!(f, "\"{}\"", text.escape_ascii()),
+            zeros if text.is_empty() => write!(f, "{zeros} zeros"),
+            zeros => write!(f, "\"{}\" and {zeros} zeros", text.escape_ascii()),
         }
     }
 }

@@ -29,8 +29,9 @@ pub struct Config {
 }
 
 impl Config {
-    /// Values for a local network: 1.07 s for an answer, 15 retries (so an absent peer shows after
-    /// some 26 s), and packets that live for 0.27 s. Paths are not checked.
+    /// Values for a local network: a response timeout of 1.07 s, 15 retries (after about 26 s, an
+    /// absent peer is reported as unreachable), and a packet lifetime of 0.27 s. Paths are not
+    /// checked.
     pub const fn new(seed: [u8; 32], part: QpnRange, ca_guid: u64) -> Self {
         Self {
             seed,
@@ -88,7 +89,7 @@ pub struct ConnectRequest {
 impl ConnectRequest {
     /// A request from an RC QP, with values for a local network: 16 READs and atomics each way, 7
     /// retries, unlimited RNR retries, a path MTU of 1024 bytes, a local ACK timeout of 67 ms, no
-    /// private data, and source port 0. Change what differs:
+    /// private data, and source port 0. Change the fields that differ:
     ///
     /// ```
     /// # use roce_cm::{ConnectRequest, PortSpace, Psn, Qpn, ServiceId};
@@ -262,7 +263,7 @@ pub struct DatagramAsked {
     pub private: PrivateBytes,
 }
 
-/// The QP of a datagram service, in answer to a request.
+/// The answer to a request for the QP of a datagram service.
 #[derive(Clone, Debug)]
 pub struct DatagramAcceptance {
     /// The QP.

@@ -200,7 +200,7 @@ impl World {
             Step::LeaveToOthers { host, service } => {
                 let host = &mut self.hosts[usize::from(host)];
                 let local = host.address;
-                host.agent.leave_to_others(local, self::service(service));
+                host.agent.drop_held(local, self::service(service));
             }
             Step::Accept { host, which, .. }
             | Step::Tell { host, which }
@@ -313,7 +313,7 @@ impl Host {
                 Ok(())
             }
             Step::Taken { .. } => {
-                self.agent.taken(id);
+                self.agent.leave_backlog(id);
                 Ok(())
             }
             _ => {

@@ -1,11 +1,12 @@
-//! How many packets a second of one processor the fabric carries, NICs included.
+//! Measures how many packets the fabric carries per second of processor time, including the work of
+//! the NICs.
 //!
-//! A packet counts once, when a NIC has taken it: it was built, sealed with its ICRC,
-//! queued, carried over one or two links, checked, and executed. Acknowledgements are
-//! packets like others. Time is the processor's for this thread, so that a busy machine
-//! does not make the figure smaller; the fabric's own time is virtual.
+//! A packet counts once, when a NIC has received it. By then it was built, sealed with its ICRC,
+//! queued, carried over one or two links, checked and executed. Acknowledgements count, too. The
+//! time is the processor time of this thread, so that other load on the machine does not lower the
+//! result. The fabric's own time is virtual.
 //!
-//! Each case runs several times, and all runs of it must be the same, packet for packet.
+//! Each case runs several times, and all runs of a case must be the same, packet for packet.
 
 use nix::time::{ClockId, clock_gettime};
 use roce_sim::connect::{ConnectSpec, connect};
@@ -17,12 +18,12 @@ use roce_stack::{
 use roce_wire::{PathMtu, Qpn};
 use std::sync::Arc;
 
-/// Requests that are outstanding.
+/// The number of outstanding requests.
 const DEPTH: usize = 64;
 /// The address of registered memory, the same in each run.
 const IOVA: u64 = 0x10_0000;
 const REGION_BYTES: usize = 1 << 20;
-/// Packets of a run.
+/// The number of packets in a run.
 const PACKETS: u64 = 400_000;
 const RUNS: usize = 5;
 
@@ -57,7 +58,7 @@ const CASES: [Case; 4] = [
 ];
 
 fn main() {
-    // `cargo bench -p roce-sim -- "64 B"`: those whose name has it.
+    // `cargo bench -p roce-sim -- "64 B"` runs the cases with "64 B" in their names.
     let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     println!("WRITEs of one QP to another, {RUNS} runs of {PACKETS} packets: median (least, most)");
     for case in &CASES {
@@ -72,7 +73,7 @@ fn main() {
 }
 
 fn report(name: &str, case: &Case, switch: bool) {
-    let mut runs: Vec<Run> = (0..RUNS).map(|_| Run::of(case, switch)).collect();
+    let mut runs: Vec<Run> = (0..RUNS).map(|_| Run::new(case, switch)).collect();
     for run in &runs {
         assert_eq!(run.fingerprint, runs[0].fingerprint, "runs differ");
     }
@@ -92,16 +93,16 @@ fn report(name: &str, case: &Case, switch: bool) {
 
 /// The result of one run.
 struct Run {
-    /// Taken by NICs.
+    /// The number of packets that NICs received.
     packets: u64,
-    /// Completed.
+    /// The number of completed messages.
     messages: u64,
     cpu_seconds: f64,
     fingerprint: u64,
 }
 
 impl Run {
-    fn of(case: &Case, switch: bool) -> Self {
+    fn new(case: &Case, switch: bool) -> Self {
         let mut fabric = fabric(switch);
         let ends = [0, 1].map(|host| End::new(&mut fabric, HostId(host)));
         let pair = [(HostId(0), ends[0].qpn), (HostId(1), ends[1].qpn)];
@@ -118,7 +119,7 @@ impl Run {
         let mut messages = 0;
         let begin = cpu_seconds();
         while fabric.counters().delivered < PACKETS {
-            let step = fabric.step(never).expect("more to come");
+            let step = fabric.step(never).expect("the run is not over");
             if step != Step::Host(ends[0].host) {
                 continue;
             }
@@ -141,13 +142,13 @@ impl Run {
     }
 }
 
-/// How long a processor has worked for this thread.
+/// The processor time of this thread.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock");
     time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
 }
 
-/// Two hosts, 100 Gbit/s.
+/// Two hosts with links of 100 Gbit/s.
 fn fabric(switch: bool) -> Fabric {
     let mut builder = FabricBuilder::new();
     let link = LinkSpec {

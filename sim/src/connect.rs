@@ -12,7 +12,7 @@ pub const QKEY: QKey = QKey(0x1234_5678);
 pub struct ConnectSpec {
     /// The transport service. With XRC the first end is the initiator.
     pub kind: QpKind,
-    /// Payload bytes of a packet.
+    /// The path MTU.
     pub path_mtu: PathMtu,
     /// The first PSN that each end sends.
     pub psn: [u32; 2],
@@ -20,15 +20,15 @@ pub struct ConnectSpec {
     pub access: Access,
     /// READs and atomics that may be outstanding in each direction.
     pub rd_atomic: u8,
-    /// 4.096 us x 2^timeout.
+    /// The local ACK timeout: 4.096 µs × 2^timeout.
     pub timeout: u8,
     /// Transport retries.
     pub retry_cnt: u8,
-    /// Retries after RNR NAK; 7 for ever.
+    /// Retries after RNR NAK; 7 for no limit.
     pub rnr_retry: u8,
     /// The code of the RNR timer.
     pub rnr_timer: u8,
-    /// DSCP and ECN.
+    /// The traffic class of packets: DSCP and ECN.
     pub traffic_class: u8,
 }
 
@@ -72,14 +72,14 @@ pub fn connect(
             version: roce_stack::RoceVersion::V2,
         };
         let now = fabric.now();
-        for step in spec.steps(side, path, dest_qpn) {
-            fabric.nic(host).modify_qp(now, qpn, &step)?;
+        for attributes in spec.transitions(side, path, dest_qpn) {
+            fabric.nic(host).modify_qp(now, qpn, &attributes)?;
         }
     }
     Ok(())
 }
 
-/// Length of the header in front of each received message, in bytes: UD has a network header there.
+/// The length in bytes of the header in front of each received message: the network header of UD.
 pub fn header_bytes(kind: QpKind) -> usize {
     match kind {
         QpKind::Ud => 40,
@@ -98,7 +98,7 @@ pub fn kind_of(kind: QpKind, side: usize) -> QpKind {
 
 impl ConnectSpec {
     /// The attributes for INIT, RTR and RTS, as the service requires them.
-    fn steps(&self, side: usize, path: TxMeta, dest_qpn: Qpn) -> [QpAttributes; 3] {
+    fn transitions(&self, side: usize, path: TxMeta, dest_qpn: Qpn) -> [QpAttributes; 3] {
         let kind = kind_of(self.kind, side);
         let connected = kind.is_connected();
         let sends = matches!(kind, QpKind::Rc | QpKind::XrcInitiator);

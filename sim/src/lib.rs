@@ -5,7 +5,7 @@
 //!   same run, bit for bit.
 //! - [`oracle`]: a model of verbs semantics, independent of the implementation.
 //! - [`swarm`]: random runs drawn from seeds and checked by the oracle, and the reduction of a
-//!   failing run to what it needs to fail.
+//!   failing run to the parts that it needs to fail.
 //!
 //! This crate does no I/O and reads no clock.
 #![warn(missing_docs)]

@@ -16,14 +16,14 @@ impl Agent {
         request: &ConnectRequest,
     ) -> Result<ConnectionId, CmError> {
         check_numbers(request)?;
-        let private = asked(path, request.service, request.source_port, &request.private);
-        let private = fit(&private, private.len() - request.private.len())?;
-        let peer_takes = self.peer_takes(self.config.response_timeout);
+        let private = request_private(path, request.service, request.source_port, &request.private);
+        let private = private_data(&private, private.len() - request.private.len())?;
+        let answer_timeout = self.answer_timeout(self.config.response_timeout);
         let connection = Connection {
             local_qpn: request.qpn,
             service: request.service,
             service_type: request.service_type,
-            ..self.new_connection(path, peer_takes)?
+            ..self.new_connection(path, answer_timeout)?
         };
         let req = Req {
             local_id: connection.id.get(),
@@ -50,12 +50,12 @@ impl Agent {
         let mad = connection.mad(CmMessage::Req(req));
         let id = connection.id;
         self.table.insert(connection);
-        self.send_repeated(now, id, mad, State::ReqSent);
+        self.send_until_answered(now, id, mad, State::ReqSent);
         Ok(id)
     }
 
     pub(super) fn send_rtu(&mut self, id: ConnectionId, private: &[u8]) -> Result<(), CmError> {
-        let private = fit(private, 0)?;
+        let private = private_data(private, 0)?;
         let connection = self.known(id)?;
         let State::RepReceived = connection.state else {
             return Err(wrong_state(connection, "waits for its owner to be ready"));
@@ -98,11 +98,11 @@ impl Agent {
             // rule: 12.9-repeated-rep
             State::RepReceived => {
                 let mra = self.mra(connection, Mraed::Rep);
-                self.answer_again(path, mra);
+                self.resend_answer(path, mra);
             }
-            State::Established(Some(answer)) | State::Over(Some(answer)) => {
+            State::Established(Some(answer)) | State::Finished(Some(answer)) => {
                 let answer = **answer;
-                self.answer_again(path, answer);
+                self.resend_answer(path, answer);
             }
             _ => self.counters.unexpected += 1,
         }
@@ -123,7 +123,7 @@ impl Agent {
             _ => rep.qpn,
         };
         // rule: 12.9-stale-rep
-        let other = self.table.find_qpn(path.remote, qpn);
+        let other = self.table.find_by_qpn(path.remote, qpn);
         if other.is_some() {
             let reason = RejectReason::STALE_CONNECTION;
             self.reject_rep(path, transaction, rep, reason);
@@ -138,8 +138,8 @@ impl Agent {
             self.table.remove(id);
             return;
         }
-        self.table.learn(id, rep.local_id, qpn);
-        self.met(now, path, qpn);
+        self.table.set_peer(id, rep.local_id, qpn);
+        self.note_peer(now, path, qpn);
         self.table.change(id, State::RepReceived, None);
         let reply = Reply {
             ca_guid: rep.ca_guid,
@@ -189,8 +189,8 @@ impl Agent {
         };
         if is_meant {
             // rule: 12.6.6-waits
-            let deadline = now + self.service_takes(mra.service_timeout);
-            self.table.postpone(connection.id, Some(deadline));
+            let deadline = now + self.timeout_after_mra(mra.service_timeout);
+            self.table.set_deadline(connection.id, Some(deadline));
         } else {
             self.counters.unexpected += 1;
         }
@@ -200,7 +200,12 @@ impl Agent {
 /// The private data of a request: `private`, preceded by Annex A11's header if the service requires
 /// it.
 // rule: A11-header-in-front
-pub(super) fn asked(path: Path, service: ServiceId, source_port: u16, private: &[u8]) -> Vec<u8> {
+pub(super) fn request_private(
+    path: Path,
+    service: ServiceId,
+    source_port: u16,
+    private: &[u8],
+) -> Vec<u8> {
     let header = service.port().map(|_| IpService {
         source_port,
         source: path.local,
@@ -212,7 +217,7 @@ pub(super) fn asked(path: Path, service: ServiceId, source_port: u16, private: &
 
 /// Converts the bytes to private data. The first `reserved` bytes are Annex A11's header, not the
 /// owner's. The error subtracts them from the given length and from the limit.
-pub(super) fn fit<const N: usize>(
+pub(super) fn private_data<const N: usize>(
     bytes: &[u8],
     reserved: usize,
 ) -> Result<PrivateData<'_, N>, CmError> {

@@ -16,29 +16,29 @@ const MAX_NEW_PEERS: usize = 1 << 16;
 impl Agent {
     /// Notes that a connection's peer has a QP on this path. The owner may want to know when the
     /// peer's process ends.
-    pub(super) fn met(&mut self, now: Instant, path: Path, qpn: crate::Qpn) {
+    pub(super) fn note_peer(&mut self, now: Instant, path: Path, qpn: crate::Qpn) {
         if self.new_peers.len() < MAX_NEW_PEERS {
             self.new_peers.insert((path.remote, QpnRange::of(qpn)));
         }
-        self.check_from_now_on(now, path);
+        self.start_checks(now, path);
     }
 
     /// Ends all connections with one process.
-    pub(super) fn end_with(&mut self, now: Instant, remote: IpAddr, part: QpnRange) {
+    pub(super) fn end_with_process(&mut self, now: Instant, remote: IpAddr, part: QpnRange) {
         for id in self.table.of_peer(remote, part) {
-            self.end_alone(now, id);
+            self.end_without_peer(now, id);
         }
     }
 
     /// Ends all connections on a path.
-    pub(super) fn end_on(&mut self, now: Instant, path: Path) {
+    pub(super) fn end_on_path(&mut self, now: Instant, path: Path) {
         for id in self.table.on_path(path) {
-            self.end_alone(now, id);
+            self.end_without_peer(now, id);
         }
     }
 
     /// Ends a connection without a message from its peer.
-    fn end_alone(&mut self, now: Instant, id: ConnectionId) {
+    fn end_without_peer(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.table.get(id) else {
             return;
         };
@@ -52,7 +52,7 @@ impl Agent {
                         private: PrivateBytes::default(),
                     },
                 );
-                self.over(now, id, None);
+                self.finish(now, id, None);
             }
             // The peer may have sent its RTU before it ended. A DREQ would imply the RTU, too.
             State::RepSent(_) => {
@@ -69,7 +69,7 @@ impl Agent {
             | State::LookupSent(_)
             | State::LookupReceived
             | State::TimeWait(_)
-            | State::Over(_) => return,
+            | State::Finished(_) => return,
         }
         self.counters.peer_gone += 1;
     }

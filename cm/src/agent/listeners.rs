@@ -9,15 +9,15 @@ use std::net::IpAddr;
 pub(super) struct Listeners {
     by_service: BTreeMap<(ServiceId, Addresses), ListenerId>,
     by_id: BTreeMap<ListenerId, Listener>,
-    last: u32,
+    last_id: u32,
 }
 
 #[derive(Debug)]
 struct Listener {
     service: ServiceId,
     local: Addresses,
-    /// Free places in the backlog.
-    places: usize,
+    /// Free slots in the backlog.
+    free_slots: usize,
 }
 
 impl Listeners {
@@ -30,13 +30,13 @@ impl Listeners {
         if self.by_service.contains_key(&(service, local)) {
             return Err(CmError::ServiceInUse { service });
         }
-        self.last += 1;
-        let id = ListenerId(self.last);
+        self.last_id += 1;
+        let id = ListenerId(self.last_id);
         self.by_service.insert((service, local), id);
         let listener = Listener {
             service,
             local,
-            places: backlog,
+            free_slots: backlog,
         };
         self.by_id.insert(id, listener);
         Ok(id)
@@ -59,21 +59,21 @@ impl Listeners {
         candidates.into_iter().find_map(of)
     }
 
-    /// Takes a place in the backlog, if one is free.
-    pub(super) fn take_place(&mut self, id: ListenerId) -> bool {
+    /// Takes a slot of the backlog. Returns `false` if no slot is free.
+    pub(super) fn take_slot(&mut self, id: ListenerId) -> bool {
         match self.by_id.get_mut(&id) {
-            Some(listener) if listener.places > 0 => {
-                listener.places -= 1;
+            Some(listener) if listener.free_slots > 0 => {
+                listener.free_slots -= 1;
                 true
             }
             _ => false,
         }
     }
 
-    /// Frees a place in the backlog.
-    pub(super) fn give_place(&mut self, id: ListenerId) {
+    /// Frees a slot of the backlog.
+    pub(super) fn release_slot(&mut self, id: ListenerId) {
         if let Some(listener) = self.by_id.get_mut(&id) {
-            listener.places += 1;
+            listener.free_slots += 1;
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Lookups of datagram services (SIDR).
 
 use super::Agent;
-use super::active::{asked, fit, wrong_state};
-use super::passive::split;
+use super::active::{private_data, request_private, wrong_state};
+use super::passive::split_private;
 use super::state::{Connection, State};
 use super::table::Peer;
 use crate::{
@@ -18,13 +18,13 @@ impl Agent {
         path: Path,
         request: &DatagramRequest,
     ) -> Result<ConnectionId, CmError> {
-        let private = asked(path, request.service, request.source_port, &request.private);
-        let private = fit(&private, private.len() - request.private.len())?;
-        let peer_takes = self.peer_takes(self.config.response_timeout);
+        let private = request_private(path, request.service, request.source_port, &request.private);
+        let private = private_data(&private, private.len() - request.private.len())?;
+        let answer_timeout = self.answer_timeout(self.config.response_timeout);
         let connection = Connection {
             service: request.service,
             lookup: true,
-            ..self.new_connection(path, peer_takes)?
+            ..self.new_connection(path, answer_timeout)?
         };
         let id = connection.id;
         let mad = connection.mad(CmMessage::SidrReq(SidrReq {
@@ -34,7 +34,7 @@ impl Agent {
             private,
         }));
         self.table.insert(connection);
-        self.send_repeated(now, id, mad, State::LookupSent);
+        self.send_until_answered(now, id, mad, State::LookupSent);
         Ok(id)
     }
 
@@ -50,14 +50,14 @@ impl Agent {
             lookup: true,
             id: req.request_id,
         };
-        if let Some(known) = self.table.find(peer) {
+        if let Some(known) = self.table.find_by_peer(peer) {
             let answer = match &known.state {
                 // rule: 12.11-repeated
-                State::Over(Some(answer)) if known.path == path => Some(**answer),
+                State::Finished(Some(answer)) if known.path == path => Some(**answer),
                 _ => None,
             };
             return match answer {
-                Some(answer) => self.answer_again(path, answer),
+                Some(answer) => self.resend_answer(path, answer),
                 None => self.counters.duplicates += 1,
             };
         }
@@ -69,19 +69,19 @@ impl Agent {
             let status = SidrStatus::SERVICE_ID_NOT_SUPPORTED;
             return self.refuse_sidr_req(path, transaction, req, status);
         }
-        let Some((ip, private)) = split(req.service, req.private.bytes()) else {
+        let Some((ip, private)) = split_private(req.service, req.private.bytes()) else {
             let status = SidrStatus::VERSION_NOT_SUPPORTED;
             return self.refuse_sidr_req(path, transaction, req, status);
         };
         let Some(listener) = self.listeners.find(req.service, path.local) else {
             return self.hold(now, path, transaction, CmMessage::SidrReq(*req));
         };
-        if !self.has_room(listener) {
+        if !self.enter_backlog(listener) {
             return;
         }
-        let takes = self.peer_takes(0);
-        let Ok(connection) = self.new_connection(path, takes) else {
-            self.listeners.give_place(listener);
+        let answer_timeout = self.answer_timeout(0);
+        let Ok(connection) = self.new_connection(path, answer_timeout) else {
+            self.listeners.release_slot(listener);
             return;
         };
         let id = connection.id;
@@ -89,7 +89,7 @@ impl Agent {
             remote_id: Some(req.request_id),
             transaction,
             lookup: true,
-            waits_for: Some(listener),
+            in_backlog_of: Some(listener),
             service: req.service,
             state: State::LookupReceived,
             ..connection
@@ -114,9 +114,9 @@ impl Agent {
         id: ConnectionId,
         acceptance: &DatagramAcceptance,
     ) -> Result<(), CmError> {
-        let private = fit(&acceptance.private, 0)?;
-        let told = (acceptance.qpn, acceptance.qkey);
-        self.answer_lookup(now, id, SidrStatus::VALID, told, private)
+        let private = private_data(&acceptance.private, 0)?;
+        let qp_and_key = (acceptance.qpn, acceptance.qkey);
+        self.answer_lookup(now, id, SidrStatus::VALID, qp_and_key, private)
     }
 
     pub(super) fn refuse_lookup(
@@ -132,13 +132,13 @@ impl Agent {
             RejectReason::INVALID_SERVICE_ID => SidrStatus::SERVICE_ID_NOT_SUPPORTED,
             _ => SidrStatus::REJECTED,
         };
-        self.answer_lookup(now, id, status, NOBODY, fit(private, 0)?)
+        self.answer_lookup(now, id, status, NO_QP, private_data(private, 0)?)
     }
 
     /// Refuses a lookup whose owner dropped it without an answer.
     pub(super) fn drop_lookup(&mut self, now: Instant, id: ConnectionId) {
         // The state is right, and empty private data fits.
-        let answered = self.answer_lookup(now, id, SidrStatus::REJECTED, NOBODY, PrivateData::NONE);
+        let answered = self.answer_lookup(now, id, SidrStatus::REJECTED, NO_QP, PrivateData::NONE);
         debug_assert_eq!(answered, Ok(()));
     }
 
@@ -164,7 +164,7 @@ impl Agent {
             private,
         }));
         self.send(path, *rep);
-        self.over(now, id, Some(rep));
+        self.finish(now, id, Some(rep));
         Ok(())
     }
 
@@ -215,5 +215,5 @@ impl Agent {
     }
 }
 
-/// The QP and key of an answer without a QP.
-const NOBODY: (Qpn, QKey) = (Qpn::QP0, QKey(0));
+/// The QP and Q_Key of an answer that names no QP.
+const NO_QP: (Qpn, QKey) = (Qpn::QP0, QKey(0));

@@ -1,6 +1,6 @@
 //! The passive side, which accepts connections.
 
-use super::active::{at_most, fit, wrong_state};
+use super::active::{at_most, private_data, wrong_state};
 use super::state::{Connection, Mad, State};
 use super::table::Peer;
 use super::{Agent, MAX_CONNECTIONS, MAX_UNANSWERED};
@@ -22,30 +22,30 @@ impl Agent {
             lookup: false,
             id: req.local_id,
         };
-        if let Some(connection) = self.table.find(peer) {
+        if let Some(connection) = self.table.find_by_peer(peer) {
             let id = connection.id;
-            return self.on_req_again(id, path, transaction, req);
+            return self.on_repeated_req(id, path, transaction, req);
         }
         // rule: 12.9-stale-req
-        if let Some(stale) = self.table.find_qpn(path.remote, req.qpn) {
+        if let Some(stale) = self.table.find_by_qpn(path.remote, req.qpn) {
             let id = stale.id;
             self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION);
             return self.end_stale(now, id);
         }
-        let (ip, private) = match self.is_acceptable(path, req) {
-            Ok(taken) => taken,
+        let (ip, private) = match self.check_req(path, req) {
+            Ok(data) => data,
             Err(reason) => return self.reject_req(path, transaction, req, reason),
         };
         // rule: 12.9-no-listener
         let Some(listener) = self.listeners.find(req.service, path.local) else {
             return self.hold(now, path, transaction, CmMessage::Req(*req));
         };
-        if !self.has_room(listener) {
+        if !self.enter_backlog(listener) {
             return;
         }
-        let peer_takes = self.peer_takes(req.local_response_timeout);
-        let Ok(connection) = self.new_connection(path, peer_takes) else {
-            self.listeners.give_place(listener);
+        let answer_timeout = self.answer_timeout(req.local_response_timeout);
+        let Ok(connection) = self.new_connection(path, answer_timeout) else {
+            self.listeners.release_slot(listener);
             return;
         };
         let id = connection.id;
@@ -53,14 +53,14 @@ impl Agent {
             remote_id: Some(req.local_id),
             transaction,
             remote_qpn: Some(req.qpn),
-            waits_for: Some(listener),
+            in_backlog_of: Some(listener),
             service: req.service,
             service_type: req.service_type,
-            retries: req.max_cm_retries,
+            max_retries: req.max_cm_retries,
             state: State::ReqReceived,
             ..connection
         });
-        self.met(now, path, req.qpn);
+        self.note_peer(now, path, req.qpn);
         self.events.push_back(Event::Requested {
             connection: id,
             listener,
@@ -69,11 +69,11 @@ impl Agent {
         });
     }
 
-    /// Checks a REQ. Returns its private data, split into Annex A11's header and the rest.
+    /// Checks a REQ. Returns the REQ's private data, split into Annex A11's header and the rest.
     ///
     /// # Errors
     /// The reason to reject the REQ.
-    fn is_acceptable<'a>(
+    fn check_req<'a>(
         &self,
         path: Path,
         req: &Req<'a>,
@@ -93,23 +93,23 @@ impl Agent {
         {
             return Err(RejectReason::INVALID_TRANSPORT_SERVICE_TYPE);
         }
-        split(req.service, req.private.bytes()).ok_or(RejectReason::UNSUPPORTED)
+        split_private(req.service, req.private.bytes()).ok_or(RejectReason::UNSUPPORTED)
     }
 
-    /// Takes a place in the listener's backlog. Returns `false`, and counts the request as dropped,
+    /// Takes a slot of the listener's backlog. Returns `false`, and counts the request as dropped,
     /// if the backlog or a limit of the agent is reached.
-    pub(super) fn has_room(&mut self, listener: ListenerId) -> bool {
+    pub(super) fn enter_backlog(&mut self, listener: ListenerId) -> bool {
         if self.table.unanswered() >= MAX_UNANSWERED || self.table.len() >= MAX_CONNECTIONS {
             self.counters.too_many += 1;
             return false;
         }
-        let has_room = self.listeners.take_place(listener);
-        self.counters.backlog_full += u64::from(!has_room);
-        has_room
+        let has_slot = self.listeners.take_slot(listener);
+        self.counters.backlog_full += u64::from(!has_slot);
+        has_slot
     }
 
     /// Handles a REQ with a communication ID that the peer has already used.
-    fn on_req_again(&mut self, id: ConnectionId, path: Path, transaction: u64, req: &Req<'_>) {
+    fn on_repeated_req(&mut self, id: ConnectionId, path: Path, transaction: u64, req: &Req<'_>) {
         let Some(connection) = self.table.get(id) else {
             return;
         };
@@ -119,7 +119,7 @@ impl Agent {
             State::ReqReceived if is_same => self.mra(connection, Mraed::Req),
             // rule: 12.9-repeated-req
             State::RepSent(rep) if is_same => *rep.mad,
-            State::Over(Some(answer)) if is_same => **answer,
+            State::Finished(Some(answer)) if is_same => **answer,
             // The RTU or DREQ is in flight or has arrived; this REQ was delayed.
             State::Established(_) | State::DreqSent(_) if is_same => {
                 self.counters.duplicates += 1;
@@ -128,7 +128,7 @@ impl Agent {
             // rule: 12.9-same-id
             _ => return self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION),
         };
-        self.answer_again(path, answer);
+        self.resend_answer(path, answer);
     }
 
     /// Rejects a REQ without changing a connection.
@@ -177,7 +177,7 @@ impl Agent {
             connection.local_qpn = acceptance.qpn;
         }
         self.leave_backlog(id);
-        self.send_repeated(now, id, rep, State::RepSent);
+        self.send_until_answered(now, id, rep, State::RepSent);
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Agent {
             rnr_retry_count: acceptance.rnr_retry_count,
             srq: acceptance.srq || is_xrc,
             ca_guid: self.config.ca_guid,
-            private: fit(&acceptance.private, 0)?,
+            private: private_data(&acceptance.private, 0)?,
         })))
     }
 
@@ -239,7 +239,10 @@ const FAILOVER_NOT_SUPPORTED: u8 = 1;
 
 /// The private data of Annex A11, if the service has any, and the data that follows. `None` if it
 /// does not parse.
-pub(super) fn split(service: ServiceId, private: &[u8]) -> Option<(Option<IpService>, &[u8])> {
+pub(super) fn split_private(
+    service: ServiceId,
+    private: &[u8],
+) -> Option<(Option<IpService>, &[u8])> {
     if service.port().is_none() {
         return Some((None, private));
     }

@@ -1,16 +1,16 @@
 //! Refusals, sent and received.
 
-use super::active::{fit, wrong_state};
-use super::held::Asker;
+use super::active::{private_data, wrong_state};
+use super::held::RequestKey;
 use super::state::{Connection, Mad, State};
 use super::table::Peer;
-use super::{Agent, MAX_OVER};
+use super::{Agent, MAX_FINISHED};
 use crate::{CmError, ConnectionId, Event, Instant, Path, RejectReason};
 use roce_wire::cm::{CmMessage, PrivateData, Rej, Rejected};
 
 impl Agent {
     /// Carries out a refusal by the owner.
-    pub(super) fn refuse_asked(
+    pub(super) fn refuse_by_owner(
         &mut self,
         now: Instant,
         id: ConnectionId,
@@ -21,7 +21,7 @@ impl Agent {
         match connection.state {
             // rule: 12.9-consumer-reject, 12.9-active-reject
             State::ReqReceived | State::RepReceived => {
-                let private = fit(private, 0)?;
+                let private = private_data(private, 0)?;
                 self.refuse(now, id, reason, private);
                 Ok(())
             }
@@ -43,7 +43,7 @@ impl Agent {
         };
         let path = connection.path;
         let (local_id, remote_id) = connection.ids();
-        let was_first = matches!(connection.state, State::ReqSent(_));
+        let is_unanswered_req = matches!(connection.state, State::ReqSent(_));
         let guid = self.config.ca_guid.to_be_bytes();
         let rej = connection.mad(CmMessage::Rej(Rej {
             local_id,
@@ -64,29 +64,31 @@ impl Agent {
             private,
         }));
         self.send(path, *rej);
-        if was_first {
+        if is_unanswered_req {
             self.table.remove(id);
         } else {
-            self.over(now, id, Some(rej));
+            self.finish(now, id, Some(rej));
         }
     }
 
-    /// Ends a connection without time wait, because no packet of its QPs can be in flight, or none
-    /// matters. Keeps `answer` for a while, to send it again if the peer retransmits.
-    pub(super) fn over(&mut self, now: Instant, id: ConnectionId, answer: Option<Mad>) {
+    /// Ends a connection without time wait, because no packet of its QPs can be in flight, or
+    /// because such packets do no harm. Keeps `answer` for a while, to send it again if the peer
+    /// retransmits.
+    pub(super) fn finish(&mut self, now: Instant, id: ConnectionId, answer: Option<Mad>) {
         self.leave_backlog(id);
-        if self.table.over() >= MAX_OVER {
+        if self.table.finished() >= MAX_FINISHED {
             self.table.remove(id);
             return;
         }
         self.table.forget_qpn(id);
-        let deadline = now + self.answers_kept();
-        self.table.change(id, State::Over(answer), Some(deadline));
+        let deadline = now + self.answer_retention();
+        self.table
+            .change(id, State::Finished(answer), Some(deadline));
     }
 
     pub(super) fn on_rej(&mut self, now: Instant, path: Path, rej: &Rej<'_>) {
-        let Some(connection) = self.rejected(path, rej) else {
-            if !self.gave_up(path, rej) {
+        let Some(connection) = self.rejected_connection(path, rej) else {
+            if !self.drop_withdrawn_request(path, rej) {
                 self.counters.unexpected += 1;
             }
             return;
@@ -104,7 +106,7 @@ impl Agent {
             }
             State::ReqReceived | State::RepSent(_) | State::RepReceived => {
                 self.queue_event(id, rejected);
-                self.over(now, id, None);
+                self.finish(now, id, None);
             }
             // The peer never saw the RTU, and gave up.
             // rule: 12.9-rejected-late
@@ -115,11 +117,11 @@ impl Agent {
         }
     }
 
-    /// If the REJ is about a held request, drops the request.
-    fn gave_up(&mut self, path: Path, rej: &Rej<'_>) -> bool {
+    /// Drops the held request that the REJ withdraws. Returns whether there was one.
+    fn drop_withdrawn_request(&mut self, path: Path, rej: &Rej<'_>) -> bool {
         let is_for_request = rej.remote_id == 0 && rej.reason == RejectReason::TIMEOUT;
         is_for_request
-            && self.let_go(Asker {
+            && self.drop_held_request(RequestKey {
                 path,
                 lookup: false,
                 id: rej.local_id,
@@ -127,7 +129,7 @@ impl Agent {
     }
 
     /// The connection that a REJ refers to.
-    fn rejected(&self, path: Path, rej: &Rej<'_>) -> Option<&Connection> {
+    fn rejected_connection(&self, path: Path, rej: &Rej<'_>) -> Option<&Connection> {
         // A peer that gave up before the first answer does not know our ID.
         // rule: 12.6.7-unknown-remote-id
         if rej.remote_id == 0 {
@@ -136,7 +138,7 @@ impl Agent {
                 lookup: false,
                 id: rej.local_id,
             };
-            let connection = self.table.find(peer)?;
+            let connection = self.table.find_by_peer(peer)?;
             let gave_up = rej.reason == RejectReason::TIMEOUT && connection.path == path;
             return gave_up.then_some(connection);
         }

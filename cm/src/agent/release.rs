@@ -1,8 +1,8 @@
 //! The end of connections.
 
 use super::Agent;
-use super::active::{fit, wrong_state};
-use super::held::Asker;
+use super::active::{private_data, wrong_state};
+use super::held::RequestKey;
 use super::state::{Mad, State};
 use crate::{CmError, ConnectionId, Event, Instant, Path, PrivateBytes, RejectReason};
 use rand_core::Rng;
@@ -18,12 +18,12 @@ impl Agent {
         let connection = self.known(id)?;
         match connection.state {
             State::Established(_) => {
-                let private = fit(private, 0)?;
+                let private = private_data(private, 0)?;
                 self.send_dreq(now, id, private);
                 Ok(())
             }
             State::DreqReceived => {
-                let private = fit(private, 0)?;
+                let private = private_data(private, 0)?;
                 self.send_drep(now, id, private);
                 Ok(())
             }
@@ -46,8 +46,8 @@ impl Agent {
             private,
         }));
         let path = connection.path;
-        self.send_repeated(now, id, dreq, State::DreqSent);
-        self.check_now(path);
+        self.send_until_answered(now, id, dreq, State::DreqSent);
+        self.check_path_now(path);
     }
 
     /// Answers the DREQ, and waits for late packets.
@@ -129,9 +129,11 @@ impl Agent {
             // rule: 12.9-repeated-dreq
             State::TimeWait(Some(drep)) => {
                 let drep = **drep;
-                self.answer_again(path, drep);
+                self.resend_answer(path, drep);
             }
-            State::TimeWait(None) | State::Over(_) => self.answer_unknown(path, transaction, dreq),
+            State::TimeWait(None) | State::Finished(_) => {
+                self.answer_unknown(path, transaction, dreq)
+            }
             _ => self.counters.duplicates += 1,
         }
     }
@@ -156,7 +158,7 @@ impl Agent {
     fn answer_unknown(&mut self, path: Path, transaction: u64, dreq: &Dreq<'_>) {
         // A peer that sends a DREQ for a connection that it has requested does not wait for an
         // answer to the request any more.
-        self.let_go(Asker {
+        self.drop_held_request(RequestKey {
             path,
             lookup: false,
             id: dreq.local_id,
@@ -203,7 +205,7 @@ impl Agent {
             State::DreqReceived => self.send_drep(now, id, PrivateData::NONE),
             State::LookupSent(_) => self.table.remove(id),
             State::LookupReceived => self.drop_lookup(now, id),
-            State::DreqSent(_) | State::TimeWait(_) | State::Over(_) => {}
+            State::DreqSent(_) | State::TimeWait(_) | State::Finished(_) => {}
         }
     }
 }

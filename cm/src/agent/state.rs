@@ -13,25 +13,26 @@ pub(super) type Mad = Box<[u8; MAD_LEN]>;
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) path: Path,
-    /// The peer's ID for it, once known.
+    /// The peer's ID for the connection, once known.
     pub(super) remote_id: Option<u32>,
-    /// The transaction of the messages that establish it, and later of those that end it.
+    /// The transaction ID of the messages that establish the connection, and later of the messages
+    /// that end it.
     pub(super) transaction: u64,
     pub(super) local_qpn: Qpn,
     pub(super) remote_qpn: Option<Qpn>,
     /// The requested service.
     pub(super) service: ServiceId,
     pub(super) service_type: ServiceType,
-    /// Whether it is a SIDR lookup.
+    /// Whether this is a SIDR lookup.
     pub(super) lookup: bool,
-    /// Whether its owner wants events about it.
+    /// Whether the owner wants events about the connection.
     pub(super) owned: bool,
-    /// The listener whose backlog it counts against.
-    pub(super) waits_for: Option<ListenerId>,
-    /// The longest time for the peer's answer, including the packets' travel times.
-    pub(super) peer_takes: Duration,
+    /// The listener whose backlog this request counts against.
+    pub(super) in_backlog_of: Option<ListenerId>,
+    /// The time to wait for the peer's answer, including the travel times of two packets.
+    pub(super) answer_timeout: Duration,
     /// The maximum number of retransmissions of each message.
-    pub(super) retries: u8,
+    pub(super) max_retries: u8,
     pub(super) state: State,
     /// When the state ends or its message is retransmitted.
     pub(super) deadline: Option<Instant>,
@@ -41,35 +42,35 @@ pub(super) struct Connection {
 #[derive(Debug)]
 pub(super) enum State {
     /// Active: waits for the REP.
-    ReqSent(Repeated),
+    ReqSent(Retransmitted),
     /// Passive: waits for its owner to accept.
     ReqReceived,
     /// Passive: waits for the RTU.
-    RepSent(Repeated),
+    RepSent(Retransmitted),
     /// Active: waits for its owner to be ready.
     RepReceived,
     /// Established: waits for either end to end it. Keeps the RTU if this side sent it.
     Established(Option<Mad>),
     /// Waits for the DREP.
-    DreqSent(Repeated),
+    DreqSent(Retransmitted),
     /// Waits for its owner to call [`Agent::disconnect`](super::Agent::disconnect).
     DreqReceived,
     /// Waits for packets in flight to die out. Keeps the DREP if this side sent it.
     TimeWait(Option<Mad>),
     /// Lookup: waits for the SIDR_REP.
-    LookupSent(Repeated),
+    LookupSent(Retransmitted),
     /// Lookup: waits for its owner to answer.
     LookupReceived,
-    /// Finished: kept only to repeat its answer.
-    Over(Option<Mad>),
+    /// Ended without time wait: kept only to repeat its answer.
+    Finished(Option<Mad>),
 }
 
 /// A message that is retransmitted until it is answered.
 #[derive(Debug)]
-pub(super) struct Repeated {
+pub(super) struct Retransmitted {
     pub(super) mad: Mad,
-    /// Retransmissions left.
-    pub(super) left: u8,
+    /// The number of retransmissions left.
+    pub(super) retries_left: u8,
 }
 
 impl State {
@@ -83,20 +84,20 @@ impl State {
             State::Established(_) => "is established",
             State::DreqSent(_) => "is being ended",
             State::DreqReceived => "waits to be ended",
-            State::TimeWait(_) | State::Over(_) => "has ended",
+            State::TimeWait(_) | State::Finished(_) => "has ended",
             State::LookupSent(_) => "looks up a datagram service",
             State::LookupReceived => "waits for its owner to name a QP",
         }
     }
 
-    /// Whether a peer created it and its owner has not answered.
+    /// Whether the state is that of a peer's request that the owner has not answered.
     pub(super) const fn is_unanswered(&self) -> bool {
         matches!(self, State::ReqReceived | State::LookupReceived)
     }
 
-    /// Whether it is kept only for its answer.
-    pub(super) const fn is_over(&self) -> bool {
-        matches!(self, State::Over(_))
+    /// Whether the connection is kept only to repeat its answer.
+    pub(super) const fn is_finished(&self) -> bool {
+        matches!(self, State::Finished(_))
     }
 }
 

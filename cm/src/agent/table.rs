@@ -22,7 +22,7 @@ pub(super) struct Table {
     by_qpn: BTreeMap<(IpAddr, Qpn), ConnectionId>,
     timers: BTreeSet<(Instant, ConnectionId)>,
     unanswered: usize,
-    over: usize,
+    finished: usize,
 }
 
 impl Table {
@@ -35,9 +35,9 @@ impl Table {
         self.unanswered
     }
 
-    /// The number of finished entries that are kept for their answers.
-    pub(super) fn over(&self) -> usize {
-        self.over
+    /// The number of finished entries, which are kept only to repeat their answers.
+    pub(super) fn finished(&self) -> usize {
+        self.finished
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {
@@ -48,27 +48,27 @@ impl Table {
         self.connections.get_mut(&id)
     }
 
-    pub(super) fn find(&self, peer: Peer) -> Option<&Connection> {
+    pub(super) fn find_by_peer(&self, peer: Peer) -> Option<&Connection> {
         self.get(*self.by_peer.get(&peer)?)
     }
 
-    pub(super) fn find_qpn(&self, address: IpAddr, qpn: Qpn) -> Option<&Connection> {
+    pub(super) fn find_by_qpn(&self, address: IpAddr, qpn: Qpn) -> Option<&Connection> {
         self.get(*self.by_qpn.get(&(address, qpn))?)
     }
 
     pub(super) fn of_listener(&self, listener: crate::ListenerId) -> Vec<ConnectionId> {
-        let waits = |c: &&Connection| c.waits_for == Some(listener);
+        let is_waiting = |c: &&Connection| c.in_backlog_of == Some(listener);
         self.connections
             .values()
-            .filter(waits)
+            .filter(is_waiting)
             .map(|c| c.id)
             .collect()
     }
 
-    /// At most `most` connections whose owner wants events.
-    pub(super) fn owned(&self, most: usize) -> Vec<ConnectionId> {
+    /// At most `limit` connections whose owner wants events.
+    pub(super) fn owned(&self, limit: usize) -> Vec<ConnectionId> {
         let owned = self.connections.values().filter(|c| c.owned);
-        owned.take(most).map(|c| c.id).collect()
+        owned.take(limit).map(|c| c.id).collect()
     }
 
     /// The connections whose peer's QP is in this process of a host.
@@ -91,11 +91,11 @@ impl Table {
 
     /// A connection on the path that is established, or that waits for the answer to its DREQ.
     pub(super) fn established_on(&self, path: Path) -> Option<&Connection> {
-        let is_so = |c: &&Connection| {
+        let is_candidate = |c: &&Connection| {
             let state = &c.state;
             c.path == path && matches!(state, State::Established(_) | State::DreqSent(_))
         };
-        self.of_host(path.remote).map(|(_, c)| c).find(is_so)
+        self.of_host(path.remote).map(|(_, c)| c).find(is_candidate)
     }
 
     /// The connections whose peer's QP is known, and is at this address.
@@ -112,7 +112,7 @@ impl Table {
             .remote_qpn
             .map(|qpn| (connection.path.remote, qpn));
         self.unanswered += usize::from(connection.state.is_unanswered());
-        self.over += usize::from(connection.state.is_over());
+        self.finished += usize::from(connection.state.is_finished());
         self.timers.extend(connection.deadline.map(|at| (at, id)));
         self.connections.insert(id, connection);
         self.by_peer.extend(peer.map(|peer| (peer, id)));
@@ -128,7 +128,7 @@ impl Table {
             self.timers.remove(&(at, id));
         }
         self.unanswered -= usize::from(connection.state.is_unanswered());
-        self.over -= usize::from(connection.state.is_over());
+        self.finished -= usize::from(connection.state.is_finished());
         if let Some(peer) = connection.peer() {
             self.by_peer.remove(&peer);
         }
@@ -142,14 +142,14 @@ impl Table {
         };
         self.unanswered -= usize::from(connection.state.is_unanswered());
         self.unanswered += usize::from(state.is_unanswered());
-        self.over -= usize::from(connection.state.is_over());
-        self.over += usize::from(state.is_over());
+        self.finished -= usize::from(connection.state.is_finished());
+        self.finished += usize::from(state.is_finished());
         connection.state = state;
-        self.postpone(id, deadline);
+        self.set_deadline(id, deadline);
     }
 
-    /// Changes the deadline.
-    pub(super) fn postpone(&mut self, id: ConnectionId, deadline: Option<Instant>) {
+    /// Changes the deadline of a connection.
+    pub(super) fn set_deadline(&mut self, id: ConnectionId, deadline: Option<Instant>) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -160,7 +160,7 @@ impl Table {
     }
 
     /// Records the peer's ID for the connection, and the peer's QP.
-    pub(super) fn learn(&mut self, id: ConnectionId, remote_id: u32, qpn: Qpn) {
+    pub(super) fn set_peer(&mut self, id: ConnectionId, remote_id: u32, qpn: Qpn) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -172,8 +172,7 @@ impl Table {
         self.by_peer.extend(peer.map(|peer| (peer, id)));
     }
 
-    /// Removes the peer's QP from a connection. The QP may belong to another connection from now
-    /// on.
+    /// Removes the peer's QP from a connection, so that another connection may use the QP.
     pub(super) fn forget_qpn(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -188,7 +187,7 @@ impl Table {
     }
 
     /// A connection whose deadline has passed.
-    pub(super) fn due(&self, now: Instant) -> Option<ConnectionId> {
+    pub(super) fn expired(&self, now: Instant) -> Option<ConnectionId> {
         let &(at, id) = self.timers.first()?;
         (at <= now).then_some(id)
     }

@@ -1,65 +1,66 @@
-//! Timeouts, and what happens when they expire.
+//! Timeouts, and the handling of expired ones.
 
 use super::Agent;
-use super::state::{Mad, Repeated, State};
+use super::state::{Mad, Retransmitted, State};
 use crate::{ConnectionId, Duration, Event, Instant, RejectReason};
 use roce_wire::cm::PrivateData;
 
-/// The exponent of the longest time to wait for one answer, whatever exponent the peer sends: 17 s.
-const LONGEST_ANSWER: u8 = 22;
-/// The exponent of the longest extra wait for one MRA: 275 s. Linux asks for a quarter of that.
-const LONGEST_SERVICE: u8 = 26;
+/// The largest accepted exponent of a response time: 17 s. It limits the wait for one answer.
+const MAX_ANSWER_EXPONENT: u8 = 22;
+/// The largest accepted exponent of the service timeout in an MRA: 275 s. Linux requests a quarter
+/// of that.
+const MAX_MRA_EXPONENT: u8 = 26;
 /// The exponent of the time for which answers are kept in order to send them again: 34 s. An agent
-/// of this kind retransmits its message for 26 s, and Linux retransmits it every 4.3 s.
-const ANSWERS_KEPT: u8 = 23;
+/// of this kind retransmits its message for 26 s, and Linux retransmits a message every 4.3 s.
+const ANSWER_RETENTION_EXPONENT: u8 = 23;
 
-/// 4.096 µs × 2^`exponent` (IBTA 1.7, 12.6.5).
+/// The duration 4.096 µs × 2^`exponent` (IBTA 1.7, 12.6.5).
 // rule: 12.6.5-timeout-encoding
-pub(super) fn encoded(exponent: u8) -> Duration {
+pub(super) fn timeout_of(exponent: u8) -> Duration {
     Duration::from_nanos(4096 << exponent.min(31))
 }
 
 impl Agent {
-    /// The timeout for an answer to a message just sent, if the peer announced its response time:
-    /// that time plus the travel times of two packets.
+    /// The timeout for the answer of a peer whose response time has this exponent: the response
+    /// time plus the travel times of two packets.
     // rule: 12.9-wait
-    pub(super) fn peer_takes(&self, exponent: u8) -> Duration {
-        encoded(exponent.min(LONGEST_ANSWER)) + 2 * encoded(self.config.packet_lifetime)
+    pub(super) fn answer_timeout(&self, exponent: u8) -> Duration {
+        timeout_of(exponent.min(MAX_ANSWER_EXPONENT)) + 2 * timeout_of(self.config.packet_lifetime)
     }
 
     /// The timeout for an answer after an MRA with this service timeout, including the travel times
     /// of two packets.
-    pub(super) fn service_takes(&self, exponent: u8) -> Duration {
-        encoded(exponent.min(LONGEST_SERVICE)) + 2 * encoded(self.config.packet_lifetime)
+    pub(super) fn timeout_after_mra(&self, exponent: u8) -> Duration {
+        timeout_of(exponent.min(MAX_MRA_EXPONENT)) + 2 * timeout_of(self.config.packet_lifetime)
     }
 
     /// How long answers are kept.
-    pub(super) fn answers_kept(&self) -> Duration {
-        encoded(ANSWERS_KEPT) + 2 * encoded(self.config.packet_lifetime)
+    pub(super) fn answer_retention(&self) -> Duration {
+        timeout_of(ANSWER_RETENTION_EXPONENT) + 2 * timeout_of(self.config.packet_lifetime)
     }
 
     /// How long an ended connection waits for packets in flight.
     // rule: 12.9-time-wait-length
     pub(super) fn time_wait(&self) -> Duration {
-        2 * encoded(self.config.packet_lifetime)
+        2 * timeout_of(self.config.packet_lifetime)
     }
 
-    /// Sends a message that needs an answer, and enters the state that `wrap` makes, which waits
-    /// for it.
-    pub(super) fn send_repeated(
+    /// Sends a message that needs an answer, and enters the state that `state` returns. In that
+    /// state, the agent waits for the answer and retransmits the message.
+    pub(super) fn send_until_answered(
         &mut self,
         now: Instant,
         id: ConnectionId,
         mad: Mad,
-        wrap: fn(Repeated) -> State,
+        state: fn(Retransmitted) -> State,
     ) {
         let Some(connection) = self.table.get(id) else {
             return;
         };
-        let (path, left) = (connection.path, connection.retries);
-        let deadline = now + connection.peer_takes;
+        let (path, retries_left) = (connection.path, connection.max_retries);
+        let deadline = now + connection.answer_timeout;
         self.send(path, *mad);
-        let state = wrap(Repeated { mad, left });
+        let state = state(Retransmitted { mad, retries_left });
         self.table.change(id, state, Some(deadline));
     }
 
@@ -68,19 +69,19 @@ impl Agent {
         let Some(connection) = self.table.get_mut(id) else {
             return;
         };
-        let (path, takes) = (connection.path, connection.peer_takes);
+        let (path, timeout) = (connection.path, connection.answer_timeout);
         match &mut connection.state {
             // rule: 12.9-repeat
-            State::ReqSent(again)
-            | State::RepSent(again)
-            | State::DreqSent(again)
-            | State::LookupSent(again)
-                if again.left > 0 =>
+            State::ReqSent(message)
+            | State::RepSent(message)
+            | State::DreqSent(message)
+            | State::LookupSent(message)
+                if message.retries_left > 0 =>
             {
-                again.left -= 1;
-                let mad = *again.mad;
-                self.counters.repeated += 1;
-                self.table.postpone(id, Some(now + takes));
+                message.retries_left -= 1;
+                let mad = *message.mad;
+                self.counters.retransmitted += 1;
+                self.table.set_deadline(id, Some(now + timeout));
                 self.send(path, mad);
             }
             // rule: 12.9-give-up
@@ -97,13 +98,13 @@ impl Agent {
                 self.queue_event(id, Event::TimeWaitOver { connection: id });
                 self.table.remove(id);
             }
-            State::Over(_) => self.table.remove(id),
+            State::Finished(_) => self.table.remove(id),
             // These states wait for the owner, without a limit.
             State::ReqReceived
             | State::RepReceived
             | State::Established(_)
             | State::DreqReceived
-            | State::LookupReceived => self.table.postpone(id, None),
+            | State::LookupReceived => self.table.set_deadline(id, None),
         }
     }
 }

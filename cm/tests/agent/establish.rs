@@ -1,4 +1,4 @@
-//! Connections are established although messages are lost and duplicated.
+//! Establishment of connections, also with lost and duplicated messages.
 
 use crate::world::{
     Host, LONG, SERVICE, acceptance, assert_wrong_state, at, connect_request, kinds, padded,
@@ -10,12 +10,12 @@ use roce_wire::cm::{CmMessage, Mraed};
 
 // shows: 12.9-req-rep-rtu, A11-header-in-front, A17.3.1-req-path
 #[test]
-fn each_side_learns_what_the_other_says() {
+fn each_side_learns_the_parameters_of_the_other() {
     let (mut client, mut server, listener) = Host::pair();
     let path = client.path_to(&server);
     let active = client.agent.connect(at(0), path, &connect_request());
-    let active = active.expect("it fits");
-    let req = client.hand(at(0), &mut server, "REQ");
+    let active = active.expect("the request is valid");
+    let req = client.deliver(at(0), &mut server, "REQ");
     let CmMessage::Req(on_wire) = req.message() else {
         panic!("{req:?}");
     };
@@ -31,14 +31,17 @@ fn each_side_learns_what_the_other_says() {
 
     let Event::Requested {
         connection: passive,
-        listener: of,
-        path: came,
+        listener: listener_of_request,
+        path: path_of_request,
         request,
     } = server.event()
     else {
-        panic!("a request came");
+        panic!("the event is a request");
     };
-    assert_eq!((of, came), (listener, server.path_to(&client)));
+    assert_eq!(
+        (listener_of_request, path_of_request),
+        (listener, server.path_to(&client))
+    );
     assert_eq!(request.service, SERVICE);
     let ip = IpService {
         source_port: 40_000,
@@ -66,11 +69,11 @@ fn each_side_learns_what_the_other_says() {
     assert_eq!(request.private, padded(b"please", 56));
 
     let accepted = server.agent.accept(at(1), passive, &acceptance());
-    accepted.expect("it waits");
-    let rep = server.hand(at(2), &mut client, "REP");
+    accepted.expect("the state allows it");
+    let rep = server.deliver(at(2), &mut client, "REP");
     assert_eq!(rep.parsed().transaction, req.parsed().transaction);
     let Event::Replied { connection, reply } = client.event() else {
-        panic!("a reply came");
+        panic!("the event is a reply");
     };
     assert_eq!(connection, active);
     assert_eq!(
@@ -86,7 +89,7 @@ fn each_side_learns_what_the_other_says() {
     assert_eq!(reply.private, padded(b"yes", 196));
 
     client.ready(at(3), active, b"go");
-    client.hand(at(4), &mut server, "RTU");
+    client.deliver(at(4), &mut server, "RTU");
     let established = Event::Established {
         connection: passive,
         private: padded(b"go", 224).into(),
@@ -100,12 +103,12 @@ fn each_side_learns_what_the_other_says() {
 
 // shows: 12.9-random-id
 #[test]
-fn communication_ids_are_of_the_agents_part() {
+fn communication_ids_are_drawn_from_the_agents_part() {
     let (mut client, server, _) = Host::pair();
     let path = client.path_to(&server);
     let ids: Vec<_> = (0..100)
         .map(|_| client.agent.connect(at(0), path, &connect_request()))
-        .map(|id| id.expect("it fits").get())
+        .map(|id| id.expect("the request is valid").get())
         .collect();
     let part = QpnRange::new(1).map(|part| u32::from(part.number()));
     assert!(ids.iter().all(|id| Some(id >> 25) == part), "{ids:x?}");
@@ -117,11 +120,11 @@ fn communication_ids_are_of_the_agents_part() {
 
 // shows: 12.9-repeat, 12.9-wait, 12.9-give-up, 12.6.5-timeout-encoding
 #[test]
-fn a_request_is_repeated_and_then_given_up() {
+fn a_req_is_retransmitted_and_then_given_up() {
     let (mut client, server, _) = Host::pair();
     let path = client.path_to(&server);
     let id = client.agent.connect(at(0), path, &connect_request());
-    let id = id.expect("it fits");
+    let id = id.expect("the request is valid");
     // 4.096 µs × (2^18 + 2 × 2^16).
     let wait = 4096 * ((1 << 18) + (2 << 16));
     assert_eq!(
@@ -143,81 +146,84 @@ fn a_request_is_repeated_and_then_given_up() {
 
 // shows: 12.9-repeated-req
 #[test]
-fn a_lost_reply_is_sent_again_when_the_request_is() {
+fn a_repeated_req_gets_the_same_rep() {
     let (mut client, mut server, _) = Host::pair();
     let path = client.path_to(&server);
     let active = client.agent.connect(at(0), path, &connect_request());
-    let req = client.hand(at(0), &mut server, "REQ");
+    let req = client.deliver(at(0), &mut server, "REQ");
     let passive = server.event().connection();
     server.accept(at(0), passive);
     let lost = server.sent();
-    server.take(at(100), &req);
+    server.receive(at(100), &req);
     let again = server.sent();
     assert_eq!(again[0].mad, lost[0].mad);
-    client.take_all(at(100), &again);
-    assert_eq!(client.event().connection(), active.expect("it fits"));
+    client.receive_all(at(100), &again);
+    assert_eq!(
+        client.event().connection(),
+        active.expect("the request is valid")
+    );
     assert_eq!(server.events(), []);
 }
 
 // shows: 12.9-repeat, 12.9-repeated-rep
 #[test]
-fn a_lost_rtu_is_sent_again_when_the_reply_is() {
+fn a_repeated_rep_gets_the_same_rtu() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     server.accept(at(0), passive);
-    server.hand(at(0), &mut client, "REP");
+    server.deliver(at(0), &mut client, "REP");
     client.event();
     client.ready(at(0), active, b"go");
     let lost = client.sent();
     let again = server.wait_until(at(1700));
     assert_eq!(kinds(&again), ["REP"]);
-    client.take_all(at(1700), &again);
-    let rtu = client.hand(at(1700), &mut server, "RTU");
+    client.receive_all(at(1700), &again);
+    let rtu = client.deliver(at(1700), &mut server, "RTU");
     assert_eq!(rtu.mad, lost[0].mad);
     assert!(matches!(server.event(), Event::Established { .. }));
     // Another RTU does nothing.
-    server.take(at(1701), &rtu);
+    server.receive(at(1701), &rtu);
     assert_eq!((server.events(), server.sent().len()), (vec![], 0));
     assert_eq!(client.events(), []);
 }
 
 // shows: 12.6.6-sent, 12.6.6-waits
 #[test]
-fn owners_may_take_their_time() {
+fn an_mra_extends_the_wait_for_a_slow_owner() {
     let (mut client, mut server, _) = Host::pair();
     let path = client.path_to(&server);
     let active = client.agent.connect(at(0), path, &connect_request());
-    let active = active.expect("it fits");
-    client.hand(at(0), &mut server, "REQ");
+    let active = active.expect("the request is valid");
+    client.deliver(at(0), &mut server, "REQ");
     let passive = server.event().connection();
     let again = client.wait_until(at(1700));
-    server.take_all(at(1700), &again);
-    let mra = server.hand(at(1700), &mut client, "MRA");
+    server.receive_all(at(1700), &again);
+    let mra = server.deliver(at(1700), &mut client, "MRA");
     assert!(matches!(mra.message(), CmMessage::Mra(mra) if mra.mraed == Mraed::Req));
     // The MRA extends the wait from 1.6 s to 17 s.
     assert_eq!(client.wait_until(at(1700 + 17_000)).len(), 0);
     assert_eq!(client.wait_until(at(1700 + 18_000)).len(), 1);
 
     server.accept(at(20_000), passive);
-    let rep = server.hand(at(20_000), &mut client, "REP");
+    let rep = server.deliver(at(20_000), &mut client, "REP");
     client.event();
-    client.take(at(20_001), &rep);
-    let mra = client.hand(at(20_001), &mut server, "MRA");
+    client.receive(at(20_001), &rep);
+    let mra = client.deliver(at(20_001), &mut server, "MRA");
     assert!(matches!(mra.message(), CmMessage::Mra(mra) if mra.mraed == Mraed::Rep));
     assert_eq!(server.wait_until(at(20_001 + 17_000)).len(), 0);
     assert_eq!(server.wait_until(at(20_001 + 18_000)).len(), 1);
     client.ready(at(40_000), active, &[]);
-    client.hand(at(40_000), &mut server, "RTU");
+    client.deliver(at(40_000), &mut server, "RTU");
     assert!(matches!(server.event(), Event::Established { .. }));
 }
 
 // shows: 12.9-data-before-rtu
 #[test]
-fn data_shows_that_the_peer_is_ready() {
+fn data_before_the_rtu_establishes_the_connection() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     server.agent.established(at(0), passive);
-    assert_eq!(server.events(), [], "it has not been accepted");
+    assert_eq!(server.events(), [], "the owner has not accepted");
     server.accept(at(0), passive);
     server.agent.established(at(1), passive);
     let established = Event::Established {
@@ -227,10 +233,10 @@ fn data_shows_that_the_peer_is_ready() {
     assert_eq!(server.event(), established);
     assert_eq!(server.agent.next_timeout(), None);
     server.agent.established(at(1), passive);
-    server.hand(at(2), &mut client, "REP");
+    server.deliver(at(2), &mut client, "REP");
     client.event();
     client.ready(at(2), active, &[]);
-    client.hand(at(2), &mut server, "RTU");
+    client.deliver(at(2), &mut server, "RTU");
     assert_eq!(server.events(), []);
 }
 
@@ -239,13 +245,13 @@ fn an_agent_connects_with_itself() {
     let mut host = Host::new(1);
     host.agent
         .listen(at(0), SERVICE, None, 1)
-        .expect("nobody listens");
+        .expect("the service is free");
     let path = host.path_to(&host);
     let active = host.agent.connect(at(0), path, &connect_request());
-    let active = active.expect("it fits");
+    let active = active.expect("the request is valid");
     let turn = |host: &mut Host| {
         let sent = host.sent();
-        host.take_all(at(0), &sent);
+        host.receive_all(at(0), &sent);
         kinds(&sent)
     };
     assert_eq!(turn(&mut host), ["REQ"]);
@@ -269,7 +275,7 @@ fn an_agent_connects_with_itself() {
 }
 
 #[test]
-fn what_owners_ask_for_must_fit_and_be_in_turn() {
+fn calls_with_invalid_values_or_in_a_wrong_state_fail() {
     let (mut client, mut server, _) = Host::pair();
     let path = client.path_to(&server);
     let mut request = connect_request();
@@ -294,7 +300,7 @@ fn what_owners_ask_for_must_fit_and_be_in_turn() {
     assert_eq!(refused, Err(CmError::MixedFamilies));
     assert_eq!(client.agent.connections(), 0);
 
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     assert_wrong_state(client.agent.ready(at(0), active, &[]));
     assert_wrong_state(client.agent.accept(at(0), active, &acceptance()));
     assert_wrong_state(client.agent.disconnect(at(0), active, &[]));
@@ -315,39 +321,39 @@ fn what_owners_ask_for_must_fit_and_be_in_turn() {
 /// The REP carries the number of an XRC target QP in the field of the end-to-end context number.
 // shows: A14-rep-target
 #[test]
-fn an_xrc_target_is_told() {
+fn the_rep_names_the_xrc_target_qp() {
     let (mut client, mut server, _) = Host::pair();
     let mut request = connect_request();
     request.service_type = ServiceType::Xrc;
     let path = client.path_to(&server);
     let asked = client.agent.connect(at(0), path, &request);
-    client.hand(at(0), &mut server, "REQ");
+    client.deliver(at(0), &mut server, "REQ");
     let Event::Requested {
         connection,
         request,
         ..
     } = server.event()
     else {
-        panic!("a request came");
+        panic!("the event is a request");
     };
     assert_eq!(request.service_type, ServiceType::Xrc);
     server.accept(at(0), connection);
-    let rep = server.hand(at(0), &mut client, "REP");
+    let rep = server.deliver(at(0), &mut client, "REP");
     let CmMessage::Rep(rep) = rep.message() else {
         panic!("{rep:?}");
     };
     let target = acceptance().qpn;
     assert_eq!((rep.qpn, rep.eecn, rep.srq), (Qpn::QP0, target, true));
     let Event::Replied { reply, .. } = client.event() else {
-        panic!("a reply came");
+        panic!("the event is a reply");
     };
     assert_eq!(reply.qpn, target);
     // The end is reported with the same ID.
-    let active = asked.expect("it fits");
+    let active = asked.expect("the request is valid");
     client.ready(at(0), active, &[]);
-    client.hand(at(0), &mut server, "RTU");
+    client.deliver(at(0), &mut server, "RTU");
     server.event();
     client.disconnect(at(0), active, &[]);
-    client.hand(at(0), &mut server, "DREQ");
+    client.deliver(at(0), &mut server, "DREQ");
     assert!(matches!(server.event(), Event::DisconnectRequested { .. }));
 }

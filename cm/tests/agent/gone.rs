@@ -19,7 +19,7 @@ fn pair() -> (Host, Host) {
         host.agent = Agent::new(config);
     }
     let listener = server.agent.listen(at(0), crate::world::SERVICE, None, 10);
-    listener.expect("nobody else listens");
+    listener.expect("the service is free");
     (client, server)
 }
 
@@ -39,25 +39,25 @@ fn disconnected(connection: ConnectionId) -> Event {
 }
 
 #[test]
-fn each_side_says_which_process_its_peer_is() {
+fn poll_peer_returns_the_process_of_the_peer() {
     let (mut client, mut server, _) = Host::pair();
-    client.join(at(0), &mut server);
+    client.establish(at(0), &mut server);
     // The QPNs of both requests and acceptances are small: they are in the first part.
     assert_eq!(peers(&mut client), [(server.address, QpnRange::FIRST)]);
     assert_eq!(peers(&mut server), [(client.address, QpnRange::FIRST)]);
-    assert!(!client.agent.wants_owner() && peers(&mut client).is_empty());
+    assert!(!client.agent.has_peer_or_check() && peers(&mut client).is_empty());
 }
 
 #[test]
 fn the_end_of_a_process_ends_its_connections() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.join(at(0), &mut server);
+    let (active, passive) = client.establish(at(0), &mut server);
     let other = QpnRange::new(3).expect("a part");
     client.agent.peer_gone(at(1), server.address, other);
     client
         .agent
         .peer_gone(at(1), client.address, QpnRange::FIRST);
-    assert_eq!(client.events(), [], "that is another process");
+    assert_eq!(client.events(), [], "another process has ended");
     let [to_server, to_client] = [server.address, client.address];
     for (host, id, remote) in [
         (&mut client, active, to_server),
@@ -69,7 +69,7 @@ fn the_end_of_a_process_ends_its_connections() {
         assert_eq!(
             host.wait_until(at(500)).len(),
             0,
-            "nobody is there to hear it"
+            "there is no peer to send to"
         );
         assert_eq!(host.events(), []);
         host.wait_until(at(600));
@@ -79,11 +79,10 @@ fn the_end_of_a_process_ends_its_connections() {
     }
 }
 
-/// A DREQ is not repeated to a process that has ended.
 #[test]
-fn the_end_of_a_process_is_the_answer_to_a_dreq() {
+fn a_dreq_is_not_retransmitted_to_an_ended_process() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, _) = client.join(at(0), &mut server);
+    let (active, _) = client.establish(at(0), &mut server);
     client.disconnect(at(0), active, &[]);
     assert_eq!(kinds(&client.sent()), ["DREQ"]);
     client
@@ -91,11 +90,11 @@ fn the_end_of_a_process_is_the_answer_to_a_dreq() {
         .peer_gone(at(1), server.address, QpnRange::FIRST);
     assert_eq!(client.event(), disconnected(active));
     assert!(client.wait_until(at(60_000)).is_empty());
-    assert_eq!(client.agent.counters().repeated, 0);
+    assert_eq!(client.agent.counters().retransmitted, 0);
 }
 
 #[test]
-fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
+fn an_unaccepted_connection_is_rejected_when_the_peer_is_gone() {
     let gave_up = |connection| Event::Rejected {
         connection,
         reason: RejectReason::TIMEOUT,
@@ -103,7 +102,7 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
     };
     // The peer has sent its request.
     let (mut client, mut server, _) = Host::pair();
-    let (_, passive) = client.ask(at(0), &mut server);
+    let (_, passive) = client.request(at(0), &mut server);
     server
         .agent
         .peer_gone(at(1), client.address, QpnRange::FIRST);
@@ -114,9 +113,9 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
     assert!(late.is_err());
     // The peer has answered.
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     server.accept(at(0), passive);
-    server.hand(at(0), &mut client, "REP");
+    server.deliver(at(0), &mut client, "REP");
     client.event();
     client
         .agent
@@ -127,11 +126,11 @@ fn what_was_not_accepted_is_as_if_the_peer_gave_up() {
 
 /// The peer may have been ready. Its late packets may still arrive, and change nothing.
 #[test]
-fn what_was_accepted_is_over() {
+fn an_accepted_connection_is_disconnected_when_the_peer_is_gone() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     server.accept(at(0), passive);
-    server.hand(at(0), &mut client, "REP");
+    server.deliver(at(0), &mut client, "REP");
     client.event();
     client.ready(at(0), active, &[]);
     server
@@ -142,15 +141,15 @@ fn what_was_accepted_is_over() {
         private: Vec::new().into(),
     };
     assert_eq!(server.events(), [established, disconnected(passive)]);
-    client.hand(at(2), &mut server, "RTU");
+    client.deliver(at(2), &mut server, "RTU");
     assert_eq!(server.events(), []);
     assert!(server.wait_until(at(500)).is_empty());
 }
 
 #[test]
-fn an_owner_that_leaves_tells_all_peers() {
+fn forget_some_notifies_all_peers() {
     let (mut client, mut server, _) = Host::pair();
-    let (_, passive) = client.join(at(0), &mut server);
+    let (_, passive) = client.establish(at(0), &mut server);
     let second = client.agent.connect(
         at(0),
         client.path_to(&server),
@@ -159,16 +158,16 @@ fn an_owner_that_leaves_tells_all_peers() {
             ..crate::world::connect_request()
         },
     );
-    let second = second.expect("it fits");
-    client.hand(at(0), &mut server, "REQ");
+    let second = second.expect("the request is valid");
+    client.deliver(at(0), &mut server, "REQ");
     let asked = server.event().connection();
     assert!(!client.agent.forget_some(at(1), 2));
     assert!(client.agent.forget_some(at(1), 2), "there are no more");
     let sent = client.sent();
-    let mut told = kinds(&sent);
-    told.sort_unstable();
-    assert_eq!(told, ["DREQ", "REJ"]);
-    server.take_all(at(1), &sent);
+    let mut notices = kinds(&sent);
+    notices.sort_unstable();
+    assert_eq!(notices, ["DREQ", "REJ"]);
+    server.receive_all(at(1), &sent);
     let events = server.events();
     assert!(events.iter().any(
         |event| matches!(event, Event::DisconnectRequested { connection, .. } if *connection == passive)
@@ -178,48 +177,48 @@ fn an_owner_that_leaves_tells_all_peers() {
             |event| matches!(event, Event::Rejected { connection, .. } if *connection == asked)
         )
     );
-    assert_eq!(client.events(), [], "{second:?} is of no interest any more");
+    assert_eq!(client.events(), [], "{second:?} was forgotten, too");
 }
 
-/// Lets time pass until something is due.
-fn pass(host: &mut Host, now: &mut Instant) {
+/// Advances the time to the next deadline.
+fn advance(host: &mut Host, now: &mut Instant) {
     let next = host.agent.next_timeout().expect("something is due");
     assert!(next > *now);
     *now = next;
     host.agent.handle_timeouts(next);
 }
 
-/// Two hosts with a connection. The first host has just been asked to check.
+/// Two hosts with a connection. The first agent has just asked its owner for a check.
 fn checked() -> (Host, Host, ConnectionId, Instant) {
     let (mut client, mut server) = pair();
-    let (active, _) = client.join(at(0), &mut server);
+    let (active, _) = client.establish(at(0), &mut server);
     let due = client.agent.next_timeout().expect("a check");
     assert_eq!(due, at(0) + EVERY);
-    assert!(client.wait_until(due).is_empty(), "the peer is not asked");
+    assert!(client.wait_until(due).is_empty(), "the peer gets no probe");
     assert_eq!(checks(&mut client), [client.path_to(&server)]);
     (client, server, active, due)
 }
 
 #[test]
-fn a_host_that_refuses_and_is_silent_is_gone() {
+fn a_peer_with_a_closed_port_that_answers_no_probe_is_gone() {
     let (mut client, server, active, mut now) = checked();
     let path = client.path_to(&server);
     client.agent.port_unreachable(now, path);
-    for question in 0..3 {
+    for probe in 0..3 {
         assert!(client.sent().is_empty());
         assert_eq!(checks(&mut client), [path], "the check comes first");
         client.agent.port_unreachable(now, path);
-        pass(&mut client, &mut now);
-        assert_eq!(kinds(&client.sent()), ["DREQ"], "{question}");
+        advance(&mut client, &mut now);
+        assert_eq!(kinds(&client.sent()), ["DREQ"], "{probe}");
         assert_eq!(checks(&mut client), []);
         assert_eq!(client.events(), []);
-        pass(&mut client, &mut now);
+        advance(&mut client, &mut now);
     }
     assert!(client.sent().is_empty());
     assert_eq!(client.event(), disconnected(active));
     assert!(now < at(6000), "it takes less than a second");
     let counters = *client.agent.counters();
-    assert_eq!((counters.questions, counters.answers), (3, 0));
+    assert_eq!((counters.probes, counters.probe_answers), (3, 0));
     assert_eq!(counters.peer_gone, 1);
     client.wait_until(now + LONG);
     assert!(
@@ -228,51 +227,52 @@ fn a_host_that_refuses_and_is_silent_is_gone() {
     );
 }
 
-/// Whatever an attacker forges, the peer answers, and its state does not change.
+/// The peer answers each probe, however many "port unreachable" messages an attacker forges. Its
+/// connections do not change.
 // shows: 12.9-unknown-dreq
 #[test]
-fn a_peer_that_answers_is_not_gone() {
+fn a_peer_that_answers_probes_is_not_gone() {
     let (mut client, mut server, active, mut now) = checked();
     let path = client.path_to(&server);
     for _ in 0..100 {
         for _ in 0..10 {
             client.agent.port_unreachable(now, path);
         }
-        pass(&mut client, &mut now);
-        client.hand(now, &mut server, "DREQ");
+        advance(&mut client, &mut now);
+        client.deliver(now, &mut server, "DREQ");
         assert_eq!(server.events(), []);
-        server.hand(now, &mut client, "DREP");
+        server.deliver(now, &mut client, "DREP");
         now = now + Duration::from_millis(50);
         client.agent.handle_timeouts(now);
         checks(&mut client);
     }
     assert_eq!(client.events(), []);
     let counters = *client.agent.counters();
-    assert_eq!((counters.questions, counters.answers), (100, 100));
+    assert_eq!((counters.probes, counters.probe_answers), (100, 100));
     assert_eq!((counters.peer_gone, counters.unexpected), (0, 0));
     // The connection is as it was.
     client.disconnect(now, active, &[]);
-    client.hand(now, &mut server, "DREQ");
+    client.deliver(now, &mut server, "DREQ");
     assert!(matches!(server.event(), Event::DisconnectRequested { .. }));
 }
 
 /// A stopped process does not answer, but its port stays open, so its host sends no "port
 /// unreachable".
 #[test]
-fn silence_alone_ends_nothing() {
+fn silence_without_port_unreachable_ends_nothing() {
     let (mut client, server, _, now) = checked();
     // Two "port unreachable" messages were forged.
     for _ in 0..2 {
         client.agent.port_unreachable(now, client.path_to(&server));
     }
     let asked = client.wait_until(now + Duration::from_secs(60));
-    assert_eq!(asked.len(), 8, "it is not asked for ever");
+    assert_eq!(asked.len(), 8, "the number of probes is bounded");
     assert_eq!(client.events(), []);
 }
 
 /// A "port unreachable" without a check, or for another path, causes no probe.
 #[test]
-fn refusals_of_strangers_mean_nothing() {
+fn port_unreachable_for_an_unchecked_path_is_ignored() {
     let (mut client, server, _, now) = checked();
     let path = client.path_to(&server);
     let stranger = Path {
@@ -288,31 +288,34 @@ fn refusals_of_strangers_mean_nothing() {
 
 /// A message that the peer sends for another reason also shows that it is alive.
 #[test]
-fn any_message_of_the_peer_ends_the_suspicion() {
+fn any_message_from_the_peer_ends_the_suspicion() {
     let (mut client, mut server, _, mut now) = checked();
     let path = client.path_to(&server);
     client.agent.port_unreachable(now, path);
     client.agent.port_unreachable(now, path);
-    pass(&mut client, &mut now);
-    let question = client.sent();
-    assert!(matches!(question[0].message(), CmMessage::Dreq(_)));
+    advance(&mut client, &mut now);
+    let probe = client.sent();
+    assert!(matches!(probe[0].message(), CmMessage::Dreq(_)));
     // The DREP is lost, and the peer requests a connection itself.
     let back = server.path_to(&client);
     let request = roce_cm::ConnectRequest {
         qpn: roce_cm::Qpn::from_bits(0x99),
         ..crate::world::connect_request()
     };
-    server.agent.connect(now, back, &request).expect("it fits");
-    server.hand(now, &mut client, "REQ");
+    server
+        .agent
+        .connect(now, back, &request)
+        .expect("the request is valid");
+    server.deliver(now, &mut client, "REQ");
     let quiet = client.wait_until(now + Duration::from_millis(900));
     assert!(quiet.is_empty(), "{:?}", kinds(&quiet));
 }
 
 /// A DREQ causes a check at once.
 #[test]
-fn an_end_that_waits_for_its_answer_is_checked_at_once() {
+fn a_dreq_causes_a_check_at_once() {
     let (mut client, mut server) = pair();
-    let (active, _) = client.join(at(0), &mut server);
+    let (active, _) = client.establish(at(0), &mut server);
     assert_eq!(checks(&mut client), []);
     client.disconnect(at(1), active, &[]);
     assert_eq!(kinds(&client.sent()), ["DREQ"]);

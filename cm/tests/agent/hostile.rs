@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 // shows: 13.4.2-dropped
 #[test]
-fn what_is_not_of_communication_management_is_dropped_quietly() {
+fn other_mads_are_dropped_without_an_answer() {
     let (_, mut server, _) = Host::pair();
     let path = Path {
         local: server.address,
@@ -18,7 +18,7 @@ fn what_is_not_of_communication_management_is_dropped_quietly() {
     let mut good = [0; 256];
     good[..4].copy_from_slice(&[1, 7, 2, 3]);
     good[17] = 0x15;
-    let mut came = 0;
+    let mut received = 0;
     // Other classes: subnet management, performance, vendor classes (some hardware uses one to
     // measure round trips). Other versions. Get and GetResp. Unknown attributes, and those of
     // alternate paths.
@@ -40,13 +40,13 @@ fn what_is_not_of_communication_management_is_dropped_quietly() {
         let mut mad = good;
         mad[at_byte] = value;
         server.agent.receive(at(0), path, &mad);
-        came += 1;
+        received += 1;
     }
     for len in [0, 1, 23, 24, 255] {
         server.agent.receive(at(0), path, &good[..len]);
-        came += 1;
+        received += 1;
     }
-    assert_eq!(server.agent.counters().unknown, came);
+    assert_eq!(server.agent.counters().unknown, received);
     assert_eq!((server.sent().len(), server.events()), (0, vec![]));
     server.agent.receive(at(0), path, &good);
     assert_eq!(server.sent().len(), 1, "a DREQ is answered");
@@ -59,7 +59,7 @@ fn flood(server: &Host, n: u32) -> Vec<Sent> {
     client
         .agent
         .connect(at(0), path, &connect_request())
-        .expect("it fits");
+        .expect("the request is valid");
     let sent = client.sent();
     let mad = sent[0].parsed();
     let CmMessage::Req(req) = mad.message else {
@@ -77,15 +77,15 @@ fn flood(server: &Host, n: u32) -> Vec<Sent> {
 }
 
 #[test]
-fn a_flood_of_requests_holds_a_bounded_number_of_them() {
+fn the_number_of_unanswered_requests_is_bounded() {
     let mut server = Host::new(2);
     let backlog = usize::MAX;
     let listener = server
         .agent
         .listen(at(0), SERVICE, None, backlog)
-        .expect("nobody listens");
+        .expect("the service is free");
     let requests = flood(&server, 3000);
-    server.take_all(at(0), &requests);
+    server.receive_all(at(0), &requests);
     assert_eq!(server.agent.connections(), 1024);
     assert_eq!(server.events().len(), 1024);
     assert_eq!(server.agent.counters().too_many, 3000 - 1024);
@@ -97,20 +97,20 @@ fn a_flood_of_requests_holds_a_bounded_number_of_them() {
 }
 
 #[test]
-fn refused_requests_are_not_kept_without_bound() {
+fn the_number_of_kept_refusals_is_bounded() {
     let mut server = Host::new(2);
     server
         .agent
         .listen(at(0), SERVICE, None, 1)
-        .expect("nobody listens");
+        .expect("the service is free");
     for request in flood(&server, 6000) {
-        server.take(at(0), &request);
+        server.receive(at(0), &request);
         let id = server.event().connection();
         let reason = RejectReason::CONSUMER;
         server
             .agent
             .reject(at(0), id, reason, &[])
-            .expect("it waits");
+            .expect("the state allows it");
         server.sent();
     }
     assert_eq!(server.agent.connections(), 4096);
@@ -119,10 +119,10 @@ fn refused_requests_are_not_kept_without_bound() {
 }
 
 #[test]
-fn answers_that_are_not_fetched_are_lost_in_the_end() {
+fn the_outbox_is_bounded() {
     let mut server = Host::new(2);
     for request in flood(&server, 5000) {
-        server.take(at(0), &request);
+        server.receive(at(0), &request);
     }
     server.agent.handle_timeouts(at(1000));
     assert_eq!(server.agent.counters().outbox_full, 5000 - 4096);
@@ -132,21 +132,21 @@ fn answers_that_are_not_fetched_are_lost_in_the_end() {
 /// An attacker that knows no communication ID, or has another address, can't end a connection.
 // shows: 12.9-peer-only
 #[test]
-fn only_the_peer_has_a_say() {
+fn only_the_peer_can_end_a_connection() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, _) = client.join(at(0), &mut server);
+    let (active, _) = client.establish(at(0), &mut server);
     client.disconnect(at(0), active, &[]);
     let dreq = client.sent().remove(0);
     let mut elsewhere = dreq.clone();
     elsewhere.path.local = IpAddr::from([10, 0, 0, 9]);
-    server.take(at(0), &elsewhere);
+    server.receive(at(0), &elsewhere);
     for (at_byte, what) in [(24, "its own ID"), (28, "our ID")] {
         let mut guessed = dreq.clone();
         guessed.mad[at_byte] ^= 1;
-        server.take(at(0), &guessed);
+        server.receive(at(0), &guessed);
         assert_eq!(server.events(), [], "{what}");
     }
-    server.take(at(0), &dreq);
+    server.receive(at(0), &dreq);
     assert!(matches!(server.event(), Event::DisconnectRequested { .. }));
 }
 
@@ -167,67 +167,67 @@ fn guessed(sent: &Sent) -> Sent {
 /// A stranger can't delay, accept, establish or reject a connection.
 // shows: 12.9-peer-only
 #[test]
-fn only_the_peer_makes_a_connection() {
+fn only_the_peer_can_delay_establish_or_reject_a_connection() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     let again = client.wait_until(at(1700));
-    server.take(at(1700), &again[0]);
+    server.receive(at(1700), &again[0]);
     let mra = server.sent().remove(0);
     let due = client.agent.next_timeout();
-    client.take(at(1700), &elsewhere(&mra));
+    client.receive(at(1700), &elsewhere(&mra));
     assert_eq!(client.agent.next_timeout(), due);
-    client.take(at(1700), &mra);
+    client.receive(at(1700), &mra);
     assert!(client.agent.next_timeout() > due);
 
     server.accept(at(1701), passive);
     let rep = server.sent().remove(0);
-    client.take(at(1701), &elsewhere(&rep));
+    client.receive(at(1701), &elsewhere(&rep));
     assert_eq!(client.events(), []);
-    client.take(at(1701), &rep);
+    client.receive(at(1701), &rep);
     client.event();
     client.ready(at(1701), active, &[]);
     let rtu = client.sent().remove(0);
     for stranger in [elsewhere(&rtu), guessed(&rtu)] {
-        server.take(at(1702), &stranger);
+        server.receive(at(1702), &stranger);
         assert_eq!(server.events(), []);
     }
-    server.take(at(1702), &rtu);
+    server.receive(at(1702), &rtu);
     assert!(matches!(server.event(), Event::Established { .. }));
 
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     server.accept(at(0), passive);
-    server.hand(at(0), &mut client, "REP");
+    server.deliver(at(0), &mut client, "REP");
     let rejected = client
         .agent
         .reject(at(0), active, RejectReason::CONSUMER, &[]);
-    rejected.expect("it waits");
+    rejected.expect("the state allows it");
     let rej = client.sent().remove(0);
     for stranger in [elsewhere(&rej), guessed(&rej)] {
-        server.take(at(1), &stranger);
+        server.receive(at(1), &stranger);
         assert_eq!(server.events(), []);
     }
-    server.take(at(1), &rej);
+    server.receive(at(1), &rej);
     assert!(matches!(server.event(), Event::Rejected { .. }));
 }
 
 /// One MRA extends the wait to 275 s at most, although the peer asks for two hours.
 #[test]
-fn one_mra_delays_by_minutes_at_most() {
+fn one_mra_extends_the_wait_by_a_bounded_time() {
     let (mut client, mut server, _) = Host::pair();
-    client.ask(at(0), &mut server);
+    client.request(at(0), &mut server);
     let again = client.wait_until(at(1700));
-    server.take(at(1700), &again[0]);
+    server.receive(at(1700), &again[0]);
     let mut mra = server.sent().remove(0);
     mra.mad[24 + 9] = 31 << 3;
-    client.take(at(1700), &mra);
-    let due = client.agent.next_timeout().expect("it waits");
+    client.receive(at(1700), &mra);
+    let due = client.agent.next_timeout().expect("the state allows it");
     assert!(at(276_000) < due && due < at(278_000), "{due:?}");
 }
 
 /// Real messages with bytes changed: no panic, and nothing is left at the end.
 #[test]
-fn damaged_messages_break_nothing() {
+fn damaged_messages_cause_no_panic_and_leave_no_state() {
     for seed in 0..100 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (mut client, mut server, _) = Host::pair();
@@ -238,8 +238,8 @@ fn damaged_messages_break_nothing() {
             ids.extend(client.agent.connect(now, path, &connect_request()));
             for _ in 0..4 {
                 for sent in client.sent() {
-                    server.take(now, &damaged(&sent, &mut rng));
-                    server.take(now, &sent);
+                    server.receive(now, &damaged(&sent, &mut rng));
+                    server.receive(now, &sent);
                 }
                 for event in server.events() {
                     let id = event.connection();
@@ -247,8 +247,8 @@ fn damaged_messages_break_nothing() {
                     let _ = server.agent.disconnect(now, id, &[]);
                 }
                 for sent in server.sent() {
-                    client.take(now, &damaged(&sent, &mut rng));
-                    client.take(now, &sent);
+                    client.receive(now, &damaged(&sent, &mut rng));
+                    client.receive(now, &sent);
                 }
                 for event in client.events() {
                     let _ = client.agent.ready(now, event.connection(), &[]);
@@ -261,7 +261,7 @@ fn damaged_messages_break_nothing() {
             client.agent.forget(at(1000), id);
         }
         for sent in client.sent() {
-            server.take(at(1000), &sent);
+            server.receive(at(1000), &sent);
         }
         for event in server.events() {
             server.agent.forget(at(1000), event.connection());

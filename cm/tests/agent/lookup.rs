@@ -9,7 +9,7 @@ fn pair() -> (Host, Host) {
     server
         .agent
         .listen(at(0), DATAGRAMS, None, 4)
-        .expect("nobody listens");
+        .expect("the service is free");
     (Host::new(1), server)
 }
 
@@ -23,21 +23,21 @@ fn acceptance() -> DatagramAcceptance {
 
 // shows: 12.11-lookup, 12.11-repeated, A11-header-in-front
 #[test]
-fn a_service_tells_its_queue_pair() {
+fn a_lookup_returns_the_qp_of_the_service() {
     let (mut client, mut server) = pair();
     let path = client.path_to(&server);
     let id = client
         .agent
         .resolve_datagram(at(0), path, &datagram_request());
-    let id = id.expect("it fits");
-    let req = client.hand(at(0), &mut server, "SIDR_REQ");
+    let id = id.expect("the request is valid");
+    let req = client.deliver(at(0), &mut server, "SIDR_REQ");
     let Event::DatagramRequested {
         connection,
         request,
         ..
     } = server.event()
     else {
-        panic!("a request came");
+        panic!("the event is a request");
     };
     let ip = IpService {
         source_port: 40_000,
@@ -46,17 +46,17 @@ fn a_service_tells_its_queue_pair() {
     };
     assert_eq!((request.service, request.ip), (DATAGRAMS, Some(ip)));
     assert_eq!(request.private, padded(b"where", 180));
-    server.take(at(1), &req);
+    server.receive(at(1), &req);
     assert_eq!((server.events(), server.sent().len()), (vec![], 0));
-    let told = server
+    let answered = server
         .agent
         .accept_datagram(at(2), connection, &acceptance());
-    told.expect("it waits");
+    answered.expect("the state allows it");
     let lost = server.sent();
     // A lost message is retransmitted.
     let again = client.wait_until(at(1700));
-    server.take_all(at(1700), &again);
-    let rep = server.hand(at(1700), &mut client, "SIDR_REP");
+    server.receive_all(at(1700), &again);
+    let rep = server.deliver(at(1700), &mut client, "SIDR_REP");
     assert_eq!(rep.mad, lost[0].mad);
     let replied = Event::DatagramReplied {
         connection: id,
@@ -65,26 +65,25 @@ fn a_service_tells_its_queue_pair() {
         private: padded(b"here", 136).into(),
     };
     assert_eq!(client.event(), replied);
-    client.take(at(1701), &rep);
+    client.receive(at(1701), &rep);
     for host in [&mut client, &mut server] {
         host.wait_until(at(0) + LONG);
         assert_eq!((host.events(), host.agent.connections()), (vec![], 0));
     }
 }
 
-/// The status that the client gets if the server's owner does `of`, or if nothing answers the
-/// request.
-fn status(of: impl FnOnce(&mut Host, &mut Host)) -> SidrStatus {
+/// The status that the client gets after `act`, which lets the server answer the request or not.
+fn status(act: impl FnOnce(&mut Host, &mut Host)) -> SidrStatus {
     let (mut client, mut server) = pair();
     let path = client.path_to(&server);
     client
         .agent
         .resolve_datagram(at(0), path, &datagram_request())
-        .expect("it fits");
-    of(&mut client, &mut server);
+        .expect("the request is valid");
+    act(&mut client, &mut server);
     // A request for a service without a listener is held for this long.
     server.agent.handle_timeouts(at(1000));
-    server.hand(at(1000), &mut client, "SIDR_REP");
+    server.deliver(at(1000), &mut client, "SIDR_REP");
     assert_eq!(client.agent.connections(), 0);
     match client.event() {
         Event::DatagramRejected { status, .. } => status,
@@ -97,18 +96,18 @@ fn status(of: impl FnOnce(&mut Host, &mut Host)) -> SidrStatus {
 fn lookups_are_refused() {
     let rejected_with = |reason| {
         status(move |client, server| {
-            client.hand(at(0), server, "SIDR_REQ");
+            client.deliver(at(0), server, "SIDR_REQ");
             let id = server.event().connection();
             server
                 .agent
                 .reject(at(0), id, reason, &[])
-                .expect("it waits");
+                .expect("the state allows it");
         })
     };
     assert_eq!(rejected_with(RejectReason::CONSUMER), SidrStatus::REJECTED);
     assert_eq!(rejected_with(RejectReason::NO_QP), SidrStatus::NO_QP);
     let forgotten = status(|client, server| {
-        client.hand(at(0), server, "SIDR_REQ");
+        client.deliver(at(0), server, "SIDR_REQ");
         let id = server.event().connection();
         server.agent.forget(at(0), id);
     });
@@ -118,7 +117,7 @@ fn lookups_are_refused() {
             server
                 .agent
                 .listen(at(0), SERVICE, None, 4)
-                .expect("nobody listens");
+                .expect("the service is free");
             let mut sent = client.sent();
             let mad = sent[0].parsed();
             let CmMessage::SidrReq(mut req) = mad.message else {
@@ -128,28 +127,29 @@ fn lookups_are_refused() {
             let message = CmMessage::SidrReq(req);
             let bytes = CmMad { message, ..mad }.to_bytes();
             sent[0].mad = bytes;
-            server.take_all(at(0), &sent);
+            server.receive_all(at(0), &sent);
             assert_eq!((server.events(), server.agent.connections()), (vec![], 0));
         })
     };
-    let nobody = changed(|req| req.service = roce_cm::ServiceId(7));
-    assert_eq!(nobody, SidrStatus::SERVICE_ID_NOT_SUPPORTED);
+    let unknown = changed(|req| req.service = roce_cm::ServiceId(7));
+    assert_eq!(unknown, SidrStatus::SERVICE_ID_NOT_SUPPORTED);
     let connections = changed(|req| req.service = SERVICE);
     assert_eq!(connections, SidrStatus::SERVICE_ID_NOT_SUPPORTED);
-    let version =
-        changed(|req| req.private = roce_wire::cm::PrivateData::new(&[1]).expect("it fits"));
+    let version = changed(|req| {
+        req.private = roce_wire::cm::PrivateData::new(&[1]).expect("the request is valid")
+    });
     assert_eq!(version, SidrStatus::VERSION_NOT_SUPPORTED);
 }
 
 // shows: 12.9-repeat
 #[test]
-fn a_lookup_that_nobody_answers_ends() {
+fn an_unanswered_lookup_ends() {
     let (mut client, server) = pair();
     let path = client.path_to(&server);
     let id = client
         .agent
         .resolve_datagram(at(0), path, &datagram_request());
-    let connection = id.expect("it fits");
+    let connection = id.expect("the request is valid");
     let sent = client.wait_until(at(0) + LONG);
     assert_eq!(kinds(&sent), ["SIDR_REQ"; 16]);
     assert_eq!(client.event(), Event::Unreachable { connection });
@@ -158,7 +158,9 @@ fn a_lookup_that_nobody_answers_ends() {
     let forgotten = client
         .agent
         .resolve_datagram(at(0), path, &datagram_request());
-    client.agent.forget(at(0), forgotten.expect("it fits"));
+    client
+        .agent
+        .forget(at(0), forgotten.expect("the request is valid"));
     assert_eq!(client.agent.connections(), 0);
 }
 

@@ -12,20 +12,20 @@ use std::collections::BTreeMap;
 /// An owner's state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    Asked,
+    Requesting,
     Requested,
     Replied,
     Accepted,
     Established,
     Ending,
-    EndAsked,
+    DisconnectRequested,
     Closed,
     Gone,
 }
 
 /// The owner's next step after its delay.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Action {
     Connect,
     Lookup,
     Answer,
@@ -45,7 +45,7 @@ struct Known {
 }
 
 #[derive(Debug)]
-enum Next {
+enum Entry {
     Deliver {
         to: usize,
         path: Path,
@@ -53,7 +53,7 @@ enum Next {
     },
     Do {
         host: usize,
-        deed: Deed,
+        action: Action,
         id: Option<ConnectionId>,
     },
 }
@@ -65,11 +65,11 @@ struct World {
     hosts: [Host; 2],
     known: [BTreeMap<ConnectionId, Known>; 2],
     lookups: [BTreeMap<ConnectionId, bool>; 2],
-    agenda: BTreeMap<(Instant, u64), Next>,
-    entries: u64,
+    agenda: BTreeMap<(Instant, u64), Entry>,
+    scheduled: u64,
     tags: u8,
     loss_percent: u64,
-    polite: bool,
+    graceful: bool,
 }
 
 impl World {
@@ -81,7 +81,7 @@ impl World {
             for service in [SERVICE, DATAGRAMS] {
                 host.agent
                     .listen(at(0), service, None, 4)
-                    .expect("nobody listens");
+                    .expect("the service is free");
             }
         }
         let mut world = Self {
@@ -92,16 +92,16 @@ impl World {
             known: Default::default(),
             lookups: Default::default(),
             agenda: BTreeMap::new(),
-            entries: 0,
+            scheduled: 0,
             tags: 0,
             loss_percent,
-            polite: loss_percent <= 20 && seed.is_multiple_of(2),
+            graceful: loss_percent <= 20 && seed.is_multiple_of(2),
         };
         for host in [0, 1] {
             for _ in 0..5 {
-                world.later(5000, host, Deed::Connect, None);
+                world.do_within(5000, host, Action::Connect, None);
             }
-            world.later(5000, host, Deed::Lookup, None);
+            world.do_within(5000, host, Action::Lookup, None);
         }
         world
     }
@@ -110,14 +110,14 @@ impl World {
         self.rng.next_u64() % n
     }
 
-    fn enter(&mut self, at: Instant, next: Next) {
-        self.entries += 1;
-        self.agenda.insert((at, self.entries), next);
+    fn schedule(&mut self, at: Instant, entry: Entry) {
+        self.scheduled += 1;
+        self.agenda.insert((at, self.scheduled), entry);
     }
 
-    fn later(&mut self, within_ms: u64, host: usize, deed: Deed, id: Option<ConnectionId>) {
+    fn do_within(&mut self, within_ms: u64, host: usize, action: Action, id: Option<ConnectionId>) {
         let at = self.now + Duration::from_millis(self.below(within_ms));
-        self.enter(at, Next::Do { host, deed, id });
+        self.schedule(at, Entry::Do { host, action, id });
     }
 
     /// Runs until nothing is left to do.
@@ -127,8 +127,8 @@ impl World {
             let timers = self.hosts.iter().filter_map(timer).min();
             let entry = self.agenda.keys().next().copied();
             match (timers, entry) {
-                (Some(timer), Some(key)) if key.0 <= timer => self.next(key),
-                (None, Some(key)) => self.next(key),
+                (Some(timer), Some(key)) if key.0 <= timer => self.run_entry(key),
+                (None, Some(key)) => self.run_entry(key),
                 (Some(timer), _) => {
                     self.now = timer;
                     for host in &mut self.hosts {
@@ -141,13 +141,13 @@ impl World {
         }
     }
 
-    fn next(&mut self, key: (Instant, u64)) {
+    fn run_entry(&mut self, key: (Instant, u64)) {
         self.now = key.0;
         match self.agenda.remove(&key).expect("it is on the agenda") {
-            Next::Deliver { to, path, mad } => {
+            Entry::Deliver { to, path, mad } => {
                 self.hosts[to].agent.receive(self.now, path, &mad[..]);
             }
-            Next::Do { host, deed, id } => self.act(host, deed, id),
+            Entry::Do { host, action, id } => self.perform(host, action, id),
         }
     }
 
@@ -167,9 +167,9 @@ impl World {
                     // No packet lives longer than the agents' configured lifetime.
                     let at = self.now + Duration::from_millis(self.below(250));
                     let mad = Box::new(sent.mad);
-                    self.enter(
+                    self.schedule(
                         at,
-                        Next::Deliver {
+                        Entry::Deliver {
                             to: 1 - host,
                             path,
                             mad,
@@ -178,21 +178,21 @@ impl World {
                 }
             }
             for event in self.hosts[host].events() {
-                self.hear(host, event);
+                self.handle_event(host, event);
             }
         }
     }
 
-    fn act(&mut self, host: usize, deed: Deed, id: Option<ConnectionId>) {
+    fn perform(&mut self, host: usize, action: Action, id: Option<ConnectionId>) {
         let path = self.hosts[host].path_to(&self.hosts[1 - host]);
         let now = self.now;
         let Some(id) = id else {
-            if matches!(deed, Deed::Lookup) {
+            if matches!(action, Action::Lookup) {
                 let lookup =
                     self.hosts[host]
                         .agent
                         .resolve_datagram(now, path, &datagram_request());
-                self.lookups[host].insert(lookup.expect("it fits"), false);
+                self.lookups[host].insert(lookup.expect("the request is valid"), false);
                 return;
             }
             self.tags += 1;
@@ -200,10 +200,10 @@ impl World {
             request.qpn = Qpn::from_bits(0x100 + u32::from(self.tags));
             request.private = vec![self.tags];
             let id = self.hosts[host].agent.connect(now, path, &request);
-            let id = id.expect("it fits");
-            self.learn(host, id, self.tags, Stage::Asked, true);
-            if !self.polite && self.below(5) == 0 {
-                self.later(4000, host, Deed::Forget, Some(id));
+            let id = id.expect("the request is valid");
+            self.add_known(host, id, self.tags, Stage::Requesting, true);
+            if !self.graceful && self.below(5) == 0 {
+                self.do_within(4000, host, Action::Forget, Some(id));
             }
             return;
         };
@@ -213,47 +213,53 @@ impl World {
                 qkey: QKey(7),
                 private: Vec::new(),
             };
-            let told = self.hosts[host].agent.accept_datagram(now, id, &acceptance);
-            return told.expect("it waits");
+            let answered = self.hosts[host].agent.accept_datagram(now, id, &acceptance);
+            return answered.expect("the state allows it");
         }
-        let impolite = !self.polite && self.below(5) == 0;
-        let known = self.known[host].get_mut(&id).expect("it was told of");
+        let is_abrupt = !self.graceful && self.below(5) == 0;
+        let known = self.known[host]
+            .get_mut(&id)
+            .expect("the owner knows the connection");
         let agent = &mut self.hosts[host].agent;
-        match (deed, known.stage) {
-            (Deed::Forget, stage) if stage != Stage::Gone => {
+        match (action, known.stage) {
+            (Action::Forget, stage) if stage != Stage::Gone => {
                 agent.forget(now, id);
                 known.was_forgotten = true;
                 known.stage = Stage::Gone;
             }
-            (Deed::Answer, Stage::Requested | Stage::Replied) if impolite => {
+            (Action::Answer, Stage::Requested | Stage::Replied) if is_abrupt => {
                 agent
                     .reject(now, id, RejectReason::CONSUMER, &[])
-                    .expect("it waits");
+                    .expect("the state allows it");
                 known.stage = Stage::Gone;
             }
-            (Deed::Answer, Stage::Requested) => {
+            (Action::Answer, Stage::Requested) => {
                 let mut acceptance = acceptance();
                 acceptance.qpn = Qpn::from_bits(0x200 + u32::from(known.tag));
-                agent.accept(now, id, &acceptance).expect("it waits");
+                agent
+                    .accept(now, id, &acceptance)
+                    .expect("the state allows it");
                 known.stage = Stage::Accepted;
             }
-            (Deed::Answer, Stage::Replied) => {
-                agent.ready(now, id, &[]).expect("it waits");
+            (Action::Answer, Stage::Replied) => {
+                agent.ready(now, id, &[]).expect("the state allows it");
                 self.is_established(host, id);
             }
-            (Deed::Disconnect, Stage::Established) => {
+            (Action::Disconnect, Stage::Established) => {
                 agent.disconnect(now, id, &[]).expect("it is established");
                 known.stage = Stage::Ending;
             }
-            (Deed::Disconnect, Stage::EndAsked) => {
-                agent.disconnect(now, id, &[]).expect("it was asked for");
+            (Action::Disconnect, Stage::DisconnectRequested) => {
+                agent
+                    .disconnect(now, id, &[])
+                    .expect("the peer requested it");
                 known.stage = Stage::Closed;
             }
             _ => {}
         }
     }
 
-    fn learn(&mut self, host: usize, id: ConnectionId, tag: u8, stage: Stage, is_active: bool) {
+    fn add_known(&mut self, host: usize, id: ConnectionId, tag: u8, stage: Stage, is_active: bool) {
         let known = Known {
             tag,
             stage,
@@ -265,40 +271,42 @@ impl World {
         let before = self.known[host].values().find(|known| known.tag == tag);
         assert!(
             before.is_none(),
-            "seed {seed}: {tag} comes twice: {before:?}"
+            "seed {seed}: two connections have the tag {tag}: {before:?}"
         );
         self.known[host].insert(id, known);
     }
 
     fn is_established(&mut self, host: usize, id: ConnectionId) {
-        let known = self.known[host].get_mut(&id).expect("it was told of");
+        let known = self.known[host]
+            .get_mut(&id)
+            .expect("the owner knows the connection");
         known.stage = Stage::Established;
         known.was_established = true;
-        let deed = if self.polite || self.below(4) > 0 {
-            Deed::Disconnect
+        let action = if self.graceful || self.below(4) > 0 {
+            Action::Disconnect
         } else {
-            Deed::Forget
+            Action::Forget
         };
-        // In a polite run, owners disconnect only after all connections are established.
-        let at = self.now + Duration::from_secs(if self.polite { 100 } else { 0 });
+        // In a graceful run, owners disconnect only after all connections are established.
+        let at = self.now + Duration::from_secs(if self.graceful { 100 } else { 0 });
         let at = at + Duration::from_millis(self.below(10_000));
         let id = Some(id);
-        self.enter(at, Next::Do { host, deed, id });
+        self.schedule(at, Entry::Do { host, action, id });
     }
 
     /// Handles an event for an owner. Fails if the event is not legal in the connection's stage.
-    fn hear(&mut self, host: usize, event: Event) {
+    fn handle_event(&mut self, host: usize, event: Event) {
         use Stage::*;
         let id = event.connection();
         let seed = self.seed;
         match &event {
             Event::Requested { request, .. } => {
-                self.learn(host, id, request.private[0], Requested, false);
-                return self.later(3000, host, Deed::Answer, Some(id));
+                self.add_known(host, id, request.private[0], Requested, false);
+                return self.do_within(3000, host, Action::Answer, Some(id));
             }
             Event::DatagramRequested { .. } => {
                 self.lookups[host].insert(id, true);
-                return self.later(3000, host, Deed::Answer, Some(id));
+                return self.do_within(3000, host, Action::Answer, Some(id));
             }
             Event::DatagramReplied { .. } | Event::DatagramRejected { .. } => {
                 let was_over = self.lookups[host].insert(id, true);
@@ -311,22 +319,23 @@ impl World {
             _ => {}
         }
         let known = self.known[host].get_mut(&id);
-        let known = known.unwrap_or_else(|| panic!("seed {seed}: {event:?} of nothing"));
+        let known =
+            known.unwrap_or_else(|| panic!("seed {seed}: {event:?} for an unknown connection"));
         let stage = known.stage;
         known.stage = match (&event, stage) {
-            (Event::Replied { .. }, Asked) => Replied,
+            (Event::Replied { .. }, Requesting) => Replied,
             (Event::Established { .. }, Accepted) => Established,
-            (Event::Rejected { .. }, Asked | Requested | Replied | Accepted) => Gone,
-            (Event::Unreachable { .. }, Asked | Accepted) => Gone,
-            (Event::DisconnectRequested { .. }, Established) => EndAsked,
+            (Event::Rejected { .. }, Requesting | Requested | Replied | Accepted) => Gone,
+            (Event::Unreachable { .. }, Requesting | Accepted) => Gone,
+            (Event::DisconnectRequested { .. }, Established) => DisconnectRequested,
             (Event::Disconnected { .. }, Established | Ending) => Closed,
             (Event::TimeWaitOver { .. }, Closed) => Gone,
             _ => panic!("seed {seed}: {event:?} after {stage:?}"),
         };
         match known.stage {
-            Replied => self.later(3000, host, Deed::Answer, Some(id)),
+            Replied => self.do_within(3000, host, Action::Answer, Some(id)),
             Established => self.is_established(host, id),
-            EndAsked => self.later(3000, host, Deed::Disconnect, Some(id)),
+            DisconnectRequested => self.do_within(3000, host, Action::Disconnect, Some(id)),
             _ => {}
         }
     }
@@ -348,13 +357,13 @@ impl World {
             let is_other = |known: &&Known| !known.is_active && known.tag == active.tag;
             let passive = self.known.iter().flat_map(BTreeMap::values).find(is_other);
             let has_passive = passive.is_some_and(|passive| passive.was_established);
-            if has_passive || self.polite {
+            if has_passive || self.graceful {
                 assert!(
                     active.was_established,
                     "seed {seed}: {active:?} {passive:?}"
                 );
             }
-            if self.polite {
+            if self.graceful {
                 assert!(has_passive, "seed {seed}: {active:?} {passive:?}");
             }
         }
@@ -363,7 +372,7 @@ impl World {
 
 // shows: 12.9-repeat, 12.9-repeated-req, 12.9-repeated-rep, 12.9-repeated-dreq
 #[test]
-fn both_sides_agree_however_bad_the_network_is() {
+fn both_sides_agree_on_the_outcome_despite_losses() {
     let seeds = std::env::var("ROCE_CM_SEEDS");
     let seeds = seeds.map_or(200, |seeds| {
         seeds.parse().expect("ROCE_CM_SEEDS is a number")
@@ -376,12 +385,12 @@ fn both_sides_agree_however_bad_the_network_is() {
 }
 
 #[test]
-fn one_seed_gives_one_run() {
+fn the_same_seed_gives_the_same_run() {
     let end = |seed| {
         let mut world = World::new(seed);
         world.run();
         let counters = world.hosts.map(|host| *host.agent.counters());
-        (world.now, world.entries, counters)
+        (world.now, world.scheduled, counters)
     };
     assert_eq!(end(3), end(3));
     assert_ne!(end(3), end(5));

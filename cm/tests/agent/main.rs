@@ -1,4 +1,4 @@
-//! Tests of two agents, or of one agent with MADs that the test writes, in virtual time.
+//! Tests of two agents, or of one agent with hand-written MADs, in virtual time.
 
 mod establish;
 mod gone;

@@ -28,20 +28,20 @@ fn reason_until(until: Instant, change: impl Fn(&mut Req<'_>)) -> Option<RejectR
     let mut sent = client.sent();
     let mad = sent[0].parsed();
     let CmMessage::Req(mut req) = mad.message else {
-        panic!("it asks for a connection");
+        panic!("the message is a REQ");
     };
     change(&mut req);
     let message = CmMessage::Req(req);
     let changed = CmMad { message, ..mad }.to_bytes();
     sent[0].mad = changed;
-    server.take(at(0), &sent[0]);
+    server.receive(at(0), &sent[0]);
     let answer = server.wait_until(until);
-    client.take_all(until, &answer);
+    client.receive_all(until, &answer);
     let refused = answer.first().map(|answer| rej(answer).reason);
     if let Some(reason) = refused {
         assert_eq!((server.agent.connections(), server.events()), (0, vec![]));
         assert_eq!(client.agent.connections(), 0);
-        let connection = id.expect("it fits");
+        let connection = id.expect("the request is valid");
         let private = vec![0; 148];
         let rejected = Event::Rejected {
             connection,
@@ -55,11 +55,11 @@ fn reason_until(until: Instant, change: impl Fn(&mut Req<'_>)) -> Option<RejectR
 
 // shows: 12.9-no-listener, 12.6.7.2-invalid-gid, A11-no-datagram-req
 #[test]
-fn what_nobody_wants_is_refused() {
+fn unacceptable_requests_are_rejected_with_a_reason() {
     assert_eq!(reason_for(|_| ()), None);
-    for nobodys in [ServiceId::ip(PortSpace::Tcp, 7175), ServiceId(7)] {
-        let until = |ms| reason_until(at(ms), |req| req.service = nobodys);
-        assert_eq!(until(999), None, "somebody may be about to listen");
+    for service in [ServiceId::ip(PortSpace::Tcp, 7175), ServiceId(7)] {
+        let until = |ms| reason_until(at(ms), |req| req.service = service);
+        assert_eq!(until(999), None, "the request is held");
         assert_eq!(until(1000), Some(RejectReason::INVALID_SERVICE_ID));
     }
     let datagram = reason_for(|req| req.service = ServiceId::ip(PortSpace::Udp, 7174));
@@ -68,31 +68,32 @@ fn what_nobody_wants_is_refused() {
     assert_eq!(spoofed, Some(RejectReason::INVALID_GID));
     let foreign = reason_for(|req| req.path.remote_gid = Ipv6Addr::LOCALHOST);
     assert_eq!(foreign, Some(RejectReason::INVALID_GID));
-    let version = reason_for(|req| req.private = PrivateData::new(&[1; 92]).expect("it fits"));
+    let version =
+        reason_for(|req| req.private = PrivateData::new(&[1; 92]).expect("the request is valid"));
     assert_eq!(version, Some(RejectReason::UNSUPPORTED));
 }
 
 // shows: 12.9-consumer-reject
 #[test]
-fn an_owner_refuses_and_says_why() {
+fn the_passive_side_rejects_a_request() {
     let (mut client, mut server, _) = Host::pair();
     let path = client.path_to(&server);
     let active = client.agent.connect(at(0), path, &connect_request());
-    let req = client.hand(at(0), &mut server, "REQ");
+    let req = client.deliver(at(0), &mut server, "REQ");
     let passive = server.event().connection();
     let reason = RejectReason::CONSUMER;
     server
         .agent
         .reject(at(0), passive, reason, b"no")
-        .expect("it waits");
+        .expect("the state allows it");
     let lost = server.sent();
     assert_eq!(rej(&lost[0]).rejected, Rejected::Req);
     // The REJ was lost: the repeated message gets the same answer, and the owner gets no event.
-    server.take(at(1), &req);
-    let again = server.hand(at(1), &mut client, "REJ");
+    server.receive(at(1), &req);
+    let again = server.deliver(at(1), &mut client, "REJ");
     assert_eq!(again.mad, lost[0].mad);
     let rejected = Event::Rejected {
-        connection: active.expect("it fits"),
+        connection: active.expect("the request is valid"),
         reason,
         private: padded(b"no", 148).into(),
     };
@@ -104,21 +105,21 @@ fn an_owner_refuses_and_says_why() {
 
 // shows: 12.9-active-reject
 #[test]
-fn the_active_side_refuses_a_reply() {
+fn the_active_side_rejects_a_reply() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     server.accept(at(0), passive);
-    let rep = server.hand(at(0), &mut client, "REP");
+    let rep = server.deliver(at(0), &mut client, "REP");
     client.event();
     let reason = RejectReason::CONSUMER;
     client
         .agent
         .reject(at(0), active, reason, b"why")
-        .expect("it waits");
+        .expect("the state allows it");
     let lost = client.sent();
     assert_eq!(rej(&lost[0]).rejected, Rejected::Rep);
-    client.take(at(1), &rep);
-    client.hand(at(1), &mut server, "REJ");
+    client.receive(at(1), &rep);
+    client.deliver(at(1), &mut server, "REJ");
     let rejected = Event::Rejected {
         connection: passive,
         reason,
@@ -133,12 +134,12 @@ fn the_active_side_refuses_a_reply() {
 
 // shows: 12.9-rejected-late, 12.9-give-up, 12.6.7.2-timeout-info, 12.6.7-unknown-remote-id
 #[test]
-fn who_gives_up_says_so() {
+fn a_side_that_gives_up_sends_a_rej() {
     // The client, before it has heard anything.
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     client.agent.forget(at(0), active);
-    let sent = client.hand(at(0), &mut server, "REJ");
+    let sent = client.deliver(at(0), &mut server, "REJ");
     assert_eq!(rej(&sent).info.bytes(), 1_u64.to_be_bytes());
     let reason = RejectReason::TIMEOUT;
     let event = server.event();
@@ -149,9 +150,9 @@ fn who_gives_up_says_so() {
 
     // The server, which waits for the RTU.
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     server.accept(at(0), passive);
-    let rep = server.hand(at(0), &mut client, "REP");
+    let rep = server.deliver(at(0), &mut client, "REP");
     client.event();
     client.ready(at(0), active, &[]);
     client.sent();
@@ -163,8 +164,8 @@ fn who_gives_up_says_so() {
     };
     assert_eq!(server.event(), unreachable);
     assert_eq!(rej(&sent[15]).reason, RejectReason::TIMEOUT);
-    // The client took it for established.
-    client.take(at(0), &sent[15]);
+    // The client considers the connection established.
+    client.receive(at(0), &sent[15]);
     assert!(
         matches!(client.event(), Event::Disconnected { connection, .. } if connection == active)
     );
@@ -172,74 +173,82 @@ fn who_gives_up_says_so() {
 
 // shows: 12.9-unknown-rep
 #[test]
-fn a_reply_to_what_is_not_asked_is_refused() {
+fn a_rep_for_an_unknown_connection_is_rejected() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     client.agent.forget(at(0), active);
     client.sent();
     server.accept(at(0), passive);
-    server.hand(at(0), &mut client, "REP");
-    let sent = client.hand(at(0), &mut server, "REJ");
+    server.deliver(at(0), &mut client, "REP");
+    let sent = client.deliver(at(0), &mut server, "REJ");
     assert_eq!(rej(&sent).reason, RejectReason::INVALID_COMMUNICATION_ID);
     assert!(matches!(server.event(), Event::Rejected { .. }));
     assert_eq!(client.agent.connections(), 0);
 }
 
 #[test]
-fn a_backlog_is_bounded_until_the_owner_takes_notice() {
+fn a_request_counts_against_the_backlog_until_the_owner_notices_it() {
     let mut server = Host::new(2);
     server
         .agent
         .listen(at(0), SERVICE, None, 2)
-        .expect("nobody listens");
+        .expect("the service is free");
     let mut client = Host::new(1);
     let path = client.path_to(&server);
-    let mut ask = |server: &mut Host| {
+    let mut request = |server: &mut Host| {
         let mut request = connect_request();
         request.qpn = roce_cm::Qpn::from_bits(100 + client.agent.connections() as u32);
         client
             .agent
             .connect(at(0), path, &request)
-            .expect("it fits");
+            .expect("the request is valid");
         let sent = client.sent();
-        server.take_all(at(0), &sent);
+        server.receive_all(at(0), &sent);
         server.events()
     };
-    let first = ask(&mut server)[0].connection();
-    assert_eq!(ask(&mut server).len(), 1);
-    assert_eq!(ask(&mut server), []);
+    let first = request(&mut server)[0].connection();
+    assert_eq!(request(&mut server).len(), 1);
+    assert_eq!(request(&mut server), []);
     assert_eq!(server.agent.counters().backlog_full, 1);
-    assert_eq!(server.sent().len(), 0, "the peer asks again by itself");
-    server.agent.taken(first);
-    server.agent.taken(first);
-    assert_eq!(ask(&mut server).len(), 1);
-    assert_eq!(ask(&mut server), []);
+    assert_eq!(server.sent().len(), 0, "the peer retransmits the request");
+    server.agent.leave_backlog(first);
+    server.agent.leave_backlog(first);
+    assert_eq!(request(&mut server).len(), 1);
+    assert_eq!(request(&mut server), []);
     let reason = RejectReason::NO_RESOURCES;
     server
         .agent
         .reject(at(0), first, reason, &[])
-        .expect("it waits");
-    assert_eq!(ask(&mut server), [], "it had left the backlog");
+        .expect("the state allows it");
+    assert_eq!(
+        request(&mut server),
+        [],
+        "the first request had left the backlog already"
+    );
 }
 
 #[test]
-fn who_stops_to_listen_refuses_what_it_has_not_taken_notice_of() {
+fn stop_listening_rejects_unnoticed_requests() {
     let (mut client, mut server, listener) = Host::pair();
     let path = client.path_to(&server);
-    let (_, taken) = client.ask(at(0), &mut server);
-    server.agent.taken(taken);
+    let (_, noticed) = client.request(at(0), &mut server);
+    server.agent.leave_backlog(noticed);
     let mut request = connect_request();
     request.qpn = roce_cm::Qpn::from_bits(0x99);
     let refused = client
         .agent
         .connect(at(0), path, &request)
-        .expect("it fits");
-    client.hand(at(0), &mut server, "REQ");
+        .expect("the request is valid");
+    client.deliver(at(0), &mut server, "REQ");
     server.agent.stop_listening(at(0), listener);
-    assert_eq!(server.events(), [], "nobody is there to hear of the second");
-    server.hand(at(0), &mut client, "REJ");
+    assert_eq!(
+        server.events(),
+        [],
+        "the owner did not notice the second request"
+    );
+    server.deliver(at(0), &mut client, "REJ");
     assert_eq!(client.event().connection(), refused);
-    server.accept(at(0), taken);
+    server.accept(at(0), noticed);
     assert_eq!(
         reason_of_next(&mut client, &mut server),
         RejectReason::INVALID_SERVICE_ID
@@ -254,8 +263,8 @@ fn reason_of_next(client: &mut Host, server: &mut Host) -> RejectReason {
     client
         .agent
         .connect(at(0), path, &request)
-        .expect("it fits");
-    client.hand(at(0), server, "REQ");
+        .expect("the request is valid");
+    client.deliver(at(0), server, "REQ");
     rej(&server.wait_until(at(1000))[0]).reason
 }
 
@@ -266,7 +275,7 @@ fn a_listener_with_an_address_takes_precedence() {
     let own = server
         .agent
         .listen(at(0), SERVICE, local, 1)
-        .expect("only any address is taken");
+        .expect("the other listener has no address");
     let service = SERVICE;
     let twice = Err(CmError::ServiceInUse { service });
     assert_eq!(server.agent.listen(at(0), SERVICE, local, 1), twice);
@@ -275,8 +284,8 @@ fn a_listener_with_an_address_takes_precedence() {
     client
         .agent
         .connect(at(0), path, &connect_request())
-        .expect("it fits");
-    client.hand(at(0), &mut server, "REQ");
+        .expect("the request is valid");
+    client.deliver(at(0), &mut server, "REQ");
     assert!(matches!(server.event(), Event::Requested { listener, .. } if listener == own));
     server.agent.stop_listening(at(0), own);
     server.agent.stop_listening(at(0), any);

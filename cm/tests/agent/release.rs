@@ -6,10 +6,10 @@ use roce_wire::cm::{CmMad, CmMessage};
 
 // shows: 12.9-dreq, 12.9-time-wait, 12.9-time-wait-length
 #[test]
-fn both_sides_agree_on_the_end() {
+fn a_dreq_and_a_drep_end_a_connection() {
     for active_ends in [true, false] {
         let (mut client, mut server, _) = Host::pair();
-        let (active, passive) = client.join(at(0), &mut server);
+        let (active, passive) = client.establish(at(0), &mut server);
         let (mut first, mut second) = ((client, active), (server, passive));
         if !active_ends {
             core::mem::swap(&mut first, &mut second);
@@ -17,14 +17,14 @@ fn both_sides_agree_on_the_end() {
         let ((ending, id), (ended, other_id)) = (&mut first, &mut second);
         ending.disconnect(at(10), *id, b"bye");
         assert_wrong_state(ending.agent.disconnect(at(10), *id, b"bye"));
-        ending.hand(at(10), ended, "DREQ");
+        ending.deliver(at(10), ended, "DREQ");
         let requested = Event::DisconnectRequested {
             connection: *other_id,
             private: padded(b"bye", 220).into(),
         };
         assert_eq!(ended.event(), requested);
         ended.disconnect(at(11), *other_id, b"well");
-        ended.hand(at(11), ending, "DREP");
+        ended.deliver(at(11), ending, "DREP");
         let disconnected = Event::Disconnected {
             connection: *id,
             private: padded(b"well", 224).into(),
@@ -45,37 +45,37 @@ fn both_sides_agree_on_the_end() {
 
 // shows: 12.9-repeated-dreq, 12.9-repeat
 #[test]
-fn a_lost_drep_is_sent_again_when_the_dreq_is() {
+fn a_repeated_dreq_gets_the_same_drep() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.join(at(0), &mut server);
+    let (active, passive) = client.establish(at(0), &mut server);
     client.disconnect(at(0), active, &[]);
-    let dreq = client.hand(at(0), &mut server, "DREQ");
+    let dreq = client.deliver(at(0), &mut server, "DREQ");
     server.event();
-    server.take(at(1), &dreq);
-    assert_eq!(server.events(), [], "the owner knows already");
+    server.receive(at(1), &dreq);
+    assert_eq!(server.events(), [], "the owner already has the event");
     server.disconnect(at(2), passive, b"well");
     let lost = server.sent();
-    server.take(at(3), &dreq);
+    server.receive(at(3), &dreq);
     assert_eq!(server.sent()[0].mad, lost[0].mad);
     // After the time wait, an agent answers a DREQ for a connection that it does not know.
     server.wait_until(at(1600));
     assert_eq!(server.agent.connections(), 0);
     let again = client.wait_until(at(1700));
     assert_eq!(kinds(&again), ["DREQ"]);
-    server.take_all(at(1700), &again);
-    server.hand(at(1700), &mut client, "DREP");
+    server.receive_all(at(1700), &again);
+    server.deliver(at(1700), &mut client, "DREP");
     assert!(matches!(client.event(), Event::Disconnected { .. }));
 }
 
 // shows: 12.9-unknown-dreq
 #[test]
-fn an_end_is_agreed_to_by_who_knows_of_no_connection() {
+fn a_dreq_for_an_unknown_connection_gets_a_drep() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, _) = client.join(at(0), &mut server);
+    let (active, _) = client.establish(at(0), &mut server);
     client.disconnect(at(0), active, &[]);
     let mut restarted = Host::new(2);
-    let dreq = client.hand(at(0), &mut restarted, "DREQ");
-    let drep = restarted.hand(at(0), &mut client, "DREP");
+    let dreq = client.deliver(at(0), &mut restarted, "DREQ");
+    let drep = restarted.deliver(at(0), &mut client, "DREP");
     assert_eq!(drep.parsed().transaction, dreq.parsed().transaction);
     assert!(matches!(client.event(), Event::Disconnected { .. }));
     assert_eq!(restarted.agent.connections(), 0);
@@ -83,14 +83,14 @@ fn an_end_is_agreed_to_by_who_knows_of_no_connection() {
 
 // shows: 12.9-crossing
 #[test]
-fn both_may_end_it_at_once() {
+fn both_sides_may_disconnect_at_once() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.join(at(0), &mut server);
+    let (active, passive) = client.establish(at(0), &mut server);
     client.disconnect(at(0), active, &[]);
     server.disconnect(at(0), passive, &[]);
     let (from_client, from_server) = (client.sent(), server.sent());
-    client.take_all(at(1), &from_server);
-    server.take_all(at(1), &from_client);
+    client.receive_all(at(1), &from_server);
+    server.receive_all(at(1), &from_client);
     for (host, id) in [(&mut client, active), (&mut server, passive)] {
         let event = host.event();
         assert!(matches!(event, Event::Disconnected { connection, .. } if connection == id));
@@ -103,9 +103,9 @@ fn both_may_end_it_at_once() {
 
 // shows: 12.9-repeat
 #[test]
-fn a_peer_that_is_gone_does_not_keep_the_connection() {
+fn a_connection_ends_after_unanswered_dreqs() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, _) = client.join(at(0), &mut server);
+    let (active, _) = client.establish(at(0), &mut server);
     client.disconnect(at(0), active, &[]);
     let sent = client.wait_until(at(0) + LONG);
     assert_eq!(kinds(&sent), ["DREQ"; 16]);
@@ -120,15 +120,15 @@ fn a_peer_that_is_gone_does_not_keep_the_connection() {
 
 /// The peer's agent knows of the DREQ, and its owner never answers.
 #[test]
-fn an_owner_that_does_not_answer_keeps_its_peer_for_a_while_only() {
+fn an_owner_that_ignores_a_dreq_delays_its_peer_for_a_bounded_time() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.join(at(0), &mut server);
+    let (active, passive) = client.establish(at(0), &mut server);
     client.disconnect(at(0), active, &[]);
-    client.hand(at(0), &mut server, "DREQ");
+    client.deliver(at(0), &mut server, "DREQ");
     let event = server.event();
-    let asked =
+    let is_requested =
         matches!(event, Event::DisconnectRequested { connection, .. } if connection == passive);
-    assert!(asked, "{event:?}");
+    assert!(is_requested, "{event:?}");
     // The time that `Agent::disconnect` documents.
     client.wait_until(at(0) + Duration::from_secs(25));
     assert_eq!(client.events(), []);
@@ -143,16 +143,16 @@ fn an_owner_that_does_not_answer_keeps_its_peer_for_a_while_only() {
 
 // shows: 12.9-dreq-before-rtu
 #[test]
-fn who_ends_a_connection_has_had_it() {
+fn a_dreq_before_the_rtu_establishes_the_connection_first() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.ask(at(0), &mut server);
+    let (active, passive) = client.request(at(0), &mut server);
     server.accept(at(0), passive);
-    server.hand(at(0), &mut client, "REP");
+    server.deliver(at(0), &mut client, "REP");
     client.event();
     client.ready(at(0), active, &[]);
     client.sent();
     client.disconnect(at(0), active, &[]);
-    client.hand(at(0), &mut server, "DREQ");
+    client.deliver(at(0), &mut server, "DREQ");
     let events = server.events();
     assert!(
         matches!(
@@ -166,9 +166,9 @@ fn who_ends_a_connection_has_had_it() {
 
 // shows: 12.6.10-remote-qpn
 #[test]
-fn a_dreq_must_name_the_queue_pair() {
+fn a_dreq_for_another_qp_is_dropped() {
     let (mut client, mut server, _) = Host::pair();
-    let (active, _) = client.join(at(0), &mut server);
+    let (active, _) = client.establish(at(0), &mut server);
     client.disconnect(at(0), active, &[]);
     let mut sent = client.sent();
     let mad = sent[0].parsed();
@@ -181,38 +181,38 @@ fn a_dreq_must_name_the_queue_pair() {
     let message = CmMessage::Dreq(dreq);
     let wrong = CmMad { message, ..mad }.to_bytes();
     sent[0].mad = wrong;
-    server.take(at(0), &sent[0]);
+    server.receive(at(0), &sent[0]);
     assert_eq!((server.events(), server.sent().len()), (vec![], 0));
 }
 
 #[test]
-fn what_is_forgotten_ends_in_each_state() {
+fn forget_ends_a_connection_in_each_state() {
     // Established.
     let (mut client, mut server, _) = Host::pair();
-    let (active, passive) = client.join(at(0), &mut server);
+    let (active, passive) = client.establish(at(0), &mut server);
     client.agent.forget(at(0), active);
-    client.hand(at(0), &mut server, "DREQ");
+    client.deliver(at(0), &mut server, "DREQ");
     server.event();
-    // Asked to end it.
+    // After the peer's DREQ.
     server.agent.forget(at(0), passive);
-    server.hand(at(0), &mut client, "DREP");
+    server.deliver(at(0), &mut client, "DREP");
     // Established, and then ended by the other side.
     let (mut client2, mut server2, _) = Host::pair();
-    let (active, passive) = client2.join(at(0), &mut server2);
+    let (active, passive) = client2.establish(at(0), &mut server2);
     server2.disconnect(at(0), passive, &[]);
     client2.agent.forget(at(0), active);
     let crossing = client2.sent();
-    server2.hand(at(0), &mut client2, "DREQ");
-    server2.take_all(at(0), &crossing);
+    server2.deliver(at(0), &mut client2, "DREQ");
+    server2.receive_all(at(0), &crossing);
     server2.agent.forget(at(0), passive);
     // Accepted.
     let (mut client3, mut server3, _) = Host::pair();
-    let (_, passive) = client3.ask(at(0), &mut server3);
+    let (_, passive) = client3.request(at(0), &mut server3);
     server3.accept(at(0), passive);
-    server3.hand(at(0), &mut client3, "REP");
+    server3.deliver(at(0), &mut client3, "REP");
     server3.agent.forget(at(0), passive);
     client3.event();
-    server3.hand(at(0), &mut client3, "REJ");
+    server3.deliver(at(0), &mut client3, "REJ");
     let event = client3.event();
     assert!(
         matches!(event, Event::Rejected { reason, .. } if reason == RejectReason::CONSUMER),

@@ -13,7 +13,7 @@ pub(crate) const SERVICE: ServiceId = ServiceId::ip(PortSpace::Tcp, 7174);
 /// The service at which servers of datagrams listen.
 pub(crate) const DATAGRAMS: ServiceId = ServiceId::ip(PortSpace::Udp, 7174);
 
-/// Longer than any time wait, and longer than answers are kept.
+/// Longer than any time wait, and longer than the time for which agents keep answers.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// The instant `ms` milliseconds after the origin.
@@ -30,7 +30,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     pub(crate) fn parsed(&self) -> CmMad<'_> {
-        CmMad::parse(&self.mad).expect("agents send what can be read")
+        CmMad::parse(&self.mad).expect("agents send valid MADs")
     }
 
     pub(crate) fn message(&self) -> CmMessage<'_> {
@@ -79,7 +79,7 @@ impl Host {
     pub(crate) fn pair() -> (Self, Self, ListenerId) {
         let mut server = Self::new(2);
         let listener = server.agent.listen(at(0), SERVICE, None, 10);
-        (Self::new(1), server, listener.expect("nobody listens"))
+        (Self::new(1), server, listener.expect("the service is free"))
     }
 
     pub(crate) fn path_to(&self, other: &Self) -> Path {
@@ -89,7 +89,7 @@ impl Host {
         }
     }
 
-    /// Everything that it wants to send now.
+    /// Takes all messages that the agent wants to send.
     pub(crate) fn sent(&mut self) -> Vec<Sent> {
         let next = || self.agent.poll_transmit();
         std::iter::from_fn(next)
@@ -101,7 +101,7 @@ impl Host {
         std::iter::from_fn(|| self.agent.poll_event()).collect()
     }
 
-    /// The only event that there is.
+    /// Takes the only pending event.
     #[track_caller]
     pub(crate) fn event(&mut self) -> Event {
         let mut events = self.events();
@@ -109,50 +109,59 @@ impl Host {
         events.remove(0)
     }
 
-    pub(crate) fn take(&mut self, now: Instant, sent: &Sent) {
+    pub(crate) fn receive(&mut self, now: Instant, sent: &Sent) {
         let path = Path {
             local: sent.path.remote,
             remote: sent.path.local,
         };
-        assert_eq!(path.local, self.address, "it is for this host");
+        assert_eq!(path.local, self.address, "the message is for this host");
         self.agent.receive(now, path, &sent.mad);
     }
 
-    pub(crate) fn take_all(&mut self, now: Instant, sent: &[Sent]) {
+    pub(crate) fn receive_all(&mut self, now: Instant, sent: &[Sent]) {
         for sent in sent {
-            self.take(now, sent);
+            self.receive(now, sent);
         }
     }
 
-    /// Sends the only message that `self` wants to send to `other`.
+    /// Delivers the only message of `self` to `other`, and checks its kind.
     #[track_caller]
-    pub(crate) fn hand(&mut self, now: Instant, other: &mut Self, kind: &str) -> Sent {
+    pub(crate) fn deliver(&mut self, now: Instant, other: &mut Self, kind: &str) -> Sent {
         let sent = self.sent();
         assert_eq!(kinds(&sent), [kind]);
-        other.take(now, &sent[0]);
+        other.receive(now, &sent[0]);
         sent[0].clone()
     }
 
     /// Requests a connection from the server, and delivers the REQ. Returns the connection's ID at
     /// both ends.
     #[track_caller]
-    pub(crate) fn ask(&mut self, now: Instant, server: &mut Self) -> (ConnectionId, ConnectionId) {
+    pub(crate) fn request(
+        &mut self,
+        now: Instant,
+        server: &mut Self,
+    ) -> (ConnectionId, ConnectionId) {
         let path = self.path_to(server);
         let active = self.agent.connect(now, path, &connect_request());
-        self.hand(now, server, "REQ");
+        self.deliver(now, server, "REQ");
         let passive = server.event().connection();
-        (active.expect("it fits"), passive)
+        (active.expect("the request is valid"), passive)
     }
 
-    /// Establishes a connection with all messages. Returns the connection's ID at both ends.
+    /// Establishes a connection, and delivers all messages. Returns the connection's ID at both
+    /// ends.
     #[track_caller]
-    pub(crate) fn join(&mut self, now: Instant, server: &mut Self) -> (ConnectionId, ConnectionId) {
-        let (active, passive) = self.ask(now, server);
+    pub(crate) fn establish(
+        &mut self,
+        now: Instant,
+        server: &mut Self,
+    ) -> (ConnectionId, ConnectionId) {
+        let (active, passive) = self.request(now, server);
         server.accept(now, passive);
-        server.hand(now, self, "REP");
+        server.deliver(now, self, "REP");
         self.event();
         self.ready(now, active, &[]);
-        self.hand(now, server, "RTU");
+        self.deliver(now, server, "RTU");
         server.event();
         (active, passive)
     }
@@ -161,21 +170,21 @@ impl Host {
     #[track_caller]
     pub(crate) fn accept(&mut self, now: Instant, id: ConnectionId) {
         let accepted = self.agent.accept(now, id, &acceptance());
-        accepted.expect("it waits");
+        accepted.expect("the state allows it");
     }
 
     /// Reports the QP as ready, after the other end has accepted.
     #[track_caller]
     pub(crate) fn ready(&mut self, now: Instant, id: ConnectionId, private: &[u8]) {
         let ready = self.agent.ready(now, id, private);
-        ready.expect("it waits");
+        ready.expect("the state allows it");
     }
 
-    /// Ends a connection, or agrees to the end.
+    /// Ends a connection, or answers the DREQ of the other end.
     #[track_caller]
     pub(crate) fn disconnect(&mut self, now: Instant, id: ConnectionId, private: &[u8]) {
         let ended = self.agent.disconnect(now, id, private);
-        ended.expect("it is there");
+        ended.expect("the connection is established");
     }
 
     /// Advances the time to `now`, step by step, and returns the messages sent meanwhile.

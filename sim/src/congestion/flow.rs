@@ -13,43 +13,43 @@ use roce_wire::{PathMtu, Qpn};
 use std::sync::Arc;
 
 /// Length of a request, in bytes.
-pub(super) const MESSAGE: u32 = 64 << 10;
+pub(super) const REQUEST_BYTES: u32 = 64 << 10;
 
-/// Number of requests that a flow keeps posted: as many as may be in flight.
-const POSTED: usize = 16;
+/// The number of requests that a flow keeps posted. Together they fill the window of the QP.
+const QUEUE_DEPTH: usize = 16;
 
 /// Payload bytes of a packet. The testbed of the DCQCN paper had 1500 bytes on the link.
 pub(super) const MTU: PathMtu = PathMtu::Mtu1024;
 
-/// The same address in each run.
+/// The address of registered memory, the same in each run.
 const IOVA: u64 = 0x10_0000;
 
-/// A host's memory, and the CQ of its completions.
+/// The memory of a host, and the CQ for all its completions.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct HostObjects {
     host: HostId,
     pd: PdId,
     key: u32,
     pub(super) cq: Arc<CompletionQueue>,
 }
 
-impl Side {
+impl HostObjects {
     pub(super) fn new(fabric: &mut Fabric, host: HostId, flows: usize) -> Result<Self, RunError> {
         let nic = fabric.nic(host);
         let pd = nic.alloc_pd();
-        let buffer = Buffer::new(MESSAGE as usize).map_err(RunError::new)?;
+        let buffer = Buffer::new(REQUEST_BYTES as usize).map_err(RunError::new)?;
         let memory = Memory::buffer(Arc::new(buffer));
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let key = nic
             .register_memory(pd, memory, Some(IOVA), access)
             .map_err(RunError::new)?;
-        let cq = Arc::new(CompletionQueue::new(CqId(0), (flows + 1) * 2 * POSTED));
+        let cq = Arc::new(CompletionQueue::new(CqId(0), (flows + 1) * 2 * QUEUE_DEPTH));
         Ok(Self { host, pd, key, cq })
     }
 
     fn create_qp(&self, fabric: &mut Fabric) -> Result<Qpn, RunError> {
         let limits = QueueLimits {
-            depth: POSTED,
+            depth: QUEUE_DEPTH,
             max_sge: 1,
         };
         let made = fabric.nic(self.host).create_qp(QpInit {
@@ -93,9 +93,9 @@ impl Flow {
         &mut self,
         number: usize,
         fabric: &mut Fabric,
-        sides: &[Side],
+        host_objects: &[HostObjects],
     ) -> Result<(), RunError> {
-        let [from, to] = [&sides[self.plan.from], &sides[self.plan.to]];
+        let [from, to] = [&host_objects[self.plan.from], &host_objects[self.plan.to]];
         let qpns = [from.create_qp(fabric)?, to.create_qp(fabric)?];
         let spec = ConnectSpec {
             path_mtu: MTU,
@@ -105,30 +105,30 @@ impl Flow {
         let ends = [(from.host, qpns[0]), (to.host, qpns[1])];
         connect(fabric, ends, &spec).map_err(RunError::new)?;
         self.qpns = Some(qpns);
-        for _ in 0..POSTED {
-            self.post(number, fabric, sides)?;
+        for _ in 0..QUEUE_DEPTH {
+            self.post(number, fabric, host_objects)?;
         }
         fabric.drive(from.host);
         Ok(())
     }
 
-    /// Stops the flow, whatever is in flight.
-    pub(super) fn stop(&mut self, fabric: &mut Fabric, sides: &[Side]) {
+    /// Stops the flow, although requests may be in flight.
+    pub(super) fn stop(&mut self, fabric: &mut Fabric, host_objects: &[HostObjects]) {
         if let Some([from, to]) = self.qpns.take() {
             for (host, qpn) in [(self.plan.from, from), (self.plan.to, to)] {
-                fabric.nic(sides[host].host).destroy_qp(qpn);
-                fabric.drive(sides[host].host);
+                fabric.nic(host_objects[host].host).destroy_qp(qpn);
+                fabric.drive(host_objects[host].host);
             }
         }
     }
 
-    /// Handles a completed request: posts the next one.
+    /// Handles a completed request, and posts the next one.
     pub(super) fn completed(
         &mut self,
         number: usize,
         (status, bytes): (WcStatus, u64),
         fabric: &mut Fabric,
-        sides: &[Side],
+        host_objects: &[HostObjects],
     ) -> Result<(), RunError> {
         if status != WcStatus::Success {
             return Err(RunError::new(format!("flow {number}: {status:?}")));
@@ -136,19 +136,26 @@ impl Flow {
         self.done += bytes;
         if self.plan.bytes.is_some_and(|all| self.done >= all) {
             self.finished = Some(fabric.now());
-            self.stop(fabric, sides);
+            self.stop(fabric, host_objects);
             return Ok(());
         }
-        self.post(number, fabric, sides)
+        self.post(number, fabric, host_objects)
     }
 
-    fn post(&mut self, number: usize, fabric: &mut Fabric, sides: &[Side]) -> Result<(), RunError> {
-        let left = self.plan.bytes.map(|all| all - self.posted);
-        let length = left.map_or(u64::from(MESSAGE), |left| left.min(MESSAGE.into()));
+    fn post(
+        &mut self,
+        number: usize,
+        fabric: &mut Fabric,
+        host_objects: &[HostObjects],
+    ) -> Result<(), RunError> {
+        let remaining = self.plan.bytes.map(|all| all - self.posted);
+        let length = remaining.map_or(u64::from(REQUEST_BYTES), |remaining| {
+            remaining.min(REQUEST_BYTES.into())
+        });
         let Some([qpn, _]) = self.qpns.filter(|_| length > 0) else {
             return Ok(());
         };
-        let [from, to] = [&sides[self.plan.from], &sides[self.plan.to]];
+        let [from, to] = [&host_objects[self.plan.from], &host_objects[self.plan.to]];
         let sge = Sge {
             addr: IOVA,
             length: length as u32,
@@ -172,7 +179,7 @@ impl Flow {
     }
 }
 
-/// The flow of a request, and its length in bytes.
-pub(super) fn of_request(wr_id: u64) -> (usize, u64) {
+/// The number of the flow that a request belongs to, and the length of the request in bytes.
+pub(super) fn decode_wr_id(wr_id: u64) -> (usize, u64) {
     ((wr_id >> 32) as usize, wr_id & 0xffff_ffff)
 }

@@ -1,18 +1,19 @@
-//! The measured quantities: what was sent, completed and paused between two times.
+//! Computes the measured quantities from the snapshots: the bytes sent and completed, and the times
+//! paused.
 
 use super::flow::{Flow, MTU};
-use super::marks::{Mark, edges_of, measured_from};
 use super::metrics::{jain, percentile};
 use super::outcome::{Completion, Outcome, Phase, Times};
 use super::run::Run;
+use super::snapshots::{Snapshot, measurement_start, phase_edges};
 use crate::fabric::{HostId, Meter, OVERHEAD_BYTES};
 use roce_stack::{Duration, Instant, Stat};
 
-/// BTH and ICRC.
+/// The length of BTH and ICRC.
 const HEADERS_BYTES: u64 = 16;
 
 impl Run<'_> {
-    pub(super) fn mark(&mut self) -> Mark {
+    pub(super) fn snapshot(&mut self) -> Snapshot {
         let at = self.fabric.now();
         let Self { fabric, links, .. } = self;
         let wire = links
@@ -30,7 +31,7 @@ impl Run<'_> {
                 meter.map(|meter| meter.paused_for(at))
             })
             .sum();
-        Mark {
+        Snapshot {
             at,
             wire,
             done: self.flows.iter().map(|flow| flow.done).collect(),
@@ -43,40 +44,41 @@ impl Run<'_> {
         if self.scenario.is_mix() {
             return Vec::new();
         }
-        let edges = edges_of(self.scenario);
-        let phase = |(edge, marks): (&[Duration], &[Mark])| {
-            let [begin, end] = [&marks[0], &marks[1]];
+        let edges = phase_edges(self.scenario);
+        let phase = |(edge, snapshots): (&[Duration], &[Snapshot])| {
+            let [begin, end] = [&snapshots[0], &snapshots[1]];
             let time = end.at.saturating_duration_since(begin.at).as_secs_f64();
-            let there = |flow: &Flow| {
+            let is_active = |flow: &Flow| {
                 flow.plan.start < edge[1] && flow.plan.stop.is_none_or(|stop| stop >= edge[1])
             };
             let goodput: Vec<(usize, f64)> = (0..self.flows.len())
-                .filter(|&number| there(&self.flows[number]))
+                .filter(|&number| is_active(&self.flows[number]))
                 .map(|number| {
                     let bytes = end.done[number] - begin.done[number];
                     (number, bytes as f64 * 8e-9 / time)
                 })
                 .collect();
             let shares: Vec<f64> = goodput.iter().map(|(_, rate)| *rate).collect();
-            let whole = self.scenario.bits_per_sec as f64 / 8.0 * time;
-            let busy = |(after, before): (&u64, &u64)| (after - before) as f64 / whole;
+            let capacity_bytes = self.scenario.bits_per_sec as f64 / 8.0 * time;
+            let utilisation =
+                |(after, before): (&u64, &u64)| (after - before) as f64 / capacity_bytes;
             Phase {
                 from_ms: edge[0].as_secs_f64() * 1e3,
                 to_ms: edge[1].as_secs_f64() * 1e3,
                 jain: jain(&shares).unwrap_or(f64::NAN),
                 goodput,
-                utilisation: end.wire.iter().zip(&begin.wire).map(busy).collect(),
+                utilisation: end.wire.iter().zip(&begin.wire).map(utilisation).collect(),
             }
         };
         edges
             .windows(2)
-            .zip(self.marks.chunks_exact(2))
+            .zip(self.snapshots.chunks_exact(2))
             .map(phase)
             .collect()
     }
 
-    /// The duration of a flow that has the path to itself.
-    fn alone(&self, bytes: u64) -> Duration {
+    /// The time that a flow of `bytes` bytes takes if it has the path to itself.
+    fn time_alone(&self, bytes: u64) -> Duration {
         let packets = bytes.div_ceil(MTU.bytes() as u64);
         let headers = HEADERS_BYTES + OVERHEAD_BYTES;
         let bits = (bytes + packets * headers) * 8;
@@ -96,23 +98,27 @@ impl Run<'_> {
             Some(Completion {
                 bytes,
                 milliseconds: took.as_secs_f64() * 1e3,
-                alone_ms: self.alone(bytes).as_secs_f64() * 1e3,
+                alone_ms: self.time_alone(bytes).as_secs_f64() * 1e3,
             })
         });
         Some(Times::of(self.flows.len(), done.collect()))
     }
 
     pub(super) fn outcome(mut self, seed: u64) -> Outcome {
-        let end = self.mark();
-        let middle = Instant::ZERO + measured_from(self.scenario);
-        let late = self
-            .marks
+        let end = self.snapshot();
+        let middle = Instant::ZERO + measurement_start(self.scenario);
+        let measured_from = self
+            .snapshots
             .iter()
-            .find(|mark| mark.at >= middle)
+            .find(|snapshot| snapshot.at >= middle)
             .unwrap_or(&end);
         let hosts = self.fabric.hosts();
-        let time = end.at.saturating_duration_since(late.at).as_secs_f64();
-        let paused = (end.paused - late.paused).as_secs_f64() / (hosts as f64 * time).max(1e-12);
+        let time = end
+            .at
+            .saturating_duration_since(measured_from.at)
+            .as_secs_f64();
+        let paused =
+            (end.paused - measured_from.paused).as_secs_f64() / (hosts as f64 * time).max(1e-12);
         let peaks = |from: Instant| {
             let rows = self
                 .rows
@@ -124,8 +130,8 @@ impl Run<'_> {
         let counters = self.fabric.counters();
         let phases = self.phases();
         let times = self.times();
-        let mut looks = std::mem::take(&mut self.looks);
-        let mut queue = |percent| percentile(&mut looks, percent).unwrap_or(0) as usize;
+        let mut queue_samples = std::mem::take(&mut self.queue_samples);
+        let mut queue = |percent| percentile(&mut queue_samples, percent).unwrap_or(0) as usize;
         let stats = [Stat::Retransmitted, Stat::CnpsSent].map(|stat| {
             let of = |host| self.fabric.nic(HostId(host)).counters().stat(stat);
             (0..hosts).map(of).sum()
@@ -147,7 +153,7 @@ impl Run<'_> {
             retransmitted: stats[0],
             marked: counters.marked,
             cnps: stats[1],
-            pauses: [counters.pauses, counters.pauses - late.pauses],
+            pauses: [counters.pauses, counters.pauses - measured_from.pauses],
             paused,
             times,
             rows: self.rows,

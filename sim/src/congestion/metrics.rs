@@ -1,7 +1,7 @@
 //! Statistics.
 
-/// Jain's index of fairness: 1 if all shares are equal, 1/n if one has everything. `None` if there
-/// are no shares, or all are 0.
+/// Jain's index of fairness: 1 if all shares are equal, 1/n if only one of n shares is not 0.
+/// `None` if there are no shares, or all are 0.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

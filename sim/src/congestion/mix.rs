@@ -47,7 +47,7 @@ pub fn web_search(
         let to = (from + 1 + dice.index(hosts - 1)) % hosts;
         flows.push(FlowPlan {
             start: Duration::from_secs_f64(at),
-            bytes: Some(drawn(&WEB_SEARCH, fraction(&mut dice))),
+            bytes: Some(size_at(&WEB_SEARCH, fraction(&mut dice))),
             ..FlowPlan::endless(from, to)
         });
     }
@@ -79,7 +79,7 @@ fn fraction(dice: &mut Dice) -> f64 {
 }
 
 /// The size that this share of flows does not exceed.
-fn drawn(sizes: &[(f64, f64)], share: f64) -> u64 {
+fn size_at(sizes: &[(f64, f64)], share: f64) -> u64 {
     let line = sizes.windows(2).find(|line| share < line[1].1);
     let size = line.map_or(0.0, |line| {
         let [(low, below), (high, above)] = [line[0], line[1]];

@@ -9,7 +9,6 @@
 mod catalogue;
 mod error;
 mod flow;
-mod marks;
 mod measure;
 mod metrics;
 mod mix;
@@ -17,6 +16,7 @@ mod network;
 mod outcome;
 mod run;
 mod scenario;
+mod snapshots;
 mod topology;
 
 #[cfg(test)]

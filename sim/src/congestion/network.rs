@@ -17,10 +17,11 @@ pub(super) const PAPER_BUFFER: BufferSpec = BufferSpec {
 /// The queue of a port on a switch without flow control, in bytes.
 pub(super) const SHORT_QUEUE: usize = 256 << 10;
 
-/// Bytes that a host's port takes ahead of its link. A packet of 4 KiB must fit.
+/// The bytes that a host's port takes from the NIC ahead of the link. A packet of 4 KiB must fit.
 const PORT_BYTES: usize = 8 << 10;
 
-/// The most bytes that one QP may have in flight. The library requests no larger window.
+/// The maximum number of bytes that one QP may have in flight. The library requests no larger
+/// window.
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// The DSCP of CNPs.

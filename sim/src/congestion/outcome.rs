@@ -137,9 +137,9 @@ impl Outcome {
 
 impl Times {
     pub(super) fn of(flows: usize, each: Vec<Completion>) -> Self {
-        let at = |percent: f64, of: &dyn Fn(&Completion) -> f64, most: u64| {
-            let few = each.iter().filter(|one| one.bytes <= most);
-            let mut values: Vec<f64> = few.map(of).collect();
+        let at = |percent: f64, of: &dyn Fn(&Completion) -> f64, max_bytes: u64| {
+            let selected = each.iter().filter(|one| one.bytes <= max_bytes);
+            let mut values: Vec<f64> = selected.map(of).collect();
             percentile(&mut values, percent).unwrap_or(f64::NAN)
         };
         let time = |one: &Completion| one.milliseconds;

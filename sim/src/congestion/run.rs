@@ -1,47 +1,48 @@
 //! Runs an experiment.
 
 use super::error::RunError;
-use super::flow::{Flow, Side, of_request};
-use super::marks::{Mark, marks_of, measured_from};
+use super::flow::{Flow, HostObjects, decode_wr_id};
 use super::outcome::{Outcome, Row};
 use super::scenario::Scenario;
+use super::snapshots::{Snapshot, measurement_start, snapshot_times};
 use super::topology::Link;
 use crate::fabric::{Fabric, HostId, Step};
 use roce_stack::{Duration, Instant};
 
-/// Time between two samples of the queues.
-const LOOK_EVERY: Duration = Duration::from_micros(5);
+/// The time between two samples of the queue lengths.
+const QUEUE_SAMPLE_INTERVAL: Duration = Duration::from_micros(5);
 
-/// The time that the flows of a mix get to finish, including local ACK timeouts.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time after the scenario's duration in which the flows of a mix may finish. It allows for
+/// local ACK timeouts.
+const MIX_GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// The purpose of a requested call.
 #[derive(Clone, Copy, Debug)]
 enum Call {
-    Look,
-    Row,
+    SampleQueues,
+    AddRow,
     Start(usize),
     Stop(usize),
     /// The middle or the end of a phase, or of the experiment.
-    Mark,
+    TakeSnapshot,
 }
 
 impl Call {
-    fn token(self) -> u64 {
+    fn to_token(self) -> u64 {
         match self {
-            Self::Look => 0,
-            Self::Row => 1,
-            Self::Mark => 2,
+            Self::SampleQueues => 0,
+            Self::AddRow => 1,
+            Self::TakeSnapshot => 2,
             Self::Start(flow) => 4 + 2 * flow as u64,
             Self::Stop(flow) => 5 + 2 * flow as u64,
         }
     }
 
-    fn of(token: u64) -> Self {
+    fn from_token(token: u64) -> Self {
         match token {
-            0 => Self::Look,
-            1 => Self::Row,
-            2 => Self::Mark,
+            0 => Self::SampleQueues,
+            1 => Self::AddRow,
+            2 => Self::TakeSnapshot,
             n if n % 2 == 0 => Self::Start(((n - 4) / 2) as usize),
             n => Self::Stop(((n - 4) / 2) as usize),
         }
@@ -52,7 +53,7 @@ impl Call {
 /// since the last call.
 ///
 /// # Errors
-/// If a request fails, which means that something is wrong with the stack.
+/// If a request fails, or the stack refuses a call. Both are bugs of the stack.
 pub fn run(
     scenario: &Scenario,
     seed: u64,
@@ -61,23 +62,23 @@ pub fn run(
     let mut run = Run::new(scenario, seed)?;
     let end = Instant::ZERO + scenario.duration;
     let end = if scenario.is_mix() {
-        end + PATIENCE
+        end + MIX_GRACE_PERIOD
     } else {
         end
     };
     while let Some(step) = run.fabric.step(end) {
         match step {
-            Step::Inside => {}
-            Step::Host(host) => run.look_at(host)?,
+            Step::Internal => {}
+            Step::Host(host) => run.poll_host(host)?,
             Step::Call(token) => {
-                let call = Call::of(token);
+                let call = Call::from_token(token);
                 run.call(call)?;
-                if matches!(call, Call::Row) {
+                if matches!(call, Call::AddRow) {
                     progress(scenario.every);
                 }
             }
         }
-        if run.left == 0 && scenario.is_mix() {
+        if run.unfinished == 0 && scenario.is_mix() {
             break;
         }
     }
@@ -87,18 +88,19 @@ pub fn run(
 pub(super) struct Run<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) fabric: Fabric,
-    sides: Vec<Side>,
+    host_objects: Vec<HostObjects>,
     pub(super) flows: Vec<Flow>,
-    /// The number of a mix's unfinished flows.
-    left: usize,
+    /// The number of unfinished flows of a mix.
+    unfinished: usize,
     pub(super) links: Vec<Link>,
-    pub(super) marks: Vec<Mark>,
+    pub(super) snapshots: Vec<Snapshot>,
     pub(super) rows: Vec<Row>,
-    /// The bytes that each flow's receiver had at the last row.
+    /// The bytes that each flow's receiver had received at the last row.
     received: Vec<u64>,
+    /// The number of pause frames at the last row.
     pauses: u64,
     /// The queue lengths of the links, for each sample in the second half.
-    pub(super) looks: Vec<u32>,
+    pub(super) queue_samples: Vec<u32>,
 }
 
 impl<'a> Run<'a> {
@@ -106,57 +108,60 @@ impl<'a> Run<'a> {
         let mut fabric = scenario.build(seed);
         let control = scenario.control();
         let hosts: Vec<HostId> = (0..scenario.topology.hosts()).map(HostId).collect();
-        let sides = hosts
+        let host_objects = hosts
             .iter()
             .map(|&host| {
                 fabric.nic(host).set_congestion_control(control);
-                Side::new(&mut fabric, host, scenario.flows.len())
+                HostObjects::new(&mut fabric, host, scenario.flows.len())
             })
             .collect::<Result<_, _>>()?;
         let receivers: Vec<usize> = scenario.flows.iter().map(|flow| flow.to).collect();
         for (number, flow) in scenario.flows.iter().enumerate() {
-            fabric.call_at(Instant::ZERO + flow.start, Call::Start(number).token());
+            fabric.call_at(Instant::ZERO + flow.start, Call::Start(number).to_token());
             if let Some(stop) = flow.stop {
-                fabric.call_at(Instant::ZERO + stop, Call::Stop(number).token());
+                fabric.call_at(Instant::ZERO + stop, Call::Stop(number).to_token());
             }
         }
-        for at in marks_of(scenario) {
-            fabric.call_at(at, Call::Mark.token());
+        for at in snapshot_times(scenario) {
+            fabric.call_at(at, Call::TakeSnapshot.to_token());
         }
-        fabric.call_at(Instant::ZERO + scenario.every, Call::Row.token());
-        fabric.call_at(Instant::ZERO + measured_from(scenario), Call::Look.token());
+        fabric.call_at(Instant::ZERO + scenario.every, Call::AddRow.to_token());
+        fabric.call_at(
+            Instant::ZERO + measurement_start(scenario),
+            Call::SampleQueues.to_token(),
+        );
         Ok(Self {
             scenario,
             fabric,
-            sides,
+            host_objects,
             flows: scenario.flows.iter().copied().map(Flow::new).collect(),
-            left: scenario.flows.len(),
+            unfinished: scenario.flows.len(),
             links: scenario.topology.shared_links(&receivers),
-            marks: Vec::new(),
+            snapshots: Vec::new(),
             rows: Vec::new(),
             received: vec![0; scenario.flows.len()],
             pauses: 0,
-            looks: Vec::new(),
+            queue_samples: Vec::new(),
         })
     }
 
-    /// Takes a host's completions.
-    fn look_at(&mut self, host: HostId) -> Result<(), RunError> {
+    /// Polls a host's completions, and posts the next requests.
+    fn poll_host(&mut self, host: HostId) -> Result<(), RunError> {
         let Self {
             fabric,
-            sides,
+            host_objects,
             flows,
             ..
         } = self;
         let mut any = false;
-        while let Some(completion) = sides[host.0].cq.poll().map_err(RunError::new)? {
+        while let Some(completion) = host_objects[host.0].cq.poll().map_err(RunError::new)? {
             any = true;
-            let (number, bytes) = of_request(completion.wr_id);
-            let what = (completion.status, bytes);
+            let (number, bytes) = decode_wr_id(completion.wr_id);
+            let result = (completion.status, bytes);
             let flow = &mut flows[number];
-            flow.completed(number, what, fabric, sides)?;
+            flow.completed(number, result, fabric, host_objects)?;
             if flow.finished.is_some() {
-                self.left -= 1;
+                self.unfinished -= 1;
             }
         }
         if any {
@@ -167,38 +172,43 @@ impl<'a> Run<'a> {
 
     fn call(&mut self, call: Call) -> Result<(), RunError> {
         match call {
-            Call::Look => {
+            Call::SampleQueues => {
                 for (cable, from) in &self.links {
                     let meter = self.fabric.meter(*cable, *from);
                     let bytes = meter.map_or(0, |meter| meter.queue_bytes);
-                    self.looks.push(u32::try_from(bytes).unwrap_or(u32::MAX));
+                    self.queue_samples
+                        .push(u32::try_from(bytes).unwrap_or(u32::MAX));
                 }
-                self.again(LOOK_EVERY, Call::Look);
+                self.call_again_after(QUEUE_SAMPLE_INTERVAL, Call::SampleQueues);
             }
-            Call::Row => self.row(),
+            Call::AddRow => self.add_row(),
             Call::Start(number) => {
-                let Self { fabric, sides, .. } = self;
-                self.flows[number].start(number, fabric, sides)?;
+                let Self {
+                    fabric,
+                    host_objects,
+                    ..
+                } = self;
+                self.flows[number].start(number, fabric, host_objects)?;
             }
-            Call::Stop(number) => self.flows[number].stop(&mut self.fabric, &self.sides),
-            Call::Mark => {
-                let mark = self.mark();
-                self.marks.push(mark);
+            Call::Stop(number) => self.flows[number].stop(&mut self.fabric, &self.host_objects),
+            Call::TakeSnapshot => {
+                let snapshot = self.snapshot();
+                self.snapshots.push(snapshot);
             }
         }
         Ok(())
     }
 
     /// Schedules the call again, but not after the end.
-    fn again(&mut self, after: Duration, call: Call) {
+    fn call_again_after(&mut self, after: Duration, call: Call) {
         let next = self.fabric.now() + after;
         if next <= Instant::ZERO + self.scenario.duration {
-            self.fabric.call_at(next, call.token());
+            self.fabric.call_at(next, call.to_token());
         }
     }
 
     /// Adds a point to the curves.
-    fn row(&mut self) {
+    fn add_row(&mut self) {
         let now = self.fabric.now();
         let seconds = self.scenario.every.as_secs_f64();
         let mut rates = Vec::new();
@@ -229,6 +239,6 @@ impl<'a> Run<'a> {
             pauses: pauses - self.pauses,
         });
         self.pauses = pauses;
-        self.again(self.scenario.every, Call::Row);
+        self.call_again_after(self.scenario.every, Call::AddRow);
     }
 }

@@ -28,7 +28,7 @@ fn two_senders_share_a_link_and_fill_it() {
 }
 
 #[test]
-fn one_seed_gives_one_outcome_and_another_seed_another() {
+fn the_seed_determines_the_outcome() {
     let scenario = short(3, 2, Loss::Drop);
     let first = outcome(&scenario, 1);
     assert_eq!(first.fingerprint, outcome(&scenario, 1).fingerprint);
@@ -36,7 +36,7 @@ fn one_seed_gives_one_outcome_and_another_seed_another() {
 }
 
 #[test]
-fn shares_are_judged_as_by_hand() {
+fn fairness_and_percentiles_match_hand_computed_values() {
     assert_eq!(jain(&[1.0, 1.0, 1.0]), Some(1.0));
     assert_eq!(jain(&[1.0, 0.0]), Some(0.5));
     assert_eq!(jain(&[3.0, 1.0]), Some(0.8));
@@ -49,10 +49,10 @@ fn shares_are_judged_as_by_hand() {
     assert_eq!(percentile::<u32>(&mut [], 50.0), None);
 }
 
-/// Far more than the links carry, and no sender slows down: flow control alone must neither lose a
-/// packet nor stop a sender for ever.
+/// The senders offer more than the links carry, and none slows down. Flow control alone must
+/// neither drop a packet nor stop a sender for ever.
 #[test]
-fn flow_control_alone_loses_nothing_and_comes_to_an_end() {
+fn flow_control_alone_drops_nothing_and_all_flows_finish() {
     let hosts = 9;
     let flows = (0..hosts - 1)
         .map(|from| FlowPlan {
@@ -74,16 +74,20 @@ fn flow_control_alone_loses_nothing_and_comes_to_an_end() {
 
 /// Each size is drawn as often as the table says.
 #[test]
-fn web_searches_have_the_sizes_of_the_table() {
+fn web_search_flows_have_the_sizes_of_the_table() {
     let second = Duration::from_secs(1);
     let flows = web_search(4, 40_000_000_000, 0.5, second, 1);
     let all = flows.len() as f64;
     for (size, share) in WEB_SEARCH {
-        let few = flows
+        let not_larger = flows
             .iter()
             .filter(|f| f.bytes <= Some(size as u64))
             .count() as f64;
-        assert!((few / all - share).abs() < 0.02, "{size}: {}", few / all);
+        assert!(
+            (not_larger / all - share).abs() < 0.02,
+            "{size}: {}",
+            not_larger / all
+        );
     }
     let bytes: u64 = flows.iter().filter_map(|flow| flow.bytes).sum();
     // Half of four links.
@@ -98,7 +102,7 @@ fn web_searches_have_the_sizes_of_the_table() {
 }
 
 #[test]
-fn all_send_to_all() {
+fn all_to_all_has_one_flow_for_each_pair_of_hosts() {
     let flows = all_to_all(5, 100, Duration::from_micros(1), 1);
     let mut pairs: Vec<(usize, usize)> = flows.iter().map(|f| (f.from, f.to)).collect();
     pairs.sort_unstable();
@@ -107,11 +111,13 @@ fn all_send_to_all() {
     assert!(pairs.iter().all(|(from, to)| from != to));
 }
 
-/// The flow that crosses two bottlenecks is not starved by those that cross one.
 #[test]
-fn two_bottlenecks_starve_nobody() {
+fn a_flow_across_two_bottlenecks_is_not_starved() {
     let all = catalogue(1);
-    let lot = all.iter().find(|s| s.name == "parking-lot").expect("there");
+    let lot = all
+        .iter()
+        .find(|s| s.name == "parking-lot")
+        .expect("in the catalogue");
     let scenario = Scenario {
         duration: Duration::from_millis(20),
         ..lot.clone()
@@ -122,12 +128,14 @@ fn two_bottlenecks_starve_nobody() {
     assert_eq!(outcome.dropped, 0);
 }
 
-/// A flow that starts late finds the others' queue, and still takes no more than its share.
+/// A flow that starts late finds the queue of the others, and still gets no more than its share.
 #[test]
-fn by_round_trips_those_who_come_late_get_no_more_than_others() {
+fn with_delay_based_control_late_flows_get_no_more_than_others() {
     let all = catalogue(1);
     let named = all.iter().find(|s| s.name == "come-and-go");
-    let mut scenario = named.expect("there").with(Algorithm::Delay, Loss::Pfc);
+    let mut scenario = named
+        .expect("in the catalogue")
+        .with(Algorithm::Delay, Loss::Pfc);
     // A fifth of the duration. Flows start at times that are no multiple of any interval.
     scenario.duration /= 5;
     for (number, flow) in scenario.flows.iter_mut().enumerate() {

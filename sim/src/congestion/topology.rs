@@ -16,9 +16,9 @@ pub enum Topology {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loss {
-    /// They stop the senders with priority flow control, and lose nothing.
+    /// They stop the senders with priority flow control, and drop no packet.
     Pfc,
-    /// They have short queues, and drop packets that find no room.
+    /// They have short queues, and drop packets that find the queue full.
     Drop,
 }
 

@@ -45,7 +45,7 @@ impl FabricBuilder {
     }
 
     /// The link's parameters at one end: a host may have a smaller queue.
-    fn as_seen_from(&self, from: NodeId, spec: LinkSpec) -> LinkSpec {
+    fn link_spec_at(&self, from: NodeId, spec: LinkSpec) -> LinkSpec {
         let port_bytes = match from {
             NodeId::Host(HostId(number)) => self.hosts[number].port_bytes,
             NodeId::Switch(_) => None,
@@ -63,7 +63,7 @@ impl FabricBuilder {
         for (a, b, spec) in &self.cables {
             for (from, to) in [(*a, *b), (*b, *a)] {
                 let id = EgressId(egresses.len());
-                let spec = self.as_seen_from(from, *spec);
+                let spec = self.link_spec_at(from, *spec);
                 egresses.push(Egress::new(id, from, to, spec, dice.number()));
             }
         }

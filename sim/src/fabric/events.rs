@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Event {
     /// A packet arrives at the far end of a link.
     Arrive(EgressId, PacketId),
     /// A link has sent a packet and may send the next.
@@ -28,7 +28,7 @@ pub(super) enum What {
 
 /// A position in the order of events: a time, and a number to order events at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Turn {
+pub(super) struct Position {
     pub(super) at: Instant,
     number: u64,
 }
@@ -37,119 +37,119 @@ pub(super) struct Turn {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     heap: BinaryHeap<Entry>,
-    /// For each link, the packets that arrive in the order in which they were sent.
-    ways: Vec<VecDeque<(Turn, PacketId)>>,
-    /// The number of packets behind the first of their link, which is in the heap.
-    behind: usize,
+    /// For each link, the packets in flight that arrive in the order in which they were sent.
+    arrivals: Vec<VecDeque<(Position, PacketId)>>,
+    /// The number of packets behind the first of their link. The heap has an entry for the first.
+    behind_first: usize,
     /// The position of the last event handled.
-    reached: Turn,
+    last_handled: Position,
     count: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    turn: Turn,
-    next: Next,
+    position: Position,
+    item: HeapItem,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum HeapItem {
     /// The first packet of a link's queue arrives.
     FirstOf(EgressId),
-    Other(What),
+    Other(Event),
 }
 
 impl Events {
     /// An empty queue for `links` links.
     pub(super) fn new(links: usize) -> Self {
         Self {
-            ways: vec![VecDeque::new(); links],
+            arrivals: vec![VecDeque::new(); links],
             ..Self::default()
         }
     }
 
-    pub(super) fn push(&mut self, at: Instant, what: What) {
-        let turn = self.reserve(at);
-        self.push_at(turn, what);
+    pub(super) fn push(&mut self, at: Instant, event: Event) {
+        let position = self.reserve(at);
+        self.push_at(position, event);
     }
 
     /// The position that an event would get if it were queued now.
-    pub(super) fn reserve(&mut self, at: Instant) -> Turn {
+    pub(super) fn reserve(&mut self, at: Instant) -> Position {
         self.count += 1;
-        Turn {
+        Position {
             at,
             number: self.count,
         }
     }
 
     /// Queues an event at a reserved position.
-    pub(super) fn push_at(&mut self, turn: Turn, what: What) {
-        let next = Next::Other(what);
-        self.heap.push(Entry { turn, next });
+    pub(super) fn push_at(&mut self, position: Position, event: Event) {
+        let item = HeapItem::Other(event);
+        self.heap.push(Entry { position, item });
     }
 
     /// Queues the arrival of a packet at the far end of `link`.
     pub(super) fn push_arrival(&mut self, at: Instant, link: EgressId, packet: PacketId) {
-        let turn = self.reserve(at);
-        let way = &mut self.ways[link.0];
-        match way.back() {
+        let position = self.reserve(at);
+        let arrivals = &mut self.arrivals[link.0];
+        match arrivals.back() {
             None => {
-                let next = Next::FirstOf(link);
-                self.heap.push(Entry { turn, next });
-                way.push_back((turn, packet));
+                let item = HeapItem::FirstOf(link);
+                self.heap.push(Entry { position, item });
+                arrivals.push_back((position, packet));
             }
-            Some((last, _)) if *last < turn => {
-                self.behind += 1;
-                way.push_back((turn, packet));
+            Some((last, _)) if *last < position => {
+                self.behind_first += 1;
+                arrivals.push_back((position, packet));
             }
-            // It overtakes a delayed packet.
-            Some(_) => self.push_at(turn, What::Arrive(link, packet)),
+            // The packet overtakes a delayed one.
+            Some(_) => self.push_at(position, Event::Arrive(link, packet)),
         }
     }
 
-    /// Whether the event at this position is still to come.
-    pub(super) fn is_to_come(&self, turn: Turn) -> bool {
-        self.reached < turn
+    /// Whether the event at this position has not been handled yet.
+    pub(super) fn is_pending(&self, position: Position) -> bool {
+        self.last_handled < position
     }
 
     /// The next event, if it is not after `until`.
-    pub(super) fn pop(&mut self, until: Instant) -> Option<(Instant, What)> {
+    pub(super) fn pop(&mut self, until: Instant) -> Option<(Instant, Event)> {
         let mut first = self.heap.peek_mut()?;
-        if first.turn.at > until {
+        if first.position.at > until {
             return None;
         }
-        self.reached = first.turn;
-        let what = match first.next {
-            Next::Other(what) => {
+        self.last_handled = first.position;
+        let event = match first.item {
+            HeapItem::Other(event) => {
                 PeekMut::pop(first);
-                what
+                event
             }
-            Next::FirstOf(link) => {
-                let way = &mut self.ways[link.0];
-                let (_, packet) = way.pop_front()?;
-                match way.front() {
-                    // It replaces the top of the heap and sinks from there.
-                    Some((turn, _)) => {
-                        self.behind -= 1;
-                        first.turn = *turn;
+            HeapItem::FirstOf(link) => {
+                let arrivals = &mut self.arrivals[link.0];
+                let (_, packet) = arrivals.pop_front()?;
+                match arrivals.front() {
+                    // The next packet replaces the top of the heap and sinks from there.
+                    Some((position, _)) => {
+                        self.behind_first -= 1;
+                        first.position = *position;
                     }
                     None => drop(PeekMut::pop(first)),
                 }
-                What::Arrive(link, packet)
+                Event::Arrive(link, packet)
             }
         };
-        Some((self.reached.at, what))
+        Some((self.last_handled.at, event))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.heap.len() + self.behind
+        self.heap.len() + self.behind_first
     }
 }
 
 /// The order is reversed, because the heap has the greatest element on top.
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.turn.cmp(&self.turn)
+        other.position.cmp(&self.position)
     }
 }
 
@@ -161,7 +161,7 @@ impl PartialOrd for Entry {
 
 impl PartialEq for Entry {
     fn eq(&self, other: &Self) -> bool {
-        self.turn == other.turn
+        self.position == other.position
     }
 }
 

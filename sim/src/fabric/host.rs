@@ -1,7 +1,7 @@
 //! A host: a NIC, its receive ring, and its port.
 
 use super::ip::Ip;
-use super::link::{Around, Egress};
+use super::link::{Egress, LinkContext};
 use super::{EgressId, HostId, PacketId};
 use roce_port::{SentMemory, SentRef};
 use roce_stack::{
@@ -20,8 +20,8 @@ pub struct HostSpec {
     pub seed: u64,
     /// The most bytes that one QP keeps in flight.
     pub window_bytes: usize,
-    /// How long a packet waits until the host polls; zero for immediately. Packets that arrive
-    /// meanwhile are received together.
+    /// How long a packet waits until the host polls; zero for no wait. The host receives all
+    /// packets that arrive meanwhile together.
     pub poll_every: Duration,
     /// The capacity of the receive ring, in packets.
     pub ring_packets: usize,
@@ -70,7 +70,7 @@ impl Host {
         Self {
             spec,
             address: spec.ip.address(index + 1),
-            nic: nic(&spec, 0, max_packet_bytes),
+            nic: new_nic(&spec, 0, max_packet_bytes),
             egress: None,
             ring: VecDeque::new(),
             paused: false,
@@ -81,11 +81,11 @@ impl Host {
         }
     }
 
-    /// Replaces the NIC with a new one without state. With `alike`, it draws the same random
+    /// Replaces the NIC with a new one without state. With `same_seed`, it draws the same random
     /// numbers as the last one.
-    pub(super) fn restart(&mut self, max_packet_bytes: usize, alike: bool) {
-        self.restarts += u64::from(!alike);
-        self.nic = nic(&self.spec, self.restarts, max_packet_bytes);
+    pub(super) fn restart(&mut self, max_packet_bytes: usize, same_seed: bool) {
+        self.restarts += u64::from(!same_seed);
+        self.nic = new_nic(&self.spec, self.restarts, max_packet_bytes);
         self.wake = None;
         self.sent.forget();
     }
@@ -96,7 +96,7 @@ impl Host {
     }
 
     /// The metadata that the receiving port reports for a packet.
-    pub(super) fn sees(&self, meta: &RxMeta) -> RxMeta {
+    pub(super) fn received_meta(&self, meta: &RxMeta) -> RxMeta {
         let ip = match (self.spec.ip, meta.ip) {
             (Ip::V4Hidden, _) => IpCovered::V4Hidden,
             (_, ip) => ip,
@@ -105,14 +105,19 @@ impl Host {
     }
 
     /// Lets the NIC send as much as it can.
-    pub(super) fn transmit(&mut self, id: HostId, around: &mut Around<'_>, egress: &mut Egress) {
-        let now = around.now;
+    pub(super) fn transmit(
+        &mut self,
+        id: HostId,
+        context: &mut LinkContext<'_>,
+        egress: &mut Egress,
+    ) {
+        let now = context.now;
         let mut port = HostPort {
             id,
             ip: self.spec.ip,
             sent: self.spec.keeps.then_some(&mut self.sent),
             next_id: &mut self.next_id,
-            around,
+            context,
             egress,
             reserved: None,
             full: false,
@@ -120,11 +125,11 @@ impl Host {
         while self.nic.wants_to_send() && !port.full {
             self.nic.transmit(now, &mut port);
         }
-        port.forget();
+        port.release_reserved();
     }
 }
 
-fn nic(spec: &HostSpec, restarts: u64, max_packet_bytes: usize) -> Nic {
+fn new_nic(spec: &HostSpec, restarts: u64, max_packet_bytes: usize) -> Nic {
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&spec.seed.to_le_bytes());
     seed[8..16].copy_from_slice(&restarts.to_le_bytes());
@@ -148,16 +153,16 @@ struct HostPort<'a, 'b> {
     /// Where the port keeps packets, if it does.
     sent: Option<&'a mut SentMemory>,
     next_id: &'a mut u16,
-    around: &'a mut Around<'b>,
+    context: &'a mut LinkContext<'b>,
     egress: &'a mut Egress,
     reserved: Option<Reserved>,
     full: bool,
 }
 
 impl HostPort<'_, '_> {
-    fn forget(&mut self) {
+    fn release_reserved(&mut self) {
         if let Some(Reserved { packet, .. }) = self.reserved.take() {
-            self.around.pool.give_back(packet);
+            self.context.pool.release(packet);
         }
     }
 }
@@ -172,13 +177,13 @@ impl Transmit for HostPort<'_, '_> {
         sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        self.forget();
+        self.release_reserved();
         if len > self.egress.spec.max_packet_bytes {
             return Err(ReserveError::Unsendable);
         }
-        if !self.egress.has_room(len, to.traffic_class) {
+        if !self.egress.has_space(len, to.traffic_class) {
             self.full = true;
-            self.egress.refuse(self.around.events);
+            self.egress.note_waiting_host(self.context.events);
             return Err(ReserveError::Full);
         }
         let ip = match self.ip {
@@ -191,13 +196,13 @@ impl Transmit for HostPort<'_, '_> {
                 }
             }
         };
-        let id = self.around.pool.take(len);
+        let id = self.context.pool.allocate(len);
         let kept = sequenced.filter(|_| self.sent.is_some());
         self.reserved = Some(Reserved {
             packet: id,
             kept: kept.map(|sequenced| (flow, sequenced)),
         });
-        let packet = self.around.pool.get_mut(id);
+        let packet = self.context.pool.get_mut(id);
         packet.meta = RxMeta {
             src: to.src,
             dst: to.dst,
@@ -216,13 +221,13 @@ impl Transmit for HostPort<'_, '_> {
     fn commit(&mut self) {
         if let Some(Reserved { packet, kept }) = self.reserved.take() {
             if let (Some(sent), Some((flow, sequenced))) = (&mut self.sent, kept) {
-                let committed = self.around.pool.get_mut(packet);
+                let committed = self.context.pool.get_mut(packet);
                 let memory = sent.keep(flow, sequenced, committed.bytes());
                 committed.sent = Some((self.id, memory));
             }
-            self.around.counters.sent += 1;
-            self.egress.push(self.around, packet);
-            self.egress.start(self.around);
+            self.context.counters.sent += 1;
+            self.egress.push(self.context, packet);
+            self.egress.start(self.context);
         }
     }
 

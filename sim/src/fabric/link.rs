@@ -1,6 +1,6 @@
 //! One direction of a cable: a queue, a rate, a delay, and faults.
 
-use super::events::{Events, Turn, What};
+use super::events::{Event, Events, Position};
 use super::meter::{Meter, OVERHEAD_BYTES};
 use super::pool::Pool;
 use super::trace::{Fate, Trace};
@@ -52,16 +52,17 @@ pub(super) struct Egress {
     pub(super) to: NodeId,
     pub(super) spec: LinkSpec,
     pub(super) faults: FaultModel,
-    /// Whether the cable is cut, so that everything is lost.
+    /// Whether the cable is cut, so that all packets are lost.
     pub(super) down: bool,
     /// Whether a pause frame stopped it.
     pub(super) paused: bool,
-    /// Whether a host found no room and waits to be woken.
-    refused: bool,
+    /// Whether a host found the queue full and waits to be woken.
+    host_waits: bool,
     /// When the last bit of the previous packet leaves.
-    free: Turn,
-    /// Whether that time is in the event queue, because someone waits for it.
-    awaited: bool,
+    free_at: Position,
+    /// Whether the event for that time is in the event queue, because a packet or a host waits for
+    /// it.
+    sent_event_queued: bool,
     queue: VecDeque<PacketId>,
     pub(super) queued_bytes: usize,
     /// Packets with priority, which `queued_bytes` does not include.
@@ -71,7 +72,7 @@ pub(super) struct Egress {
 }
 
 /// The state that a link uses besides its own.
-pub(super) struct Around<'a> {
+pub(super) struct LinkContext<'a> {
     pub(super) now: Instant,
     pub(super) pool: &'a mut Pool,
     pub(super) events: &'a mut Events,
@@ -89,9 +90,9 @@ impl Egress {
             faults: FaultModel::new(FaultSpec::default(), seed),
             down: false,
             paused: false,
-            refused: false,
-            free: Turn::default(),
-            awaited: false,
+            host_waits: false,
+            free_at: Position::default(),
+            sent_event_queued: false,
             queue: VecDeque::new(),
             queued_bytes: 0,
             urgent: VecDeque::new(),
@@ -100,8 +101,8 @@ impl Egress {
         }
     }
 
-    /// Whether the queue has room for a packet of `len` bytes.
-    pub(super) fn has_room(&self, len: usize, traffic_class: u8) -> bool {
+    /// Whether the queue has space for a packet of `len` bytes.
+    pub(super) fn has_space(&self, len: usize, traffic_class: u8) -> bool {
         let waiting = if self.spec.is_urgent(traffic_class) {
             self.urgent_bytes
         } else {
@@ -116,13 +117,13 @@ impl Egress {
     }
 
     fn is_sending(&self, events: &Events) -> bool {
-        events.is_to_come(self.free)
+        events.is_pending(self.free_at)
     }
 
-    /// Queues a packet for which [`Egress::has_room`] is true. The caller then calls
+    /// Queues a packet for which [`Egress::has_space`] is true. The caller then calls
     /// [`Egress::start`].
-    pub(super) fn push(&mut self, around: &mut Around<'_>, packet: PacketId) {
-        let waiting = around.pool.get(packet);
+    pub(super) fn push(&mut self, context: &mut LinkContext<'_>, packet: PacketId) {
+        let waiting = context.pool.get(packet);
         let len = waiting.len();
         if self.spec.is_urgent(waiting.meta.traffic_class) {
             self.urgent_bytes += len;
@@ -160,63 +161,64 @@ impl Egress {
         self.meter.note_paused(now, paused);
     }
 
-    /// Notes that a host found no room: it is woken when a packet has been sent.
-    pub(super) fn refuse(&mut self, events: &mut Events) {
-        self.refused = true;
+    /// Notes that a host found the queue full. The host is woken when a packet has been sent.
+    pub(super) fn note_waiting_host(&mut self, events: &mut Events) {
+        self.host_waits = true;
         self.wake_when_free(events);
     }
 
-    /// If a packet is being sent, wakes the host when that is done.
+    /// If a packet is being sent, wakes the host when the packet has been sent.
     pub(super) fn wake_when_free(&mut self, events: &mut Events) {
         if self.is_sending(events) {
-            self.await_sent(events);
+            self.queue_sent_event(events);
         }
     }
 
     /// Starts to send the next packet, if possible. Returns the link on which the packet arrived at
-    /// this switch, and its length, so that the caller can tell the switch that it is gone.
-    pub(super) fn start(&mut self, around: &mut Around<'_>) -> Option<(EgressId, usize)> {
-        if self.is_sending(around.events) {
+    /// this switch, and its length, so that the caller can tell the switch that the packet has
+    /// left.
+    pub(super) fn start(&mut self, context: &mut LinkContext<'_>) -> Option<(EgressId, usize)> {
+        if self.is_sending(context.events) {
             if self.has_waiting() {
-                self.await_sent(around.events);
+                self.queue_sent_event(context.events);
             }
             return None;
         }
-        let (packet, len) = self.next_packet(around.pool)?;
-        let sending = around.pool.get_mut(packet);
+        let (packet, len) = self.next_packet(context.pool)?;
+        let sending = context.pool.get_mut(packet);
         let from = sending.from.take();
         self.meter
             .note_sent(sending.meta.src, len, self.queued_bytes);
-        let sent = around.now + self.time_of(len);
-        self.free = around.events.reserve(sent);
-        self.awaited = false;
-        let lost = !self.carry(around, sent + self.spec.delay, packet);
-        // If a packet or a host waits, `What::Sent` must be queued to wake it up. If the packet is
-        // lost, `What::Sent` must be queued so that virtual time reaches the end of its
+        let sent = context.now + self.serialization_time(len);
+        self.free_at = context.events.reserve(sent);
+        self.sent_event_queued = false;
+        let lost = !self.apply_faults(context, sent + self.spec.delay, packet);
+        // If a packet or a host waits, `Event::Sent` must be queued to wake it up. If the packet is
+        // lost, `Event::Sent` must be queued so that virtual time reaches the end of its
         // transmission. In all other cases, the packet's arrival is the next event.
-        if lost || self.refused || self.has_waiting() {
-            self.await_sent(around.events);
+        if lost || self.host_waits || self.has_waiting() {
+            self.queue_sent_event(context.events);
         }
         from.map(|from| (from, len))
     }
 
-    /// The last bit of the packet has left. A host that found no room is woken next.
+    /// The last bit of the packet has left. A host that found the queue full is woken next.
     pub(super) fn sent(&mut self) {
-        self.refused = false;
+        self.host_waits = false;
     }
 
-    /// Queues the event that the link is free. This is done only on demand: most packets find the
-    /// link free and leave no packet behind, so half of all events would be useless. The event
-    /// still has the position that was reserved when the packet was sent.
-    fn await_sent(&mut self, events: &mut Events) {
-        if !self.awaited {
-            self.awaited = true;
-            events.push_at(self.free, What::Sent(self.id));
+    /// Queues the event that the link is free. The event is queued only on demand: most packets
+    /// find the link free, and no packet waits when they have been sent, so half of all events
+    /// would be useless. The event has the position that was reserved when the packet was sent.
+    fn queue_sent_event(&mut self, events: &mut Events) {
+        if !self.sent_event_queued {
+            self.sent_event_queued = true;
+            events.push_at(self.free_at, Event::Sent(self.id));
         }
     }
 
     /// The serialization time of a packet.
-    fn time_of(&self, len: usize) -> Duration {
+    fn serialization_time(&self, len: usize) -> Duration {
         let bits = (len as u64 + OVERHEAD_BYTES) * 8;
         let rate = self.spec.bits_per_sec.max(1);
         let ns = match bits.checked_mul(1_000_000_000) {
@@ -230,37 +232,44 @@ impl Egress {
     }
 
     /// Applies faults to a packet in flight. Returns whether it arrives.
-    fn carry(&mut self, around: &mut Around<'_>, arrives: Instant, packet: PacketId) -> bool {
-        around.counters.carried += 1;
-        let len = around.pool.get(packet).len();
+    fn apply_faults(
+        &mut self,
+        context: &mut LinkContext<'_>,
+        arrives: Instant,
+        packet: PacketId,
+    ) -> bool {
+        context.counters.carried += 1;
+        let len = context.pool.get(packet).len();
         let copies = self.faults.decide(arrives, len);
         let Some(first) = copies.first.filter(|_| !self.down) else {
-            around.counters.lost += 1;
-            let bytes = around.pool.get(packet).bytes();
-            around.trace.note(around.now, self.id, Fate::Lost, bytes);
-            around.pool.give_back(packet);
+            context.counters.lost += 1;
+            let bytes = context.pool.get(packet).bytes();
+            context
+                .trace
+                .record(context.now, self.id, Fate::Lost, bytes);
+            context.pool.release(packet);
             return false;
         };
         if let Some(second) = copies.second {
-            around.counters.duplicated += 1;
-            let double = around.pool.duplicate(packet);
-            self.arrive(around, &second, double);
+            context.counters.duplicated += 1;
+            let double = context.pool.duplicate(packet);
+            self.schedule_arrival(context, &second, double);
         }
-        around.counters.reordered += u64::from(first.held_back);
-        around.counters.corrupted += u64::from(first.flipped_bit.is_some());
-        self.arrive(around, &first, packet);
+        context.counters.reordered += u64::from(first.held_back);
+        context.counters.corrupted += u64::from(first.flipped_bit.is_some());
+        self.schedule_arrival(context, &first, packet);
         true
     }
 
-    fn arrive(&self, around: &mut Around<'_>, arrival: &Arrival, packet: PacketId) {
+    fn schedule_arrival(&self, context: &mut LinkContext<'_>, arrival: &Arrival, packet: PacketId) {
         if arrival.flipped_bit.is_some() {
-            arrival.damage(around.pool.get_mut(packet).bytes_mut());
+            arrival.damage(context.pool.get_mut(packet).bytes_mut());
         }
         if arrival.held_back {
-            let what = What::Arrive(self.id, packet);
-            around.events.push(arrival.at, what);
+            let event = Event::Arrive(self.id, packet);
+            context.events.push(arrival.at, event);
         } else {
-            around.events.push_arrival(arrival.at, self.id, packet);
+            context.events.push_arrival(arrival.at, self.id, packet);
         }
     }
 }

@@ -20,7 +20,8 @@ pub struct Meter {
     pub queue_bytes: usize,
     /// The longest queue since [`Meter::take_peak`].
     peak_bytes: usize,
-    /// Packets that the switch dropped because they found no room, or were too long for the link.
+    /// Packets that the switch dropped because the queue was full, or because they were too long
+    /// for the link.
     pub dropped: u64,
     /// Packets that were marked.
     pub marked: u64,

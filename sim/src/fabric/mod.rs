@@ -6,8 +6,8 @@
 //!                   └──────────────────┘ loss, duplicates, corruption … on each link
 //! ```
 //!
-//! A [`FabricBuilder`] builds it. [`Fabric::step`] goes from event to event and reports which host
-//! was affected, so that its application can run. Everything is a function of the seed and of the
+//! A [`FabricBuilder`] builds a fabric. [`Fabric::step`] goes from event to event and reports which
+//! host was affected, so that its application can run. A run depends only on the seed and on the
 //! calls: [`Fabric::fingerprint`] is the same for two identical runs.
 
 mod build;
@@ -34,9 +34,9 @@ pub use meter::{Meter, OVERHEAD_BYTES};
 pub use names::{CableId, HostId, NodeId, SwitchId};
 pub use switch::{BufferSpec, EcnSpec, PfcSpec, SwitchSpec};
 
-use events::{Events, What};
+use events::{Event, Events};
 use host::Host;
-use link::{Around, Egress};
+use link::{Egress, LinkContext};
 use names::EgressId;
 use pool::{PacketId, Pool};
 use roce_port::fault::FaultSpec;
@@ -49,14 +49,14 @@ use trace::{Fate, Trace};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// An event that no application needs to handle.
-    Inside,
+    Internal,
     /// A host's NIC did something: completions may be available.
     Host(HostId),
     /// The time of a [`Fabric::call_at`] has come.
     Call(u64),
 }
 
-/// Hosts, links and switches, and all packets in flight.
+/// Hosts, links and switches, with all packets in flight.
 #[derive(Debug)]
 pub struct Fabric {
     now: Instant,
@@ -69,9 +69,9 @@ pub struct Fabric {
     trace: Trace,
 }
 
-/// Splits a fabric into one of its links and what the link touches.
-macro_rules! at_link {
-    ($fabric:ident, $id:expr, $around:ident, $egress:ident, $do:expr) => {{
+/// Borrows one link of a fabric, and the state that the link uses besides its own.
+macro_rules! with_link {
+    ($fabric:ident, $id:expr, $context:ident, $egress:ident, $do:expr) => {{
         let Fabric {
             now,
             events,
@@ -81,14 +81,14 @@ macro_rules! at_link {
             trace,
             ..
         } = &mut *$fabric;
-        let mut around = Around {
+        let mut context = LinkContext {
             now: *now,
             pool,
             events,
             counters,
             trace,
         };
-        let $around = &mut around;
+        let $context = &mut context;
         let $egress = &mut egresses[$id.0];
         $do
     }};
@@ -100,18 +100,19 @@ impl Fabric {
         self.now
     }
 
-    /// What has happened to packets so far.
+    /// The packet counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Two runs with the same fingerprint were the same, packet for packet.
+    /// A hash of all packets so far. Two runs with the same fingerprint were the same, packet for
+    /// packet.
     pub fn fingerprint(&self) -> u64 {
         self.trace.hash()
     }
 
     /// Prints every packet on stderr from now on.
-    pub fn print(&mut self) {
+    pub fn print_packets(&mut self) {
         self.trace.print();
     }
 
@@ -152,21 +153,21 @@ impl Fabric {
                 hosts,
                 ..
             } = &mut *self;
-            let mut around = Around {
+            let mut context = LinkContext {
                 now: *now,
                 pool,
                 events,
                 counters,
                 trace,
             };
-            hosts[id.0].transmit(id, &mut around, &mut egresses[egress.0]);
+            hosts[id.0].transmit(id, &mut context, &mut egresses[egress.0]);
         }
-        self.arrange_wake(id);
+        self.schedule_timer_wake(id);
     }
 
     /// Schedules a [`Step::Call`] with `token` at some time.
     pub fn call_at(&mut self, at: Instant, token: u64) {
-        self.events.push(at.max(self.now), What::Call(token));
+        self.events.push(at.max(self.now), Event::Call(token));
     }
 
     /// Changes the faults of a cable, in both directions.
@@ -187,7 +188,7 @@ impl Fabric {
     pub fn set_paused(&mut self, host: HostId, paused: bool) {
         self.hosts[host.0].paused = paused;
         if !paused {
-            self.take_ring(host);
+            self.drain_ring(host);
             let now = self.now;
             self.hosts[host.0].nic.handle_timeouts(now);
             self.drive(host);
@@ -199,69 +200,69 @@ impl Fabric {
         self.restart_host(id, false);
     }
 
-    /// Restarts a host whose new NIC draws the same numbers and keys again, in the same order, as
-    /// if its random numbers were bad.
-    pub fn restart_alike(&mut self, id: HostId) {
+    /// Restarts a host with a new NIC that draws the same random numbers, and thus the same QP
+    /// numbers and keys, in the same order. A host with a bad source of random numbers does this.
+    pub fn restart_with_same_seed(&mut self, id: HostId) {
         self.restart_host(id, true);
     }
 
-    fn restart_host(&mut self, id: HostId, alike: bool) {
+    fn restart_host(&mut self, id: HostId, same_seed: bool) {
         let host = &mut self.hosts[id.0];
         for packet in host.ring.drain(..) {
-            self.pool.give_back(packet);
+            self.pool.release(packet);
         }
         let egress = host.egress.map(|egress| &self.egresses[egress.0]);
         let max_packet_bytes = egress.map_or(0, |egress| egress.spec.max_packet_bytes);
-        host.restart(max_packet_bytes, alike);
+        host.restart(max_packet_bytes, same_seed);
     }
 
     /// Handles the next event that is not after `until`; `None` if there is none.
     pub fn step(&mut self, until: Instant) -> Option<Step> {
-        let (at, what) = self.events.pop(until)?;
+        let (at, event) = self.events.pop(until)?;
         self.now = at;
-        Some(match what {
-            What::Call(token) => Step::Call(token),
-            What::Arrive(link, packet) => match self.egresses[link.0].to {
+        Some(match event {
+            Event::Call(token) => Step::Call(token),
+            Event::Arrive(link, packet) => match self.egresses[link.0].to {
                 NodeId::Host(host) => self.arrive_at_host(link, host, packet),
                 NodeId::Switch(switch) => {
                     self.arrive_at_switch(link, switch, packet);
-                    Step::Inside
+                    Step::Internal
                 }
             },
-            What::Sent(link) => {
+            Event::Sent(link) => {
                 self.egresses[link.0].sent();
                 self.start(link);
                 match self.egresses[link.0].from {
-                    // The host may have waited for room.
+                    // The host may have waited for space in the queue.
                     NodeId::Host(host) if self.hosts[host.0].nic.wants_to_send() => {
                         self.drive(host);
                         Step::Host(host)
                     }
-                    _ => Step::Inside,
+                    _ => Step::Internal,
                 }
             }
-            What::Pause(link, pause) => {
+            Event::Pause(link, pause) => {
                 let now = self.now;
                 self.egresses[link.0].set_paused(now, pause);
                 self.start(link);
-                Step::Inside
+                Step::Internal
             }
-            What::Wake(host) => self.wake(host),
+            Event::Wake(host) => self.wake(host),
         })
     }
 
     /// A measure of the packets in flight, and one of the queued bytes of hosts and switches. A
     /// packet may count twice in each. Both are 0 when no event is left.
-    pub fn under_way(&self) -> (usize, usize) {
+    pub fn in_flight(&self) -> (usize, usize) {
         let queued = |egress: &Egress| egress.queued_bytes + egress.urgent_bytes;
         let queued: usize = self.egresses.iter().map(queued).sum();
-        let waiting: usize = self.switches.iter().map(Switch::waiting).sum();
+        let waiting: usize = self.switches.iter().map(Switch::queued_bytes).sum();
         let busy = |egress: &&Egress| !egress.is_idle(&self.events);
         let busy = self.egresses.iter().filter(busy).count();
         (self.pool.in_use() + busy, queued + waiting)
     }
 
-    /// The measurements of one direction of a cable: what `from` sends on it. `None` if the cable
+    /// The measurements of the direction of a cable on which `from` sends. `None` if the cable
     /// is not connected to `from`.
     pub fn meter(&mut self, cable: CableId, from: impl Into<NodeId>) -> Option<&mut Meter> {
         let from = from.into();
@@ -271,7 +272,7 @@ impl Fabric {
     }
 
     /// The number of pending events.
-    pub fn pending(&self) -> usize {
+    pub fn pending_events(&self) -> usize {
         self.events.len()
     }
 
@@ -280,36 +281,36 @@ impl Fabric {
         if host.ring.len() >= host.spec.ring_packets {
             self.counters.overrun += 1;
             self.drop_packet(link, packet);
-            return Step::Inside;
+            return Step::Internal;
         }
         let bytes = self.pool.get(packet).bytes();
-        self.trace.note(self.now, link, Fate::Arrived, bytes);
+        self.trace.record(self.now, link, Fate::Arrived, bytes);
         host.ring.push_back(packet);
         if host.paused {
-            return Step::Inside;
+            return Step::Internal;
         }
         if host.spec.poll_every.is_zero() {
-            self.take_ring(id);
+            self.drain_ring(id);
             self.drive(id);
             return Step::Host(id);
         }
         let poll = self.now + host.spec.poll_every;
         self.wake_at(id, poll);
-        Step::Inside
+        Step::Internal
     }
 
     /// Passes all waiting packets to the NIC.
-    fn take_ring(&mut self, id: HostId) {
+    fn drain_ring(&mut self, id: HostId) {
         while let Some(packet) = self.hosts[id.0].ring.pop_front() {
             let arrived = self.pool.get_mut(packet);
             if let Some((from, sent)) = arrived.sent {
                 self.hosts[from.0].deliver(sent, arrived.bytes_mut());
             }
             let host = &mut self.hosts[id.0];
-            let meta = host.sees(&arrived.meta);
+            let meta = host.received_meta(&arrived.meta);
             host.nic.receive(self.now, &meta, arrived.bytes());
             self.counters.delivered += 1;
-            self.pool.give_back(packet);
+            self.pool.release(packet);
         }
     }
 
@@ -318,32 +319,32 @@ impl Fabric {
         let (len, meta) = (arrived.len(), arrived.meta);
         let to = self.host_at(meta.dst);
         let switch = &mut self.switches[id.0];
-        let way = to.and_then(|to| switch.routes[to.0]);
-        let fits = |way: &EgressId| {
-            let egress = &self.egresses[way.0];
-            egress.has_room(len, meta.traffic_class) && len <= egress.spec.max_packet_bytes
+        let output = to.and_then(|to| switch.routes[to.0]);
+        let fits = |output: &EgressId| {
+            let egress = &self.egresses[output.0];
+            egress.has_space(len, meta.traffic_class) && len <= egress.spec.max_packet_bytes
         };
-        let Some(way) = way.filter(fits).filter(|_| switch.has_room(len)) else {
+        let Some(output) = output.filter(fits).filter(|_| switch.has_space(len)) else {
             self.counters.dropped += 1;
-            if let Some(way) = way {
-                self.egresses[way.0].meter.dropped += 1;
+            if let Some(output) = output {
+                self.egresses[output.0].meter.dropped += 1;
             }
             return self.drop_packet(link, packet);
         };
         let waiting = self.pool.get_mut(packet);
-        let urgent = self.egresses[way.0].spec.is_urgent(meta.traffic_class);
+        let urgent = self.egresses[output.0].spec.is_urgent(meta.traffic_class);
         waiting.from = (!urgent).then_some(link);
         let capable = matches!(waiting.meta.traffic_class & 3, 1 | 2);
-        if capable && switch.marks(self.egresses[way.0].queued_bytes) {
+        if capable && switch.should_mark(self.egresses[output.0].queued_bytes) {
             waiting.meta.traffic_class |= 3;
             self.counters.marked += 1;
-            self.egresses[way.0].meter.marked += 1;
+            self.egresses[output.0].meter.marked += 1;
         }
-        if !urgent && switch.note_waiting(link, len) {
+        if !urgent && switch.packet_queued(link, len) {
             self.pause(link, true);
         }
-        at_link!(self, way, around, egress, egress.push(around, packet));
-        self.start(way);
+        with_link!(self, output, context, egress, egress.push(context, packet));
+        self.start(output);
     }
 
     fn host_at(&self, address: IpAddr) -> Option<HostId> {
@@ -352,11 +353,12 @@ impl Fabric {
         (host.address == address).then_some(HostId(index))
     }
 
-    /// Starts to send a link's next packet. If a switch sends it, its memory has room again.
+    /// Starts to send a link's next packet. If the sender is a switch, frees the packet's memory
+    /// and resumes links.
     fn start(&mut self, link: EgressId) {
-        let gone = at_link!(self, link, around, egress, egress.start(around));
-        if let (Some((from, len)), NodeId::Switch(id)) = (gone, self.egresses[link.0].from) {
-            self.switches[id.0].note_gone(from, len);
+        let left = with_link!(self, link, context, egress, egress.start(context));
+        if let (Some((from, len)), NodeId::Switch(id)) = (left, self.egresses[link.0].from) {
+            self.switches[id.0].packet_left(from, len);
             while let Some(resumed) = self.switches[id.0].resume() {
                 self.pause(resumed, false);
             }
@@ -367,33 +369,33 @@ impl Fabric {
     fn pause(&mut self, link: EgressId, pause: bool) {
         self.counters.pauses += u64::from(pause);
         let arrives = self.now + self.egresses[link.0].spec.delay;
-        self.events.push(arrives, What::Pause(link, pause));
+        self.events.push(arrives, Event::Pause(link, pause));
     }
 
     fn drop_packet(&mut self, link: EgressId, packet: PacketId) {
         let bytes = self.pool.get(packet).bytes();
-        self.trace.note(self.now, link, Fate::Dropped, bytes);
-        self.pool.give_back(packet);
+        self.trace.record(self.now, link, Fate::Dropped, bytes);
+        self.pool.release(packet);
     }
 
     fn wake(&mut self, id: HostId) -> Step {
         let host = &mut self.hosts[id.0];
         if host.wake != Some(self.now) {
             // The wake-up was superseded by an earlier one, or was for a NIC that is gone.
-            return Step::Inside;
+            return Step::Internal;
         }
         host.wake = None;
         if host.paused {
-            return Step::Inside;
+            return Step::Internal;
         }
-        self.take_ring(id);
+        self.drain_ring(id);
         self.hosts[id.0].nic.handle_timeouts(self.now);
         self.drive(id);
         Step::Host(id)
     }
 
     /// Schedules the host's wake-up for its NIC's next timer.
-    fn arrange_wake(&mut self, id: HostId) {
+    fn schedule_timer_wake(&mut self, id: HostId) {
         if let Some(at) = self.hosts[id.0].nic.next_timeout() {
             self.wake_at(id, at);
         }
@@ -404,7 +406,7 @@ impl Fabric {
         let at = at.max(self.now);
         if host.wake.is_none_or(|wake| at < wake) {
             host.wake = Some(at);
-            self.events.push(at, What::Wake(id));
+            self.events.push(at, Event::Wake(id));
         }
     }
 }

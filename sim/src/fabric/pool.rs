@@ -53,7 +53,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Allocates a packet of `len` bytes, whose contents are arbitrary.
-    pub(super) fn take(&mut self, len: usize) -> PacketId {
+    pub(super) fn allocate(&mut self, len: usize) -> PacketId {
         let id = self.free.pop().unwrap_or_else(|| {
             let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
             self.packets.push(Packet {
@@ -73,7 +73,7 @@ impl Pool {
         });
         let packet = self.get_mut(id);
         if packet.bytes.len() < len {
-            // Visible in tests if a byte is not overwritten.
+            // A byte that is not overwritten shows in tests.
             packet.bytes.resize(len, 0xa5);
         }
         packet.len = len;
@@ -85,7 +85,7 @@ impl Pool {
     /// A copy of packet `id`.
     pub(super) fn duplicate(&mut self, id: PacketId) -> PacketId {
         let len = self.get(id).len;
-        let copy = self.take(len);
+        let copy = self.allocate(len);
         let (from, to) = (id.0 as usize, copy.0 as usize);
         if let Ok([original, double]) = self.packets.get_disjoint_mut([from, to]) {
             double.meta = original.meta;
@@ -95,7 +95,7 @@ impl Pool {
         copy
     }
 
-    pub(super) fn give_back(&mut self, id: PacketId) {
+    pub(super) fn release(&mut self, id: PacketId) {
         self.free.push(id);
     }
 

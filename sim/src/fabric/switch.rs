@@ -20,7 +20,7 @@ pub struct SwitchSpec {
 /// beta = 8 for eight priorities, of which one is used).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSpec {
-    /// The total for queued packets. A packet without room is dropped.
+    /// The capacity for queued packets. A packet that does not fit is dropped.
     pub bytes: usize,
     /// The part reserved for packets still in flight after a pause frame was sent, for all links
     /// together. It does not count as free.
@@ -60,7 +60,7 @@ pub(super) struct Switch {
     /// Number of paused links.
     paused: usize,
     /// The sum of the queued bytes.
-    held: usize,
+    queued_bytes: usize,
 }
 
 impl Switch {
@@ -71,39 +71,39 @@ impl Switch {
             dice,
             ingress: BTreeMap::new(),
             paused: 0,
-            held: 0,
+            queued_bytes: 0,
         }
     }
 
-    /// Whether to mark a packet that finds `waiting` bytes queued.
-    pub(super) fn marks(&mut self, waiting: usize) -> bool {
+    /// Whether to mark a packet that finds `queued_bytes` in the queue. Draws a random number.
+    pub(super) fn should_mark(&mut self, queued_bytes: usize) -> bool {
         let Some(ecn) = self.spec.ecn else {
             return false;
         };
-        if waiting <= ecn.kmin_bytes {
+        if queued_bytes <= ecn.kmin_bytes {
             return false;
         }
-        if waiting >= ecn.kmax_bytes {
+        if queued_bytes >= ecn.kmax_bytes {
             return true;
         }
-        let above = (waiting - ecn.kmin_bytes) as u64;
+        let above = (queued_bytes - ecn.kmin_bytes) as u64;
         let range = (ecn.kmax_bytes - ecn.kmin_bytes) as u64;
         self.dice.below(100 * range) < above * u64::from(ecn.pmax_percent)
     }
 
-    /// Whether the shared memory has room for a packet.
-    pub(super) fn has_room(&self, len: usize) -> bool {
+    /// Whether the shared memory has space for a packet of `len` bytes.
+    pub(super) fn has_space(&self, len: usize) -> bool {
         self.spec
             .buffer
-            .is_none_or(|buffer| self.held + len <= buffer.bytes)
+            .is_none_or(|buffer| self.queued_bytes + len <= buffer.bytes)
     }
 
     /// Counts a queued packet that arrived on `link`. Returns whether the link must be paused.
-    pub(super) fn note_waiting(&mut self, link: EgressId, len: usize) -> bool {
-        if !self.counts() {
+    pub(super) fn packet_queued(&mut self, link: EgressId, len: usize) -> bool {
+        if !self.counts_bytes() {
             return false;
         }
-        self.held += len;
+        self.queued_bytes += len;
         let pause_above = self.pause_above();
         let (bytes, paused) = self.ingress.entry(link).or_default();
         *bytes += len;
@@ -114,11 +114,11 @@ impl Switch {
     }
 
     /// Counts a packet as gone. The caller then calls [`Switch::resume`].
-    pub(super) fn note_gone(&mut self, link: EgressId, len: usize) {
-        if !self.counts() {
+    pub(super) fn packet_left(&mut self, link: EgressId, len: usize) {
+        if !self.counts_bytes() {
             return;
         }
-        self.held = self.held.saturating_sub(len);
+        self.queued_bytes = self.queued_bytes.saturating_sub(len);
         let (bytes, _) = self.ingress.entry(link).or_default();
         *bytes = bytes.saturating_sub(len);
     }
@@ -129,17 +129,17 @@ impl Switch {
             return None;
         }
         let below = self.resume_below();
-        let waits = |(_, (bytes, paused)): &(&EgressId, &mut (usize, bool))| {
-            // Without queued packets it would never be checked again.
+        let may_resume = |(_, (bytes, paused)): &(&EgressId, &mut (usize, bool))| {
+            // A link without queued packets would never be checked again.
             *paused && (*bytes < below || *bytes == 0)
         };
-        let (link, (_, paused)) = self.ingress.iter_mut().find(waits)?;
+        let (link, (_, paused)) = self.ingress.iter_mut().find(may_resume)?;
         *paused = false;
         self.paused -= 1;
         Some(*link)
     }
 
-    fn counts(&self) -> bool {
+    fn counts_bytes(&self) -> bool {
         self.spec.pfc.is_some() || self.spec.buffer.is_some()
     }
 
@@ -148,7 +148,7 @@ impl Switch {
         let fixed = self.spec.pfc.map_or(usize::MAX, |pfc| pfc.pause_bytes);
         let free = self.spec.buffer.map_or(usize::MAX, |buffer| {
             let shared = buffer.bytes.saturating_sub(buffer.headroom_bytes);
-            shared.saturating_sub(self.held)
+            shared.saturating_sub(self.queued_bytes)
         });
         fixed.min(free)
     }
@@ -158,15 +158,15 @@ impl Switch {
         let fixed = self.spec.pfc.map_or(usize::MAX, |pfc| pfc.resume_bytes);
         let free = self.spec.buffer.map_or(usize::MAX, |buffer| {
             let shared = buffer.bytes.saturating_sub(buffer.headroom_bytes);
-            let free = shared.saturating_sub(self.held);
+            let free = shared.saturating_sub(self.queued_bytes);
             free.saturating_sub(buffer.hysteresis_bytes)
         });
         fixed.min(free)
     }
 
     /// The total of queued bytes, as counted for the incoming links.
-    pub(super) fn waiting(&self) -> usize {
-        self.held
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
     }
 }
 

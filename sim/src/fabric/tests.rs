@@ -22,10 +22,10 @@ struct End {
 
 impl End {
     fn new(fabric: &mut Fabric, host: HostId) -> Self {
-        Self::of(QpKind::Rc, fabric, host)
+        Self::with_kind(QpKind::Rc, fabric, host)
     }
 
-    fn of(kind: QpKind, fabric: &mut Fabric, host: HostId) -> Self {
+    fn with_kind(kind: QpKind, fabric: &mut Fabric, host: HostId) -> Self {
         let nic = fabric.nic(host);
         let pd = nic.alloc_pd();
         let cq = Arc::new(CompletionQueue::new(CqId(0), 64));
@@ -36,7 +36,8 @@ impl End {
         let qpn = nic.create_qp(init(kind, pd, &cq, limits)).expect("a QP");
         let buffer = Arc::new(Buffer::new(LEN).expect("a buffer"));
         let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        // Registered at an address that is the same in each run; the buffer's own address is not.
+        // The memory is registered at the same address in each run. The buffer's own address
+        // varies.
         let key = nic
             .register_memory(pd, Memory::buffer(buffer), Some(IOVA), all)
             .expect("registered");
@@ -91,7 +92,7 @@ fn init(
     }
 }
 
-/// Two hosts send to a third through a switch: twice what its link takes.
+/// Two hosts send to a third through a switch, at twice the rate of its link.
 fn incast(switch: SwitchSpec, queue_bytes: usize, seed: u64) -> (Fabric, Vec<End>, Vec<CableId>) {
     let mut builder = FabricBuilder::new();
     let middle = builder.switch(switch);
@@ -131,8 +132,8 @@ fn send_all(fabric: &mut Fabric, ends: &[End]) {
 fn run(fabric: &mut Fabric) {
     let end = fabric.now() + Duration::from_secs(100);
     while fabric.step(end).is_some() {}
-    assert_eq!(fabric.under_way(), (0, 0));
-    assert_eq!(fabric.pending(), 0);
+    assert_eq!(fabric.in_flight(), (0, 0));
+    assert_eq!(fabric.pending_events(), 0);
 }
 
 fn all_succeed(ends: &[End]) {
@@ -142,7 +143,7 @@ fn all_succeed(ends: &[End]) {
 }
 
 #[test]
-fn one_seed_gives_one_run_and_another_seed_another() {
+fn the_seed_determines_the_run() {
     let run_one = |seed| {
         let (mut fabric, ends, cables) = incast(SwitchSpec::default(), 64 << 10, seed);
         let faults = "loss=2%,dup=1%,reorder=1%:20us,corrupt=1%,delay=1us..3us";
@@ -169,7 +170,7 @@ fn one_seed_gives_one_run_and_another_seed_another() {
 }
 
 #[test]
-fn a_full_queue_drops_and_data_comes_all_the_same() {
+fn data_arrives_although_a_full_queue_drops_packets() {
     let (mut fabric, ends, _) = incast(SwitchSpec::default(), 40 << 10, 1);
     send_all(&mut fabric, &ends);
     run(&mut fabric);
@@ -178,7 +179,7 @@ fn a_full_queue_drops_and_data_comes_all_the_same() {
 }
 
 #[test]
-fn pause_frames_spare_the_queue() {
+fn pause_frames_prevent_drops() {
     let pfc = PfcSpec {
         pause_bytes: 12 << 10,
         resume_bytes: 8 << 10,
@@ -197,7 +198,7 @@ fn pause_frames_spare_the_queue() {
 }
 
 #[test]
-fn a_queue_that_grows_is_marked() {
+fn packets_in_a_long_queue_are_marked() {
     let ecn = EcnSpec {
         kmin_bytes: 8 << 10,
         kmax_bytes: 32 << 10,
@@ -222,7 +223,7 @@ fn a_queue_that_grows_is_marked() {
 }
 
 #[test]
-fn time_passes_as_the_link_is_fast() {
+fn virtual_time_follows_the_link_rate() {
     let (mut fabric, ends, _) = incast(SwitchSpec::default(), 1 << 20, 1);
     ends[0].write_to(&mut fabric, &ends[1], 1);
     while ends[0].cq.is_empty() {
@@ -236,16 +237,16 @@ fn time_passes_as_the_link_is_fast() {
 }
 
 #[test]
-fn a_cut_cable_costs_the_connection_unless_it_is_mended_in_time() {
-    for mended in [false, true] {
+fn a_cut_cable_breaks_the_connection_unless_it_is_reconnected_in_time() {
+    for reconnected in [false, true] {
         let (mut fabric, ends, cables) = incast(SwitchSpec::default(), 1 << 20, 1);
         fabric.set_down(cables[0], true);
         ends[0].write_to(&mut fabric, &ends[1], 1);
         let later = fabric.now() + Duration::from_millis(10);
         while fabric.step(later).is_some() {}
-        fabric.set_down(cables[0], !mended);
+        fabric.set_down(cables[0], !reconnected);
         run(&mut fabric);
-        let expected = if mended {
+        let expected = if reconnected {
             WcStatus::Success
         } else {
             WcStatus::RetryExceeded
@@ -255,7 +256,7 @@ fn a_cut_cable_costs_the_connection_unless_it_is_mended_in_time() {
 }
 
 #[test]
-fn a_paused_host_answers_when_it_goes_on_and_a_restarted_one_never() {
+fn a_paused_host_answers_after_it_resumes_and_a_restarted_host_never() {
     for restarts in [false, true] {
         let (mut fabric, ends, _) = incast(SwitchSpec::default(), 1 << 20, 1);
         fabric.set_paused(HostId(2), true);
@@ -278,13 +279,13 @@ fn a_paused_host_answers_when_it_goes_on_and_a_restarted_one_never() {
 }
 
 #[test]
-fn a_host_that_looks_seldom_takes_many_at_once() {
+fn a_host_that_polls_rarely_receives_packets_in_batches() {
     let mut builder = FabricBuilder::new();
-    let lazy = HostSpec {
+    let batching = HostSpec {
         poll_every: Duration::from_micros(50),
         ..HostSpec::default()
     };
-    let (a, b) = (builder.host(HostSpec::default()), builder.host(lazy));
+    let (a, b) = (builder.host(HostSpec::default()), builder.host(batching));
     builder.cable(a, b, LinkSpec::default());
     let mut fabric = builder.build(1);
     let (a, b) = (End::new(&mut fabric, a), End::new(&mut fabric, b));
@@ -293,7 +294,7 @@ fn a_host_that_looks_seldom_takes_many_at_once() {
     a.write_to(&mut fabric, &b, 1);
     run(&mut fabric);
     assert_eq!(a.statuses(), [WcStatus::Success]);
-    // Packets come one by one but are answered together.
+    // Packets arrive one by one, and the host acknowledges them together.
     assert!(fabric.counters().sent < 110, "{:?}", fabric.counters());
 }
 
@@ -313,7 +314,7 @@ fn two() -> (Fabric, [End; 2], CableId) {
 }
 
 fn connected(kind: QpKind, fabric: &mut Fabric, hosts: [HostId; 2]) -> [End; 2] {
-    let ends = hosts.map(|host| End::of(kind, fabric, host));
+    let ends = hosts.map(|host| End::with_kind(kind, fabric, host));
     let pair = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
     let spec = ConnectSpec {
         kind,
@@ -324,7 +325,7 @@ fn connected(kind: QpKind, fabric: &mut Fabric, hosts: [HostId; 2]) -> [End; 2] 
 }
 
 #[test]
-fn a_host_that_found_no_room_goes_on_after_a_pause() {
+fn a_host_that_found_the_queue_full_sends_after_a_pause() {
     let pfc = PfcSpec {
         pause_bytes: 8 << 10,
         resume_bytes: 4 << 10,
@@ -363,7 +364,7 @@ fn a_host_that_found_no_room_goes_on_after_a_pause() {
 }
 
 #[test]
-fn a_host_that_was_not_driven_has_its_turn_when_its_link_is_free() {
+fn a_host_that_was_not_driven_sends_when_its_link_is_free() {
     let (mut fabric, ends, _) = two();
     ends[0].post_write(&mut fabric, &ends[1], 1, 64);
     fabric.drive(ends[0].host);
@@ -375,14 +376,14 @@ fn a_host_that_was_not_driven_has_its_turn_when_its_link_is_free() {
 }
 
 #[test]
-fn time_does_not_stop_before_a_lost_packet_was_sent() {
+fn virtual_time_includes_the_transmission_of_a_lost_packet() {
     let (mut fabric, ends, cable) = two();
     fabric.set_down(cable, true);
     ends[0].post_write(&mut fabric, &ends[1], 1, 64);
     fabric.drive(ends[0].host);
     run(&mut fabric);
     assert_eq!(fabric.counters().lost, 1);
-    // BTH, RETH, data and ICRC, and what else is on the wire, at 10 Gbit/s.
+    // BTH, RETH, data, ICRC and the wire overhead, at 10 Gbit/s.
     let bytes = 12 + 16 + 64 + 4 + 66;
     assert_eq!(fabric.now().as_nanos(), bytes * 8 / 10);
 }

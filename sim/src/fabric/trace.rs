@@ -1,4 +1,4 @@
-//! A fingerprint of everything that happened, in order.
+//! A fingerprint of all packet events, in order.
 
 use super::EgressId;
 use roce_stack::Instant;
@@ -11,7 +11,7 @@ pub(super) enum Fate {
     Dropped = 3,
 }
 
-/// A hash of all events. Two runs with the same fingerprint were the same.
+/// A hash of all packet events. Two runs with the same fingerprint were the same.
 #[derive(Debug)]
 pub(super) struct Trace {
     hash: u64,
@@ -26,7 +26,7 @@ impl Trace {
         }
     }
 
-    /// Prints everything on stderr from now on.
+    /// Prints every packet on stderr from now on.
     pub(super) fn print(&mut self) {
         self.print = true;
     }
@@ -36,7 +36,7 @@ impl Trace {
     }
 
     /// Adds a packet's headers and its ICRC, which represents the rest.
-    pub(super) fn note(&mut self, now: Instant, at: EgressId, fate: Fate, bytes: &[u8]) {
+    pub(super) fn record(&mut self, now: Instant, at: EgressId, fate: Fate, bytes: &[u8]) {
         self.mix(now.as_nanos());
         self.mix((at.0 as u64) << 32 | (fate as u64) << 24 ^ bytes.len() as u64);
         for chunk in [
@@ -48,7 +48,7 @@ impl Trace {
             self.mix(u64::from_le_bytes(word.unwrap_or_default()));
         }
         if self.print {
-            show(now, at, fate, bytes);
+            print_packet(now, at, fate, bytes);
         }
     }
 
@@ -58,7 +58,7 @@ impl Trace {
     }
 }
 
-fn show(now: Instant, at: EgressId, fate: Fate, bytes: &[u8]) {
+fn print_packet(now: Instant, at: EgressId, fate: Fate, bytes: &[u8]) {
     let what = match roce_wire::Packet::parse(bytes) {
         Ok(packet) => format!(
             "{} psn {:?} to {}{} {:?} {} bytes",

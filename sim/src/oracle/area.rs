@@ -15,14 +15,14 @@ pub type Bytes = Rc<[u8]>;
 pub struct Area {
     buffer: Arc<Buffer>,
     image: Vec<u8>,
-    open: Vec<Open>,
-    /// Whether nothing may access it any more.
+    pending: Vec<PendingOp>,
+    /// Whether nothing may access the area any more.
     frozen: bool,
 }
 
 /// An operation that may have been executed completely, partly, or not at all.
 #[derive(Clone, Debug)]
-pub(super) struct Open {
+pub(super) struct PendingOp {
     pub(super) id: usize,
     pub(super) at: usize,
     pub(super) bytes: Content,
@@ -36,7 +36,7 @@ pub(super) enum Content {
     Anything(usize),
 }
 
-impl Open {
+impl PendingOp {
     fn range(&self) -> Range<usize> {
         let len = match &self.bytes {
             Content::Known(bytes) => bytes.len(),
@@ -45,8 +45,8 @@ impl Open {
         self.at..self.at + len
     }
 
-    /// Whether it may have written `byte` at `at`.
-    pub(super) fn explains(&self, at: usize, byte: u8) -> bool {
+    /// Whether the operation may have written `byte` at `at`.
+    pub(super) fn may_have_written(&self, at: usize, byte: u8) -> bool {
         self.range().contains(&at)
             && match &self.bytes {
                 Content::Known(bytes) => bytes[at - self.at] == byte,
@@ -62,7 +62,7 @@ impl Area {
         Self {
             buffer,
             image,
-            open: Vec::new(),
+            pending: Vec::new(),
             frozen: false,
         }
     }
@@ -85,8 +85,8 @@ impl Area {
     }
 
     /// Operations in progress.
-    pub(super) fn open(&self) -> &[Open] {
-        &self.open
+    pub(super) fn pending_ops(&self) -> &[PendingOp] {
+        &self.pending
     }
 
     pub(super) fn is_frozen(&self) -> bool {
@@ -96,7 +96,7 @@ impl Area {
     /// From now on operation `id` may write at `at`.
     pub(super) fn begin(&mut self, id: usize, at: usize, bytes: Content) {
         if !self.frozen {
-            self.open.push(Open { id, at, bytes });
+            self.pending.push(PendingOp { id, at, bytes });
         }
     }
 
@@ -104,13 +104,13 @@ impl Area {
     /// overwrite them, because operations are executed in order.
     pub(super) fn settle(&mut self, id: usize) {
         // [`Area::end`] may have split the operation into several pieces.
-        while let Some(index) = self.open.iter().position(|open| open.id == id) {
-            let open = self.open.remove(index);
+        while let Some(index) = self.pending.iter().position(|open| open.id == id) {
+            let open = self.pending.remove(index);
             self.settle_one(&open);
         }
     }
 
-    fn settle_one(&mut self, open: &Open) {
+    fn settle_one(&mut self, open: &PendingOp) {
         match &open.bytes {
             Content::Known(bytes) => self.image[open.range()].copy_from_slice(bytes),
             Content::Anything(_) => {
@@ -120,27 +120,27 @@ impl Area {
         }
     }
 
-    /// Operation `id` writes nothing more; what it has written so far is final. Returns whether it
-    /// may have been executed.
+    /// Operation `id` writes nothing more, and the bytes that it has written so far are final.
+    /// Returns whether the operation may have been executed.
     pub(super) fn end(&mut self, id: usize) -> bool {
-        let Some(index) = self.open.iter().position(|open| open.id == id) else {
+        let Some(index) = self.pending.iter().position(|open| open.id == id) else {
             return true;
         };
-        let range = self.open[index].range();
+        let range = self.pending[index].range();
         let actual = self.actual(range.clone());
         let explained = |(at, byte): (usize, &u8)| {
-            let by_later = |open: &Open| open.id >= id && open.explains(at, *byte);
-            self.open.iter().any(by_later)
+            let by_later = |open: &PendingOp| open.id >= id && open.may_have_written(at, *byte);
+            self.pending.iter().any(by_later)
         };
         let executed = range.clone().zip(&actual).all(explained);
-        let open = self.open.remove(index);
-        let wrote = |index: &usize| open.explains(range.start + index, actual[*index]);
+        let open = self.pending.remove(index);
+        let wrote = |index: &usize| open.may_have_written(range.start + index, actual[*index]);
         let mut from = 0;
         while let Some(begin) = (from..actual.len()).find(wrote) {
             from = begin + (begin..actual.len()).take_while(wrote).count();
             let bytes = Content::Known(actual[begin..from].into());
             let at = range.start + begin;
-            self.open.push(Open { id, at, bytes });
+            self.pending.push(PendingOp { id, at, bytes });
         }
         executed
     }
@@ -150,7 +150,7 @@ impl Area {
         if !self.frozen {
             self.check(0..self.image.len())?;
             self.image = self.actual(0..self.image.len());
-            self.open.clear();
+            self.pending.clear();
             self.frozen = true;
         }
         Ok(())
@@ -158,11 +158,11 @@ impl Area {
 
     /// Checks that the bytes of operation `id`, or of later ones, are in place.
     pub(super) fn check_done(&self, id: usize) -> Verdict {
-        let done = self.open.iter().find(|open| open.id == id);
-        for at in done.into_iter().flat_map(Open::range) {
+        let done = self.pending.iter().find(|open| open.id == id);
+        for at in done.into_iter().flat_map(PendingOp::range) {
             let byte = self.actual(at..at + 1)[0];
-            let may_have = |open: &Open| open.id >= id && open.explains(at, byte);
-            if !self.open.iter().any(may_have) {
+            let may_have = |open: &PendingOp| open.id >= id && open.may_have_written(at, byte);
+            if !self.pending.iter().any(may_have) {
                 return violated(format!("byte {at} is {byte:#04x}, which is older"));
             }
         }
@@ -174,22 +174,22 @@ impl Area {
         self.check(0..self.image.len())
     }
 
-    /// Checks these bytes.
+    /// Checks the bytes in `range`.
     pub(super) fn check(&self, range: Range<usize>) -> Verdict {
         let actual = self.actual(range.clone());
         if actual == self.image[range.clone()] {
             return Ok(());
         }
         for (at, byte) in range.zip(actual) {
-            let right = self.image[at];
-            let may_have = |open: &Open| open.explains(at, byte);
+            let expected = self.image[at];
+            let may_have = |open: &PendingOp| open.may_have_written(at, byte);
             // The latest operation is the most likely one.
-            if byte != right && !self.open.iter().rev().any(may_have) {
+            if byte != expected && !self.pending.iter().rev().any(may_have) {
                 return violated(format!(
-                    "byte {at} of {} is {byte:#04x}, but should be {right:#04x} or what one of {} \
+                    "byte {at} of {} is {byte:#04x}, but should be {expected:#04x} or what one of {} \
                      operations in progress writes",
                     self.image.len(),
-                    self.open.len()
+                    self.pending.len()
                 ));
             }
         }

@@ -21,7 +21,7 @@ impl Arrivals {
         self.due.push(due);
     }
 
-    pub(super) fn count(&mut self, n: usize) {
+    pub(super) fn record(&mut self, n: usize) {
         self.counts[n] += 1;
         self.resolved = self.resolved.max(n + 1);
     }
@@ -31,7 +31,7 @@ impl Arrivals {
         (0..self.due.len()).find(|n| self.due[*n] && self.counts[*n] == 0)
     }
 
-    pub(super) fn has_come(&self, n: usize) -> bool {
+    pub(super) fn has_arrived(&self, n: usize) -> bool {
         self.counts[n] > 0
     }
 }

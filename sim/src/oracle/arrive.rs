@@ -8,8 +8,8 @@ use super::{AreaName, Verdict, Violation, judge, violated};
 use crate::connect::header_bytes;
 use roce_stack::{Completion, QpKind, WcOpcode, WcStatus};
 
-/// The most copies of one message, if the network duplicates packets on three links.
-const MOST_COPIES: u8 = 8;
+/// The maximum number of copies of one message, if three links duplicate packets.
+const MAX_COPIES: u8 = 8;
 
 impl Pair {
     pub(super) fn is_reliable(&self) -> bool {
@@ -28,24 +28,24 @@ impl Pair {
     }
 
     /// The memory of a pool was deregistered.
-    pub(super) fn receives_gone(&mut self, pool: usize) {
+    pub(super) fn pool_deregistered(&mut self, pool: usize) {
         for side in [0, 1] {
             if self.ends.pools_of(side).any(|it| it == pool) {
                 self.qps[side].may_be_broken = true;
-                self.flows[1 - side].gone(AreaName::Inbox);
+                self.flows[1 - side].mark_deregistered(AreaName::Inbox);
             }
         }
     }
 
     /// A receive of `side` has completed.
-    pub(super) fn arrived(
+    pub(super) fn pool_recv_completed(
         &mut self,
         (number, pool): (usize, &mut Pool),
         side: usize,
         done: &Completion,
     ) -> Verdict {
         if self.qps[side].last_wqe {
-            return violated("the QP was said to take no more receives".to_owned());
+            return violated("the NIC reported that the QP takes no more receives".to_owned());
         }
         let flow = &mut self.flows[1 - side];
         let last = flow.arrivals.last.get(&number).copied();
@@ -53,7 +53,7 @@ impl Pair {
         flow.arrivals.last.insert(number, done.wr_id);
         let n = match (self.is_reliable(), done.status) {
             (true, _) => Some(self.flows[1 - side].received),
-            (false, WcStatus::Success) => Some(self.find(pool, side, recv, done)?),
+            (false, WcStatus::Success) => Some(self.find_message(pool, side, recv, done)?),
             (false, _) => None,
         };
         let flow = &mut self.flows[1 - side];
@@ -74,14 +74,14 @@ impl Pair {
         if flow.recv_failed {
             return violated("a receive succeeded after one that failed".to_owned());
         }
-        flow.arrivals.count(n);
+        flow.arrivals.record(n);
         self.check_landed(pool, side, id, recv)?;
         pool.settle(done.wr_id);
         let causes = self.causes;
         let flow = &mut self.flows[1 - side];
         match self.ends.kind {
             QpKind::Ud => Ok(()),
-            QpKind::Uc if causes.doubles || causes.overtakes => Ok(()),
+            QpKind::Uc if causes.duplicates || causes.reorders => Ok(()),
             QpKind::Uc => flow.write_arrived(id),
             _ => flow.executed_through(id),
         }
@@ -96,15 +96,15 @@ impl Pair {
         if !pool.holds(recv, header, bytes) {
             return violated(format!("the receive does not hold what request {id} sent"));
         }
-        // Without acknowledgements, a broken-off message may have left some bytes there.
-        if self.is_reliable() && !pool.is_untouched_behind(recv, header + bytes.len()) {
+        // Without acknowledgements, an incomplete message may have left some bytes there.
+        if self.is_reliable() && !pool.is_unchanged_after(recv, header + bytes.len()) {
             return violated(format!("the receive holds more than request {id} sent"));
         }
         Ok(())
     }
 
-    /// Identifies the message: the oldest one that matches and may have arrived now.
-    fn find(
+    /// Identifies the message: the oldest one that matches and may arrive now.
+    fn find_message(
         &self,
         pool: &Pool,
         side: usize,
@@ -115,18 +115,18 @@ impl Pair {
         let Arrivals {
             counts, resolved, ..
         } = &flow.arrivals;
-        let most = match self.causes.doubles {
-            true => MOST_COPIES,
+        let max_copies = match self.causes.duplicates {
+            true => MAX_COPIES,
             false => 1,
         };
-        let from = match (self.causes.overtakes, self.causes.doubles) {
+        let from = match (self.causes.reorders, self.causes.duplicates) {
             (true, _) => 0,
             (false, true) => resolved.saturating_sub(1),
             (false, false) => *resolved,
         };
-        let looks_like = |n: &usize| {
+        let is_candidate = |n: &usize| {
             let send = &flow.sends[flow.consuming[*n]];
-            if send.fails || counts[*n] >= most {
+            if send.fails || counts[*n] >= max_copies {
                 return false;
             }
             match (&send.effect, done.opcode) {
@@ -139,27 +139,28 @@ impl Pair {
                 _ => false,
             }
         };
-        match (from..counts.len()).find(looks_like) {
+        match (from..counts.len()).find(is_candidate) {
             Some(n) => Ok(n),
             None => violated(format!(
-                "no message from number {from} on, of {}, is like that",
+                "no message from number {from} on, of {}, matches",
                 counts.len()
             )),
         }
     }
 
-    /// At rest: every message must have arrived, unless something may have kept it from arriving.
-    pub(super) fn all_arrived(&mut self, side: usize) -> Verdict {
+    /// Checks an idle network: every message must have arrived, unless there is a reason why it may
+    /// be missing.
+    pub(super) fn check_all_arrived(&mut self, side: usize) -> Verdict {
         let (own, peer) = (self.qps[side], self.qps[1 - side]);
         let unreliable = !self.is_reliable();
         let flow = &mut self.flows[side];
-        let kept = own.gone
+        let may_be_missing = own.destroyed
             || flow.send_failed
-            || peer.gone
+            || peer.destroyed
             || peer.may_be_broken
-            || flow.is_gone(AreaName::Inbox)
-            || flow.is_gone(AreaName::Target);
-        if !unreliable || self.causes.lossy || kept {
+            || flow.is_deregistered(AreaName::Inbox)
+            || flow.is_deregistered(AreaName::Target);
+        if !unreliable || self.causes.lossy || may_be_missing {
             return Ok(());
         }
         if let Some(n) = flow.arrivals.missing() {

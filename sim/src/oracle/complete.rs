@@ -6,7 +6,7 @@ use super::{FlowAreas, Verdict, Violation, judge, violated};
 use roce_stack::{Completion, WcStatus};
 
 impl Pair {
-    /// Handles the completion of a send request of `side`. Returns what atomics fetched.
+    /// Handles the completion of a send request of `side`. Returns the values that atomics fetched.
     pub(super) fn send_completed(
         &mut self,
         side: usize,
@@ -30,7 +30,7 @@ impl Pair {
             fetched.extend(flow.succeed(before)?);
         }
         for before in flow.next..id {
-            self.local_done(side, before);
+            self.key_request_completed(side, before);
         }
         self.flows[side].next = id + 1;
         judge::send(self, side, id, done)?;
@@ -38,7 +38,7 @@ impl Pair {
         let flow = &mut self.flows[side];
         if done.status == WcStatus::Success {
             fetched.extend(flow.succeed(id)?);
-            self.local_done(side, id);
+            self.key_request_completed(side, id);
         } else {
             flow.fail(id);
             // Without acknowledgements, receives still work.
@@ -79,8 +79,8 @@ impl Pair {
             .map_err(|Violation(what)| Violation(format!("receive {n}: {what}")))
     }
 
-    /// Checks that everything is finished, when nothing moves any more.
-    pub(super) fn at_rest(&mut self, side: usize, queued: Option<(usize, usize)>) -> Verdict {
+    /// Checks that everything is finished when the network is idle.
+    pub(super) fn check_idle(&mut self, side: usize, queued: Option<(usize, usize)>) -> Verdict {
         if let Some((sends, receives)) = queued {
             let flow = &mut self.flows[side];
             for id in flow.next..flow.sends.len() {
@@ -92,7 +92,7 @@ impl Pair {
             }
             let tail = flow.next..flow.sends.len();
             flow.next = tail.end;
-            tail.for_each(|id| self.local_done(side, id));
+            tail.for_each(|id| self.key_request_completed(side, id));
             let posted = match self.ends.pools[side] {
                 // `Pool::at_rest` checks the receives of a pool.
                 Some(_) => receives,
@@ -104,7 +104,7 @@ impl Pair {
                 ));
             }
         }
-        self.all_arrived(side)?;
+        self.check_all_arrived(side)?;
         let FlowAreas { out, target, inbox } = &self.flows[side].areas;
         for (name, area) in [("out", out), ("target", target), ("inbox", inbox)] {
             area.check_all()

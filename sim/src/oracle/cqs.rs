@@ -17,12 +17,12 @@ pub struct CqUser {
 }
 
 impl Oracle {
-    /// A CQ with `room` entries overran. `users` are its QPs. Its contents have not been reported
-    /// yet.
+    /// A CQ with `capacity` entries overran. `users` are its QPs. Its contents have not been
+    /// reported yet.
     ///
     /// # Errors
-    /// If all outstanding requests would have fitted.
-    pub fn overran(&mut self, room: usize, users: &[CqUser]) -> Verdict {
+    /// If the CQ has enough entries for all outstanding requests.
+    pub fn cq_overran(&mut self, capacity: usize, users: &[CqUser]) -> Verdict {
         let mut requests = 0;
         let mut pools = BTreeSet::new();
         for user in users {
@@ -38,13 +38,13 @@ impl Oracle {
                 }
             }
             // Some completions are lost, and the QP fails at the first of them.
-            self.broke(pair, side);
+            self.mark_may_be_broken(pair, side);
         }
         let pooled = pools.iter().map(|pool| self.outstanding_of_pool(*pool));
-        let most = requests + pooled.sum::<usize>();
-        if most <= room {
+        let max_completions = requests + pooled.sum::<usize>();
+        if max_completions <= capacity {
             return violated(format!(
-                "a CQ of {room} entries overran, but {most} requests at most have completed: \
+                "a CQ of {capacity} entries overran, but {max_completions} requests at most have completed: \
                  {users:?}"
             ));
         }

@@ -1,6 +1,6 @@
 //! The requests of one QP to its peer, in order, and their progress.
 
-use super::area::{Content, Open};
+use super::area::{Content, PendingOp};
 use super::arrivals::Arrivals;
 use super::keys::Keys;
 use super::request::{Effect, PostedRecv, PostedSend};
@@ -8,14 +8,16 @@ use super::{AreaName, FlowAreas, Verdict, Violation, violated};
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-/// A READ that has not completed, with the changes of its range meanwhile.
+/// A READ that has not completed, with the earlier contents of its range.
 #[derive(Debug, Default)]
-struct Reading {
+struct PendingRead {
+    /// The contents of the range before each WRITE that changed it.
     before: Vec<Vec<u8>>,
-    /// WRITEs whose key was revoked meanwhile, in their state before that.
-    ended: Vec<Open>,
-    /// Whether the area was frozen meanwhile.
-    unknown: bool,
+    /// WRITEs whose key was revoked since the READ was posted, in their state before the
+    /// revocation.
+    ended_writes: Vec<PendingOp>,
+    /// Whether the target was frozen since the READ was posted.
+    target_frozen: bool,
 }
 
 /// An atomic's result: number of the request, host, word, previous value.
@@ -44,11 +46,11 @@ pub(crate) struct Flow {
     pub(super) recv_failed: bool,
     /// Used if its receives come from a pool.
     pub(super) arrivals: Arrivals,
-    reading: BTreeMap<usize, Reading>,
+    pending_reads: BTreeMap<usize, PendingRead>,
     /// The keys of the target.
     pub(super) keys: Keys,
     /// Regions that were deregistered: out, target, inbox.
-    pub(super) regions_gone: [bool; 3],
+    pub(super) deregistered: [bool; 3],
 }
 
 impl Flow {
@@ -66,9 +68,9 @@ impl Flow {
             send_failed: false,
             recv_failed: false,
             arrivals: Arrivals::default(),
-            reading: BTreeMap::new(),
+            pending_reads: BTreeMap::new(),
             keys: Keys::default(),
-            regions_gone: [false; 3],
+            deregistered: [false; 3],
         }
     }
 
@@ -88,7 +90,7 @@ impl Flow {
     pub(super) fn post_send(&mut self, send: PostedSend, due: bool) {
         let id = self.sends.len();
         self.sends.push(send);
-        self.present_key(id);
+        self.check_key(id);
         let send = &self.sends[id];
         let areas = &mut self.areas;
         match &send.effect {
@@ -97,26 +99,26 @@ impl Flow {
             }
             Effect::Read { range, to } => {
                 areas.out.begin(id, *to, Content::Anything(range.len()));
-                self.reading.insert(id, Reading::default());
+                self.pending_reads.insert(id, PendingRead::default());
             }
             Effect::Word { .. } => areas.out.begin(id, send.lands_at, Content::Anything(8)),
             _ => {}
         }
-        if send.consumes() {
+        if send.consumes_receive() {
             self.consuming.push(id);
             self.arrivals.posted(due);
-            self.meet(self.consuming.len() - 1);
+            self.match_recv(self.consuming.len() - 1);
         }
     }
 
     pub(super) fn post_recv(&mut self, recv: PostedRecv) {
         self.recvs.push(recv);
-        self.meet(self.recvs.len() - 1);
+        self.match_recv(self.recvs.len() - 1);
     }
 
     /// Once both request and receive number `n` are posted, the request's bytes may land in the
     /// receive.
-    fn meet(&mut self, n: usize) {
+    fn match_recv(&mut self, n: usize) {
         let (Some(recv), Some(&send)) = (self.recvs.get(n), self.consuming.get(n)) else {
             return;
         };
@@ -127,27 +129,27 @@ impl Flow {
         }
     }
 
-    /// The QP is gone: posted requests never complete.
+    /// The QP was destroyed: posted requests never complete.
     pub(super) fn abandon(&mut self) {
         self.next = self.sends.len();
         self.send_failed = true;
-        self.reading.clear();
+        self.pending_reads.clear();
     }
 
-    pub(super) fn gone(&mut self, area: AreaName) {
-        self.regions_gone[area as usize] = true;
+    pub(super) fn mark_deregistered(&mut self, area: AreaName) {
+        self.deregistered[area as usize] = true;
     }
 
-    pub(super) fn is_gone(&self, area: AreaName) -> bool {
-        self.regions_gone[area as usize]
+    pub(super) fn is_deregistered(&self, area: AreaName) -> bool {
+        self.deregistered[area as usize]
     }
 
     pub(super) fn freeze(&mut self, area: AreaName) -> Verdict {
         let what = match area {
             AreaName::Out => &mut self.areas.out,
             AreaName::Target => {
-                for reading in self.reading.values_mut() {
-                    reading.unknown = true;
+                for reading in self.pending_reads.values_mut() {
+                    reading.target_frozen = true;
                 }
                 &mut self.areas.target
             }
@@ -199,18 +201,18 @@ impl Flow {
     pub(super) fn settle_writes(&mut self) {
         let mut consuming = 0;
         for (id, send) in self.sends.iter().enumerate() {
-            let came = !send.consumes() || self.arrivals.has_come(consuming);
-            consuming += usize::from(send.consumes());
+            let arrived = !send.consumes_receive() || self.arrivals.has_arrived(consuming);
+            consuming += usize::from(send.consumes_receive());
             // A WRITE whose immediate data found no receive may have been executed or not.
-            if came && !send.fails {
+            if arrived && !send.fails {
                 self.areas.target.settle(id);
             }
         }
     }
 
-    /// READs posted before request `id` may have seen the bytes that it overwrites.
+    /// Saves the bytes that request `id` overwrites, for the READs posted before it.
     fn remember_for_readers(&mut self, id: usize, wrote: &Range<usize>) {
-        for (reader, reading) in self.reading.range_mut(..id) {
+        for (reader, reading) in self.pending_reads.range_mut(..id) {
             let Effect::Read { range, .. } = &self.sends[*reader].effect else {
                 continue;
             };
@@ -226,9 +228,9 @@ impl Flow {
     /// been executed.
     pub(super) fn end_write(&mut self, id: usize) -> bool {
         let target = &mut self.areas.target;
-        for reading in self.reading.values_mut() {
-            let pieces = target.open().iter().filter(|open| open.id == id);
-            reading.ended.extend(pieces.cloned());
+        for reading in self.pending_reads.values_mut() {
+            let pieces = target.pending_ops().iter().filter(|open| open.id == id);
+            reading.ended_writes.extend(pieces.cloned());
         }
         target.end(id)
     }
@@ -272,19 +274,19 @@ impl Flow {
     /// Request `id` failed. Its effects at the peer stay possible.
     pub(super) fn fail(&mut self, id: usize) {
         self.send_failed = true;
-        self.reading.remove(&id);
-        // Nothing is written here any more.
+        self.pending_reads.remove(&id);
+        // The request no longer writes to this memory.
         self.areas.out.settle(id);
     }
 
-    /// Checks that the READ's bytes were in its range at some time.
+    /// Checks that each byte that the READ returned was in its range at some time.
     fn check_read(&mut self, id: usize, range: Range<usize>, to: usize) -> Verdict {
-        let Some(reading) = self.reading.remove(&id) else {
+        let Some(reading) = self.pending_reads.remove(&id) else {
             return Ok(());
         };
         let target = &self.areas.target;
         let landed = self.areas.out.actual(to..to + range.len());
-        let unknowable = reading.unknown || target.is_frozen() || self.areas.out.is_frozen();
+        let unknowable = reading.target_frozen || target.is_frozen() || self.areas.out.is_frozen();
         if unknowable || landed == target.image(range.clone()) {
             return Ok(());
         }
@@ -294,12 +296,12 @@ impl Flow {
         for (offset, byte) in landed.into_iter().enumerate() {
             let at = range.start + offset;
             let then = reading.before.iter().any(|before| before[offset] == byte);
-            let by_write = |open: &Open| open.id < fence && open.explains(at, byte);
+            let by_write = |open: &PendingOp| open.id < fence && open.may_have_written(at, byte);
             let now = target.image(at..at + 1) == [byte];
-            let mut writes = target.open().iter().chain(&reading.ended);
+            let mut writes = target.pending_ops().iter().chain(&reading.ended_writes);
             if !now && !then && !writes.any(by_write) {
                 return violated(format!(
-                    "READ {id} brought {byte:#04x} for byte {at}, which was never there"
+                    "READ {id} returned {byte:#04x} for byte {at}, which was never there"
                 ));
             }
         }

@@ -10,29 +10,26 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
     let posted = &flow.sends[id];
     let (own, peer) = (&pair.qps[side], &pair.qps[1 - side]);
     let status = done.status;
-    if own.gone {
+    if own.destroyed {
         return violated("a completion of a QP that was destroyed".to_owned());
     }
     if done.opcode != posted.opcode {
-        return violated(format!(
-            "the request is {:?}, its completion says otherwise",
-            posted.opcode
-        ));
+        return violated(format!("the opcode should be {:?}", posted.opcode));
     }
     if flow.send_failed && status != WcStatus::WorkRequestFlushed {
         return violated("an earlier request failed, so this must be flushed".to_owned());
     }
-    let away = peer.gone || peer.may_be_broken;
+    let peer_may_be_gone = peer.destroyed || peer.may_be_broken;
     let legal = match status {
         WcStatus::Success => {
             if !posted.signaled {
-                return violated("it asked for no completion".to_owned());
+                return violated("the request is not signaled".to_owned());
             }
             if own.drained {
-                return violated("the send queue was said to have drained".to_owned());
+                return violated("the NIC reported that the send queue has drained".to_owned());
             }
             if done.byte_len != posted.len {
-                return violated(format!("it has {} bytes", posted.len));
+                return violated(format!("the length should be {} bytes", posted.len));
             }
             true
         }
@@ -43,10 +40,12 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
         {
             false
         }
-        WcStatus::RetryExceeded => pair.causes.lossy || away || posted.statuses.contains(&status),
-        WcStatus::RnrRetryExceeded => pair.causes.rnr_limited && posted.consumes(),
+        WcStatus::RetryExceeded => {
+            pair.causes.lossy || peer_may_be_gone || posted.statuses.contains(&status)
+        }
+        WcStatus::RnrRetryExceeded => pair.causes.rnr_limited && posted.consumes_receive(),
         WcStatus::LocalProtectionError => {
-            posted.statuses.contains(&status) || flow.is_gone(AreaName::Out)
+            posted.statuses.contains(&status) || flow.is_deregistered(AreaName::Out)
         }
         WcStatus::RemoteAccessError => {
             let uses_target = matches!(
@@ -56,19 +55,19 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
             let reads = matches!(posted.effect, Effect::Read { .. });
             posted.statuses.contains(&status)
                 || uses_target && flow.is_uncertain(id)
-                || uses_target && flow.is_gone(AreaName::Target)
+                || uses_target && flow.is_deregistered(AreaName::Target)
                 || reads && flow.may_lose_key(id)
         }
         WcStatus::RemoteOperationError => {
             let uses_inbox = matches!(posted.effect, Effect::Send { .. });
-            posted.statuses.contains(&status) || uses_inbox && flow.is_gone(AreaName::Inbox)
+            posted.statuses.contains(&status) || uses_inbox && flow.is_deregistered(AreaName::Inbox)
         }
         WcStatus::MemoryWindowBindError => {
             let about_keys = matches!(
                 posted.effect,
                 Effect::Bind { .. } | Effect::Invalidate { .. }
             );
-            posted.statuses.contains(&status) || about_keys && pair.may_refuse_local(side)
+            posted.statuses.contains(&status) || about_keys && pair.may_refuse_key_request(side)
         }
         _ => posted.statuses.contains(&status),
     };
@@ -79,7 +78,7 @@ pub(super) fn send(pair: &Pair, side: usize, id: usize, done: &Completion) -> Ve
 pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Completion) -> Verdict {
     let flow = &pair.flows[1 - side];
     let own = &pair.qps[side];
-    if own.gone {
+    if own.destroyed {
         return violated("a completion of a QP that was destroyed".to_owned());
     }
     let posted = send.map(|send| &flow.sends[send]);
@@ -91,12 +90,12 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
         justifies(&[WcStatus::RemoteAccessError])
             || justifies(INVALIDATION_REFUSED)
             || in_doubt
-            || flow.is_gone(AreaName::Target)
+            || flow.is_deregistered(AreaName::Target)
     };
     let legal = match done.status {
         WcStatus::Success => {
             let Some(send) = posted else {
-                return violated("nothing was sent that consumes it".to_owned());
+                return violated("no message consumes this receive".to_owned());
             };
             let (opcode, expected) = match &send.effect {
                 Effect::Write { imm, .. } => (WcOpcode::RecvRdmaWithImm, *imm),
@@ -110,7 +109,7 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
             let len = send.len + header;
             if (done.opcode, done.imm, done.byte_len) != (opcode, expected, len) {
                 return violated(format!(
-                    "it should say {opcode:?}, immediate {expected:?}, {len} bytes"
+                    "it should have {opcode:?}, immediate {expected:?}, {len} bytes"
                 ));
             }
             if done.invalidated_rkey != send.invalidates {
@@ -124,7 +123,7 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
         }
         WcStatus::WorkRequestFlushed => own.may_be_broken,
         WcStatus::LocalLengthError => justifies(&[WcStatus::RemoteInvalidRequest]),
-        WcStatus::LocalProtectionError => flow.is_gone(AreaName::Inbox),
+        WcStatus::LocalProtectionError => flow.is_deregistered(AreaName::Inbox),
         WcStatus::RemoteInvalidRequest if posted.is_some_and(|p| p.invalidates.is_some()) => {
             denied()
         }

@@ -10,17 +10,17 @@ pub const INVALIDATION_REFUSED: &[WcStatus] = &[WcStatus::RetryExceeded];
 /// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// A window is being bound.
-    Coming,
+    /// A request that binds the key is posted and has not completed.
+    Binding,
     /// The key grants access.
     Valid,
     /// A posted request of the key's user invalidates the key. Requests posted before it may still
     /// use the key.
-    Taken,
-    /// Its owner is revoking it.
-    Going,
+    InvalidationPosted,
+    /// The owner of the key has posted a request that revokes it.
+    Revoking,
     /// The key no longer grants access.
-    Gone,
+    Revoked,
 }
 
 /// The keys of one flow's target.
@@ -29,8 +29,8 @@ pub(super) struct Keys {
     pub(super) states: BTreeMap<u32, KeyState>,
     /// Requests that raced with the binding or revocation of their key: both results are right.
     pub(super) uncertain: BTreeSet<usize>,
-    /// Whether a window was freed, so that requests about it may fail.
-    pub(super) dropped: bool,
+    /// Whether a window was freed, so that requests about the window may fail.
+    pub(super) window_freed: bool,
 }
 
 impl Keys {

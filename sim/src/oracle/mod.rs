@@ -1,16 +1,16 @@
 //! A model of verbs semantics, independent of the implementation.
 //!
-//! A test that drives NICs reports to the oracle what was posted ([`Oracle::posted_send`],
+//! A test that drives NICs reports the posted requests to the oracle ([`Oracle::posted_send`],
 //! [`Oracle::posted_recv`]), the changes of QPs and regions, and every completion. The oracle
 //! returns a [`Violation`] as soon as an event breaks a promise:
 //!
 //! - Each work request completes exactly once, in order, with a status that has a cause.
 //! - Receives match the peer's requests in order, with the right length, opcode and
 //!   immediate data.
-//! - Every byte of every [`Area`] holds what a request wrote there that was executed, or may have
-//!   been, or else its old value. This includes canaries.
-//! - A READ returns what its range held at some time between its posting and its completion, and
-//!   not what was written only by requests behind a fence.
+//! - Every byte of every [`Area`] has its old value, or a value that an executed request wrote, or
+//!   one that a possibly executed request may have written. This includes canaries.
+//! - A READ returns bytes that its range held at some time between its posting and its completion.
+//!   It does not return bytes that only requests behind a fence wrote.
 //! - Atomics were executed in some order, each at most once ([`Words`]).
 //!
 //! The rules are those of the IBTA specification 1.7, chapters 9 to 11.
@@ -52,7 +52,7 @@ use pool::Pool;
 use roce_stack::{Completion, QpKind, WcOpcode};
 use std::collections::BTreeMap;
 
-/// A broken promise, in words.
+/// The description of a broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
@@ -120,9 +120,9 @@ impl Oracle {
             qps: [QpModel::default(); 2],
             flows: areas.map(|areas| Flow::new(areas, reliable)),
         };
-        for pool in ends.pools.into_iter().chain([ends.more]).flatten() {
-            if self.pool(pool).gone {
-                known.receives_gone(pool);
+        for pool in ends.pools.into_iter().chain([ends.second_pool]).flatten() {
+            if self.pool(pool).deregistered {
+                known.pool_deregistered(pool);
             }
         }
         self.pairs.insert(pair, known);
@@ -149,10 +149,10 @@ impl Oracle {
             let id = (pair, side, self.pair(pair).flows[side].posted());
             self.words[host].posted(word, id, op, self.clock);
         }
-        let due = !send.fails && send.is_unmistakable() && self.receives_suffice(pair, side);
+        let due = !send.fails && send.is_distinguishable() && self.receives_suffice(pair, side);
         let known = self.pair(pair);
-        // The peer's QP may fail if it has to refuse the request, or the rest of a READ whose key
-        // the request invalidates without waiting.
+        // The peer's QP may fail if it has to refuse the request. It may also fail if the request
+        // invalidates a key without a fence, and an earlier READ still uses the key.
         let unfenced = send.invalidates.is_some() && !send.fence;
         let id = known.flows[side].posted();
         known.flows[side].post_send(send, due);
@@ -160,7 +160,7 @@ impl Oracle {
         let refused = send.fails && !send.fails_locally && known.is_reliable();
         let in_doubt = known.flows[side].is_uncertain(id);
         known.qps[1 - side].may_be_broken |= refused || unfenced || in_doubt;
-        known.local_posted(side, id);
+        known.key_request_posted(side, id);
     }
 
     /// A receive request was accepted.
@@ -185,14 +185,14 @@ impl Oracle {
     /// If the completion breaks a promise.
     pub fn completed(&mut self, pair: usize, side: usize, done: &Completion) -> Verdict {
         let pool = self.pair(pair).ends.pools[side];
-        self.completed_in(pair, side, pool, done)
+        self.completed_in_pool(pair, side, pool, done)
     }
 
     /// Reports a completion of the QP. If it is of a receive, the receive belongs to this pool.
     ///
     /// # Errors
     /// If the completion breaks a promise.
-    pub fn completed_in(
+    pub fn completed_in_pool(
         &mut self,
         pair: usize,
         side: usize,
@@ -203,7 +203,9 @@ impl Oracle {
         let receives = matches!(done.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
         let known = self.pair(pair);
         let fetched = match (receives, pool) {
-            (true, Some(pool)) => self.arrived(pair, side, pool, done).map(|()| Vec::new()),
+            (true, Some(pool)) => self
+                .pool_recv_completed(pair, side, pool, done)
+                .map(|()| Vec::new()),
             (true, None) => known.recv_completed(side, done).map(|()| Vec::new()),
             (false, _) => known.send_completed(side, done),
         };
@@ -220,7 +222,7 @@ impl Oracle {
     }
 
     /// The application did something that may put the QP into the error state.
-    pub fn broke(&mut self, pair: usize, side: usize) {
+    pub fn mark_may_be_broken(&mut self, pair: usize, side: usize) {
         self.pair(pair).qps[side].may_be_broken = true;
     }
 
@@ -235,14 +237,14 @@ impl Oracle {
         self.pair(pair).qps[side].drained = drained;
     }
 
-    /// The QP was destroyed, after its completions were taken.
+    /// The QP was destroyed, after its completions were polled.
     ///
     /// # Errors
     /// If the contents of memory break a promise.
     pub fn destroyed(&mut self, pair: usize, side: usize) -> Verdict {
         let known = self.pair(pair);
-        known.qps[side].gone = true;
-        // This QP accesses nothing any more.
+        known.qps[side].destroyed = true;
+        // This QP no longer accesses memory.
         known.flows[side].abandon();
         known.flows[side].freeze(AreaName::Out)?;
         known.flows[1 - side].freeze(AreaName::Target)?;
@@ -250,7 +252,7 @@ impl Oracle {
         let pools: Vec<usize> = known.ends.pools_of(side).collect();
         pools
             .into_iter()
-            .try_for_each(|pool| self.pool(pool).user_left())
+            .try_for_each(|pool| self.pool(pool).user_destroyed())
     }
 
     /// A region was deregistered: nothing accesses it from now on. `side` is that of the flow's
@@ -267,21 +269,25 @@ impl Oracle {
         // Without acknowledgements, only a faulty receive breaks a QP.
         let breaks = known.is_reliable() || area == AreaName::Inbox;
         known.qps[broken].may_be_broken |= breaks;
-        known.flows[side].gone(area);
+        known.flows[side].mark_deregistered(area);
         known.flows[side].freeze(area)
     }
 
-    /// Nothing moves any more. `queued`, given a pair and a side, returns the numbers of sends and
-    /// receives that the QP still holds; `None` if there is no such QP any more.
+    /// Checks that everything is finished when the network is idle. `queued`, given a pair and a
+    /// side, returns the numbers of sends and receives that the QP still holds; `None` if the QP no
+    /// longer exists.
     ///
     /// # Errors
     /// If a completion is missing, or the contents of memory break a promise.
-    pub fn at_rest(&mut self, queued: impl Fn(usize, usize) -> Option<(usize, usize)>) -> Verdict {
+    pub fn check_idle(
+        &mut self,
+        queued: impl Fn(usize, usize) -> Option<(usize, usize)>,
+    ) -> Verdict {
         for (&number, pair) in &mut self.pairs {
             for side in [0, 1] {
-                pair.at_rest(side, queued(number, side))
+                pair.check_idle(side, queued(number, side))
                     .map_err(|Violation(what)| {
-                        Violation(format!("pair {number} side {side}, at rest: {what}"))
+                        Violation(format!("pair {number} side {side}, idle: {what}"))
                     })?;
             }
         }

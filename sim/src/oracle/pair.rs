@@ -6,10 +6,10 @@ use roce_stack::QpKind;
 /// The state of one QP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QpModel {
-    /// Whether it may be in the error state.
+    /// Whether the QP may be in the error state.
     pub(crate) may_be_broken: bool,
-    /// Whether it was destroyed, with its host or alone.
-    pub(crate) gone: bool,
+    /// Whether the QP was destroyed, alone or by a restart of its host.
+    pub(crate) destroyed: bool,
     /// Whether SQD was entered and the NIC reported that the queue has drained.
     pub(crate) drained: bool,
     /// Whether the NIC reported that it takes no more receives from its SRQ.
@@ -19,14 +19,14 @@ pub(crate) struct QpModel {
 /// Causes of failure outside the QPs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
-    /// Packets may be lost, or be so late that they count as lost.
+    /// Packets may be lost, or arrive so late that they count as lost.
     pub lossy: bool,
     /// The retries after RNR NAK are limited.
     pub rnr_limited: bool,
     /// Packets may be duplicated.
-    pub doubles: bool,
+    pub duplicates: bool,
     /// Packets may arrive out of order.
-    pub overtakes: bool,
+    pub reorders: bool,
 }
 
 /// The ends of a pair.
@@ -39,15 +39,15 @@ pub struct Ends {
     /// The pools that they take receives from. Without one, receives are posted to the QP and match
     /// the peer's requests one by one.
     pub pools: [Option<usize>; 2],
-    /// Another pool of the second end; each request names one.
-    pub more: Option<usize>,
+    /// A second pool of the second end. Each request names one of the two.
+    pub second_pool: Option<usize>,
 }
 
 impl Ends {
     /// The pools that an end takes receives from.
     pub(super) fn pools_of(&self, side: usize) -> impl Iterator<Item = usize> {
-        let more = self.more.filter(|_| side == 1);
-        self.pools[side].into_iter().chain(more)
+        let second_pool = self.second_pool.filter(|_| side == 1);
+        self.pools[side].into_iter().chain(second_pool)
     }
 }
 

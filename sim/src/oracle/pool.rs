@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Pool {
     area: Area,
-    /// Whether many QPs use it.
+    /// Whether many QPs use the pool.
     pub(super) shared: bool,
     posted: BTreeMap<u64, PostedRecv>,
-    /// The most receives that destroyed QPs may have taken.
-    taken_away: usize,
-    /// Whether its memory was deregistered.
-    pub(super) gone: bool,
+    /// The maximum number of receives that destroyed QPs may have held.
+    lost_with_qps: usize,
+    /// Whether the pool's memory was deregistered.
+    pub(super) deregistered: bool,
     /// The limit of the requested event.
     limit: Option<usize>,
 }
@@ -27,8 +27,8 @@ impl Pool {
             area,
             shared,
             posted: BTreeMap::new(),
-            taken_away: 0,
-            gone: false,
+            lost_with_qps: 0,
+            deregistered: false,
             limit: None,
         }
     }
@@ -71,7 +71,7 @@ impl Pool {
     }
 
     /// Whether the receive is unchanged after its first `len` bytes.
-    pub(super) fn is_untouched_behind(&self, recv: PostedRecv, len: usize) -> bool {
+    pub(super) fn is_unchanged_after(&self, recv: PostedRecv, len: usize) -> bool {
         let rest = recv.at + len.min(recv.len)..recv.at + recv.len;
         self.area.is_frozen() || self.area.actual(rest.clone()) == self.area.image(rest)
     }
@@ -81,18 +81,18 @@ impl Pool {
         self.area.settle(wr_id as usize);
     }
 
-    /// A QP that uses the pool was destroyed, and may have taken a receive with it. If the pool is
-    /// not shared, all receives are gone.
-    pub(super) fn user_left(&mut self) -> Verdict {
+    /// A QP that uses the pool was destroyed, and may have held a receive. If the pool is not
+    /// shared, all its receives are destroyed, too.
+    pub(super) fn user_destroyed(&mut self) -> Verdict {
         if self.shared {
-            self.taken_away += 1;
+            self.lost_with_qps += 1;
             return Ok(());
         }
         self.freeze()
     }
 
     pub(super) fn may_be_held(&mut self, receives: usize) {
-        self.taken_away += receives;
+        self.lost_with_qps += receives;
     }
 
     /// Nothing accesses the memory from now on, and nothing completes.
@@ -118,14 +118,14 @@ impl Pool {
     pub(super) fn limit_reached(&mut self) -> Verdict {
         match self.limit.take() {
             Some(_) => Ok(()),
-            None => violated("a limit was reached that nobody had set".to_owned()),
+            None => violated("a limit event without a limit".to_owned()),
         }
     }
 
-    /// Nothing moves any more: `posted` receives are in the queue, `held` are with QPs.
-    pub(super) fn at_rest(&self, posted: usize, held: usize) -> Verdict {
-        let there = posted + held;
-        if !(there..=there + self.taken_away).contains(&self.outstanding()) {
+    /// Checks an idle network: `posted` receives are in the queue, and QPs hold `held`.
+    pub(super) fn check_idle(&self, posted: usize, held: usize) -> Verdict {
+        let accounted = posted + held;
+        if !(accounted..=accounted + self.lost_with_qps).contains(&self.outstanding()) {
             return violated(format!(
                 "{posted} receives are posted and {held} with QPs, but {} have not completed",
                 self.outstanding()
@@ -133,7 +133,7 @@ impl Pool {
         }
         if self.limit.is_some_and(|limit| posted < limit) {
             return violated(format!(
-                "{posted} receives are fewer than the limit, {:?}, but nobody was told",
+                "{posted} receives are fewer than the limit, {:?}, but there was no event",
                 self.limit
             ));
         }

@@ -5,8 +5,9 @@ use super::{Area, Oracle, PostedRecv, Verdict, Violation, violated};
 use roce_stack::Completion;
 
 impl Oracle {
-    /// Receives will be posted in `area`: for one QP, or for many that share a queue.
-    pub fn made_pool(&mut self, pool: usize, area: Area, shared: bool) {
+    /// A pool was created. Its receives are posted in `area`, to the queue of one QP, or to a
+    /// `shared` queue.
+    pub fn pool_created(&mut self, pool: usize, area: Area, shared: bool) {
         self.pools.insert(pool, Pool::new(area, shared));
     }
 
@@ -22,7 +23,7 @@ impl Oracle {
     }
 
     /// The application requested an event when fewer than `limit` receives are left; 0 disables it.
-    pub fn armed(&mut self, pool: usize, limit: usize) {
+    pub fn limit_armed(&mut self, pool: usize, limit: usize) {
         self.pool(pool).arm(limit);
     }
 
@@ -38,19 +39,19 @@ impl Oracle {
     ///
     /// # Errors
     /// If the contents of memory break a promise.
-    pub fn deregistered_pool(&mut self, pool: usize) -> Verdict {
+    pub fn pool_deregistered(&mut self, pool: usize) -> Verdict {
         for pair in self.pairs.values_mut() {
-            pair.receives_gone(pool);
+            pair.pool_deregistered(pool);
         }
-        self.pool(pool).gone = true;
+        self.pool(pool).deregistered = true;
         self.pool(pool).freeze()
     }
 
-    /// The queue is gone, with its host.
+    /// The host of the queue was restarted.
     ///
     /// # Errors
     /// If the contents of memory break a promise.
-    pub fn closed_pool(&mut self, pool: usize) -> Verdict {
+    pub fn pool_closed(&mut self, pool: usize) -> Verdict {
         self.pool(pool).close()
     }
 
@@ -58,7 +59,7 @@ impl Oracle {
     ///
     /// # Errors
     /// If it has no cause to be in the error state, or this was reported before.
-    pub fn last_wqe(&mut self, pair: usize, side: usize) -> Verdict {
+    pub fn last_wqe_reached(&mut self, pair: usize, side: usize) -> Verdict {
         let known = self.pair(pair);
         let qp = &mut known.qps[side];
         if !qp.may_be_broken || core::mem::replace(&mut qp.last_wqe, true) {
@@ -69,32 +70,32 @@ impl Oracle {
         Ok(())
     }
 
-    /// QPs may hold up to `receives` receives of this pool; it is unknown how many.
+    /// QPs may hold up to `receives` receives of this pool. The exact number is unknown.
     pub fn may_be_held(&mut self, pool: usize, receives: usize) {
         self.pool(pool).may_be_held(receives);
     }
 
-    /// Whether [`Oracle::last_wqe`] was reported.
-    pub fn is_last_wqe_known(&self, pair: usize, side: usize) -> bool {
+    /// Whether [`Oracle::last_wqe_reached`] was reported.
+    pub fn has_reached_last_wqe(&self, pair: usize, side: usize) -> bool {
         self.pairs[&pair].qps[side].last_wqe
     }
 
-    /// Nothing moves any more. `there` has the numbers of receives in the queue and with QPs;
-    /// `None` if the queue is gone.
+    /// Checks a pool when the network is idle. `receives` has the number of receives in the queue,
+    /// and the number that QPs hold; `None` if the queue no longer exists.
     ///
     /// # Errors
     /// If a receive is missing, or memory does not match the model.
-    pub fn pool_at_rest(&mut self, pool: usize, there: Option<(usize, usize)>) -> Verdict {
+    pub fn check_pool_idle(&mut self, pool: usize, receives: Option<(usize, usize)>) -> Verdict {
         let known = self.pool(pool);
-        let verdict = match there {
-            Some((posted, held)) => known.at_rest(posted, held),
+        let verdict = match receives {
+            Some((posted, held)) => known.check_idle(posted, held),
             None => known.freeze(),
         };
-        verdict.map_err(|Violation(what)| Violation(format!("pool {pool}, at rest: {what}")))
+        verdict.map_err(|Violation(what)| Violation(format!("pool {pool}, idle: {what}")))
     }
 
-    /// Whether the next message of `side` will find a receive if nothing is lost: there are enough
-    /// for all messages in flight, and no other QP takes any.
+    /// Whether the next message of `side` certainly finds a receive: nothing is lost, there are
+    /// enough receives for all messages in flight, and no other QP uses the pool.
     pub(super) fn receives_suffice(&self, pair: usize, side: usize) -> bool {
         let known = &self.pairs[&pair];
         let pool = known.ends.pools[1 - side];
@@ -105,7 +106,7 @@ impl Oracle {
         nothing_is_lost && !pool.shared && known.unresolved(side) < pool.outstanding()
     }
 
-    pub(super) fn arrived(
+    pub(super) fn pool_recv_completed(
         &mut self,
         pair: usize,
         side: usize,
@@ -114,7 +115,7 @@ impl Oracle {
     ) -> Verdict {
         let Self { pairs, pools, .. } = self;
         match (pairs.get_mut(&pair), pools.get_mut(&pool)) {
-            (Some(pair), Some(known)) => pair.arrived((pool, known), side, done),
+            (Some(pair), Some(known)) => pair.pool_recv_completed((pool, known), side, done),
             _ => violated("a receive of a pool that was never made".to_owned()),
         }
     }

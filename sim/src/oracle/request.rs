@@ -31,7 +31,7 @@ pub enum Effect {
         /// The offset in `out`.
         to: usize,
     },
-    /// No effect on memory: it only accesses the target's bytes.
+    /// No effect on memory: the request only accesses the target's bytes.
     Flush,
     /// A window of this side's memory is bound: the peer may then use `key`, and no longer the
     /// window's previous key.
@@ -89,7 +89,7 @@ pub struct PostedSend {
 impl PostedSend {
     /// Whether the peer can distinguish it from all other messages. Short messages may be
     /// identical, and then it is unknown which of them was lost.
-    pub(super) fn is_unmistakable(&self) -> bool {
+    pub(super) fn is_distinguishable(&self) -> bool {
         match &self.effect {
             Effect::Send { bytes, imm } => imm.is_some() || bytes.len() >= 16,
             Effect::Write { imm, .. } => imm.is_some(),
@@ -98,7 +98,7 @@ impl PostedSend {
     }
 
     /// Whether the peer consumes a receive for it.
-    pub(super) fn consumes(&self) -> bool {
+    pub(super) fn consumes_receive(&self) -> bool {
         matches!(
             self.effect,
             Effect::Send { .. } | Effect::Write { imm: Some(_), .. }

@@ -1,6 +1,6 @@
-//! Keys that can be revoked: those of memory windows, and of regions whose remote rights may be
-//! invalidated. The owner of the memory binds and invalidates, while requests of the key's user are
-//! in flight. So only an interval is known in which a request may find the change.
+//! The revocation of keys: those of memory windows, and of regions whose remote rights may be
+//! invalidated. The owner of the memory binds and invalidates keys while requests of the key's user
+//! are in flight. So the oracle knows only an interval in which a request may see the change.
 
 use super::flow::Flow;
 use super::keys::{INVALIDATION_REFUSED, KeyState};
@@ -16,12 +16,12 @@ impl Flow {
     }
 
     /// Whether a window of the target was freed.
-    pub(super) fn lost_window(&self) -> bool {
-        self.keys.dropped
+    pub(super) fn has_freed_window(&self) -> bool {
+        self.keys.window_freed
     }
 
     /// Whether any request with the key has neither completed nor been executed.
-    fn uses(&self, key: u32) -> bool {
+    fn is_key_in_use(&self, key: u32) -> bool {
         self.open_uses(key).any(|id| id >= self.next)
     }
 
@@ -39,12 +39,12 @@ impl Flow {
     }
 
     /// Evaluates the key of request `id`, which was just posted.
-    pub(super) fn present_key(&mut self, id: usize) {
+    pub(super) fn check_key(&mut self, id: usize) {
         let send = &mut self.sends[id];
         let Some(key) = send.key else { return };
         let state = self.keys.state(key);
-        let in_doubt = matches!(state, KeyState::Coming | KeyState::Going);
-        if matches!(state, KeyState::Taken | KeyState::Gone) && !send.fails {
+        let in_doubt = matches!(state, KeyState::Binding | KeyState::Revoking);
+        if matches!(state, KeyState::InvalidationPosted | KeyState::Revoked) && !send.fails {
             send.fails = true;
             send.statuses = match send.invalidates {
                 Some(_) => INVALIDATION_REFUSED,
@@ -54,30 +54,30 @@ impl Flow {
         if in_doubt {
             self.keys.uncertain.insert(id);
             if send.invalidates.is_some() {
-                self.keys.set(key, KeyState::Going);
+                self.keys.set(key, KeyState::Revoking);
             }
         } else if send.invalidates.is_some() && !send.fails {
-            self.keys.set(key, KeyState::Taken);
+            self.keys.set(key, KeyState::InvalidationPosted);
         }
     }
 
-    /// A request that invalidates was executed.
+    /// A request that invalidates the key was executed.
     pub(super) fn invalidated(&mut self, key: u32) {
-        self.keys.set(key, KeyState::Gone);
+        self.keys.set(key, KeyState::Revoked);
     }
 
     /// The owner of the key starts to revoke it. Returns whether any request uses the key.
-    fn key_goes(&mut self, key: u32) -> bool {
+    fn start_revocation(&mut self, key: u32) -> bool {
         let users: Vec<usize> = self.open_uses(key).collect();
         let used = !users.is_empty();
         self.keys.uncertain.extend(users);
-        self.keys.set(key, KeyState::Going);
+        self.keys.set(key, KeyState::Revoking);
         used
     }
 
-    /// From now on nothing is accessed through the key.
-    fn key_is_gone(&mut self, key: u32) {
-        self.keys.set(key, KeyState::Gone);
+    /// The key no longer grants access.
+    fn finish_revocation(&mut self, key: u32) {
+        self.keys.set(key, KeyState::Revoked);
         let users: Vec<usize> = self.open_uses(key).collect();
         for id in users {
             let writes = matches!(self.sends[id].effect, Effect::Write { .. });
@@ -91,7 +91,7 @@ impl Flow {
 
 impl Pair {
     /// `side` has posted request `id`, which may be about keys of its own memory.
-    pub(super) fn local_posted(&mut self, side: usize, id: usize) {
+    pub(super) fn key_request_posted(&mut self, side: usize, id: usize) {
         let (replaced, key) = match self.flows[side].sends[id].effect {
             Effect::Bind { key, replaces } => (replaces, key),
             Effect::Invalidate { key } => (Some(key), None),
@@ -99,15 +99,15 @@ impl Pair {
         };
         let users = &mut self.flows[1 - side];
         if let Some(key) = replaced {
-            self.qps[side].may_be_broken |= users.key_goes(key);
+            self.qps[side].may_be_broken |= users.start_revocation(key);
         }
         if let Some(key) = key {
-            users.keys.set(key, KeyState::Coming);
+            users.keys.set(key, KeyState::Binding);
         }
     }
 
     /// Request `id` of `side` has succeeded.
-    pub(super) fn local_done(&mut self, side: usize, id: usize) {
+    pub(super) fn key_request_completed(&mut self, side: usize, id: usize) {
         let (replaced, key) = match self.flows[side].sends[id].effect {
             Effect::Bind { key, replaces } => (replaces, key),
             Effect::Invalidate { key } => (Some(key), None),
@@ -115,17 +115,17 @@ impl Pair {
         };
         let users = &mut self.flows[1 - side];
         if let Some(key) = replaced {
-            users.key_is_gone(key);
+            users.finish_revocation(key);
         }
-        if let Some(key) = key.filter(|key| users.keys.state(*key) == KeyState::Coming) {
+        if let Some(key) = key.filter(|key| users.keys.state(*key) == KeyState::Binding) {
             users.keys.set(key, KeyState::Valid);
         }
     }
 
     /// Whether a request of `side` about keys of its own memory may be refused.
-    pub(super) fn may_refuse_local(&self, side: usize) -> bool {
+    pub(super) fn may_refuse_key_request(&self, side: usize) -> bool {
         let users = &self.flows[1 - side];
-        users.is_gone(AreaName::Target) || users.lost_window()
+        users.is_deregistered(AreaName::Target) || users.has_freed_window()
     }
 }
 
@@ -137,17 +137,17 @@ impl Oracle {
 
     /// Whether requests of `side` with the key may be in flight.
     pub fn key_in_use(&self, pair: usize, side: usize, key: u32) -> bool {
-        self.pairs[&pair].flows[side].uses(key)
+        self.pairs[&pair].flows[side].is_key_in_use(key)
     }
 
-    /// A window of the target of `side` was freed: its key is gone at once.
+    /// A window of the target of `side` was freed, which revokes the window's key at once.
     pub fn window_freed(&mut self, pair: usize, side: usize, key: Option<u32>) {
         let known = self.pair(pair);
         let flow = &mut known.flows[side];
-        flow.keys.dropped = true;
+        flow.keys.window_freed = true;
         if let Some(key) = key {
-            flow.key_goes(key);
-            flow.key_is_gone(key);
+            flow.start_revocation(key);
+            flow.finish_revocation(key);
         }
         known.qps[1 - side].may_be_broken = true;
     }

@@ -100,7 +100,7 @@ impl Fixture {
         self.oracle.posted_send(0, 0, posted);
     }
 
-    fn put(&self, which: usize, at: usize, value: u8, len: usize) {
+    fn place(&self, which: usize, at: usize, value: u8, len: usize) {
         self.memory[which]
             .write(at, &vec![value; len])
             .expect("in the buffer");
@@ -124,52 +124,52 @@ impl Fixture {
         self.oracle.completed(0, 1, &completion)
     }
 
-    fn rest(&mut self, sends: usize, receives: usize) -> Verdict {
+    fn check_idle(&mut self, sends: usize, receives: usize) -> Verdict {
         self.oracle
-            .at_rest(|_, side| Some(if side == 0 { (sends, 0) } else { (0, receives) }))
+            .check_idle(|_, side| Some(if side == 0 { (sends, 0) } else { (0, receives) }))
     }
 }
 
 #[track_caller]
-pub(super) fn objects(verdict: Verdict, about: &str) {
+pub(super) fn assert_violation(verdict: Verdict, about: &str) {
     let Err(Violation(what)) = verdict else {
-        panic!("no objection about {about:?}");
+        panic!("no violation about {about:?}");
     };
     assert!(what.contains(about), "{what}");
 }
 
 #[test]
-fn what_is_right_passes() {
+fn legal_events_pass() {
     let mut f = fixture();
     f.post(write(32, 1));
-    f.put(1, 32, 1, 16);
-    f.sent(0, WcOpcode::RdmaWrite, 16).expect("right");
+    f.place(1, 32, 1, 16);
+    f.sent(0, WcOpcode::RdmaWrite, 16).expect("legal");
     f.oracle.posted_recv(0, 1, PostedRecv { at: 8, len: 20 });
     f.post(message(2));
-    f.put(2, 8, 2, 16);
-    f.received(0, Some(7), 16).expect("right");
-    f.sent(1, WcOpcode::Send, 16).expect("right");
+    f.place(2, 8, 2, 16);
+    f.received(0, Some(7), 16).expect("legal");
+    f.sent(1, WcOpcode::Send, 16).expect("legal");
     f.post(read(32));
-    f.put(0, 0, 1, 16);
-    f.sent(2, WcOpcode::RdmaRead, 16).expect("right");
-    f.rest(0, 0).expect("right");
+    f.place(0, 0, 1, 16);
+    f.sent(2, WcOpcode::RdmaRead, 16).expect("legal");
+    f.check_idle(0, 0).expect("legal");
 }
 
 #[test]
-fn a_write_that_is_not_there() {
+fn a_write_that_was_not_placed() {
     let mut f = fixture();
     f.post(write(32, 1));
-    f.put(1, 32, 1, 15);
-    objects(f.sent(0, WcOpcode::RdmaWrite, 16), "byte 47");
+    f.place(1, 32, 1, 15);
+    assert_violation(f.sent(0, WcOpcode::RdmaWrite, 16), "byte 47");
 }
 
 #[test]
-fn a_byte_that_nobody_wrote() {
+fn a_byte_that_no_request_wrote() {
     let mut f = fixture();
     f.post(write(32, 1));
-    f.put(1, 32, 1, 17);
-    f.sent(0, WcOpcode::RdmaWrite, 16).expect("right so far");
-    objects(f.rest(0, 0), "byte 48");
+    f.place(1, 32, 1, 17);
+    f.sent(0, WcOpcode::RdmaWrite, 16).expect("legal so far");
+    assert_violation(f.check_idle(0, 0), "byte 48");
 }
 
 #[test]
@@ -177,11 +177,11 @@ fn an_older_write_over_a_newer_one() {
     let mut f = fixture();
     for value in [1, 2] {
         f.post(write(32, value));
-        f.put(1, 32, value, 16);
+        f.place(1, 32, value, 16);
     }
-    f.sent(0, WcOpcode::RdmaWrite, 16).expect("right");
-    f.put(1, 32, 1, 16);
-    objects(f.sent(1, WcOpcode::RdmaWrite, 16), "byte 32");
+    f.sent(0, WcOpcode::RdmaWrite, 16).expect("legal");
+    f.place(1, 32, 1, 16);
+    assert_violation(f.sent(1, WcOpcode::RdmaWrite, 16), "byte 32");
 }
 
 #[test]
@@ -189,20 +189,20 @@ fn completions_out_of_order_or_twice_or_never() {
     let mut f = fixture();
     f.post(write(32, 0));
     f.post(write(64, 0));
-    objects(
+    assert_violation(
         f.sent(1, WcOpcode::RdmaWrite, 16),
         "request 0 has not completed",
     );
     let mut f = fixture();
     f.post(write(32, 0));
-    f.sent(0, WcOpcode::RdmaWrite, 16).expect("right");
-    objects(
+    f.sent(0, WcOpcode::RdmaWrite, 16).expect("legal");
+    assert_violation(
         f.sent(0, WcOpcode::RdmaWrite, 16),
         "a completion for request 0",
     );
     let mut f = fixture();
     f.post(write(32, 0));
-    objects(f.rest(0, 0), "request 0 never completed");
+    assert_violation(f.check_idle(0, 0), "request 0 never completed");
 }
 
 #[test]
@@ -216,24 +216,24 @@ fn a_failure_without_cause() {
     ] {
         let mut f = fixture();
         f.post(write(32, 1));
-        objects(f.failed(0, status), "has no cause");
+        assert_violation(f.failed(0, status), "has no cause");
     }
 }
 
 #[test]
-fn success_after_failure_and_success_of_what_must_fail() {
+fn success_after_a_failure_and_success_of_an_invalid_request() {
     let mut f = fixture();
     f.post(write(32, 0));
     f.post(write(64, 0));
-    f.oracle.broke(0, 1);
+    f.oracle.mark_may_be_broken(0, 1);
     f.failed(0, WcStatus::RetryExceeded).expect("a cause");
-    objects(f.sent(1, WcOpcode::RdmaWrite, 16), "must be flushed");
+    assert_violation(f.sent(1, WcOpcode::RdmaWrite, 16), "must be flushed");
     let mut f = fixture();
     f.post(PostedSend {
         fails: true,
         ..write(32, 0)
     });
-    objects(f.sent(0, WcOpcode::RdmaWrite, 16), "must be refused");
+    assert_violation(f.sent(0, WcOpcode::RdmaWrite, 16), "must be refused");
 }
 
 #[test]
@@ -242,32 +242,32 @@ fn a_receive_of_the_wrong_length_immediate_or_bytes() {
         let mut f = fixture();
         f.oracle.posted_recv(0, 1, PostedRecv { at: 8, len: 20 });
         f.post(message(2));
-        f.put(2, 8, 2, 16);
+        f.place(2, 8, 2, 16);
         f
     };
-    objects(with_message().received(0, Some(7), 15), "16 bytes");
-    objects(with_message().received(0, Some(8), 16), "immediate Some(7)");
-    objects(with_message().received(1, Some(7), 16), "instead of 0");
+    assert_violation(with_message().received(0, Some(7), 15), "16 bytes");
+    assert_violation(with_message().received(0, Some(8), 16), "immediate Some(7)");
+    assert_violation(with_message().received(1, Some(7), 16), "instead of 0");
     let f = &mut with_message();
-    f.put(2, 24, 2, 1);
-    objects(f.received(0, Some(7), 16), "byte 24");
+    f.place(2, 24, 2, 1);
+    assert_violation(f.received(0, Some(7), 16), "byte 24");
 }
 
 #[test]
-fn a_read_of_what_never_was_there_or_lay_behind_a_fence() {
+fn a_read_that_returns_bytes_never_there_or_from_behind_a_fence() {
     let mut f = fixture();
     f.post(read(32));
-    f.put(0, 0, 9, 16);
-    objects(f.sent(0, WcOpcode::RdmaRead, 16), "never there");
+    f.place(0, 0, 9, 16);
+    assert_violation(f.sent(0, WcOpcode::RdmaRead, 16), "never there");
     for fence in [false, true] {
         let mut f = fixture();
         f.post(read(32));
         let later = write(32, 3);
         f.post(PostedSend { fence, ..later });
-        f.put(0, 0, 3, 16);
+        f.place(0, 0, 3, 16);
         let verdict = f.sent(0, WcOpcode::RdmaRead, 16);
         if fence {
-            objects(verdict, "never there");
+            assert_violation(verdict, "never there");
         } else {
             verdict.expect("it may have come first");
         }
@@ -279,19 +279,19 @@ fn memory_that_changes_after_it_was_deregistered() {
     let mut f = fixture();
     f.post(write(32, 1));
     let target = AreaName::Target;
-    f.oracle.deregistered(0, 0, target).expect("right");
-    f.put(1, 32, 1, 16);
-    objects(f.rest(1, 0), "request 0 never completed");
+    f.oracle.deregistered(0, 0, target).expect("legal");
+    f.place(1, 32, 1, 16);
+    assert_violation(f.check_idle(1, 0), "request 0 never completed");
     let mut f = fixture();
     f.post(write(32, 1));
-    f.oracle.deregistered(0, 0, target).expect("right");
-    f.put(1, 32, 1, 16);
+    f.oracle.deregistered(0, 0, target).expect("legal");
+    f.place(1, 32, 1, 16);
     f.failed(0, WcStatus::RemoteAccessError).expect("a cause");
-    objects(f.rest(0, 0), "target: byte 32");
+    assert_violation(f.check_idle(0, 0), "target: byte 32");
 }
 
 #[test]
-fn an_addition_twice_or_not_at_all_or_in_an_order_that_can_t_be() {
+fn an_addition_executed_twice_or_never_or_in_an_impossible_order() {
     let run = |fetched: [u64; 2], last: u64| {
         let mut f = fixture();
         let word = Arc::new(Buffer::new(16).expect("a buffer"));
@@ -301,20 +301,20 @@ fn an_addition_twice_or_not_at_all_or_in_an_order_that_can_t_be() {
             f.memory[0]
                 .write(0, &old.to_ne_bytes())
                 .expect("in the buffer");
-            f.sent(wr_id, WcOpcode::FetchAdd, 8).expect("right so far");
+            f.sent(wr_id, WcOpcode::FetchAdd, 8).expect("legal so far");
         }
         word.write(0, &last.to_ne_bytes()).expect("in the buffer");
-        f.rest(0, 0)
+        f.check_idle(0, 0)
     };
-    run([0, 1], 2).expect("right");
-    objects(run([0, 1], 3), "3 additions were executed");
-    objects(run([0, 1], 1), "1 additions were executed");
-    objects(run([0, 0], 2), "two additions fetched 0");
-    objects(run([1, 0], 2), "posted after a later one");
+    run([0, 1], 2).expect("legal");
+    assert_violation(run([0, 1], 3), "3 additions were executed");
+    assert_violation(run([0, 1], 1), "1 additions were executed");
+    assert_violation(run([0, 0], 2), "two additions fetched 0");
+    assert_violation(run([1, 0], 2), "posted after a later one");
 }
 
 #[test]
-fn a_swap_that_saw_what_was_never_there() {
+fn a_swap_that_returns_a_value_never_there() {
     let mut f = fixture();
     let word = Arc::new(Buffer::new(16).expect("a buffer"));
     f.oracle.words = vec![Words::new(Arc::clone(&word), 0, 2)];
@@ -331,15 +331,15 @@ fn a_swap_that_saw_what_was_never_there() {
     f.memory[0]
         .write(0, &3_u64.to_ne_bytes())
         .expect("in the buffer");
-    f.sent(0, WcOpcode::CompareSwap, 8).expect("right so far");
-    objects(f.rest(0, 0), "0x3 was seen");
+    f.sent(0, WcOpcode::CompareSwap, 8).expect("legal so far");
+    assert_violation(f.check_idle(0, 0), "0x3 was seen");
 }
 
 #[test]
-fn requests_that_stay_in_a_queue() {
+fn requests_left_in_an_idle_queue() {
     let mut f = fixture();
-    objects(f.rest(1, 0), "1 sends and 0 receives are queued");
-    objects(fixture().rest(0, 1), "should be 0 and 0");
+    assert_violation(f.check_idle(1, 0), "1 sends and 0 receives are queued");
+    assert_violation(fixture().check_idle(0, 1), "should be 0 and 0");
 }
 
 fn invalidate() -> PostedSend {
@@ -359,12 +359,12 @@ fn invalidate() -> PostedSend {
 }
 
 #[test]
-fn an_invalidation_that_is_not_told_or_that_leaves_the_key_valid() {
+fn an_invalidation_without_its_key_or_with_the_key_still_valid() {
     let mut f = fixture();
     f.oracle.posted_recv(0, 1, PostedRecv { at: 8, len: 20 });
     f.post(invalidate());
-    f.put(2, 8, 2, 16);
-    objects(f.received(0, None, 16), "name key Some(77)");
+    f.place(2, 8, 2, 16);
+    assert_violation(f.received(0, None, 16), "name key Some(77)");
     let mut f = fixture();
     f.post(invalidate());
     f.post(PostedSend {
@@ -372,12 +372,12 @@ fn an_invalidation_that_is_not_told_or_that_leaves_the_key_valid() {
         statuses: &[WcStatus::RemoteAccessError],
         ..write(32, 1)
     });
-    f.sent(0, WcOpcode::Send, 16).expect("right");
-    objects(f.sent(1, WcOpcode::RdmaWrite, 16), "must be refused");
+    f.sent(0, WcOpcode::Send, 16).expect("legal");
+    assert_violation(f.sent(1, WcOpcode::RdmaWrite, 16), "must be refused");
 }
 
 #[test]
-fn a_read_loses_its_key_to_a_later_request_only_if_that_does_not_wait() {
+fn a_read_may_lose_its_key_to_a_later_request_without_a_fence() {
     for fence in [false, true] {
         let mut f = fixture();
         f.post(read(32));
@@ -391,36 +391,36 @@ fn a_read_loses_its_key_to_a_later_request_only_if_that_does_not_wait() {
         };
         let verdict = f.oracle.completed(0, 0, &lost);
         match fence {
-            true => objects(verdict, "has no cause"),
+            true => assert_violation(verdict, "has no cause"),
             false => verdict.expect("the key may have gone first"),
         }
     }
 }
 
 #[test]
-fn a_flush_before_what_it_waits_for_and_an_atomic_write_again() {
+fn a_flush_before_its_write_and_a_repeated_atomic_write() {
     let mut f = fixture();
     f.post(write(32, 1));
     f.post(send(Effect::Flush, WcOpcode::Flush, 0));
-    f.put(1, 32, 1, 15);
-    objects(f.sent(0, WcOpcode::RdmaWrite, 16), "byte 47");
+    f.place(1, 32, 1, 15);
+    assert_violation(f.sent(0, WcOpcode::RdmaWrite, 16), "byte 47");
     let mut f = fixture();
     f.post(PostedSend {
         signaled: false,
         ..write(32, 1)
     });
     f.post(send(Effect::Flush, WcOpcode::Flush, 0));
-    objects(f.sent(1, WcOpcode::Flush, 0), "byte 32");
+    assert_violation(f.sent(1, WcOpcode::Flush, 0), "byte 32");
     let mut f = fixture();
     for value in [1, 2] {
         f.post(PostedSend {
             opcode: WcOpcode::AtomicWrite,
             ..write(32, value)
         });
-        f.put(1, 32, value, 16);
+        f.place(1, 32, value, 16);
         f.sent(u64::from(value) - 1, WcOpcode::AtomicWrite, 16)
-            .expect("right");
+            .expect("legal");
     }
-    f.put(1, 32, 1, 16);
-    objects(f.rest(0, 0), "byte 32");
+    f.place(1, 32, 1, 16);
+    assert_violation(f.check_idle(0, 0), "byte 32");
 }

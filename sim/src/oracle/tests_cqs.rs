@@ -1,6 +1,6 @@
 //! Violations that the oracle must detect with small CQs.
 
-use super::tests::objects;
+use super::tests::assert_violation;
 use super::*;
 use roce_stack::Buffer;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn areas() -> FlowAreas {
 /// Two receives are posted to side 0, and three for a pool that side 1 takes from.
 fn oracle() -> Oracle {
     let mut oracle = Oracle::new();
-    oracle.made_pool(7, area(), true);
+    oracle.pool_created(7, area(), true);
     let ends = Ends {
         pools: [None, Some(7)],
         ..Ends::default()
@@ -46,27 +46,27 @@ fn user(side: usize, sends: bool, receives: bool) -> CqUser {
 }
 
 #[test]
-fn a_queue_overruns_if_more_could_complete_than_it_holds() {
+fn a_cq_overruns_only_if_it_is_too_small() {
     for (room, users) in [
         (1, &[user(0, true, true)][..]),
         (2, &[user(1, false, true)]),
         (4, &[user(0, false, true), user(1, true, true)]),
     ] {
         let mut oracle = oracle();
-        oracle.overran(room, users).expect("it may");
+        oracle.cq_overran(room, users).expect("it may");
         for user in users {
             assert!(oracle.may_be_broken(0, user.side), "{users:?}");
         }
         let mut oracle = self::oracle();
-        objects(oracle.overran(room + 1, users), "overran, but");
+        assert_violation(oracle.cq_overran(room + 1, users), "overran, but");
     }
 }
 
 #[test]
-fn a_queue_that_overruns_with_completions_of_another() {
+fn a_cq_that_overruns_with_completions_of_another() {
     // Receives complete elsewhere.
-    objects(
-        oracle().overran(1, &[user(0, true, false)]),
+    assert_violation(
+        oracle().cq_overran(1, &[user(0, true, false)]),
         "overran, but 0",
     );
 }

@@ -1,6 +1,6 @@
 //! Violations that the oracle must detect when keys are bound and revoked.
 
-use super::tests::objects;
+use super::tests::assert_violation;
 use super::*;
 use roce_stack::{Buffer, WcStatus};
 use roce_wire::Qpn;
@@ -96,9 +96,9 @@ impl Fixture {
     }
 
     /// A READ succeeds, with bytes of this value.
-    fn brought(&mut self, id: u64, value: u8) -> Verdict {
+    fn read_completes(&mut self, id: u64, value: u8) -> Verdict {
         self.out.write(0, &[value; 16]).expect("in bounds");
-        self.ends(0, id, WcStatus::Success, WcOpcode::RdmaRead)
+        self.completes(0, id, WcStatus::Success, WcOpcode::RdmaRead)
     }
 
     /// Side 0 sends a message, and its receive completes at side 1.
@@ -107,8 +107,8 @@ impl Fixture {
         let effect = Effect::Send { bytes, imm: None };
         self.post_fenced(0, effect, None, WcOpcode::Send, fence);
         self.oracle.posted_recv(0, 1, PostedRecv { at: 0, len: 0 });
-        self.ends(1, 0, WcStatus::Success, WcOpcode::Recv)
-            .expect("right");
+        self.completes(1, 0, WcStatus::Success, WcOpcode::Recv)
+            .expect("legal");
     }
 
     /// Puts `len` bytes of this value at the target, as a WRITE does.
@@ -129,7 +129,7 @@ impl Fixture {
         self.post(1, Effect::Invalidate { key }, None, WcOpcode::LocalInv)
     }
 
-    fn ends(&mut self, side: usize, id: u64, status: WcStatus, opcode: WcOpcode) -> Verdict {
+    fn completes(&mut self, side: usize, id: u64, status: WcStatus, opcode: WcOpcode) -> Verdict {
         let done = Completion {
             wr_id: id,
             status,
@@ -145,22 +145,22 @@ impl Fixture {
 
     fn bound(&mut self, key: u32, replaces: Option<u32>) {
         let id = self.bind(Some(key), replaces);
-        self.ends(1, id, WcStatus::Success, WcOpcode::BindMw)
-            .expect("right");
+        self.completes(1, id, WcStatus::Success, WcOpcode::BindMw)
+            .expect("legal");
     }
 
     fn invalidated(&mut self, key: u32) {
         let id = self.invalidate(key);
-        self.ends(1, id, WcStatus::Success, WcOpcode::LocalInv)
-            .expect("right");
+        self.completes(1, id, WcStatus::Success, WcOpcode::LocalInv)
+            .expect("legal");
     }
 
     fn wrote(&mut self, id: u64, status: WcStatus) -> Verdict {
-        self.ends(0, id, status, WcOpcode::RdmaWrite)
+        self.completes(0, id, status, WcOpcode::RdmaWrite)
     }
 
-    fn rest(&mut self) -> Verdict {
-        self.oracle.at_rest(|_, _| Some((0, 0)))
+    fn check_idle(&mut self) -> Verdict {
+        self.oracle.check_idle(|_, _| Some((0, 0)))
     }
 }
 
@@ -170,12 +170,12 @@ fn a_window_that_is_bound_used_and_invalidated_passes() {
     f.bound(KEY, None);
     let id = f.write(KEY);
     f.lands(16);
-    f.wrote(id, WcStatus::Success).expect("right");
+    f.wrote(id, WcStatus::Success).expect("legal");
     f.invalidated(KEY);
     f.bound(OTHER, None);
     let id = f.write(OTHER);
-    f.wrote(id, WcStatus::Success).expect("right");
-    f.rest().expect("right");
+    f.wrote(id, WcStatus::Success).expect("legal");
+    f.check_idle().expect("legal");
 }
 
 #[test]
@@ -183,55 +183,55 @@ fn a_refusal_while_the_key_is_valid() {
     let mut f = fixture();
     f.bound(KEY, None);
     let id = f.write(KEY);
-    objects(f.wrote(id, WcStatus::RemoteAccessError), "has no cause");
+    assert_violation(f.wrote(id, WcStatus::RemoteAccessError), "has no cause");
 }
 
 #[test]
-fn a_request_is_refused_or_not_while_its_key_comes_or_goes() {
+fn a_request_may_be_refused_while_its_key_is_bound_or_revoked() {
     for status in [WcStatus::Success, WcStatus::RemoteAccessError] {
         let mut f = fixture();
         f.bind(Some(KEY), None);
         let id = f.write(KEY);
         f.lands(16);
-        f.wrote(id, status).expect("both may be");
+        f.wrote(id, status).expect("both results are legal");
         let mut f = fixture();
         f.bound(KEY, None);
         let id = f.write(KEY);
         f.lands(16);
         f.invalidate(KEY);
-        f.wrote(id, status).expect("both may be");
+        f.wrote(id, status).expect("both results are legal");
     }
 }
 
 #[test]
-fn a_key_that_serves_after_it_was_taken_away() {
+fn a_key_that_grants_access_after_its_revocation() {
     let mut f = fixture();
     f.bound(KEY, None);
     f.invalidated(KEY);
     let id = f.write(KEY);
     f.lands(16);
-    objects(f.wrote(id, WcStatus::Success), "must be refused");
+    assert_violation(f.wrote(id, WcStatus::Success), "must be refused");
     // By a binding of the same window.
     let mut f = fixture();
     f.bound(KEY, None);
     f.bound(OTHER, Some(KEY));
     let id = f.write(KEY);
     f.lands(16);
-    objects(f.wrote(id, WcStatus::Success), "must be refused");
+    assert_violation(f.wrote(id, WcStatus::Success), "must be refused");
     // By this side's own SEND.
     let mut f = fixture();
     f.bound(KEY, None);
     let bytes = vec![2; 16].into();
     let send = Effect::Send { bytes, imm: None };
     let id = f.post(0, send, Some(KEY), WcOpcode::Send);
-    f.ends(0, id, WcStatus::Success, WcOpcode::Send)
-        .expect("right");
+    f.completes(0, id, WcStatus::Success, WcOpcode::Send)
+        .expect("legal");
     let id = f.write(KEY);
-    objects(f.wrote(id, WcStatus::Success), "must be refused");
+    assert_violation(f.wrote(id, WcStatus::Success), "must be refused");
 }
 
 #[test]
-fn bytes_that_come_through_a_key_that_is_gone() {
+fn bytes_written_through_a_revoked_key() {
     // Half of its bytes were placed when the key was revoked.
     let mut f = fixture();
     f.bound(KEY, None);
@@ -239,8 +239,8 @@ fn bytes_that_come_through_a_key_that_is_gone() {
     f.lands(8);
     f.invalidated(KEY);
     f.lands(9);
-    f.wrote(id, WcStatus::RemoteAccessError).expect("right");
-    objects(f.rest(), "byte 40");
+    f.wrote(id, WcStatus::RemoteAccessError).expect("legal");
+    assert_violation(f.check_idle(), "byte 40");
     // And then it can't have succeeded.
     let mut f = fixture();
     f.bound(KEY, None);
@@ -248,13 +248,13 @@ fn bytes_that_come_through_a_key_that_is_gone() {
     f.lands(8);
     f.invalidated(KEY);
     f.lands(16);
-    objects(f.wrote(id, WcStatus::Success), "must be refused");
+    assert_violation(f.wrote(id, WcStatus::Success), "must be refused");
 }
 
 #[test]
-fn what_was_given_up_may_still_arrive_and_find_its_key_gone() {
+fn an_abandoned_request_may_arrive_after_its_key_is_revoked() {
     let given_up = |f: &mut Fixture, destroyed: bool| match destroyed {
-        true => f.oracle.destroyed(0, 0).expect("right"),
+        true => f.oracle.destroyed(0, 0).expect("legal"),
         false => f.wrote(0, WcStatus::RetryExceeded).expect("a cause"),
     };
     for destroyed in [true, false] {
@@ -277,19 +277,19 @@ fn what_was_given_up_may_still_arrive_and_find_its_key_gone() {
         given_up(&mut f, destroyed);
         f.invalidated(KEY);
         f.lands(1);
-        objects(f.rest(), "byte 32");
+        assert_violation(f.check_idle(), "byte 32");
     }
 }
 
 #[test]
-fn bytes_that_came_before_the_key_went_may_be_acknowledged_after() {
+fn a_write_before_the_revocation_may_complete_after_it() {
     let mut f = fixture();
     f.bound(KEY, None);
     let id = f.write(KEY);
     f.lands(16);
     f.invalidated(KEY);
-    f.wrote(id, WcStatus::Success).expect("right");
-    f.rest().expect("right");
+    f.wrote(id, WcStatus::Success).expect("legal");
+    f.check_idle().expect("legal");
 }
 
 #[test]
@@ -297,16 +297,19 @@ fn a_binding_or_an_invalidation_that_fails_without_cause() {
     let status = WcStatus::MemoryWindowBindError;
     let mut f = fixture();
     let id = f.bind(Some(KEY), None);
-    objects(f.ends(1, id, status, WcOpcode::BindMw), "has no cause");
+    assert_violation(f.completes(1, id, status, WcOpcode::BindMw), "has no cause");
     let mut f = fixture();
     f.bound(KEY, None);
     let id = f.invalidate(KEY);
-    objects(f.ends(1, id, status, WcOpcode::LocalInv), "has no cause");
+    assert_violation(
+        f.completes(1, id, status, WcOpcode::LocalInv),
+        "has no cause",
+    );
     let mut f = fixture();
     f.bound(KEY, None);
     f.oracle.window_freed(0, 0, Some(KEY));
     let id = f.invalidate(KEY);
-    f.ends(1, id, status, WcOpcode::LocalInv)
+    f.completes(1, id, status, WcOpcode::LocalInv)
         .expect("the window was freed");
 }
 
@@ -315,7 +318,7 @@ fn a_binding_or_an_invalidation_that_fails_without_cause() {
 /// first completion arrives. The READ is right: the responder executes requests in order
 /// (IBTA 1.7, 9.5), and freeing the window later does not undo what was executed.
 #[test]
-fn a_read_brings_bytes_of_a_write_that_was_overwritten_before_its_key_went() {
+fn a_read_returns_bytes_of_a_write_that_was_overwritten_before_its_key_was_revoked() {
     for by_owner in [true, false] {
         let mut f = fixture();
         f.bound(KEY, None);
@@ -331,17 +334,17 @@ fn a_read_brings_bytes_of_a_write_that_was_overwritten_before_its_key_went() {
             false => f.oracle.window_freed(0, 0, Some(KEY)),
         }
         f.holds(2, 16);
-        f.wrote(first, WcStatus::Success).expect("right");
-        f.brought(read, 1).expect("they were there");
-        f.wrote(second, WcStatus::Success).expect("right");
-        f.rest().expect("right");
+        f.wrote(first, WcStatus::Success).expect("legal");
+        f.read_completes(read, 1).expect("they were there");
+        f.wrote(second, WcStatus::Success).expect("legal");
+        f.check_idle().expect("legal");
     }
 }
 
 /// The same with a WRITE that was posted after the READ. The READ may see it, unless the
 /// WRITE is fenced.
 #[test]
-fn a_read_brings_bytes_of_a_later_write_unless_that_is_fenced() {
+fn a_read_may_return_bytes_of_a_later_write_without_a_fence() {
     for fence in [false, true] {
         let mut f = fixture();
         f.bound(KEY, None);
@@ -352,9 +355,9 @@ fn a_read_brings_bytes_of_a_later_write_unless_that_is_fenced() {
         f.holds(1, 16);
         f.holds(2, 16);
         f.invalidated(KEY);
-        let verdict = f.brought(read, 1);
+        let verdict = f.read_completes(read, 1);
         match fence {
-            true => objects(verdict, "never there"),
+            true => assert_violation(verdict, "never there"),
             false => verdict.expect("they were there"),
         }
     }
@@ -362,7 +365,7 @@ fn a_read_brings_bytes_of_a_later_write_unless_that_is_fenced() {
 
 /// A key that is being revoked does not justify a value that no WRITE has put there.
 #[test]
-fn a_read_brings_what_was_never_there_while_a_key_goes() {
+fn a_read_that_returns_bytes_never_there_while_a_key_is_revoked() {
     let mut f = fixture();
     f.bound(KEY, None);
     f.bound(OTHER, None);
@@ -372,8 +375,8 @@ fn a_read_brings_what_was_never_there_while_a_key_goes() {
     f.holds(1, 16);
     f.holds(2, 8);
     f.invalidated(KEY);
-    f.wrote(0, WcStatus::Success).expect("right");
-    objects(f.brought(read, 3), "never there");
+    f.wrote(0, WcStatus::Success).expect("legal");
+    assert_violation(f.read_completes(read, 3), "never there");
 }
 
 /// Seed 777385560. While a READ is being answered, the SEND posted after it is executed and
@@ -381,7 +384,7 @@ fn a_read_brings_what_was_never_there_while_a_key_goes() {
 /// SEND does not wait for a READ posted before it (IBTA 1.7, 10.8.3.3). The responder is right
 /// to refuse the rest of the READ, and its QP is right to fail.
 #[test]
-fn a_message_behind_a_read_does_not_show_that_the_read_is_done() {
+fn a_message_behind_a_read_does_not_prove_that_the_read_is_done() {
     for status in [WcStatus::Success, WcStatus::RemoteAccessError] {
         let mut f = fixture();
         let read = f.read(KEY);
@@ -389,31 +392,31 @@ fn a_message_behind_a_read_does_not_show_that_the_read_is_done() {
         assert!(f.oracle.key_in_use(0, 0, KEY));
         f.invalidated(KEY);
         assert!(f.oracle.may_be_broken(0, 1));
-        f.ends(0, read, status, WcOpcode::RdmaRead)
-            .expect("both may be");
+        f.completes(0, read, status, WcOpcode::RdmaRead)
+            .expect("both results are legal");
     }
 }
 
 /// A fenced message behind a READ shows that the READ is done, so the QP that invalidates has no
 /// cause to fail.
 #[test]
-fn a_fenced_message_behind_a_read_shows_that_the_read_is_done() {
+fn a_fenced_message_behind_a_read_proves_that_the_read_is_done() {
     let mut f = fixture();
     let read = f.read(KEY);
     f.message(true);
     f.invalidated(KEY);
     assert!(!f.oracle.may_be_broken(0, 1));
-    let verdict = f.ends(0, read, WcStatus::RemoteAccessError, WcOpcode::RdmaRead);
-    objects(verdict, "has no cause");
+    let verdict = f.completes(0, read, WcStatus::RemoteAccessError, WcOpcode::RdmaRead);
+    assert_violation(verdict, "has no cause");
 }
 
 /// The responder may still answer a READ after the requester has destroyed its QP.
 #[test]
-fn a_read_that_was_given_up_may_find_its_key_gone_after_a_message_behind_it() {
+fn an_abandoned_read_may_find_its_key_revoked_after_a_message_behind_it() {
     let mut f = fixture();
     f.read(KEY);
     f.message(false);
-    f.oracle.destroyed(0, 0).expect("right");
+    f.oracle.destroyed(0, 0).expect("legal");
     assert!(!f.oracle.may_be_broken(0, 1));
     f.invalidate(KEY);
     assert!(f.oracle.may_be_broken(0, 1));
@@ -422,7 +425,7 @@ fn a_read_that_was_given_up_may_find_its_key_gone_after_a_message_behind_it() {
 /// The responder does not answer a SEND whose key it can't invalidate (IBTA 1.7, 9.9.6.3,
 /// class J).
 #[test]
-fn an_invalidation_that_is_refused_is_not_answered() {
+fn a_refused_invalidation_is_not_answered() {
     for (status, legal) in [
         (WcStatus::RetryExceeded, true),
         (WcStatus::RemoteAccessError, false),
@@ -434,7 +437,7 @@ fn an_invalidation_that_is_refused_is_not_answered() {
         let bytes = Vec::new().into();
         let send = Effect::Send { bytes, imm: None };
         let id = f.post(0, send, Some(KEY), WcOpcode::Send);
-        let verdict = f.ends(0, id, status, WcOpcode::Send);
+        let verdict = f.completes(0, id, status, WcOpcode::Send);
         assert_eq!(verdict.is_ok(), legal, "{status:?}: {verdict:?}");
     }
 }

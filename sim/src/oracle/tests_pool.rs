@@ -1,6 +1,6 @@
 //! Violations that the oracle must detect with shared receives or lost messages.
 
-use super::tests::objects;
+use super::tests::assert_violation;
 use super::*;
 use roce_stack::{Buffer, DatagramSource, NetworkHeader, WcStatus};
 use roce_wire::Qpn;
@@ -24,13 +24,13 @@ fn buffer() -> Arc<Buffer> {
 fn fixture(kinds: &[QpKind], shared: bool, causes: Causes) -> Fixture {
     let mut oracle = Oracle::new();
     let (inbox, target) = (buffer(), buffer());
-    oracle.made_pool(0, Area::new(Arc::clone(&inbox)), shared);
+    oracle.pool_created(0, Area::new(Arc::clone(&inbox)), shared);
     for (number, kind) in kinds.iter().enumerate() {
         let ends = Ends {
             kind: *kind,
             qpns: [8, 9],
             pools: [None, Some(0)],
-            more: None,
+            second_pool: None,
         };
         let areas = || FlowAreas {
             out: Area::new(buffer()),
@@ -125,22 +125,22 @@ impl Fixture {
         self.completes(pair, wr_id, |_| {})
     }
 
-    fn rest(&mut self) -> Verdict {
-        self.oracle.at_rest(|_, _| Some((0, 0)))
+    fn check_idle(&mut self) -> Verdict {
+        self.oracle.check_idle(|_, _| Some((0, 0)))
     }
 }
 
 #[test]
-fn messages_of_two_qps_in_one_queue() {
+fn messages_of_two_qps_in_one_queue_pass() {
     let mut f = lossless(&[QpKind::Rc, QpKind::Uc], true);
     f.sends(0, 1);
     f.sends(1, 2);
     f.sends(0, 3);
-    f.arrives(1, 1, 2).expect("right");
-    f.arrives(0, 0, 1).expect("right");
-    f.arrives(0, 2, 3).expect("right");
-    f.rest().expect("right");
-    f.oracle.pool_at_rest(0, Some((1, 0))).expect("right");
+    f.arrives(1, 1, 2).expect("legal");
+    f.arrives(0, 0, 1).expect("legal");
+    f.arrives(0, 2, 3).expect("legal");
+    f.check_idle().expect("legal");
+    f.oracle.check_pool_idle(0, Some((1, 0))).expect("legal");
 }
 
 #[test]
@@ -148,82 +148,85 @@ fn a_receive_that_was_never_posted_or_completes_twice_or_out_of_order() {
     let mut f = lossless(&[QpKind::Rc], true);
     f.sends(0, 1);
     f.sends(0, 1);
-    objects(f.completes(0, 7, |_| {}), "not posted");
-    f.arrives(0, 1, 1).expect("right");
-    objects(f.arrives(0, 1, 1), "has completed");
-    objects(f.arrives(0, 0, 1), "posted later");
+    assert_violation(f.completes(0, 7, |_| {}), "not posted");
+    f.arrives(0, 1, 1).expect("legal");
+    assert_violation(f.arrives(0, 1, 1), "has completed");
+    assert_violation(f.arrives(0, 0, 1), "posted later");
     let mut f = lossless(&[QpKind::Uc], false);
     f.sends(0, 1);
-    objects(f.arrives(0, 1, 1), "the oldest is Some(0)");
+    assert_violation(f.arrives(0, 1, 1), "the oldest is Some(0)");
 }
 
 /// XRC: the request names one of two queues.
 #[test]
-fn a_receive_of_another_queue_than_was_named() {
+fn a_receive_of_another_queue_than_the_request_names() {
     for named in [0, 1] {
         let mut f = lossless(&[QpKind::XrcInitiator], true);
-        f.oracle.made_pool(1, Area::new(buffer()), true);
+        f.oracle.pool_created(1, Area::new(buffer()), true);
         f.sends_naming(1, named);
         f.lands(0, 0, 1, 16);
         let done = f.done(0);
-        let verdict = f.oracle.completed_in(0, 1, Some(0), &done);
+        let verdict = f.oracle.completed_in_pool(0, 1, Some(0), &done);
         match named {
-            0 => verdict.expect("right"),
-            _ => objects(verdict, "Some(1) was named"),
+            0 => verdict.expect("legal"),
+            _ => assert_violation(verdict, "Some(1) was named"),
         }
     }
 }
 
 #[test]
-fn bytes_in_a_shared_receive_that_nobody_sent() {
+fn bytes_in_a_shared_receive_that_were_not_sent() {
     let mut f = lossless(&[QpKind::Rc], true);
     f.sends(0, 1);
-    objects(f.arrives(0, 0, 2), "does not hold");
+    assert_violation(f.arrives(0, 0, 2), "does not hold");
     let mut f = lossless(&[QpKind::Rc], true);
     f.sends(0, 1);
     f.lands(0, 0, 1, 17);
-    objects(f.completes(0, 0, |_| {}), "holds more");
+    assert_violation(f.completes(0, 0, |_| {}), "holds more");
     let mut f = lossless(&[QpKind::Rc], true);
     f.lands(0, 61, 1, 1);
-    objects(f.oracle.pool_at_rest(0, Some((4, 0))), "byte 61");
+    assert_violation(f.oracle.check_pool_idle(0, Some((4, 0))), "byte 61");
 }
 
 #[test]
-fn a_receive_that_is_nowhere_at_rest() {
+fn a_receive_that_is_missing_when_idle() {
     let mut f = lossless(&[QpKind::Rc], true);
-    objects(
-        f.oracle.pool_at_rest(0, Some((3, 0))),
+    assert_violation(
+        f.oracle.check_pool_idle(0, Some((3, 0))),
         "4 have not completed",
     );
-    f.oracle.destroyed(0, 1).expect("right");
+    f.oracle.destroyed(0, 1).expect("legal");
     f.oracle
-        .pool_at_rest(0, Some((3, 0)))
+        .check_pool_idle(0, Some((3, 0)))
         .expect("it may be with the QP that is gone");
-    objects(
-        f.oracle.pool_at_rest(0, Some((2, 0))),
+    assert_violation(
+        f.oracle.check_pool_idle(0, Some((2, 0))),
         "4 have not completed",
     );
 }
 
 #[test]
-fn events_of_limits_that_come_unasked_or_not_at_all() {
+fn a_limit_event_that_is_unrequested_or_missing() {
     let mut f = lossless(&[QpKind::Rc], true);
-    objects(f.oracle.limit_reached(0), "nobody had set");
-    f.oracle.armed(0, 5);
-    objects(f.oracle.pool_at_rest(0, Some((4, 0))), "nobody was told");
-    f.oracle.limit_reached(0).expect("right");
-    objects(f.oracle.limit_reached(0), "nobody had set");
+    assert_violation(f.oracle.limit_reached(0), "without a limit");
+    f.oracle.limit_armed(0, 5);
+    assert_violation(
+        f.oracle.check_pool_idle(0, Some((4, 0))),
+        "there was no event",
+    );
+    f.oracle.limit_reached(0).expect("legal");
+    assert_violation(f.oracle.limit_reached(0), "without a limit");
 }
 
 #[test]
-fn the_last_receive_is_told_of_once_with_cause_and_is_the_last() {
+fn last_wqe_reached_without_cause_or_twice_or_before_a_receive() {
     let mut f = lossless(&[QpKind::Rc], true);
-    objects(f.oracle.last_wqe(0, 1), "without cause");
+    assert_violation(f.oracle.last_wqe_reached(0, 1), "without cause");
     f.sends(0, 1);
-    f.oracle.broke(0, 1);
-    f.oracle.last_wqe(0, 1).expect("right");
-    objects(f.oracle.last_wqe(0, 1), "twice");
-    objects(f.arrives(0, 0, 1), "no more receives");
+    f.oracle.mark_may_be_broken(0, 1);
+    f.oracle.last_wqe_reached(0, 1).expect("legal");
+    assert_violation(f.oracle.last_wqe_reached(0, 1), "twice");
+    assert_violation(f.arrives(0, 0, 1), "no more receives");
 }
 
 #[test]
@@ -235,31 +238,31 @@ fn a_message_twice_or_out_of_order_or_of_another_length() {
         f
     };
     let mut f = two(Causes::default());
-    f.arrives(0, 0, 1).expect("right");
-    objects(f.arrives(0, 1, 1), "from number 1 on");
+    f.arrives(0, 0, 1).expect("legal");
+    assert_violation(f.arrives(0, 1, 1), "from number 1 on");
     let mut f = two(Causes::default());
     f.arrives(0, 0, 2).expect("the first may be late or lost");
-    objects(f.arrives(0, 1, 1), "from number 2 on");
+    assert_violation(f.arrives(0, 1, 1), "from number 2 on");
     let mut f = two(Causes {
-        doubles: true,
+        duplicates: true,
         ..Causes::default()
     });
-    f.arrives(0, 0, 1).expect("right");
+    f.arrives(0, 0, 1).expect("legal");
     f.arrives(0, 1, 1).expect("the network doubled it");
     let mut f = two(Causes {
-        overtakes: true,
+        reorders: true,
         ..Causes::default()
     });
-    f.arrives(0, 0, 2).expect("right");
+    f.arrives(0, 0, 2).expect("legal");
     f.arrives(0, 1, 1).expect("it was overtaken");
-    objects(f.arrives(0, 2, 1), "from number 0 on");
+    assert_violation(f.arrives(0, 2, 1), "from number 0 on");
     let mut f = two(Causes::default());
     f.lands(0, 0, 1, 16);
-    objects(f.completes(0, 0, |done| done.byte_len = 15), "like that");
+    assert_violation(f.completes(0, 0, |done| done.byte_len = 15), "matches");
 }
 
 #[test]
-fn a_broken_message() {
+fn an_incomplete_message() {
     let mut f = fixture(
         &[QpKind::Uc],
         false,
@@ -270,11 +273,11 @@ fn a_broken_message() {
     );
     f.sends(0, 1);
     f.lands(0, 0, 1, 15);
-    objects(f.completes(0, 0, |_| {}), "like that");
+    assert_violation(f.completes(0, 0, |_| {}), "matches");
 }
 
 #[test]
-fn a_message_that_is_lost_where_nothing_is() {
+fn a_message_that_is_lost_on_a_lossless_network() {
     for lossy in [false, true] {
         let causes = Causes {
             lossy,
@@ -283,42 +286,42 @@ fn a_message_that_is_lost_where_nothing_is() {
         let mut f = fixture(&[QpKind::Uc], false, causes);
         f.sends(0, 1);
         match lossy {
-            true => f.rest().expect("it may be lost"),
-            false => objects(f.rest(), "request 0 can't be lost"),
+            true => f.check_idle().expect("it may be lost"),
+            false => assert_violation(f.check_idle(), "request 0 can't be lost"),
         }
     }
     let mut f = lossless(&[QpKind::Uc], false);
     f.writes(0, 32, 1, None);
-    objects(f.rest(), "target: byte 32");
+    assert_violation(f.check_idle(), "target: byte 32");
     // Of two equal messages, it is unknown which was lost.
     let mut f = lossless(&[QpKind::Uc], false);
     for _ in 0..5 {
         let bytes: Bytes = Vec::new().into();
         f.posts(0, Effect::Send { bytes, imm: None }, false);
     }
-    f.rest().expect("which of them came is not known");
+    f.check_idle().expect("which of them came is not known");
 }
 
 #[test]
-fn a_write_whose_immediate_data_came_without_it() {
+fn immediate_data_that_arrives_without_the_bytes_of_its_write() {
     let lossy = Causes {
         lossy: true,
         ..Causes::default()
     };
-    for there in [false, true] {
+    for is_placed in [false, true] {
         let mut f = fixture(&[QpKind::Uc], false, lossy);
         f.writes(0, 32, 1, None);
         f.writes(0, 32, 2, Some(7));
         f.target
-            .write(32, &[2 - u8::from(!there); 16])
+            .write(32, &[2 - u8::from(!is_placed); 16])
             .expect("in bounds");
         let verdict = f.completes(0, 0, |done| {
             done.opcode = WcOpcode::RecvRdmaWithImm;
             done.imm = Some(7);
         });
-        match there {
-            true => verdict.expect("right"),
-            false => objects(verdict, "byte 32 is 0x01, which is older"),
+        match is_placed {
+            true => verdict.expect("legal"),
+            false => assert_violation(verdict, "byte 32 is 0x01, which is older"),
         }
     }
 }
@@ -340,19 +343,19 @@ fn a_datagram_with_another_key_or_from_another_sender() {
     let bytes: Bytes = vec![1; 16].into();
     f.posts(0, Effect::Send { bytes, imm: None }, true);
     f.lands(0, 40, 1, 16);
-    objects(f.completes(0, 0, from(8)), "like that");
+    assert_violation(f.completes(0, 0, from(8)), "matches");
     let mut f = lossless(&[QpKind::Ud], false);
     f.sends(0, 1);
     f.lands(0, 40, 1, 16);
-    objects(f.completes(0, 0, from(5)), "come from Some(8)");
+    assert_violation(f.completes(0, 0, from(5)), "come from Some(8)");
     let mut f = lossless(&[QpKind::Ud], false);
     f.sends(0, 1);
     f.lands(0, 40, 1, 16);
-    f.completes(0, 0, from(8)).expect("right");
+    f.completes(0, 0, from(8)).expect("legal");
 }
 
 #[test]
-fn a_failure_that_nobody_could_hear_of() {
+fn a_remote_failure_on_an_unreliable_service() {
     for status in [WcStatus::RetryExceeded, WcStatus::RemoteAccessError] {
         let mut f = fixture(
             &[QpKind::Uc],
@@ -373,6 +376,6 @@ fn a_failure_that_nobody_could_hear_of() {
             invalidated_rkey: None,
             source: None,
         };
-        objects(f.oracle.completed(0, 0, &done), "has no cause");
+        assert_violation(f.oracle.completed(0, 0, &done), "has no cause");
     }
 }

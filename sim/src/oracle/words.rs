@@ -143,10 +143,10 @@ fn check_increments(history: &[Posted], first: u64, last: u64) -> Verdict {
     Ok(())
 }
 
-/// Checks that each value was replaced at most once, and that only values that were swapped in were
-/// seen.
+/// Checks that each value was replaced at most once, and that operations returned only values that
+/// were swapped in.
 fn check_swaps(history: &[Posted], first: u64, last: u64) -> Verdict {
-    let mut there = vec![first];
+    let mut values = vec![first];
     let mut replaced = Vec::new();
     for posted in history {
         let WordOp::Swap { compare, swap } = posted.op else {
@@ -154,16 +154,16 @@ fn check_swaps(history: &[Posted], first: u64, last: u64) -> Verdict {
         };
         match posted.completed {
             Some((_, old)) if old == compare => {
-                there.push(swap);
+                values.push(swap);
                 replaced.push(old);
             }
             Some(_) => {}
-            None => there.push(swap),
+            None => values.push(swap),
         }
     }
     let seen = history.iter().filter_map(|p| Some(p.completed?.1));
     for value in seen.chain([last]) {
-        if !there.contains(&value) {
+        if !values.contains(&value) {
             return violated(format!("{value:#x} was seen, but never swapped in"));
         }
     }

@@ -1,6 +1,6 @@
-//! Completion queues: small ones, shared ones, and applications that let completions wait.
+//! Completion queues: small ones, shared ones, and ones that applications poll late.
 
-use super::look::is_receive;
+use super::completions::is_receive;
 use super::plan::CqPlan;
 use super::state::{CqState, PairState, Run, Token};
 use crate::fabric::HostId;
@@ -9,23 +9,23 @@ use roce_stack::{Completion, CompletionQueue, CqId, Duration, QpKind, QpState, W
 use std::sync::Arc;
 
 impl Run<'_> {
-    /// Makes a CQ, with room for `enough` entries unless the plan says otherwise.
+    /// Makes a CQ with the planned number of entries, or else `default_entries`.
     pub(super) fn make_cq(
         &mut self,
         host: HostId,
         plan: CqPlan,
-        enough: usize,
+        default_entries: usize,
     ) -> Arc<CompletionQueue> {
-        let room = plan.room.unwrap_or(enough);
-        let cq = Arc::new(CompletionQueue::new(CqId(self.cqs.len() as u64), room));
+        let entries = plan.entries.unwrap_or(default_entries);
+        let cq = Arc::new(CompletionQueue::new(CqId(self.cqs.len() as u64), entries));
         self.cqs.push(CqState {
             host,
             cq: Arc::clone(&cq),
-            room,
-            lazy: Duration::from_nanos(plan.lazy_ns),
-            called: false,
+            entries,
+            poll_delay: Duration::from_nanos(plan.poll_delay_ns),
+            is_call_scheduled: false,
             failed: false,
-            told: false,
+            error_reported: false,
         });
         cq
     }
@@ -45,29 +45,30 @@ impl Run<'_> {
         &mut self.cqs[id.0 as usize]
     }
 
-    /// Whether the application of an end postpones its completions.
-    pub(super) fn puts_off(&mut self, pair: usize, side: usize) -> bool {
+    /// Whether the application of an end waits before it polls the end's completions. If so,
+    /// schedules the poll.
+    pub(super) fn postpones_poll(&mut self, pair: usize, side: usize) -> bool {
         let end = self.end(pair, side);
         if end.send_cq.is_empty() && end.recv_cq.is_empty() {
             return false;
         }
         let id = end.send_cq.id();
-        let later = self.fabric.now() + self.cq_state(id).lazy;
+        let later = self.fabric.now() + self.cq_state(id).poll_delay;
         let state = self.cq_state(id);
-        if state.lazy.is_zero() {
+        if state.poll_delay.is_zero() {
             return false;
         }
-        if !core::mem::replace(&mut state.called, true) {
-            let token = Token::Take(id.0 as usize).encode();
+        if !core::mem::replace(&mut state.is_call_scheduled, true) {
+            let token = Token::PollCq(id.0 as usize).encode();
             self.fabric.call_at(later, token);
         }
         true
     }
 
     /// Takes the completions of a CQ, as scheduled.
-    pub(super) fn take_called(&mut self, number: usize) -> Verdict {
+    pub(super) fn poll_postponed(&mut self, number: usize) -> Verdict {
         let state = &mut self.cqs[number];
-        state.called = false;
+        state.is_call_scheduled = false;
         let (host, id) = (state.host, state.cq.id());
         if self.paused[host.0] {
             return Ok(());
@@ -75,9 +76,9 @@ impl Run<'_> {
         for (pair, side) in self.ends_at(id) {
             self.poll(pair, side)?;
         }
-        // There may be room for receives and sends now.
-        self.touched.push(host);
-        self.pump_host(host)?;
+        // The queues may have space for receives and sends now.
+        self.hosts_to_poll.push(host);
+        self.post_requests_of_host(host)?;
         self.fabric.drive(host);
         Ok(())
     }
@@ -107,42 +108,42 @@ impl Run<'_> {
             return self.poll_srqs(end.host);
         }
         let cqs = [Arc::clone(&end.send_cq), Arc::clone(&end.recv_cq)];
-        let mut taken = core::mem::take(&mut self.taken);
+        let mut completions = core::mem::take(&mut self.completion_buffer);
         for cq in &cqs {
-            self.take_all(cq, &mut taken)?;
+            self.drain_cq(cq, &mut completions)?;
         }
-        // A failure in one queue is the reason for flushed requests in the other.
-        for done in &taken {
-            let (pair, side) = self.whose((pair, side), done)?;
-            if self.breaks(pair, done) {
-                self.oracle.broke(pair, side);
+        // A failure in one CQ causes flushed requests in the other.
+        for done in &completions {
+            let (pair, side) = self.owner_of((pair, side), done)?;
+            if self.breaks_qp(pair, done) {
+                self.oracle.mark_may_be_broken(pair, side);
             }
         }
-        for done in taken.drain(..) {
-            let (pair, side) = self.whose((pair, side), &done)?;
+        for done in completions.drain(..) {
+            let (pair, side) = self.owner_of((pair, side), &done)?;
             let name = done.status.label();
             *self.outcome.completions.entry(name).or_default() += 1;
             self.oracle.completed(pair, side, &done)?;
             if let (Some(pool), true) = (self.end(pair, side).pool, is_receive(done.opcode)) {
-                self.place_is_free(pool, done.wr_id);
+                self.release_slot(pool, done.wr_id);
             }
         }
-        self.taken = taken;
+        self.completion_buffer = completions;
         for cq in &cqs {
-            self.give_up(cq.id())?;
+            self.destroy_users_of_overrun(cq.id())?;
         }
         Ok(true)
     }
 
     /// Takes the contents of a CQ. If it has overrun, reports that to the oracle first.
-    pub(super) fn take_all(
+    pub(super) fn drain_cq(
         &mut self,
         cq: &CompletionQueue,
-        taken: &mut Vec<Completion>,
+        completions: &mut Vec<Completion>,
     ) -> Verdict {
         loop {
             match cq.poll() {
-                Ok(Some(done)) => taken.push(done),
+                Ok(Some(done)) => completions.push(done),
                 Ok(None) => break,
                 Err(_) => {
                     self.overran(cq.id())?;
@@ -151,12 +152,12 @@ impl Run<'_> {
             }
         }
         let state = self.cq_state(cq.id());
-        state.room = state.cq.capacity();
+        state.entries = state.cq.capacity();
         Ok(())
     }
 
-    /// The end that a completion belongs to, among the users of this end's CQ.
-    fn whose(
+    /// The end that a completion belongs to. It must use this end's CQ.
+    fn owner_of(
         &self,
         (pair, side): (usize, usize),
         done: &Completion,
@@ -171,8 +172,8 @@ impl Run<'_> {
         other.ok_or_else(|| Violation(format!("a completion of another QP: {done:?}")))
     }
 
-    /// Whether the QP of the pair can't work after such a completion.
-    fn breaks(&self, pair: usize, done: &Completion) -> bool {
+    /// Whether the QP is in the error state after such a completion.
+    fn breaks_qp(&self, pair: usize, done: &Completion) -> bool {
         let kind = self.plan.pairs[pair].connect.kind;
         let fails = !matches!(
             done.status,
@@ -183,11 +184,11 @@ impl Run<'_> {
         fails && !survives
     }
 
-    /// Handles a CQ that has overrun: its contents were just taken, but the oracle does not know
-    /// yet.
+    /// Handles a CQ that has overrun. Its contents were just polled and not yet reported to the
+    /// oracle.
     fn overran(&mut self, id: CqId) -> Verdict {
         let state = self.cq_state(id);
-        let (host, room) = (state.host, state.room);
+        let (host, entries) = (state.host, state.entries);
         if core::mem::replace(&mut state.failed, true) {
             return Ok(());
         }
@@ -212,11 +213,11 @@ impl Run<'_> {
                 "CQ {id:?} overran, but no QP has failed: {users:?}"
             ));
         }
-        self.oracle.overran(room, &users)
+        self.oracle.cq_overran(entries, &users)
     }
 
     /// Destroys the QPs of a CQ that has overrun, since their state is unknown.
-    pub(super) fn give_up(&mut self, id: CqId) -> Verdict {
+    pub(super) fn destroy_users_of_overrun(&mut self, id: CqId) -> Verdict {
         if !self.cq_state(id).failed {
             return Ok(());
         }
@@ -234,9 +235,12 @@ impl Run<'_> {
             }
         }
         let state = self.cq_state(id);
-        let twice = core::mem::replace(&mut state.told, true);
+        let twice = core::mem::replace(&mut state.error_reported, true);
         if twice || !state.failed || state.host != host {
-            return violated(format!("host {}: error of {id:?}, twice or none", host.0));
+            return violated(format!(
+                "host {}: error of {id:?}, twice or without an overrun",
+                host.0
+            ));
         }
         Ok(())
     }
@@ -254,33 +258,40 @@ impl Run<'_> {
     /// A host restarts: no more events of its CQs arrive.
     pub(super) fn forget_cqs(&mut self, host: HostId) {
         for state in self.cqs.iter_mut().filter(|state| state.host == host) {
-            state.told = true;
+            state.error_reported = true;
         }
     }
 
     /// Checks that every overrun CQ was reported.
-    pub(super) fn cqs_at_rest(&self) -> Verdict {
-        match self.cqs.iter().find(|state| state.failed && !state.told) {
-            Some(state) => violated(format!("{:?} overran, but nobody was told", state.cq.id())),
+    pub(super) fn check_cq_errors_reported(&self) -> Verdict {
+        match self
+            .cqs
+            .iter()
+            .find(|state| state.failed && !state.error_reported)
+        {
+            Some(state) => violated(format!(
+                "{:?} overran, but the NIC reported no error",
+                state.cq.id()
+            )),
             None => Ok(()),
         }
     }
 
-    /// Resizes the CQs of an end. They refuse if they hold more.
-    pub(super) fn resize_cqs(&mut self, pair: usize, side: usize, room: usize) -> Verdict {
+    /// Resizes the CQs of an end. A CQ that holds more completions refuses.
+    pub(super) fn resize_cqs(&mut self, pair: usize, side: usize, entries: usize) -> Verdict {
         let end = self.end(pair, side);
         for cq in [Arc::clone(&end.send_cq), Arc::clone(&end.recv_cq)] {
             let before = cq.capacity();
-            match cq.resize(room) {
-                Ok(()) if cq.capacity() == room => {
+            match cq.resize(entries) {
+                Ok(()) if cq.capacity() == entries => {
                     let state = self.cq_state(cq.id());
-                    state.room = state.room.min(room);
+                    state.entries = state.entries.min(entries);
                 }
                 Err(error)
-                    if (room + 1..=before).contains(&error.held) && cq.capacity() == before => {}
+                    if (entries + 1..=before).contains(&error.held) && cq.capacity() == before => {}
                 other => {
                     return violated(format!(
-                        "pair {pair} side {side}: a CQ of {before} entries to {room}: {other:?}"
+                        "pair {pair} side {side}: a CQ of {before} entries to {entries}: {other:?}"
                     ));
                 }
             }

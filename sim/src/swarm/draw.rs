@@ -1,9 +1,9 @@
 //! From a seed to a plan.
 
-use super::draw_lives::draw_lives;
+use super::draw_cqs::draw_cqs;
 use super::draw_memory::draw_memory;
-use super::draw_more::draw_more;
-use super::draw_most::draw_most;
+use super::draw_restart::draw_restart;
+use super::draw_windows_xrc::draw_windows_and_xrc;
 use super::plan::Plan;
 
 impl Plan {
@@ -17,15 +17,15 @@ impl Plan {
 
     /// The plan of a seed with the first layer and `layers` more, at most [`Self::LAYERS`].
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
-        let mut plan = Self::draw_first(seed);
+        let mut plan = Self::draw_base(seed);
         if layers >= 1 {
-            draw_more(&mut plan);
+            draw_windows_and_xrc(&mut plan);
         }
         if layers >= 2 {
-            draw_most(&mut plan);
+            draw_cqs(&mut plan);
         }
         if layers >= 3 {
-            draw_lives(&mut plan);
+            draw_restart(&mut plan);
         }
         if layers >= 4 {
             draw_memory(&mut plan);

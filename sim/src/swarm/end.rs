@@ -1,7 +1,7 @@
 //! One end of a connection: a QP, its queues, its memory, and its progress.
 
 use super::memory::Region;
-use super::plan::{Op, PairPlan, WindowPlan, Wrong};
+use super::plan::{Op, PairPlan, RequestFault, WindowPlan};
 use crate::connect::kind_of;
 use crate::fabric::HostId;
 use crate::oracle::Violation;
@@ -37,7 +37,7 @@ pub(super) struct End {
     pub(super) send_at: Instant,
     pub(super) recv_at: Instant,
     /// The time of its scheduled call, if any.
-    pub(super) called: Option<Instant>,
+    pub(super) next_call: Option<Instant>,
 }
 
 /// The source of a QP's receives.
@@ -74,14 +74,14 @@ pub(super) struct WindowState {
     /// The low 8 bits of its next key.
     pub(super) next_key: u8,
     /// Its last requested binding.
-    pub(super) bound: Option<Bound>,
-    /// The one before that.
-    pub(super) before: Option<Bound>,
+    pub(super) bound: Option<Binding>,
+    /// The requested binding before that.
+    pub(super) previous: Option<Binding>,
 }
 
 /// A range of the target, and the window key for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bound {
+pub(super) struct Binding {
     pub(super) rkey: u32,
     pub(super) from: usize,
     pub(super) len: usize,
@@ -133,7 +133,7 @@ impl End {
             next_recv: 0,
             send_at: Instant::ZERO,
             recv_at: Instant::ZERO,
-            called: None,
+            next_call: None,
         })
     }
 }
@@ -142,7 +142,7 @@ impl End {
 const GAP: usize = 16;
 
 /// Lays out ranges of these lengths with gaps. Returns the offset of each, and the total length.
-fn place(lengths: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
+fn lay_out(lengths: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
     let mut at = 0;
     let places = lengths
         .map(|len| {
@@ -164,8 +164,8 @@ fn out_bytes(op: &Op) -> usize {
 
 /// The length of the receive for a request.
 fn receive_len(op: &Op) -> usize {
-    match op.wrong {
-        Some(Wrong::TooLong) => op.len - 1,
+    match op.fault {
+        Some(RequestFault::TooLong) => op.len - 1,
         _ => op.len + op.at % 3,
     }
 }
@@ -182,13 +182,13 @@ pub(super) struct Layout {
 impl Layout {
     /// The layout for these requests. Without `inbox`, the inbox has no receives.
     pub(super) fn of(ops: &[Op], inbox: bool) -> Self {
-        let (out_at, out_len) = place(ops.iter().map(out_bytes));
+        let (out_at, out_len) = lay_out(ops.iter().map(out_bytes));
         let lengths: Vec<usize> = ops
             .iter()
             .filter(|op| inbox && op.kind.consumes_receive())
             .map(receive_len)
             .collect();
-        let (begins, inbox_len) = place(lengths.iter().copied());
+        let (begins, inbox_len) = lay_out(lengths.iter().copied());
         Self {
             out_at,
             out_len,

@@ -70,7 +70,7 @@ impl Region {
     }
 
     /// The position of byte `at` of the region in its buffer.
-    pub(super) fn place(at: usize) -> usize {
+    pub(super) fn buffer_offset(at: usize) -> usize {
         CANARY + at
     }
 

@@ -2,25 +2,25 @@
 //!
 //! A seed determines a [`Plan`]: a topology, connections with their attributes, the requests of
 //! each end, faults and their times, and disruptive actions of applications. [`run()`] carries it
-//! out. [`shrink()`] reduces a failing plan to what it needs to fail.
+//! out. [`shrink()`] reduces a failing plan to the parts that it needs to fail.
 
-mod act;
+mod completions;
 mod cqs;
+mod disrupt;
 mod draw;
-mod draw_first;
-mod draw_lives;
+mod draw_base;
+mod draw_cqs;
 mod draw_memory;
-mod draw_more;
-mod draw_most;
+mod draw_restart;
+mod draw_windows_xrc;
 mod end;
-mod look;
+mod finish;
 mod memory;
 mod outcome;
 mod plan;
 mod pools;
 mod post;
 mod request;
-mod rest;
 mod run;
 mod shrink;
 mod start;
@@ -33,8 +33,8 @@ mod tests;
 
 pub use outcome::{Outcome, Summary};
 pub use plan::{
-    Act, CableFault, CqPlan, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, WindowPlan,
-    Wrong,
+    Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
+    SrqPlan, WindowPlan,
 };
 pub use run::{run, run_printing};
 pub use shrink::{Shrunk, shrink};

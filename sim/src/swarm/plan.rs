@@ -1,11 +1,11 @@
-//! The plan of a seed: everything that a run does, as data that can be reduced.
+//! The plan of a seed: all parts of a run, as data that can be reduced.
 
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
 use roce_port::fault::FaultSpec;
 use roce_stack::{Access, MwType, QpKind};
 
-/// A whole run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed of the plan, which is also that of the fabric.
@@ -18,7 +18,7 @@ pub struct Plan {
     pub attached: Vec<usize>,
     /// The parameters of all cables.
     pub link: LinkSpec,
-    /// Whether nothing is lost or late, so that retries must not run out.
+    /// Whether no packet is lost or late, so that retries must not run out.
     pub lossless: bool,
     /// The shared receive queue of each host.
     pub srqs: Vec<SrqPlan>,
@@ -33,7 +33,7 @@ pub struct Plan {
     /// Faults of cables, with their times.
     pub faults: Vec<FaultPlan>,
     /// Disruptive actions of applications and hosts.
-    pub mischief: Vec<Mischief>,
+    pub disruptions: Vec<Disruption>,
 }
 
 /// A shared receive queue.
@@ -52,10 +52,10 @@ pub struct SrqPlan {
 /// A completion queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CqPlan {
-    /// The number of entries; `None` for enough for everything.
-    pub room: Option<usize>,
-    /// How long completions wait until the application takes them, in ns.
-    pub lazy_ns: u64,
+    /// The number of entries; `None` for enough entries for all completions.
+    pub entries: Option<usize>,
+    /// How long completions wait until the application polls them, in ns.
+    pub poll_delay_ns: u64,
 }
 
 /// A connection between two hosts, and the requests of both ends.
@@ -69,11 +69,11 @@ pub struct PairPlan {
     pub shared: [bool; 2],
     /// The capacity of a queue in requests.
     pub depth: usize,
-    /// The most scatter/gather elements of a request.
+    /// The maximum number of scatter/gather elements of a request.
     pub max_sge: usize,
-    /// The most bytes of inline data.
+    /// The maximum number of bytes of inline data.
     pub max_inline: usize,
-    /// Whether every send asks for a completion.
+    /// Whether every send is signaled.
     pub signal_all: bool,
     /// Whether sends and receives complete in one queue.
     pub one_cq: bool,
@@ -111,7 +111,7 @@ pub struct WindowPlan {
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the operations that everybody knows")]
+#[expect(missing_docs, reason = "the operations of the verbs API")]
 pub enum Kind {
     Send,
     SendImm,
@@ -145,8 +145,8 @@ impl Kind {
     /// The kinds that are executed locally.
     pub const LOCAL: [Self; 2] = [Self::Bind, Self::LocalInv];
 
-    /// Whether QPs of the service support it.
-    pub fn is_of(self, service: QpKind) -> bool {
+    /// Whether QPs of the service support the operation.
+    pub fn is_supported_by(self, service: QpKind) -> bool {
         match service {
             QpKind::Ud => matches!(self, Self::Send | Self::SendImm),
             QpKind::Uc => matches!(
@@ -157,7 +157,7 @@ impl Kind {
         }
     }
 
-    /// Whether the peer consumes a receive for it.
+    /// Whether the peer consumes a receive for the operation.
     pub fn consumes_receive(self) -> bool {
         matches!(
             self,
@@ -165,20 +165,20 @@ impl Kind {
         )
     }
 
-    /// Whether it needs no packets.
+    /// Whether the operation is executed locally, without packets.
     pub fn is_local(self) -> bool {
         Self::LOCAL.contains(&self)
     }
 
-    /// Whether it operates on 8 bytes.
+    /// Whether the operation works on 8 bytes.
     pub fn is_word(self) -> bool {
         matches!(self, Self::Increment | Self::Swap | Self::AtomicWrite)
     }
 }
 
-/// A deliberate fault of a request.
+/// A deliberate fault in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum RequestFault {
     /// The remote key does not exist.
     RemoteKey,
     /// The remote range exceeds the region.
@@ -191,7 +191,7 @@ pub enum Wrong {
     QKey,
     /// The XRC shared receive queue does not exist.
     Srq,
-    /// It requests persistence, which no memory has.
+    /// The request asks for persistence, which no memory has.
     Persistence,
     /// The remote key was invalidated. Never drawn; it results from other actions.
     Invalidated,
@@ -217,7 +217,7 @@ pub struct Op {
     pub srq: usize,
     /// The number of elements that the local memory is split into.
     pub elements: usize,
-    /// Whether it asks for a completion.
+    /// Whether it is signaled.
     pub signaled: bool,
     /// Whether it waits for earlier READs and atomics.
     pub fence: bool,
@@ -228,7 +228,7 @@ pub struct Op {
     /// Delay before the application posts it, in ns.
     pub gap_ns: u64,
     /// Its fault, if any.
-    pub wrong: Option<Wrong>,
+    pub fault: Option<RequestFault>,
 }
 
 /// The start or end of a fault on a cable.
@@ -245,7 +245,7 @@ pub struct FaultPlan {
 /// A fault.
 #[derive(Clone, Copy, Debug)]
 pub enum CableFault {
-    /// Packets are subject to this from now on.
+    /// Packets are subject to these faults from now on.
     Packets(FaultSpec),
     /// The cable is cut, or reconnected.
     Down(bool),
@@ -253,16 +253,16 @@ pub enum CableFault {
 
 /// A disruptive action of an application or a host.
 #[derive(Clone, Copy, Debug)]
-pub struct Mischief {
+pub struct Disruption {
     /// The time, in ns.
     pub at_ns: u64,
     /// The action.
-    pub what: Act,
+    pub what: Action,
 }
 
 /// An action. A pair and a side identify a QP.
 #[derive(Clone, Copy, Debug)]
-pub enum Act {
+pub enum Action {
     /// Destroys a QP.
     Destroy(usize, usize),
     /// Moves a QP to the error state.
@@ -287,6 +287,6 @@ pub enum Act {
     Pause(usize, u64),
     /// Restarts a host: all its QPs and regions are gone.
     Restart(usize),
-    /// The same with a new NIC that assigns the same numbers and keys as the last one.
-    RestartAlike(usize),
+    /// Restarts a host with a new NIC that assigns the same numbers and keys as the last one.
+    RestartWithSameSeed(usize),
 }

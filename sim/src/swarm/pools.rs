@@ -26,7 +26,7 @@ pub(super) struct PoolSpec {
     pub(super) limit: usize,
     /// The number of QPs that may hold one receive each.
     pub(super) users: usize,
-    pub(super) most: u64,
+    pub(super) max_posts: u64,
     /// The number of the first receive.
     pub(super) first: u64,
 }
@@ -66,11 +66,11 @@ impl Run<'_> {
             gap_ns: srq.gap_ns,
             limit: srq.limit,
             users,
-            most: u64::MAX,
+            max_posts: u64::MAX,
             first: 0,
         };
         let init = SrqInit {
-            pd: self.words[host.0].pd,
+            pd: self.hosts[host.0].pd,
             size: QueueLimits {
                 depth: srq.depth,
                 max_sge: ELEMENTS,
@@ -90,13 +90,13 @@ impl Run<'_> {
         queue: Queue,
         spec: PoolSpec,
     ) -> Result<usize, Violation> {
-        let places = spec.ahead + spec.users;
+        let slots = spec.ahead + spec.users;
         let number = self.pools.len();
-        let pd = self.words[host.0].pd;
-        let len = places * (spec.len + GAP);
+        let pd = self.hosts[host.0].pd;
+        let len = slots * (spec.len + GAP);
         let region = Region::new(self.fabric.nic(host), pd, 2000 + number, len)?;
         let shared = queue.srqn().is_some();
-        self.oracle.made_pool(number, region.area(), shared);
+        self.oracle.pool_created(number, region.area(), shared);
         self.pools.push(PoolState {
             host,
             queue,
@@ -104,23 +104,23 @@ impl Run<'_> {
             registered: true,
             alive: true,
             len: spec.len,
-            free: (0..places).rev().collect(),
+            free: (0..slots).rev().collect(),
             used: BTreeMap::new(),
             next: spec.first,
-            most: spec.most,
+            max_posts: spec.max_posts,
             depth: spec.depth,
             ahead: spec.ahead,
             gap: Duration::from_nanos(spec.gap_ns),
             limit: spec.limit,
             armed: false,
             refill_at: Instant::ZERO,
-            called: false,
+            is_call_scheduled: false,
         });
         Ok(number)
     }
 
     /// The number of receives that wait for messages.
-    pub(super) fn posted_in(&mut self, pool: usize) -> usize {
+    pub(super) fn posted_receives(&mut self, pool: usize) -> usize {
         let state = &self.pools[pool];
         let nic = self.fabric.nic(state.host);
         match state.queue {
@@ -149,23 +149,27 @@ impl Run<'_> {
                     known.is_some_and(|known| known.ends[side].alive)
                 }
             };
-            if !runs || self.paused[host.0] || state.next >= state.most || state.free.is_empty() {
+            if !runs
+                || self.paused[host.0]
+                || state.next >= state.max_posts
+                || state.free.is_empty()
+            {
                 break;
             }
-            let wanted = state.ahead.min(state.depth);
-            let (now, at, called) = (self.fabric.now(), state.refill_at, state.called);
-            // In a QP's own queue a receive occupies its slot until its completion is taken.
+            let target = state.ahead.min(state.depth);
+            let (now, at, called) = (self.fabric.now(), state.refill_at, state.is_call_scheduled);
+            // In a QP's own queue a receive occupies its slot until its completion is polled.
             if matches!(state.queue, Queue::Own(..)) && state.used.len() >= state.depth {
                 break;
             }
-            let posted = self.posted_in(pool);
-            if posted >= wanted {
-                self.arm_again(pool, posted)?;
+            let posted = self.posted_receives(pool);
+            if posted >= target {
+                self.rearm_limit(pool, posted)?;
                 break;
             }
             if at > now {
                 if !called {
-                    self.pools[pool].called = true;
+                    self.pools[pool].is_call_scheduled = true;
                     self.fabric.call_at(at, Token::Refill(pool).encode());
                 }
                 break;
@@ -175,13 +179,13 @@ impl Run<'_> {
         }
         if any {
             // A failed QP completes receives of its own queue at once.
-            self.touched.push(self.pools[pool].host);
+            self.hosts_to_poll.push(self.pools[pool].host);
         }
         Ok(())
     }
 
-    pub(super) fn refill_called(&mut self, pool: usize) -> Verdict {
-        self.pools[pool].called = false;
+    pub(super) fn refill_scheduled(&mut self, pool: usize) -> Verdict {
+        self.pools[pool].is_call_scheduled = false;
         self.refill(pool)?;
         let host = self.pools[pool].host;
         self.fabric.drive(host);
@@ -191,11 +195,11 @@ impl Run<'_> {
     fn post_one(&mut self, pool: usize) -> Verdict {
         let now = self.fabric.now();
         let state = &mut self.pools[pool];
-        let Some(place) = state.free.pop() else {
+        let Some(slot) = state.free.pop() else {
             return Ok(());
         };
-        let (at, len, wr_id) = (place * (state.len + GAP), state.len, state.next);
-        state.used.insert(wr_id, place);
+        let (at, len, wr_id) = (slot * (state.len + GAP), state.len, state.next);
+        state.used.insert(wr_id, slot);
         state.next += 1;
         state.refill_at = now + state.gap;
         let elements = 1 + wr_id as usize % ELEMENTS;
@@ -221,7 +225,7 @@ impl Run<'_> {
         }
         self.outcome.receives += 1;
         let recv = PostedRecv {
-            at: Region::place(at),
+            at: Region::buffer_offset(at),
             len,
         };
         self.oracle.posted_to_pool(pool, wr_id, recv);
@@ -229,13 +233,13 @@ impl Run<'_> {
     }
 
     /// A receive has completed: its slot is free.
-    pub(super) fn place_is_free(&mut self, pool: usize, wr_id: u64) {
+    pub(super) fn release_slot(&mut self, pool: usize, wr_id: u64) {
         let state = &mut self.pools[pool];
         state.free.extend(state.used.remove(&wr_id));
     }
 
     /// Requests the next event, unless it would be raised at once.
-    fn arm_again(&mut self, pool: usize, posted: usize) -> Verdict {
+    fn rearm_limit(&mut self, pool: usize, posted: usize) -> Verdict {
         let state = &self.pools[pool];
         match (state.queue.srqn(), state.armed) {
             (Some(_), false) if (1..=posted).contains(&state.limit) => {
@@ -258,8 +262,8 @@ impl Run<'_> {
             ..SrqAttributes::default()
         };
         let host = state.host;
-        self.oracle.armed(pool, limit);
-        self.touched.push(host);
+        self.oracle.limit_armed(pool, limit);
+        self.hosts_to_poll.push(host);
         let modified = self.fabric.nic(host).modify_srq(srqn, &attributes);
         modified.map_err(|error| Violation(format!("limit {limit} of pool {pool}: {error}")))
     }
@@ -270,9 +274,9 @@ impl Run<'_> {
         self.refill(pool)
     }
 
-    /// Resizes an SRQ to `depth` receives. It refuses if it holds more.
+    /// Resizes an SRQ to `depth` receives. An SRQ that holds more receives refuses.
     pub(super) fn resize(&mut self, pool: usize, depth: usize) -> Verdict {
-        let posted = self.posted_in(pool);
+        let posted = self.posted_receives(pool);
         let state = &mut self.pools[pool];
         let Some(srqn) = state.queue.srqn() else {
             return Ok(());
@@ -306,23 +310,23 @@ impl Run<'_> {
         if !self.fabric.nic(host).deregister(state.region.key) {
             return violated(format!("the memory of pool {pool} is not there"));
         }
-        self.oracle.deregistered_pool(pool)
+        self.oracle.pool_deregistered(pool)
     }
 
-    /// The pools of a host end with it.
+    /// Closes the pools of a host that restarts.
     pub(super) fn close_pools(&mut self, host: HostId) -> Verdict {
         for pool in 0..self.pools.len() {
             let state = &mut self.pools[pool];
             if state.host == host && state.alive {
                 (state.alive, state.registered) = (false, false);
-                self.oracle.closed_pool(pool)?;
+                self.oracle.pool_closed(pool)?;
             }
         }
         Ok(())
     }
 
-    /// Checks at rest that every receive is accounted for.
-    pub(super) fn pools_at_rest(&mut self) -> Verdict {
+    /// Checks at the end of a run that every receive is accounted for.
+    pub(super) fn check_pools_idle(&mut self) -> Verdict {
         for pool in 0..self.pools.len() {
             let mut held = 0;
             let mut users = 0;
@@ -335,9 +339,9 @@ impl Run<'_> {
                     }
                 }
             }
-            let posted = self.posted_in(pool);
+            let posted = self.posted_receives(pool);
             let state = &self.pools[pool];
-            let there = match state.queue {
+            let receives = match state.queue {
                 Queue::Own(..) => (users > 0).then_some((posted, 0)),
                 Queue::Srq(_) | Queue::Xrc(_) if !state.alive => None,
                 Queue::Xrc(_) => {
@@ -353,7 +357,7 @@ impl Run<'_> {
                     Some((posted, held))
                 }
             };
-            self.oracle.pool_at_rest(pool, there)?;
+            self.oracle.check_pool_idle(pool, receives)?;
         }
         Ok(())
     }
@@ -366,7 +370,7 @@ impl Run<'_> {
             if let (Some(srqn), true) = (state.queue.srqn(), state.alive)
                 && let Err(error) = self.fabric.nic(state.host).destroy_srq(srqn)
             {
-                return violated(format!("pool {pool} can't go: {error}"));
+                return violated(format!("pool {pool} can't be destroyed: {error}"));
             }
         }
         self.destroy_domains()

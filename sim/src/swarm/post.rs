@@ -1,11 +1,11 @@
 //! Posts the requests of applications, and reports them to the oracle.
 
-use super::end::{Bound, FlowMemory};
+use super::end::{Binding, FlowMemory};
 use super::memory::{Region, pattern};
-use super::plan::{Kind, Op, Wrong};
+use super::plan::{Kind, Op, RequestFault};
 use super::request::Request;
 use super::state::{Run, Token, WORDS};
-use super::windows::Way;
+use super::windows::RemoteLocation;
 use crate::oracle::{
     Effect, INVALIDATION_REFUSED, PostedRecv, PostedSend, Verdict, WordOp, violated,
 };
@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_micros(50);
 
 impl Run<'_> {
     /// Posts as many of an end's requests as possible.
-    pub(super) fn pump(&mut self, pair: usize, side: usize) -> Verdict {
+    pub(super) fn post_requests(&mut self, pair: usize, side: usize) -> Verdict {
         let Some(state) = &self.pairs[pair] else {
             return Ok(());
         };
@@ -30,31 +30,31 @@ impl Run<'_> {
         }
         let received = match state.ends[side].pool {
             Some(_) => false,
-            None => self.pump_recvs(pair, side)?,
+            None => self.post_recvs(pair, side)?,
         };
-        let sent = self.pump_sends(pair, side)?;
+        let sent = self.post_sends(pair, side)?;
         if received || sent {
             self.fabric.drive(host);
             // Requests to a failed QP complete at once.
-            self.touched.push(host);
+            self.hosts_to_poll.push(host);
         }
         Ok(())
     }
 
-    fn pump_sends(&mut self, pair: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
+    fn post_sends(&mut self, pair: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
         let plan = &self.plan.pairs[pair];
         let mut any = false;
         while let Some(op) = plan.ops[side].get(self.end(pair, side).next_op) {
             let now = self.fabric.now();
             if self.end(pair, side).send_at > now {
                 let at = self.end(pair, side).send_at;
-                self.call_end(pair, side, at);
+                self.schedule_post(pair, side, at);
                 break;
             }
             match self.post_send(pair, side, op)? {
                 Ok(()) => any = true,
                 Err(()) => {
-                    self.call_end(pair, side, now + RETRY);
+                    self.schedule_post(pair, side, now + RETRY);
                     break;
                 }
             }
@@ -67,7 +67,7 @@ impl Run<'_> {
         Ok(any)
     }
 
-    /// Posts a request; the inner `Err(())` means that the queue is full.
+    /// Posts a request. The inner `Err(())` means that the queue is full.
     fn post_send(
         &mut self,
         pair: usize,
@@ -78,7 +78,7 @@ impl Run<'_> {
         let id = self.end(pair, side).next_op;
         let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
         let windows = self.windows(pair, 1 - side).to_vec();
-        let (op, bound) = &self.as_it_is_now(pair, side, op);
+        let (op, bound) = &self.resolve(pair, side, op);
         let request = match op.kind.is_local() {
             true => self.local_request(pair, side, op),
             false => self.request(pair, side, id, op, *bound),
@@ -99,15 +99,16 @@ impl Run<'_> {
         flags.set(SendFlags::SOLICITED, op.solicited);
         let sends = matches!(request.effect, Effect::Send { .. } | Effect::Write { .. });
         // Inline data is copied, and its key checked, at the time of posting.
-        let right = op.wrong != Some(Wrong::LocalKey) && memory.registered[0];
-        let inline = op.inline && sends && right && op.len <= plan.max_inline;
+        let key_is_valid = op.fault != Some(RequestFault::LocalKey) && memory.registered[0];
+        let inline = op.inline && sends && key_is_valid && op.len <= plan.max_inline;
         flags.set(SendFlags::INLINE, inline);
         if let Effect::Send { bytes, .. } | Effect::Write { bytes, .. } = &request.effect {
-            // Before the NIC may read it.
-            self.oracle.write_out(pair, side, Region::place(at), bytes);
+            // The bytes must be in memory before the NIC may read them.
+            self.oracle
+                .write_out(pair, side, Region::buffer_offset(at), bytes);
         }
         let now = self.fabric.now();
-        let named = self.names(pair, op);
+        let named = self.named_srq(pair, op);
         let target = match (named, self.destination(pair, side, op)) {
             (Some((srq, _)), _) => srq.into(),
             (None, Some(to)) => to.into(),
@@ -135,29 +136,31 @@ impl Run<'_> {
             }
         }
         self.outcome.sends += 1;
-        let (statuses, fails_locally): (&'static [WcStatus], bool) = match op.wrong {
+        let (statuses, fails_locally): (&'static [WcStatus], bool) = match op.fault {
             None => (&[], false),
             Some(_) if op.kind == Kind::Bind => (&[WcStatus::MemoryWindowBindError], true),
-            Some(Wrong::LocalKey) => (&[WcStatus::LocalProtectionError], true),
-            Some(Wrong::TooLong | Wrong::Srq) => (&[WcStatus::RemoteInvalidRequest], false),
-            // The sender does not learn of it.
-            Some(Wrong::QKey) => (&[], false),
+            Some(RequestFault::LocalKey) => (&[WcStatus::LocalProtectionError], true),
+            Some(RequestFault::TooLong | RequestFault::Srq) => {
+                (&[WcStatus::RemoteInvalidRequest], false)
+            }
+            // The sender gets no answer to a datagram.
+            Some(RequestFault::QKey) => (&[], false),
             Some(_) if op.kind == Kind::SendInvalidate => (INVALIDATION_REFUSED, false),
             Some(_) => (&[WcStatus::RemoteAccessError], false),
         };
         let posted = PostedSend {
             effect: request.effect,
-            lands_at: Region::place(at),
+            lands_at: Region::buffer_offset(at),
             signaled: op.signaled || plan.signal_all,
             fence: op.fence,
-            fails: op.wrong.is_some(),
+            fails: op.fault.is_some(),
             fails_locally,
             statuses,
             key: request.key,
             invalidates: request.invalidates,
             pool: named.map(|(_, pool)| pool),
             opcode: request.opcode,
-            // These transfer no bytes.
+            // These operations transfer no bytes.
             len: match op.kind {
                 Kind::Flush | Kind::Bind | Kind::LocalInv => 0,
                 _ => op.len as u32,
@@ -165,9 +168,10 @@ impl Run<'_> {
         };
         self.oracle.posted_send(pair, side, posted);
         if inline {
-            // The memory belongs to the application again, which overwrites it.
-            let other = vec![0xee; op.len];
-            self.oracle.write_out(pair, side, Region::place(at), &other);
+            // The NIC has copied inline data, so the application may overwrite the memory.
+            let overwritten = vec![0xee; op.len];
+            self.oracle
+                .write_out(pair, side, Region::buffer_offset(at), &overwritten);
         }
         Ok(Ok(()))
     }
@@ -179,7 +183,7 @@ impl Run<'_> {
         side: usize,
         id: usize,
         op: &Op,
-        bound: Option<Bound>,
+        bound: Option<Binding>,
     ) -> Request {
         let salt = (pair as u64) << 40 | (side as u64) << 32 | id as u64;
         let imm = (salt as u32) ^ 0x5a5a_0000 ^ (pair as u32) << 20;
@@ -190,13 +194,13 @@ impl Run<'_> {
             unreachable!("only connected pairs post");
         };
         let spoil = |mut remote: RemoteAddr| {
-            if op.wrong == Some(Wrong::RemoteKey) {
+            if op.fault == Some(RequestFault::RemoteKey) {
                 remote.rkey ^= 0x5555_5555;
             }
             remote
         };
-        let Way { remote, at } = self.way_to(op, target, bound);
-        let place = Region::place(at);
+        let RemoteLocation { remote, at } = self.remote_location(op, target, bound);
+        let place = Region::buffer_offset(at);
         let (op_out, effect, opcode) = match op.kind {
             Kind::Send | Kind::SendImm => {
                 let imm = (op.kind == Kind::SendImm).then_some(imm);
@@ -235,12 +239,12 @@ impl Run<'_> {
                 let flush = Flush {
                     remote,
                     len: op.len as u32,
-                    placement: match op.wrong {
-                        Some(Wrong::Persistence) => FlushPlacement::PERSISTENCE,
+                    placement: match op.fault {
+                        Some(RequestFault::Persistence) => FlushPlacement::PERSISTENCE,
                         _ => FlushPlacement::GLOBAL_VISIBILITY,
                     },
                     selectivity: match op.elements {
-                        1 if op.wrong != Some(Wrong::Bounds) => FlushSelectivity::Region,
+                        1 if op.fault != Some(RequestFault::Bounds) => FlushSelectivity::Region,
                         _ => FlushSelectivity::Range,
                     },
                 };
@@ -249,7 +253,7 @@ impl Run<'_> {
             Kind::Read => {
                 let effect = Effect::Read {
                     range: place..place + op.len,
-                    to: Region::place(self.out_at(pair, side, id)),
+                    to: Region::buffer_offset(self.out_at(pair, side, id)),
                 };
                 (SendOp::Read(remote), effect, WcOpcode::RdmaRead)
             }
@@ -257,8 +261,8 @@ impl Run<'_> {
                 let half = WORDS / 2;
                 let swaps = op.kind == Kind::Swap;
                 let word = op.at % half + if swaps { half } else { 0 };
-                let words = &self.words[peer].region;
-                let beyond = usize::from(op.wrong == Some(Wrong::Bounds)) * 8 * WORDS;
+                let words = &self.hosts[peer].region;
+                let beyond = usize::from(op.fault == Some(RequestFault::Bounds)) * 8 * WORDS;
                 let remote = spoil(words.remote(8 * word + beyond));
                 let (send, op, opcode) = if swaps {
                     let (compare, swap) = (self.oracle.words[peer].guess(word), salt + 1);
@@ -285,8 +289,8 @@ impl Run<'_> {
         };
         Request {
             op: op_out,
-            lkey: match op.wrong {
-                Some(Wrong::LocalKey) => out.key ^ 0x5555_5555,
+            lkey: match op.fault {
+                Some(RequestFault::LocalKey) => out.key ^ 0x5555_5555,
                 _ => out.key,
             },
             effect,
@@ -296,16 +300,16 @@ impl Run<'_> {
         }
     }
 
-    /// The destination of a datagram; other services have it in the QP.
+    /// The destination of a datagram. The QPs of other services have a fixed destination.
     fn destination(&self, pair: usize, side: usize, op: &Op) -> Option<Destination> {
         let mut to = self.end(pair, side).to?;
-        if op.wrong == Some(Wrong::QKey) {
+        if op.fault == Some(RequestFault::QKey) {
             to.qkey.0 ^= 1;
         }
         Some(to)
     }
 
-    fn pump_recvs(&mut self, pair: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
+    fn post_recvs(&mut self, pair: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
         let plan = &self.plan.pairs[pair];
         let mut any = false;
         loop {
@@ -324,7 +328,7 @@ impl Run<'_> {
             let now = self.fabric.now();
             if end.recv_at > now {
                 let at = end.recv_at;
-                self.call_end(pair, side, at);
+                self.schedule_post(pair, side, at);
                 return Ok(any);
             }
             let elements = (1 + n % 3).min(plan.max_sge);
@@ -342,7 +346,7 @@ impl Run<'_> {
             any = true;
             self.outcome.receives += 1;
             let posted = PostedRecv {
-                at: Region::place(at),
+                at: Region::buffer_offset(at),
                 len,
             };
             self.oracle.posted_recv(pair, side, posted);
@@ -352,13 +356,13 @@ impl Run<'_> {
         }
     }
 
-    /// Schedules an end's call at `at`.
-    fn call_end(&mut self, pair: usize, side: usize, at: roce_stack::Instant) {
+    /// Schedules the next call that posts an end's requests, unless an earlier one is scheduled.
+    fn schedule_post(&mut self, pair: usize, side: usize, at: roce_stack::Instant) {
         let end = self.end_mut(pair, side);
-        if end.called.is_none_or(|called| at < called) {
-            end.called = Some(at);
+        if end.next_call.is_none_or(|called| at < called) {
+            end.next_call = Some(at);
             self.fabric
-                .call_at(at, Token::Pump(2 * pair + side).encode());
+                .call_at(at, Token::Post(2 * pair + side).encode());
         }
     }
 }

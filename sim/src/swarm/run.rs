@@ -1,4 +1,4 @@
-//! Carries out a plan, and checks everything with the oracle.
+//! Carries out a plan, and checks the run with the oracle.
 
 use super::memory::Region;
 use super::outcome::Outcome;
@@ -10,22 +10,22 @@ use roce_stack::{Duration, Instant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The most events of a run before it counts as endless.
+/// The maximum number of events of a run. A run with more counts as endless.
 const MAX_STEPS: u64 = 1_000_000;
 
 /// Carries out a plan.
 pub fn run(plan: &Plan) -> Outcome {
-    carry_out(plan, false)
+    run_catching_panics(plan, false)
 }
 
-/// The same, printing every packet on stderr.
+/// Carries out a plan, and prints every packet on stderr.
 pub fn run_printing(plan: &Plan) -> Outcome {
-    carry_out(plan, true)
+    run_catching_panics(plan, true)
 }
 
-fn carry_out(plan: &Plan, print: bool) -> Outcome {
-    // A panic of the stack is a finding like others. Nothing of the run is used afterwards.
-    let caught = catch_unwind(AssertUnwindSafe(|| go_through(plan, print)));
+fn run_catching_panics(plan: &Plan, print: bool) -> Outcome {
+    // A panic of the stack is a violation. No state of the run is used after a panic.
+    let caught = catch_unwind(AssertUnwindSafe(|| run_to_outcome(plan, print)));
     caught.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -37,7 +37,7 @@ fn carry_out(plan: &Plan, print: bool) -> Outcome {
     })
 }
 
-fn go_through(plan: &Plan, print: bool) -> Outcome {
+fn run_to_outcome(plan: &Plan, print: bool) -> Outcome {
     let mut outcome = match Run::new(plan) {
         Err(violation) => Outcome {
             violation: Some(violation),
@@ -45,10 +45,10 @@ fn go_through(plan: &Plan, print: bool) -> Outcome {
         },
         Ok(mut run) => {
             if print {
-                run.fabric.print();
+                run.fabric.print_packets();
             }
-            let verdict = run.go();
-            run.sum_up();
+            let verdict = run.run_all_events();
+            run.collect_counters();
             run.outcome.violation = verdict.err();
             run.outcome
         }
@@ -79,24 +79,24 @@ impl<'a> Run<'a> {
             fabric: builder.build(plan.seed),
             oracle: Oracle::new(),
             pairs: Vec::new(),
-            words: Vec::new(),
+            hosts: Vec::new(),
             paused: vec![false; hosts.len()],
             pools: Vec::new(),
             cqs: Vec::new(),
             host_cqs: Vec::new(),
             srqs: Vec::new(),
             domains: Vec::new(),
-            touched: Vec::new(),
-            taken: Vec::new(),
+            hosts_to_poll: Vec::new(),
+            completion_buffer: Vec::new(),
             outcome: Outcome::default(),
         };
         for &host in &hosts {
             let nic = run.fabric.nic(host);
             let pd = nic.alloc_pd();
             let region = Region::new(nic, pd, 1000 + host.0, 8 * WORDS)?;
-            let words = Words::new(Arc::clone(&region.buffer), Region::place(0), WORDS);
+            let words = Words::new(Arc::clone(&region.buffer), Region::buffer_offset(0), WORDS);
             run.oracle.words.push(words);
-            run.words.push(HostState { pd, region });
+            run.hosts.push(HostState { pd, region });
         }
         for host in hosts {
             let srq = run.make_srq(host)?;
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    fn go(&mut self) -> Verdict {
+    fn run_all_events(&mut self) -> Verdict {
         let at = Instant::from_nanos;
         for (number, pair) in self.plan.pairs.iter().enumerate() {
             self.fabric
@@ -119,42 +119,42 @@ impl<'a> Run<'a> {
             self.fabric
                 .call_at(at(fault.at_ns), Token::CableFault(number).encode());
         }
-        for (number, mischief) in self.plan.mischief.iter().enumerate() {
+        for (number, disruption) in self.plan.disruptions.iter().enumerate() {
             self.fabric
-                .call_at(at(mischief.at_ns), Token::Mischief(number).encode());
+                .call_at(at(disruption.at_ns), Token::Disruption(number).encode());
         }
         let never = at(0) + Duration::from_secs(1_000_000);
         let mut steps = 0;
         while let Some(step) = self.fabric.step(never) {
             match step {
-                Step::Inside => {}
-                Step::Host(host) => self.touched.push(host),
-                Step::Call(token) => self.called(Token::decode(token))?,
+                Step::Internal => {}
+                Step::Host(host) => self.hosts_to_poll.push(host),
+                Step::Call(token) => self.handle_call(Token::decode(token))?,
             }
-            while let Some(host) = self.touched.pop() {
-                self.look_at(host)?;
+            while let Some(host) = self.hosts_to_poll.pop() {
+                self.poll_host(host)?;
             }
             steps += 1;
             if steps > MAX_STEPS {
                 return violated(format!(
-                    "no rest after {MAX_STEPS} events, the last one {step:?}"
+                    "not finished after {MAX_STEPS} events, the last one {step:?}"
                 ));
             }
         }
-        self.at_rest()
+        self.check_end()
     }
 
-    fn called(&mut self, token: Token) -> Verdict {
+    fn handle_call(&mut self, token: Token) -> Verdict {
         match token {
-            Token::Pump(number) => {
+            Token::Post(number) => {
                 let now = self.fabric.now();
                 let end = self.end_mut(number / 2, number % 2);
-                // The call was replaced by an earlier one.
-                if end.called != Some(now) {
+                // An earlier call has replaced this one.
+                if end.next_call != Some(now) {
                     return Ok(());
                 }
-                end.called = None;
-                self.pump(number / 2, number % 2)
+                end.next_call = None;
+                self.post_requests(number / 2, number % 2)
             }
             Token::CableFault(number) => {
                 let fault = self.plan.faults[number];
@@ -165,11 +165,11 @@ impl<'a> Run<'a> {
                 }
                 Ok(())
             }
-            Token::Mischief(number) => self.act(number),
-            Token::Undo(number) => self.undo(number),
+            Token::Disruption(number) => self.disrupt(number),
+            Token::EndDisruption(number) => self.end_disruption(number),
             Token::Start(number) => self.start(number),
-            Token::Refill(number) => self.refill_called(number),
-            Token::Take(number) => self.take_called(number),
+            Token::Refill(number) => self.refill_scheduled(number),
+            Token::PollCq(number) => self.poll_postponed(number),
         }
     }
 }

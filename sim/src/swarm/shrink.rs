@@ -1,4 +1,4 @@
-//! Reduces a failing plan to what it needs to fail.
+//! Reduces a failing plan to the parts that it needs to fail.
 
 use super::plan::{CableFault, CqPlan, Plan};
 use super::run::run;
@@ -26,7 +26,7 @@ pub fn shrink(plan: &Plan, max_runs: usize) -> Option<Shrunk> {
     };
     loop {
         let before = size(&shrunk.plan);
-        shrunk.round(max_runs);
+        shrunk.try_all_reductions(max_runs);
         if size(&shrunk.plan) == before || shrunk.runs >= max_runs {
             return Some(shrunk);
         }
@@ -52,12 +52,12 @@ fn size(plan: &Plan) -> usize {
         .flat_map(|pair| &pair.windows)
         .map(Vec::len)
         .sum();
-    cqs(plan)
+    special_cqs(plan)
         + windows
         + ops
         + kinds
         + plan.faults.len()
-        + plan.mischief.len()
+        + plan.disruptions.len()
         + plan.switches.len()
 }
 
@@ -71,7 +71,7 @@ fn kinds_of_fault(fault: &CableFault) -> usize {
 }
 
 impl Shrunk {
-    fn round(&mut self, max_runs: usize) {
+    fn try_all_reductions(&mut self, max_runs: usize) {
         let before = self.plan.clone();
         let mut attempt = |change: &dyn Fn(&mut Plan) -> bool| -> bool {
             if self.runs >= max_runs {
@@ -93,7 +93,7 @@ impl Shrunk {
         };
         // Pairs keep their numbers, so their requests are removed instead.
         for pair in 0..before.pairs.len() {
-            attempt(&|plan| plan.pairs.get_mut(pair).is_some_and(forget_work));
+            attempt(&|plan| plan.pairs.get_mut(pair).is_some_and(remove_requests));
         }
         for pair in 0..before.pairs.len() {
             for side in [0, 1] {
@@ -104,15 +104,15 @@ impl Shrunk {
             }
         }
         attempt(&enlarge_cqs);
-        cut(&mut attempt, before.mischief.len(), |plan| {
-            Some(&mut plan.mischief)
+        remove_pieces(&mut attempt, before.disruptions.len(), |plan| {
+            Some(&mut plan.disruptions)
         });
-        cut(&mut attempt, before.faults.len(), |plan| {
+        remove_pieces(&mut attempt, before.faults.len(), |plan| {
             Some(&mut plan.faults)
         });
         for (pair, plan) in before.pairs.iter().enumerate() {
             for side in [0, 1] {
-                cut(&mut attempt, plan.ops[side].len(), |plan| {
+                remove_pieces(&mut attempt, plan.ops[side].len(), |plan| {
                     plan.pairs.get_mut(pair).map(|pair| &mut pair.ops[side])
                 });
             }
@@ -133,26 +133,26 @@ impl Shrunk {
     }
 }
 
-fn forget_work(pair: &mut super::plan::PairPlan) -> bool {
-    let some = pair.ops.iter().any(|ops| !ops.is_empty());
+fn remove_requests(pair: &mut super::plan::PairPlan) -> bool {
+    let had_requests = pair.ops.iter().any(|ops| !ops.is_empty());
     pair.ops = [Vec::new(), Vec::new()];
-    some
+    had_requests
 }
 
 /// Makes all CQs large enough, and unshared.
 fn enlarge_cqs(plan: &mut Plan) -> bool {
-    let some = cqs(plan) > 0;
+    let had_special = special_cqs(plan) > 0;
     plan.cqs.clear();
     plan.xrc_cq = CqPlan::default();
     for pair in &mut plan.pairs {
         pair.cqs = [CqPlan::default(); 2];
         pair.in_host_cq = [false; 2];
     }
-    some
+    had_special
 }
 
-/// The number of CQs with special parameters.
-fn cqs(plan: &Plan) -> usize {
+/// The number of CQs with parameters other than the default.
+fn special_cqs(plan: &Plan) -> usize {
     let own = plan.pairs.iter().flat_map(|pair| &pair.cqs);
     let all = own.chain(plan.cqs.iter().flatten()).chain([&plan.xrc_cq]);
     all.filter(|cq| **cq != CqPlan::default()).count()
@@ -161,7 +161,11 @@ fn cqs(plan: &Plan) -> usize {
 type Attempt<'a> = dyn FnMut(&dyn Fn(&mut Plan) -> bool) -> bool + 'a;
 
 /// Removes elements of a list, in large pieces first, then in smaller ones.
-fn cut<T>(attempt: &mut Attempt<'_>, len: usize, list: impl Fn(&mut Plan) -> Option<&mut Vec<T>>) {
+fn remove_pieces<T>(
+    attempt: &mut Attempt<'_>,
+    len: usize,
+    list: impl Fn(&mut Plan) -> Option<&mut Vec<T>>,
+) {
     let mut piece = len.next_power_of_two();
     while piece > 0 {
         let mut from = 0;
@@ -182,7 +186,7 @@ fn cut<T>(attempt: &mut Attempt<'_>, len: usize, list: impl Fn(&mut Plan) -> Opt
     }
 }
 
-/// Removes one kind of harm from a fault.
+/// Removes one kind of fault from a fault specification.
 fn weaken(plan: &mut Plan, fault: usize, kind: usize) -> bool {
     let Some(CableFault::Packets(spec)) = plan.faults.get_mut(fault).map(|fault| &mut fault.what)
     else {

@@ -19,7 +19,7 @@ impl Run<'_> {
         let mut ends = [self.make_end(number, 0)?, self.make_end(number, 1)?];
         if plan.connect.kind == QpKind::Ud {
             for side in [0, 1] {
-                ends[side].to = Some(self.way(&ends[side], &ends[1 - side])?);
+                ends[side].to = Some(self.datagram_destination(&ends[side], &ends[1 - side])?);
             }
         }
         let names = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
@@ -39,7 +39,7 @@ impl Run<'_> {
             kind: plan.connect.kind,
             qpns: [0, 1].map(|side: usize| ends[side].qpn.get()),
             pools: [0, 1].map(|side: usize| ends[side].pool),
-            more: self.domains[plan.hosts[1]]
+            second_pool: self.domains[plan.hosts[1]]
                 .as_ref()
                 .filter(|_| plan.connect.kind.is_xrc())
                 .map(|domain| domain.pools[1]),
@@ -47,22 +47,22 @@ impl Run<'_> {
         self.oracle
             .connected(number, known, self.causes(plan), areas);
         if let Some(Some(before)) = plan.follows.map(|pair| self.pairs[pair].as_ref()) {
-            let again = |side: &usize| before.ends[*side].qpn == ends[*side].qpn;
-            self.outcome.numbers_again += [0, 1].iter().filter(|side| again(side)).count() as u64;
+            let is_same = |side: &usize| before.ends[*side].qpn == ends[*side].qpn;
+            self.outcome.numbers_again += [0, 1].iter().filter(|side| is_same(side)).count() as u64;
         }
         self.pairs[number] = Some(PairState { ends, memory });
-        for pool in known.pools.into_iter().chain([known.more]).flatten() {
+        for pool in known.pools.into_iter().chain([known.second_pool]).flatten() {
             self.refill(pool)?;
         }
-        // Receives are posted first, as applications do.
-        self.pump(number, 1)?;
-        self.pump(number, 0)
+        // The second end posts its receives first, as applications do.
+        self.post_requests(number, 1)?;
+        self.post_requests(number, 0)
     }
 
     fn make_end(&mut self, number: usize, side: usize) -> Result<End, Violation> {
         let plan = &self.plan.pairs[number];
         let host = HostId(plan.hosts[side]);
-        let pd = self.words[host.0].pd;
+        let pd = self.hosts[host.0].pd;
         let kind = plan.connect.kind;
         let shared = self.srq(host.0).filter(|_| plan.shared[side]);
         let srq = shared.and_then(|pool| self.pools[pool].queue.srqn());
@@ -99,7 +99,7 @@ impl Run<'_> {
                     limit: 0,
                     users: 1,
                     // A network that duplicates packets needs more receives than messages.
-                    most: 2 * (messages + plan.recvs_ahead) as u64,
+                    max_posts: 2 * (messages + plan.recvs_ahead) as u64,
                     first: 0,
                 };
                 Some(self.make_pool(host, Queue::Own(number, side), spec)?)
@@ -128,7 +128,7 @@ impl Run<'_> {
     }
 
     /// The destination of datagrams from one end to the other.
-    fn way(&mut self, from: &End, to: &End) -> Result<Destination, Violation> {
+    fn datagram_destination(&mut self, from: &End, to: &End) -> Result<Destination, Violation> {
         let path = TxMeta {
             src: self.fabric.address(from.host),
             dst: self.fabric.address(to.host),
@@ -136,25 +136,25 @@ impl Run<'_> {
             hop_limit: 64,
             version: roce_stack::RoceVersion::V2,
         };
-        let pd = self.words[from.host.0].pd;
+        let pd = self.hosts[from.host.0].pd;
         let ah = self.fabric.nic(from.host).create_ah(pd, path);
         let ah = ah.map_err(|error| Violation(format!("an address handle: {error}")))?;
         Ok(ah.to(to.qpn, QKEY))
     }
 
-    /// The causes of failure that the network has for a pair.
+    /// The causes of failure that a pair may meet.
     fn causes(&self, plan: &PairPlan) -> Causes {
-        let suffer = |what: fn(&FaultSpec) -> Chance| {
+        let occurs = |chance: fn(&FaultSpec) -> Chance| {
             self.plan.faults.iter().any(|fault| match &fault.what {
-                CableFault::Packets(spec) => !what(spec).is_never(),
+                CableFault::Packets(spec) => !chance(spec).is_never(),
                 CableFault::Down(_) => false,
             })
         };
         Causes {
             lossy: !self.plan.lossless,
             rnr_limited: plan.connect.rnr_retry < 7,
-            doubles: suffer(|spec| spec.duplicate),
-            overtakes: suffer(|spec| spec.reorder),
+            duplicates: occurs(|spec| spec.duplicate),
+            reorders: occurs(|spec| spec.reorder),
         }
     }
 
@@ -174,7 +174,7 @@ impl Run<'_> {
         let windows = self.make_windows(&plan.windows[side], HostId(plan.hosts[1 - side]))?;
         let mut region = |of: usize, which: usize, len: usize| {
             let host = HostId(plan.hosts[of]);
-            let pd = self.words[host.0].pd;
+            let pd = self.hosts[host.0].pd;
             let name = 6 * plan.follows.unwrap_or(number) + 3 * side + which;
             Region::new(self.fabric.nic(host), pd, name, len)
         };

@@ -10,7 +10,7 @@ use roce_stack::{Completion, CompletionQueue, Duration, Instant, PdId, Srqn, Xrc
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The number of words for atomics on each host: half of them count, half are swapped.
+/// The number of words for atomics on each host. Half of them are incremented, half are swapped.
 pub(super) const WORDS: usize = 8;
 
 /// A run in progress.
@@ -19,8 +19,7 @@ pub(super) struct Run<'a> {
     pub(super) fabric: Fabric,
     pub(super) oracle: Oracle,
     pub(super) pairs: Vec<Option<PairState>>,
-    /// For each host.
-    pub(super) words: Vec<HostState>,
+    pub(super) hosts: Vec<HostState>,
     pub(super) paused: Vec<bool>,
     pub(super) pools: Vec<PoolState>,
     /// All CQs that were ever made, by number.
@@ -32,9 +31,9 @@ pub(super) struct Run<'a> {
     /// The XRC domain of each host.
     pub(super) domains: Vec<Option<Domain>>,
     /// Hosts whose completions need to be polled.
-    pub(super) touched: Vec<HostId>,
+    pub(super) hosts_to_poll: Vec<HostId>,
     /// A buffer for completions, empty between polls. It is kept to save allocations.
-    pub(super) taken: Vec<Completion>,
+    pub(super) completion_buffer: Vec<Completion>,
     pub(super) outcome: Outcome,
 }
 
@@ -58,16 +57,16 @@ pub(super) struct HostState {
 pub(super) struct CqState {
     pub(super) host: HostId,
     pub(super) cq: Arc<CompletionQueue>,
-    /// The smallest size that it has had since it was empty.
-    pub(super) room: usize,
-    /// How long completions wait to be taken.
-    pub(super) lazy: Duration,
-    /// Whether a call to take them is scheduled.
-    pub(super) called: bool,
-    /// Whether it has overrun.
+    /// The smallest number of entries that the CQ has had since it was empty.
+    pub(super) entries: usize,
+    /// How long completions wait until the application polls them.
+    pub(super) poll_delay: Duration,
+    /// Whether a call to poll the CQ is scheduled.
+    pub(super) is_call_scheduled: bool,
+    /// Whether the CQ has overrun.
     pub(super) failed: bool,
-    /// Whether the NIC has reported that.
-    pub(super) told: bool,
+    /// Whether the NIC has reported the overrun.
+    pub(super) error_reported: bool,
 }
 
 /// The receives of one queue.
@@ -77,22 +76,22 @@ pub(super) struct PoolState {
     pub(super) queue: Queue,
     pub(super) region: Region,
     pub(super) registered: bool,
-    /// Whether its host was not restarted.
+    /// Whether the queue still exists: its host was not restarted.
     pub(super) alive: bool,
     /// The length of each receive.
     pub(super) len: usize,
     pub(super) free: Vec<usize>,
     pub(super) used: BTreeMap<u64, usize>,
     pub(super) next: u64,
-    /// The most receives to post in all.
-    pub(super) most: u64,
+    /// The maximum number of receives to post during the run.
+    pub(super) max_posts: u64,
     pub(super) depth: usize,
     pub(super) ahead: usize,
     pub(super) gap: Duration,
     pub(super) limit: usize,
     pub(super) armed: bool,
     pub(super) refill_at: Instant,
-    pub(super) called: bool,
+    pub(super) is_call_scheduled: bool,
 }
 
 /// The queue that receives are posted to.
@@ -128,32 +127,32 @@ pub(super) struct Domain {
 /// The purpose of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Token {
-    /// An end may post: twice the pair, plus the side.
-    Pump(usize),
-    /// A fault of the plan starts or ends.
+    /// Post the requests of an end: twice the pair, plus the side.
+    Post(usize),
+    /// Start or end a fault of the plan.
     CableFault(usize),
-    /// A disruptive action of the plan.
-    Mischief(usize),
-    /// The end of an action.
-    Undo(usize),
+    /// Start a disruption of the plan.
+    Disruption(usize),
+    /// End a disruption of the plan.
+    EndDisruption(usize),
     /// Connect a pair.
     Start(usize),
     /// Post receives to a pool.
     Refill(usize),
-    /// Take the completions of a CQ.
-    Take(usize),
+    /// Poll a CQ.
+    PollCq(usize),
 }
 
 impl Token {
     pub(super) fn encode(self) -> u64 {
         let (kind, number) = match self {
-            Self::Pump(number) => (0, number),
+            Self::Post(number) => (0, number),
             Self::CableFault(number) => (1, number),
-            Self::Mischief(number) => (2, number),
-            Self::Undo(number) => (3, number),
+            Self::Disruption(number) => (2, number),
+            Self::EndDisruption(number) => (3, number),
             Self::Start(number) => (4, number),
             Self::Refill(number) => (5, number),
-            Self::Take(number) => (6, number),
+            Self::PollCq(number) => (6, number),
         };
         kind << 32 | number as u64
     }
@@ -161,13 +160,13 @@ impl Token {
     pub(super) fn decode(token: u64) -> Self {
         let number = (token & 0xffff_ffff) as usize;
         match token >> 32 {
-            0 => Self::Pump(number),
+            0 => Self::Post(number),
             1 => Self::CableFault(number),
-            2 => Self::Mischief(number),
-            3 => Self::Undo(number),
+            2 => Self::Disruption(number),
+            3 => Self::EndDisruption(number),
             4 => Self::Start(number),
             5 => Self::Refill(number),
-            _ => Self::Take(number),
+            _ => Self::PollCq(number),
         }
     }
 }

@@ -9,8 +9,8 @@ fn passes(seeds: impl IntoIterator<Item = u64>) -> Summary {
     for seed in seeds {
         let outcome = run(&Plan::draw(seed));
         if let Some(violation) = &outcome.violation {
-            let left = shrink(&Plan::draw(seed), 60).map(|shrunk| shrunk.plan);
-            panic!("seed {seed}: {violation}\nroce sim --seed {seed}\n{left:#?}");
+            let smallest = shrink(&Plan::draw(seed), 60).map(|shrunk| shrunk.plan);
+            panic!("seed {seed}: {violation}\nroce sim --seed {seed}\n{smallest:#?}");
         }
         summary.add(&outcome);
     }
@@ -18,9 +18,9 @@ fn passes(seeds: impl IntoIterator<Item = u64>) -> Summary {
 }
 
 #[test]
-fn a_swarm_of_seeds_finds_nothing() {
+fn the_first_seeds_pass() {
     let summary = passes(0..200);
-    // The case that the test looks for must have occurred.
+    // Each of these cases must have occurred.
     for status in [
         "success",
         "flushed",
@@ -69,20 +69,20 @@ fn drawn_start() -> u64 {
 
 /// Each run of the tests covers new seeds, to find bugs that no earlier seed has shown.
 #[test]
-fn seeds_that_nobody_chose_find_nothing() {
+fn new_random_seeds_pass() {
     const COUNT: u64 = 500;
     let from = drawn_start();
     // Written past the test harness, which shows only what failing tests print.
     let _ = writeln!(
         std::io::stderr(),
         "simulating {COUNT} seeds from {from}; again: roce sim --seeds {COUNT} --from {from}, or \
-         ROCE_SIM_FROM={from} cargo test -p roce-sim seeds_that_nobody_chose"
+         ROCE_SIM_FROM={from} cargo test -p roce-sim new_random_seeds_pass"
     );
     passes((0..COUNT).map(|number| from.wrapping_add(number)));
 }
 
 #[test]
-fn a_seed_replays_bit_for_bit() {
+fn a_seed_determines_its_run() {
     let mut seen = BTreeSet::new();
     for seed in 0..20 {
         let (first, second) = (run(&Plan::draw(seed)), run(&Plan::draw(seed)));
@@ -94,8 +94,8 @@ fn a_seed_replays_bit_for_bit() {
 }
 
 #[test]
-fn every_operation_and_every_mischief_is_drawn() {
-    let (mut kinds, mut wrongs, mut acts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+fn every_operation_fault_and_disruption_is_drawn() {
+    let (mut kinds, mut faults, mut actions) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut ends = BTreeSet::new();
     for seed in 0..300 {
         let plan = Plan::draw(seed);
@@ -105,22 +105,22 @@ fn every_operation_and_every_mischief_is_drawn() {
         }
         for op in plan.pairs.iter().flat_map(|pair| pair.ops.iter().flatten()) {
             kinds.insert(format!("{:?}", op.kind));
-            wrongs.insert(format!("{:?}", op.wrong));
+            faults.insert(format!("{:?}", op.fault));
         }
-        for mischief in &plan.mischief {
-            let text = format!("{:?}", mischief.what);
-            acts.insert(text.split('(').next().map(str::to_owned));
+        for disruption in &plan.disruptions {
+            let text = format!("{:?}", disruption.what);
+            actions.insert(text.split('(').next().map(str::to_owned));
         }
     }
     assert_eq!(
-        (kinds.len(), wrongs.len(), acts.len()),
+        (kinds.len(), faults.len(), actions.len()),
         (Kind::REMOTE.len() + Kind::LOCAL.len(), 8, 13)
     );
     assert_eq!(ends.len(), 7, "{ends:?}");
 }
 
-/// A failing plan: the oracle is told that nothing can be lost. Some parts of the plan have nothing
-/// to do with the failure.
+/// A failing plan: the network loses packets, but the oracle expects no loss. Some parts of the
+/// plan do not contribute to the failure.
 fn failing() -> Plan {
     let fails = |seed| {
         let mut plan = Plan::draw(seed);
@@ -130,40 +130,42 @@ fn failing() -> Plan {
             cable: 0,
             what: CableFault::Down(true),
         };
-        let twice = FaultSpec {
+        let duplicates = FaultSpec {
             duplicate: Chance::ALWAYS,
             ..FaultSpec::default()
         };
         let doubled = FaultPlan {
-            what: CableFault::Packets(twice),
+            what: CableFault::Packets(duplicates),
             ..cut
         };
         plan.faults = vec![doubled, cut, doubled];
-        plan.mischief = vec![Mischief {
+        plan.disruptions = vec![Disruption {
             at_ns: 1_000_000_000,
-            what: Act::Drain(0, 0, 5),
+            what: Action::Drain(0, 0, 5),
         }];
         let failed = run(&plan).violation?;
         failed.0.contains("RetryExceeded").then_some(plan)
     };
-    (0..1000).find_map(fails).expect("a cut cable is noticed")
+    (0..1000)
+        .find_map(fails)
+        .expect("a cut cable causes a violation")
 }
 
 #[test]
-fn a_failing_plan_is_cut_down_and_fails_still() {
+fn a_shrunk_plan_is_minimal_and_still_fails() {
     let plan = failing();
     let shrunk = shrink(&plan, 1000).expect("it fails");
     assert_eq!(run(&shrunk.plan).violation, Some(shrunk.violation.clone()));
     let work =
         |plan: &Plan| -> usize { plan.pairs.iter().flat_map(|p| &p.ops).map(Vec::len).sum() };
-    // One request that gives up, and the cable that is cut.
+    // The request that fails and the cut cable are left.
     assert_eq!(work(&shrunk.plan), 1, "{:#?}", shrunk.plan);
     assert_eq!(shrunk.plan.faults.len(), 1, "{:#?}", shrunk.plan);
-    assert!(shrunk.plan.mischief.is_empty(), "{:#?}", shrunk.plan);
+    assert!(shrunk.plan.disruptions.is_empty(), "{:#?}", shrunk.plan);
 }
 
 #[test]
-fn a_plan_that_passes_is_not_cut_down() {
+fn a_plan_that_passes_is_not_shrunk() {
     assert!(shrink(&Plan::draw(1), 10).is_none());
 }
 
@@ -182,26 +184,27 @@ fn passes_in_all_layers(seeds: &[u64]) {
 /// Seeds that once showed a bug. Each gives the plan that is drawn today, not the one that failed
 /// then.
 #[test]
-fn seeds_that_failed_pass() {
+fn seeds_that_once_failed_pass() {
     // Two empty datagrams, of which the first was lost: the second must not be missed.
-    // A READ without a local key, after its remote key was taken away.
-    // A READ was answered, asked for again, and its key taken away before the second answer.
+    // A READ without a local key, after its remote key was revoked.
+    // A READ was answered and repeated, and its key was revoked before the second answer.
     // Two seeds: a host restarted. Packets that it had sent through a window arrived after the peer
-    // had bound the window again. The peer's QP was right to fail.
+    // had bound the window again. The peer's QP failed correctly.
     // A port was full while the pause of a QP ended. The QP's timer stayed due for ever.
     let seeds = [33892, 50646, 2001, 153131, 178500, 16851];
     passes_in_all_layers(&seeds);
 }
 
-/// The oracle forgot that a WRITE's bytes had been there, when another WRITE had overwritten
-/// them and the first one's window was freed, so it objected to a READ that had seen them.
+/// A second WRITE overwrote the bytes of a first WRITE, and then the first WRITE's window was
+/// freed. The oracle no longer knew the first bytes, so it rejected a READ that had returned them.
 #[test]
 fn seed_777442510_a_read_sees_a_write_that_was_overwritten_before_its_window_was_freed() {
     passes_in_all_layers(&[777_442_510]);
 }
 
-/// The oracle took a SEND's receive for proof that the READ posted before it was answered in
-/// full, so it saw no cause for the access error when the READ's key was invalidated then.
+/// The oracle took the completed receive of a SEND as proof that the READ posted before the SEND
+/// was answered in full. So it saw no cause for the access error when the READ's key was
+/// invalidated later.
 #[test]
 fn seed_777385560_a_read_loses_its_key_after_the_send_behind_it_was_received() {
     passes_in_all_layers(&[777_385_560]);

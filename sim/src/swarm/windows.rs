@@ -1,9 +1,9 @@
-//! Changing keys: memory windows are bound and invalidated, and regions lose their remote rights.
-//! Also selects the key that a request uses.
+//! Binds and invalidates memory windows, and revokes the remote rights of regions. Also selects the
+//! key that a request uses.
 
-use super::end::{Bound, WindowState};
+use super::end::{Binding, WindowState};
 use super::memory::Region;
-use super::plan::{Kind, Op, WindowPlan, Wrong};
+use super::plan::{Kind, Op, RequestFault, WindowPlan};
 use super::request::Request;
 use super::state::Run;
 use crate::fabric::HostId;
@@ -12,7 +12,7 @@ use roce_stack::{Access, MwBind, MwType, RemoteAddr, SendOp, WcOpcode};
 
 /// The remote address of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct RemoteLocation {
     pub(super) remote: RemoteAddr,
     /// The offset in the target.
     pub(super) at: usize,
@@ -25,7 +25,7 @@ impl Run<'_> {
         plans: &[WindowPlan],
         host: HostId,
     ) -> Result<Vec<WindowState>, Violation> {
-        let pd = self.words[host.0].pd;
+        let pd = self.hosts[host.0].pd;
         let nic = self.fabric.nic(host);
         let make = |plan: &WindowPlan| {
             let id = nic.alloc_mw(pd, plan.kind);
@@ -35,7 +35,7 @@ impl Run<'_> {
                 id: Some(id),
                 next_key: 0,
                 bound: None,
-                before: None,
+                previous: None,
             })
         };
         plans.iter().map(make).collect()
@@ -55,11 +55,11 @@ impl Run<'_> {
         }
     }
 
-    /// The request as the application would post it now: with its window, if any, and marked as
-    /// faulty if its key is gone.
-    pub(super) fn as_it_is_now(&self, pair: usize, side: usize, op: &Op) -> (Op, Option<Bound>) {
+    /// The request as the application posts it now: through its window, if that is bound, and
+    /// marked as faulty if its key was revoked.
+    pub(super) fn resolve(&self, pair: usize, side: usize, op: &Op) -> (Op, Option<Binding>) {
         if op.kind.is_local() {
-            return (self.local_as_it_is_now(pair, side, op), None);
+            return (self.resolve_local(pair, side, op), None);
         }
         // The key is not checked if there are no bytes.
         let needs_key = match op.kind {
@@ -72,31 +72,33 @@ impl Run<'_> {
         }
         let windows = self.windows(pair, side);
         let window = op.window.and_then(|index| windows.get(index));
-        if let Some(found) = window.and_then(|window| self.through(pair, side, op, window)) {
+        if let Some(found) =
+            window.and_then(|window| self.resolve_through_window(pair, side, op, window))
+        {
             return found;
         }
         let region = self.target_key(pair, side);
         let state = self.oracle.key_state(pair, side, region);
-        if op.kind == Kind::SendInvalidate && (!windows.is_empty() || state == KeyState::Going) {
-            let wrong = op.wrong.filter(|wrong| *wrong == Wrong::LocalKey);
+        if op.kind == Kind::SendInvalidate && (!windows.is_empty() || state == KeyState::Revoking) {
+            let fault = op.fault.filter(|fault| *fault == RequestFault::LocalKey);
             let kind = Kind::Send;
-            return (Op { kind, wrong, ..*op }, None);
+            return (Op { kind, fault, ..*op }, None);
         }
-        let gone = matches!(state, KeyState::Taken | KeyState::Gone);
-        // Only this fault: a READ with two faults may fail by either.
-        let wrong = gone.then_some(Wrong::Invalidated).or(op.wrong);
-        (Op { wrong, ..*op }, None)
+        let is_revoked = matches!(state, KeyState::InvalidationPosted | KeyState::Revoked);
+        // The request has only this fault: a READ with two faults may fail with either.
+        let fault = is_revoked.then_some(RequestFault::Invalidated).or(op.fault);
+        (Op { fault, ..*op }, None)
     }
 
     /// The request through a window, if the application would use it.
-    fn through(
+    fn resolve_through_window(
         &self,
         pair: usize,
         side: usize,
         op: &Op,
         window: &WindowState,
-    ) -> Option<(Op, Option<Bound>)> {
-        let old = window.before.filter(|_| op.hasty && op.at % 2 == 1);
+    ) -> Option<(Op, Option<Binding>)> {
+        let old = window.previous.filter(|_| op.hasty && op.at % 2 == 1);
         let bound = old.or(window.bound)?;
         let needed = match op.kind {
             Kind::SendInvalidate => Access::empty(),
@@ -113,19 +115,19 @@ impl Run<'_> {
         if op.len > bound.len && !invalidates
             || (state != KeyState::Valid || denied) && !op.hasty
             // Of two invalidations, either may come first, and the other fails.
-            || invalidates && matches!(state, KeyState::Coming | KeyState::Going)
+            || invalidates && matches!(state, KeyState::Binding | KeyState::Revoking)
         {
             return None;
         }
-        let wrong = match state {
-            KeyState::Taken | KeyState::Gone => Some(Wrong::Invalidated),
-            _ if denied => Some(Wrong::AccessRight),
-            _ => op.wrong,
+        let fault = match state {
+            KeyState::InvalidationPosted | KeyState::Revoked => Some(RequestFault::Invalidated),
+            _ if denied => Some(RequestFault::AccessRight),
+            _ => op.fault,
         };
         // Without the fence, earlier READs may lose the key.
         let fence = op.fence || invalidates && !op.hasty;
         let op = Op {
-            wrong,
+            fault,
             fence,
             ..*op
         };
@@ -133,20 +135,27 @@ impl Run<'_> {
     }
 
     /// The offset in the target and the key of a request.
-    pub(super) fn way_to(&self, op: &Op, target: &Region, bound: Option<Bound>) -> Way {
-        let (from, room) = match bound {
+    pub(super) fn remote_location(
+        &self,
+        op: &Op,
+        target: &Region,
+        bound: Option<Binding>,
+    ) -> RemoteLocation {
+        let (from, available) = match bound {
             Some(bound) => (bound.from, bound.len),
             None => (0, target.len),
         };
-        let at = match op.wrong {
-            Some(Wrong::Bounds) if bound.is_some() && op.at % 2 == 1 => room - op.len + 1,
-            Some(Wrong::Bounds) => room - op.len + 1 + op.at % op.len,
-            // Any offset at which it fits.
-            _ => op.at % (room.saturating_sub(op.len) + 1),
+        let at = match op.fault {
+            Some(RequestFault::Bounds) if bound.is_some() && op.at % 2 == 1 => {
+                available - op.len + 1
+            }
+            Some(RequestFault::Bounds) => available - op.len + 1 + op.at % op.len,
+            // Any offset at which the request fits.
+            _ => op.at % (available.saturating_sub(op.len) + 1),
         };
         // Words are aligned.
         let at = match op.kind {
-            Kind::AtomicWrite if op.wrong == Some(Wrong::Bounds) => at.next_multiple_of(8),
+            Kind::AtomicWrite if op.fault == Some(RequestFault::Bounds) => at.next_multiple_of(8),
             Kind::AtomicWrite => at & !7,
             _ => at,
         };
@@ -157,10 +166,10 @@ impl Run<'_> {
                 remote.addr = at as u64;
             }
         }
-        if op.wrong == Some(Wrong::RemoteKey) {
+        if op.fault == Some(RequestFault::RemoteKey) {
             remote.rkey ^= 0x5555_5555;
         }
-        Way {
+        RemoteLocation {
             remote,
             at: from + at,
         }
@@ -173,15 +182,15 @@ impl Run<'_> {
         }
     }
 
-    /// A request about a key of this side's memory, if one makes sense now; otherwise a WRITE of no
-    /// bytes.
-    fn local_as_it_is_now(&self, pair: usize, side: usize, op: &Op) -> Op {
+    /// A request about a key of this side's memory, if the key's state allows one now. Otherwise a
+    /// WRITE of no bytes.
+    fn resolve_local(&self, pair: usize, side: usize, op: &Op) -> Op {
         let users = 1 - side;
         let nothing = Op {
             kind: Kind::Write,
             len: 0,
             window: None,
-            wrong: None,
+            fault: None,
             ..*op
         };
         let there = |state: &super::state::PairState| state.memory[users].registered[1];
@@ -189,38 +198,38 @@ impl Run<'_> {
             return nothing;
         }
         let state = |key| self.oracle.key_state(pair, users, key);
-        let free_to_go = |key| op.hasty || !self.oracle.key_in_use(pair, users, key);
+        let may_revoke = |key| op.hasty || !self.oracle.key_in_use(pair, users, key);
         let windows = self.windows(pair, users);
         let Some(window) = op.window.and_then(|index| windows.get(index)) else {
             let key = self.target_key(pair, users);
-            let sensible = windows.is_empty()
+            let is_useful = windows.is_empty()
                 && op.kind == Kind::LocalInv
                 && state(key) == KeyState::Valid
-                && free_to_go(key);
-            return if sensible { *op } else { nothing };
+                && may_revoke(key);
+            return if is_useful { *op } else { nothing };
         };
         let key = window.bound.map(|bound| bound.rkey);
-        let key_state = key.map_or(KeyState::Gone, state);
-        let lives = matches!(key_state, KeyState::Coming | KeyState::Valid);
-        let may_go = key.is_none_or(free_to_go);
+        let key_state = key.map_or(KeyState::Revoked, state);
+        let lives = matches!(key_state, KeyState::Binding | KeyState::Valid);
+        let may_replace = key.is_none_or(may_revoke);
         let invalidate = Op {
             kind: Kind::LocalInv,
-            wrong: None,
+            fault: None,
             ..*op
         };
         match (window.plan.kind, op.kind) {
             _ if window.id.is_none() => nothing,
-            (MwType::Type1, Kind::Bind) if may_go => *op,
+            (MwType::Type1, Kind::Bind) if may_replace => *op,
             // The window is already bound, so this must be refused.
             (MwType::Type2, Kind::Bind)
                 if key_state == KeyState::Valid && op.hasty && op.at % 2 == 1 =>
             {
-                let wrong = Some(Wrong::Bounds);
-                Op { wrong, ..*op }
+                let fault = Some(RequestFault::Bounds);
+                Op { fault, ..*op }
             }
-            (MwType::Type2, _) if lives && may_go => invalidate,
+            (MwType::Type2, _) if lives && may_replace => invalidate,
             (MwType::Type2, Kind::Bind)
-                if matches!(key_state, KeyState::Going | KeyState::Gone) =>
+                if matches!(key_state, KeyState::Revoking | KeyState::Revoked) =>
             {
                 *op
             }
@@ -252,26 +261,26 @@ impl Run<'_> {
         // Only type 1 windows: sometimes the window is only unbound.
         let unbinds = window.plan.kind == MwType::Type1 && op.at.is_multiple_of(5);
         let key = window.next_key;
-        let bound = Bound {
+        let bound = Binding {
             rkey: id.rkey(key),
             from,
             len,
             access: window.plan.access,
             zero_based: window.plan.zero_based,
         };
-        let right = op.wrong.is_none();
+        let is_valid = op.fault.is_none();
         let bind = MwBind {
             window: id,
             key,
-            lkey: match op.wrong {
-                Some(Wrong::LocalKey) => target.key ^ 0x5555_5555,
+            lkey: match op.fault {
+                Some(RequestFault::LocalKey) => target.key ^ 0x5555_5555,
                 _ => target.key,
             },
             addr: target.remote(from).addr,
-            len: match op.wrong {
+            len: match op.fault {
                 // One byte too many.
-                Some(Wrong::Bounds) => (target.len - from + 1) as u64,
-                _ if unbinds && right => 0,
+                Some(RequestFault::Bounds) => (target.len - from + 1) as u64,
+                _ if unbinds && is_valid => 0,
                 _ => len as u64,
             },
             access: bound.access,
@@ -281,14 +290,14 @@ impl Run<'_> {
             key: None,
             replaces: None,
         };
-        if right {
+        if is_valid {
             window.next_key = key.wrapping_add(1);
-            let lives = |bound: &Bound| {
+            let lives = |bound: &Binding| {
                 let state = self.oracle.key_state(pair, users, bound.rkey);
-                state != KeyState::Gone
+                state != KeyState::Revoked
             };
             let replaces = old.filter(lives).map(|bound| bound.rkey);
-            window.before = old;
+            window.previous = old;
             window.bound = (!unbinds).then_some(bound);
             let key = window.bound.map(|bound| bound.rkey);
             effect = Effect::Bind { key, replaces };

@@ -1,7 +1,7 @@
 //! XRC: the domain of each host, its shared receive queues, and their completions.
 
-use super::look::is_receive;
-use super::plan::{Op, Wrong};
+use super::completions::is_receive;
+use super::plan::{Op, RequestFault};
 use super::pools::{PoolSpec, longest};
 use super::state::{Domain, Queue, Run};
 use crate::fabric::HostId;
@@ -11,7 +11,7 @@ use roce_wire::Qpn;
 use std::sync::Arc;
 
 /// The bit position of the SRQ's index within a receive's number.
-const WHICH: u32 = 48;
+const SRQ_INDEX_SHIFT: u32 = 48;
 
 impl Run<'_> {
     /// Makes the XRC domain of a host, if any end will use it.
@@ -25,12 +25,12 @@ impl Run<'_> {
         };
         let id = self.fabric.nic(host).create_xrcd();
         let messages = flows.iter().map(|pair| pair.ops[0].len()).sum::<usize>();
-        let room = 2 * (messages + 128 + flows.len());
-        let cq = self.make_cq(host, plan.xrc_cq, room);
+        let entries = 2 * (messages + 128 + flows.len());
+        let cq = self.make_cq(host, plan.xrc_cq, entries);
         let mut pools = [0; 2];
         for (number, srq) in srqs.iter().enumerate() {
             let init = SrqInit {
-                pd: self.words[host.0].pd,
+                pd: self.hosts[host.0].pd,
                 size: QueueLimits {
                     depth: srq.depth,
                     max_sge: 3,
@@ -52,8 +52,8 @@ impl Run<'_> {
                 gap_ns: srq.gap_ns,
                 limit: srq.limit,
                 users: flows.len(),
-                most: u64::MAX,
-                first: (number as u64) << WHICH,
+                max_posts: u64::MAX,
+                first: (number as u64) << SRQ_INDEX_SHIFT,
             };
             pools[number] = self.make_pool(host, Queue::Xrc(srqn), spec)?;
         }
@@ -61,7 +61,7 @@ impl Run<'_> {
     }
 
     /// The SRQ that a request names, and its pool.
-    pub(super) fn names(&self, pair: usize, op: &Op) -> Option<(Srqn, usize)> {
+    pub(super) fn named_srq(&self, pair: usize, op: &Op) -> Option<(Srqn, usize)> {
         let plan = &self.plan.pairs[pair];
         if !plan.connect.kind.is_xrc() {
             return None;
@@ -69,26 +69,26 @@ impl Run<'_> {
         let domain = self.domains[plan.hosts[1]].as_ref()?;
         let pool = domain.pools[op.srq % 2];
         let srqn = self.pools[pool].queue.srqn()?;
-        let nobodys = Srqn::from(Qpn::from_bits(srqn.get() ^ 0x55_5555));
-        match op.wrong {
-            Some(Wrong::Srq) => Some((nobodys, pool)),
+        let unknown_srqn = Srqn::from(Qpn::from_bits(srqn.get() ^ 0x55_5555));
+        match op.fault {
+            Some(RequestFault::Srq) => Some((unknown_srqn, pool)),
             _ => Some((srqn, pool)),
         }
     }
 
-    /// Takes the completions of a host's XRC SRQs. Returns whether there were any.
+    /// Polls the completions of a host's XRC SRQs. Returns whether there were any.
     pub(super) fn poll_srqs(&mut self, host: HostId) -> Result<bool, Violation> {
         let Some(Domain { cq, pools, .. }) = self.domains[host.0].clone() else {
             return Ok(false);
         };
-        let mut taken = Vec::new();
-        self.take_all(&cq, &mut taken)?;
-        for done in &taken {
-            let pool = pools[(done.wr_id >> WHICH) as usize % 2];
+        let mut completions = Vec::new();
+        self.drain_cq(&cq, &mut completions)?;
+        for done in &completions {
+            let pool = pools[(done.wr_id >> SRQ_INDEX_SHIFT) as usize % 2];
             self.xrc_received(host, pool, done)?;
         }
-        self.give_up(cq.id())?;
-        Ok(!taken.is_empty())
+        self.destroy_users_of_overrun(cq.id())?;
+        Ok(!completions.is_empty())
     }
 
     fn xrc_received(&mut self, host: HostId, pool: usize, done: &Completion) -> Verdict {
@@ -100,12 +100,13 @@ impl Run<'_> {
             done.status,
             WcStatus::Success | WcStatus::WorkRequestFlushed
         ) {
-            self.oracle.broke(pair, side);
+            self.oracle.mark_may_be_broken(pair, side);
         }
         let name = done.status.label();
         *self.outcome.completions.entry(name).or_default() += 1;
-        self.oracle.completed_in(pair, side, Some(pool), done)?;
-        self.place_is_free(pool, done.wr_id);
+        self.oracle
+            .completed_in_pool(pair, side, Some(pool), done)?;
+        self.release_slot(pool, done.wr_id);
         Ok(())
     }
 
@@ -130,7 +131,9 @@ impl Run<'_> {
                 && self.pools[domain.pools[0]].alive
                 && let Err(error) = self.fabric.nic(HostId(host)).destroy_xrcd(domain.id)
             {
-                return violated(format!("the XRC domain of host {host} can't go: {error}"));
+                return violated(format!(
+                    "the XRC domain of host {host} can't be destroyed: {error}"
+                ));
             }
         }
         Ok(())

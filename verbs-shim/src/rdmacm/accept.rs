@@ -91,7 +91,9 @@ pub(super) fn request_delivered(event: &PendingEvent) {
     let Some(child) = &event.child else { return };
     let inner = child.inner.lock();
     if let (Some(device), Some(connection)) = (&inner.device, inner.connection) {
-        device.manager.with(|agent, _| agent.taken(connection));
+        device
+            .manager
+            .with(|agent, _| agent.leave_backlog(connection));
     }
 }
 

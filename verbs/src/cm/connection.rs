@@ -92,7 +92,7 @@ impl Listener {
     pub fn accept_within(&self, timeout: Duration) -> Option<Incoming> {
         let asked = self.asked.lock().recv_timeout(timeout).ok()?;
         let id = asked.connection;
-        self.manager.with(|agent, _| agent.taken(id));
+        self.manager.with(|agent, _| agent.leave_backlog(id));
         Some(Incoming {
             link: Link {
                 manager: Arc::clone(&self.manager),

@@ -142,7 +142,7 @@ impl Core {
         let now = self.now();
         let result = f(&mut state.agent, now);
         self.settle(&mut state, now);
-        if state.agent.wants_owner() {
+        if state.agent.has_peer_or_check() {
             self.bell.call_agent();
         }
         result
@@ -202,9 +202,9 @@ impl Core {
             state.note_version(path, mad.path.version);
             state.agent.receive(now, path, &mad.mad);
         }
-        for (local, service) in state.agent.held_in_vain(now) {
+        for (local, service) in state.agent.expired_held(now) {
             if self.has_another_server(local, service) {
-                state.agent.leave_to_others(local, service);
+                state.agent.drop_held(local, service);
             }
         }
         state.agent.handle_timeouts(now);

@@ -3,17 +3,17 @@ use crate::dice::Dice;
 
 /// A reference queue: unordered, with a search for the next event each time.
 #[derive(Default)]
-struct Model(Vec<(Instant, u64, What)>);
+struct Model(Vec<(Instant, u64, Event)>);
 
 impl Model {
-    fn pop(&mut self, until: Instant) -> Option<(Instant, What)> {
-        let key = |(at, number, _): &(Instant, u64, What)| (*at, *number);
+    fn pop(&mut self, until: Instant) -> Option<(Instant, Event)> {
+        let key = |(at, number, _): &(Instant, u64, Event)| (*at, *number);
         let first = (0..self.0.len()).min_by_key(|&index| key(&self.0[index]))?;
         if self.0[first].0 > until {
             return None;
         }
-        let (at, _, what) = self.0.swap_remove(first);
-        Some((at, what))
+        let (at, _, event) = self.0.swap_remove(first);
+        Some((at, event))
     }
 }
 
@@ -26,25 +26,25 @@ fn push(dice: &mut Dice, now: Instant, events: &mut Events, model: &mut Model) {
     let packet = PacketId::test(number as u32);
     match dice.below(4) {
         0 => {
-            events.push(at, What::Call(number));
-            model.0.push((at, number, What::Call(number)));
+            events.push(at, Event::Call(number));
+            model.0.push((at, number, Event::Call(number)));
         }
         1 => {
-            let turn = events.reserve(at);
+            let position = events.reserve(at);
             events.push_arrival(at, link, packet);
-            events.push_at(turn, What::Sent(link));
-            model.0.push((at, number, What::Sent(link)));
-            model.0.push((at, number + 1, What::Arrive(link, packet)));
+            events.push_at(position, Event::Sent(link));
+            model.0.push((at, number, Event::Sent(link)));
+            model.0.push((at, number + 1, Event::Arrive(link, packet)));
         }
         _ => {
             events.push_arrival(at, link, packet);
-            model.0.push((at, number, What::Arrive(link, packet)));
+            model.0.push((at, number, Event::Arrive(link, packet)));
         }
     }
 }
 
 #[test]
-fn events_come_by_time_and_then_as_they_were_queued() {
+fn events_are_ordered_by_time_and_then_by_insertion() {
     for seed in 0..50 {
         let mut dice = Dice::new(seed);
         let (mut events, mut model) = (Events::new(3), Model::default());
@@ -64,15 +64,15 @@ fn events_come_by_time_and_then_as_they_were_queued() {
 }
 
 #[test]
-fn a_place_is_to_come_until_what_is_behind_it_has_come() {
+fn a_reserved_position_is_pending_until_a_later_event_is_handled() {
     let mut events = Events::new(1);
     let at = Instant::from_nanos(5);
-    events.push(at, What::Call(1));
-    let turn = events.reserve(at);
-    events.push(at, What::Call(2));
-    assert!(events.is_to_come(turn));
-    assert_eq!(events.pop(at), Some((at, What::Call(1))));
-    assert!(events.is_to_come(turn));
-    assert_eq!(events.pop(at), Some((at, What::Call(2))));
-    assert!(!events.is_to_come(turn));
+    events.push(at, Event::Call(1));
+    let position = events.reserve(at);
+    events.push(at, Event::Call(2));
+    assert!(events.is_pending(position));
+    assert_eq!(events.pop(at), Some((at, Event::Call(1))));
+    assert!(events.is_pending(position));
+    assert_eq!(events.pop(at), Some((at, Event::Call(2))));
+    assert!(!events.is_pending(position));
 }

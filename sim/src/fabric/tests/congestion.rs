@@ -16,9 +16,9 @@ fn ms(n: u64) -> Instant {
     Instant::from_nanos(n * 1_000_000)
 }
 
-/// The first sends all the time, the second from 5 ms on. The switch holds less than what
+/// The first sender sends all the time, the second from 5 ms on. The switch holds fewer bytes than
 /// both may have in flight.
-fn share(control: CongestionControl) -> Outcome {
+fn run_two_senders(control: CongestionControl) -> Outcome {
     let marks = matches!(control, CongestionControl::Dcqcn(_));
     let ecn = EcnSpec {
         kmin_bytes: 20 << 10,
@@ -68,22 +68,21 @@ fn share(control: CongestionControl) -> Outcome {
 }
 
 #[test]
-fn two_flows_come_to_share_a_link() {
+fn two_flows_with_dcqcn_share_a_link() {
     for parameters in [DcqcnParameters::PAPER, DcqcnParameters::CONNECT_X] {
-        let outcome = share(CongestionControl::Dcqcn(parameters));
+        let outcome = run_two_senders(CongestionControl::Dcqcn(parameters));
         let [a, b] = outcome.bytes;
-        // At 10 Gbit/s 22.5 MB of payload pass in 20 ms.
+        // A link of 10 Gbit/s carries 22.5 MB of payload in 20 ms.
         assert!(a + b > 15_000_000, "{outcome:?}");
         assert!(a.min(b) * 2 > a.max(b), "{outcome:?}");
         assert!(outcome.cnps.iter().all(|&n| n > 0), "{outcome:?}");
     }
 }
 
-/// Without marks, control by round-trip times does as much: the two flows share the link, and the
-/// switch drops nothing.
+/// Delay-based control needs no marks: the two flows share the link, and the switch drops nothing.
 #[test]
-fn two_flows_that_look_at_round_trips_come_to_share_a_link() {
-    let outcome = share(CongestionControl::Delay(DelayParameters::DEFAULT));
+fn two_flows_with_delay_based_control_share_a_link() {
+    let outcome = run_two_senders(CongestionControl::Delay(DelayParameters::DEFAULT));
     let [a, b] = outcome.bytes;
     assert!(a + b > 20_000_000, "{outcome:?}");
     assert!(a.min(b) * 5 > a.max(b) * 4, "{outcome:?}");
@@ -92,9 +91,9 @@ fn two_flows_that_look_at_round_trips_come_to_share_a_link() {
 
 /// The default avoids the drops at the switch that happen without congestion control.
 #[test]
-fn the_switch_does_not_overflow() {
-    let outcome = share(CongestionControl::default());
+fn congestion_control_prevents_drops_at_the_switch() {
+    let outcome = run_two_senders(CongestionControl::default());
     assert_eq!(outcome.dropped, 0, "{outcome:?}");
-    let outcome = share(CongestionControl::None);
+    let outcome = run_two_senders(CongestionControl::None);
     assert!(outcome.dropped > 0, "{outcome:?}");
 }

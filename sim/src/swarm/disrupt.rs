@@ -1,8 +1,8 @@
-//! Disruptive actions of applications and hosts.
+//! Carries out the disruptive actions of applications and hosts.
 
 use super::end::End;
 use super::memory::Region;
-use super::plan::Act;
+use super::plan::Action;
 use super::state::{HostState, Run, Token};
 use crate::fabric::HostId;
 use crate::oracle::{AreaName, Verdict, Violation, violated};
@@ -31,53 +31,58 @@ impl Run<'_> {
     }
 
     /// Whether the application of this QP is running.
-    pub(super) fn runs(&self, pair: usize, side: usize) -> bool {
+    pub(super) fn is_running(&self, pair: usize, side: usize) -> bool {
         self.pairs[pair].as_ref().is_some_and(|state| {
             let end = &state.ends[side];
             end.alive && !self.paused[end.host.0]
         })
     }
 
-    pub(super) fn act(&mut self, number: usize) -> Verdict {
-        match self.plan.mischief[number].what {
-            Act::Destroy(pair, side) if self.runs(pair, side) => self.destroy(pair, side),
-            Act::Break(pair, side) if self.runs(pair, side) => {
-                self.oracle.broke(pair, side);
+    pub(super) fn disrupt(&mut self, number: usize) -> Verdict {
+        match self.plan.disruptions[number].what {
+            Action::Destroy(pair, side) if self.is_running(pair, side) => self.destroy(pair, side),
+            Action::Break(pair, side) if self.is_running(pair, side) => {
+                self.oracle.mark_may_be_broken(pair, side);
                 self.modify(pair, side, QpState::Err)
             }
-            Act::Drain(pair, side, lasts) if self.runs(pair, side) => {
+            Action::Drain(pair, side, lasts) if self.is_running(pair, side) => {
                 self.drain(pair, side, Duration::from_nanos(lasts), number)
             }
-            Act::DropOut(pair, side) if self.runs(pair, side) => self.deregister(pair, side, 0),
-            Act::DropTarget(pair, side) if self.runs(pair, 1 - side) => {
+            Action::DropOut(pair, side) if self.is_running(pair, side) => {
+                self.deregister(pair, side, 0)
+            }
+            Action::DropTarget(pair, side) if self.is_running(pair, 1 - side) => {
                 self.deregister(pair, side, 1)
             }
-            Act::DropInbox(pair, side) if self.runs(pair, 1 - side) => {
+            Action::DropInbox(pair, side) if self.is_running(pair, 1 - side) => {
                 self.deregister(pair, side, 2)
             }
-            Act::DropWindow(pair, side, which) if self.runs(pair, 1 - side) => {
+            Action::DropWindow(pair, side, which) if self.is_running(pair, 1 - side) => {
                 self.free_window(pair, side, which)
             }
-            Act::Resize(host, depth) if !self.paused[host] => match self.srq(host) {
+            Action::Resize(host, depth) if !self.paused[host] => match self.srq(host) {
                 Some(pool) => self.resize(pool, depth),
                 None => Ok(()),
             },
-            Act::Limit(host, limit) if !self.paused[host] => match self.srq(host) {
+            Action::Limit(host, limit) if !self.paused[host] => match self.srq(host) {
                 Some(pool) => self.set_limit(pool, limit),
                 None => Ok(()),
             },
-            Act::ResizeCq(pair, side, room) if self.runs(pair, side) => {
-                self.resize_cqs(pair, side, room)
+            Action::ResizeCq(pair, side, entries) if self.is_running(pair, side) => {
+                self.resize_cqs(pair, side, entries)
             }
-            Act::Pause(host, lasts) if !self.paused[host] => {
+            Action::Pause(host, lasts) if !self.paused[host] => {
                 self.paused[host] = true;
                 self.fabric.set_paused(HostId(host), true);
                 let end = self.fabric.now() + Duration::from_nanos(lasts);
-                self.fabric.call_at(end, Token::Undo(number).encode());
+                self.fabric
+                    .call_at(end, Token::EndDisruption(number).encode());
                 Ok(())
             }
-            Act::Restart(host) if !self.paused[host] => self.restart(HostId(host), false),
-            Act::RestartAlike(host) if !self.paused[host] => self.restart(HostId(host), true),
+            Action::Restart(host) if !self.paused[host] => self.restart(HostId(host), false),
+            Action::RestartWithSameSeed(host) if !self.paused[host] => {
+                self.restart(HostId(host), true)
+            }
             // The target of the action does not exist any more, or not yet, or its host is paused.
             _ => Ok(()),
         }
@@ -88,15 +93,15 @@ impl Run<'_> {
         self.srqs[host].filter(|pool| self.pools[*pool].alive)
     }
 
-    pub(super) fn undo(&mut self, number: usize) -> Verdict {
-        match self.plan.mischief[number].what {
-            Act::Pause(host, _) => {
+    pub(super) fn end_disruption(&mut self, number: usize) -> Verdict {
+        match self.plan.disruptions[number].what {
+            Action::Pause(host, _) => {
                 self.paused[host] = false;
                 self.fabric.set_paused(HostId(host), false);
-                self.look_at(HostId(host))?;
-                self.pump_host(HostId(host))
+                self.poll_host(HostId(host))?;
+                self.post_requests_of_host(HostId(host))
             }
-            Act::Drain(pair, side, _) if self.runs(pair, side) => {
+            Action::Drain(pair, side, _) if self.is_running(pair, side) => {
                 let end = self.end(pair, side);
                 let (host, qpn) = (end.host, end.qpn);
                 let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
@@ -105,13 +110,15 @@ impl Run<'_> {
                 if state == Some(QpState::Sqd) {
                     self.modify(pair, side, QpState::Rts)?;
                 }
-                self.pump(pair, side)
+                self.post_requests(pair, side)
             }
-            // The host is stopped: try again until it runs, and then leave SQD.
-            Act::Drain(pair, side, _) if self.pairs[pair].is_some() => {
+            // The host is paused, so this is tried again until the host runs. Then the QP leaves
+            // SQD.
+            Action::Drain(pair, side, _) if self.pairs[pair].is_some() => {
                 let later = self.fabric.now() + Duration::from_millis(1);
                 if self.end(pair, side).alive {
-                    self.fabric.call_at(later, Token::Undo(number).encode());
+                    self.fabric
+                        .call_at(later, Token::EndDisruption(number).encode());
                 }
                 Ok(())
             }
@@ -119,11 +126,11 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn pump_host(&mut self, host: HostId) -> Verdict {
+    pub(super) fn post_requests_of_host(&mut self, host: HostId) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
-                if self.runs(pair, side) && self.end(pair, side).host == host {
-                    self.pump(pair, side)?;
+                if self.is_running(pair, side) && self.end(pair, side).host == host {
+                    self.post_requests(pair, side)?;
                 }
             }
         }
@@ -142,7 +149,7 @@ impl Run<'_> {
             .modify_qp(now, qpn, &attributes)
             .map_err(|error| Violation(format!("pair {pair} side {side} to {to:?}: {error}")))?;
         self.fabric.drive(host);
-        self.touched.push(host);
+        self.hosts_to_poll.push(host);
         Ok(())
     }
 
@@ -156,7 +163,8 @@ impl Run<'_> {
         self.end_mut(pair, side).draining = true;
         self.modify(pair, side, QpState::Sqd)?;
         let until = self.fabric.now() + lasts;
-        self.fabric.call_at(until, Token::Undo(number).encode());
+        self.fabric
+            .call_at(until, Token::EndDisruption(number).encode());
         Ok(())
     }
 
@@ -167,7 +175,7 @@ impl Run<'_> {
         // Completions until now are valid, so take them first. None may follow.
         self.poll(pair, side)?;
         if !self.end(pair, side).alive {
-            // Its CQ turned out to have overrun.
+            // The poll found that a CQ of the QP has overrun, and destroyed the QP.
             return Ok(());
         }
         let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
@@ -206,10 +214,10 @@ impl Run<'_> {
     }
 
     /// Restarts a host: all objects of its applications are gone.
-    fn restart(&mut self, host: HostId, alike: bool) -> Verdict {
+    fn restart(&mut self, host: HostId, same_seed: bool) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
-                if !self.runs(pair, side) || self.end(pair, side).host != host {
+                if !self.is_running(pair, side) || self.end(pair, side).host != host {
                     continue;
                 }
                 self.poll(pair, side)?;
@@ -233,15 +241,15 @@ impl Run<'_> {
         self.forget_cqs(host);
         self.host_cqs[host.0] = None;
         self.close_pools(host)?;
-        match alike {
-            true => self.fabric.restart_alike(host),
+        match same_seed {
+            true => self.fabric.restart_with_same_seed(host),
             false => self.fabric.restart(host),
         }
         let nic = self.fabric.nic(host);
         let pd = nic.alloc_pd();
-        let buffer = Arc::clone(&self.words[host.0].region.buffer);
+        let buffer = Arc::clone(&self.hosts[host.0].region.buffer);
         let region = Region::register(nic, pd, 1000 + host.0, buffer)?;
-        self.words[host.0] = HostState { pd, region };
+        self.hosts[host.0] = HostState { pd, region };
         Ok(())
     }
 }

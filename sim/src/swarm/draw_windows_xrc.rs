@@ -1,30 +1,30 @@
-//! The second layer, drawn from random numbers of its own, so that the first layer of each seed
-//! stays the same.
+//! The second layer of a plan: memory windows, revoked keys, and XRC connections. It has random
+//! numbers of its own, so that the first layer of each seed stays the same.
 
-use super::draw_first::{Common, kinds, pair, srq};
-use super::plan::{Act, Kind, Mischief, Op, PairPlan, Plan, WindowPlan, Wrong};
+use super::draw_base::{Common, kinds, pair, srq};
+use super::plan::{Action, Disruption, Kind, Op, PairPlan, Plan, RequestFault, WindowPlan};
 use crate::dice::Dice;
 use roce_stack::{Access, MwType, QpKind, largest_path_mtu};
 
-/// Adds to a plan from [`Plan::draw_first`].
-pub(super) fn draw_more(plan: &mut Plan) {
+/// Adds the second layer to a plan.
+pub(super) fn draw_windows_and_xrc(plan: &mut Plan) {
     let mut dice = Dice::new(plan.seed ^ 0x6d6f_7265);
     let mut windows = dice.split();
     let mut xrc = dice.split();
-    let keys_go = windows.one_in(3);
+    let revokes_keys = windows.one_in(3);
     if xrc.one_in(4) {
         draw_xrc(&mut xrc, plan);
     }
     for number in 0..plan.pairs.len() {
         let pair = &mut plan.pairs[number];
-        if pair.connect.kind == QpKind::Rc && keys_go {
+        if pair.connect.kind == QpKind::Rc && revokes_keys {
             for side in [0, 1] {
                 draw_keys(&mut windows, pair, side);
                 if !pair.windows[side].is_empty() && windows.one_in(12) {
                     let which = windows.index(pair.windows[side].len());
-                    plan.mischief.push(Mischief {
+                    plan.disruptions.push(Disruption {
                         at_ns: windows.below(1_000_000),
-                        what: Act::DropWindow(number, side, which),
+                        what: Action::DropWindow(number, side, which),
                     });
                 }
             }
@@ -32,7 +32,7 @@ pub(super) fn draw_more(plan: &mut Plan) {
     }
 }
 
-/// XRC connections to one host, or two.
+/// Adds XRC connections to one host, or two.
 fn draw_xrc(dice: &mut Dice, plan: &mut Plan) {
     let hosts = plan.hosts.len();
     plan.xrc_srqs = (0..hosts).map(|_| [srq(dice), srq(dice)]).collect();
@@ -41,7 +41,7 @@ fn draw_xrc(dice: &mut Dice, plan: &mut Plan) {
         kinds: &kinds(dice),
         service: QpKind::XrcInitiator,
         shares: false,
-        wrong: dice.one_in(3),
+        has_faults: dice.one_in(3),
         lossless: plan.lossless,
     };
     let largest = largest_path_mtu(plan.link.max_packet_bytes);
@@ -56,15 +56,15 @@ fn draw_xrc(dice: &mut Dice, plan: &mut Plan) {
         let one = dice.one_in(2);
         for op in &mut pair.ops[0] {
             op.srq = if one { 0 } else { dice.index(2) };
-            if common.wrong && dice.one_in(80) {
-                op.wrong = Some(Wrong::Srq);
+            if common.has_faults && dice.one_in(80) {
+                op.fault = Some(RequestFault::Srq);
             }
         }
         plan.pairs.push(pair);
     }
 }
 
-/// Keys of the target of `side` that are bound and taken away.
+/// Draws bindings and revocations of keys of the target of `side`.
 fn draw_keys(dice: &mut Dice, pair: &mut PairPlan, side: usize) {
     let windows: Vec<WindowPlan> = match dice.below(4) {
         0 => return,
@@ -73,13 +73,13 @@ fn draw_keys(dice: &mut Dice, pair: &mut PairPlan, side: usize) {
     };
     let count = windows.len();
     // Connections are short-lived if keys are revoked in use.
-    let rude = dice.one_in(3);
+    let allow_hasty = dice.one_in(3);
     if count > 0 {
         for op in &mut pair.ops[side] {
-            use_window(dice, op, count, rude);
+            use_window(dice, op, count, allow_hasty);
         }
     }
-    // A region loses its rights once; a window is bound repeatedly.
+    // A region loses its rights only once. A window is bound repeatedly.
     let least = usize::from(count > 0) * 3;
     let times = match count {
         0 => dice.index(2),
@@ -87,7 +87,7 @@ fn draw_keys(dice: &mut Dice, pair: &mut PairPlan, side: usize) {
     };
     let owner = &mut pair.ops[1 - side];
     for time in 0..times {
-        let op = key_op(dice, count, pair.target_bytes, rude);
+        let op = key_op(dice, count, pair.target_bytes, allow_hasty);
         let at = if time < least {
             0
         } else {
@@ -109,16 +109,16 @@ fn window(dice: &mut Dice) -> WindowPlan {
     }
 }
 
-fn use_window(dice: &mut Dice, op: &mut Op, count: usize, rude: bool) {
-    op.hasty = rude && dice.one_in(10);
-    if op.kind == Kind::Send && op.wrong.is_none() && dice.one_in(4) {
+fn use_window(dice: &mut Dice, op: &mut Op, count: usize, allow_hasty: bool) {
+    op.hasty = allow_hasty && dice.one_in(10);
+    if op.kind == Kind::Send && op.fault.is_none() && dice.one_in(4) {
         op.kind = Kind::SendInvalidate;
     }
     op.window = (!dice.one_in(4)).then(|| dice.index(count));
 }
 
 /// A binding, or an invalidation.
-fn key_op(dice: &mut Dice, count: usize, target_bytes: usize, rude: bool) -> Op {
+fn key_op(dice: &mut Dice, count: usize, target_bytes: usize, allow_hasty: bool) -> Op {
     let kind = match count {
         0 => Kind::LocalInv,
         _ => dice.pick(&[Kind::Bind, Kind::Bind, Kind::Bind, Kind::LocalInv]),
@@ -129,16 +129,16 @@ fn key_op(dice: &mut Dice, count: usize, target_bytes: usize, rude: bool) -> Op 
         at: dice.index(1 << 20),
         window: (count > 0).then(|| dice.index(count)),
         srq: 0,
-        hasty: rude && dice.one_in(if count > 0 { 6 } else { 2 }),
+        hasty: allow_hasty && dice.one_in(if count > 0 { 6 } else { 2 }),
         elements: 1,
         signaled: !dice.one_in(3),
         fence: dice.one_in(6),
         inline: false,
         solicited: false,
         gap_ns: dice.pick(&[0, 0, 2_000, 100_000]),
-        wrong: match (kind, dice.below(120)) {
-            (Kind::Bind, 0) => Some(Wrong::Bounds),
-            (Kind::Bind, 1) => Some(Wrong::LocalKey),
+        fault: match (kind, dice.below(120)) {
+            (Kind::Bind, 0) => Some(RequestFault::Bounds),
+            (Kind::Bind, 1) => Some(RequestFault::LocalKey),
             _ => None,
         },
     }

@@ -1,12 +1,12 @@
-//! The fourth layer: a host restarts, its new NIC assigns the same QP numbers and keys as the last
-//! one, and a connection is made again while its packets are still in flight.
+//! The fourth layer of a plan: a host restarts with a NIC that assigns the same QP numbers and keys
+//! as the last one, and a connection is made again while its old packets are still in flight.
 
-use super::plan::{Act, Mischief, PairPlan, Plan};
+use super::plan::{Action, Disruption, PairPlan, Plan};
 use crate::dice::Dice;
 use roce_stack::QpKind;
 
-/// Adds to a plan from [`super::draw_most`].
-pub(super) fn draw_lives(plan: &mut Plan) {
+/// Adds the fourth layer to a plan.
+pub(super) fn draw_restart(plan: &mut Plan) {
     let mut dice = Dice::new(plan.seed ^ 0x6c69_7665);
     // Without loss, hosts are never restarted.
     if plan.lossless || !dice.one_in(5) {
@@ -17,33 +17,33 @@ pub(super) fn draw_lives(plan: &mut Plan) {
         return;
     };
     let before = &plan.pairs[first];
-    let lives = match dice.below(3) {
+    let lifetime_ns = match dice.below(3) {
         0 => dice.below(5_000),
         1 => dice.below(50_000),
         _ => dice.below(1_000_000),
     };
-    let at_ns = before.start_ns + lives;
+    let at_ns = before.start_ns + lifetime_ns;
     // A pair of this host that starts after the restart would get the QP numbers instead, and
     // perhaps the PSNs.
     let later = |pair: &PairPlan| pair.hosts.contains(&host) && pair.start_ns > at_ns;
     if plan.pairs.iter().any(later) {
         return;
     }
-    let mut again = before.clone();
-    again.follows = Some(first);
-    again.start_ns = at_ns + dice.pick(&[1, 1, 500, 20_000]);
-    move_psns(&mut dice, &mut again);
+    let mut second = before.clone();
+    second.follows = Some(first);
+    second.start_ns = at_ns + dice.pick(&[1, 1, 500, 20_000]);
+    shift_psns(&mut dice, &mut second);
     if dice.one_in(2) {
         // One end has other requests after the restart.
-        again.ops[dice.index(2)].truncate(1);
+        second.ops[dice.index(2)].truncate(1);
     }
-    plan.pairs.push(again);
-    let what = Act::RestartAlike(host);
-    plan.mischief.push(Mischief { at_ns, what });
+    plan.pairs.push(second);
+    let what = Action::RestartWithSameSeed(host);
+    plan.disruptions.push(Disruption { at_ns, what });
 }
 
-/// The connection whose QP is the first that the host makes, if it is an RC QP. Nothing protects UC
-/// from packets that were sent before the restart, and only another Q_Key protects UD.
+/// The connection whose QP is the first that the host makes, if that is an RC QP. Nothing protects
+/// UC from packets that were sent before the restart, and only another Q_Key protects UD.
 fn first_pair(plan: &Plan, host: usize) -> Option<usize> {
     let here = |number: &usize| plan.pairs[*number].hosts.contains(&host);
     let first = (0..plan.pairs.len())
@@ -61,14 +61,14 @@ fn first_pair(plan: &Plan, host: usize) -> Option<usize> {
     fits.then_some(first)
 }
 
-/// Moves the PSNs of a connection that is made again far from the old ones, so that no old packet
-/// can be the next: behind or ahead by up to a quarter of the PSN space.
-fn move_psns(dice: &mut Dice, pair: &mut PairPlan) {
-    let far = (1 << 20) + dice.below(3 << 20) as u32;
+/// Shifts the PSNs of a connection that is made again, so that no old packet has an expected PSN.
+/// The shift is up to a quarter of the PSN space, forwards or backwards.
+fn shift_psns(dice: &mut Dice, pair: &mut PairPlan) {
+    let shift = (1 << 20) + dice.below(3 << 20) as u32;
     let by = if dice.one_in(2) {
-        far
+        shift
     } else {
-        0x100_0000 - far
+        0x100_0000 - shift
     };
     for psn in &mut pair.connect.psn {
         *psn = (*psn + by) & 0xff_ffff;

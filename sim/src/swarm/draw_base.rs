@@ -1,7 +1,8 @@
 //! The first layer of a plan: hosts, links, pairs and their requests.
 
 use super::plan::{
-    Act, CableFault, CqPlan, FaultPlan, Kind, Mischief, Op, PairPlan, Plan, SrqPlan, Wrong,
+    Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
+    SrqPlan,
 };
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
@@ -10,11 +11,11 @@ use roce_port::fault::{Burst, Chance, FaultSpec, ReorderBy};
 use roce_stack::{Duration, QpKind, largest_path_mtu};
 use roce_wire::PathMtu;
 
-/// Length of the eventful part of a run, in ns.
+/// The time in which faults and disruptions start, in ns.
 const HORIZON_NS: u64 = 3_000_000;
 
 impl Plan {
-    pub(super) fn draw_first(seed: u64) -> Self {
+    pub(super) fn draw_base(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let lossless = dice.one_in(5);
         let ip = dice.pick(&[Ip::V4, Ip::V4, Ip::V6, Ip::V4Hidden]);
@@ -32,7 +33,7 @@ impl Plan {
             xrc_cq: CqPlan::default(),
             pairs: Vec::new(),
             faults: Vec::new(),
-            mischief: Vec::new(),
+            disruptions: Vec::new(),
         };
         let least = usize::from(count > 2);
         let switches = dice.pick(&[least, 1, 1, 2]);
@@ -43,7 +44,7 @@ impl Plan {
         let kinds = kinds(&mut dice);
         let services = services(&mut dice);
         let shares = dice.one_in(3);
-        let wrong = dice.one_in(3);
+        let has_faults = dice.one_in(3);
         for _ in 0..pairs {
             let service = dice.pick(services);
             let common = Common {
@@ -51,7 +52,7 @@ impl Plan {
                 kinds: &kinds,
                 service,
                 shares,
-                wrong,
+                has_faults,
                 lossless,
             };
             let largest = largest_path_mtu(plan.link.max_packet_bytes);
@@ -61,7 +62,7 @@ impl Plan {
         if !lossless {
             plan.draw_faults(&mut dice, ip);
         }
-        plan.draw_mischief(&mut dice);
+        plan.draw_disruptions(&mut dice);
         plan
     }
 
@@ -87,42 +88,46 @@ impl Plan {
         }
         for _ in 0..dice.pick(&[0, 0, 1, 3]) {
             let (at_ns, cable) = (dice.below(HORIZON_NS), dice.index(self.cables()));
-            let lasts = dice.pick(&[10_000, 300_000, 3_000_000, 40_000_000]);
+            let duration_ns = dice.pick(&[10_000, 300_000, 3_000_000, 40_000_000]);
             let (begin, end) = if dice.one_in(2) {
                 (CableFault::Down(true), CableFault::Down(false))
             } else {
                 let quiet = CableFault::Packets(FaultSpec::default());
                 (CableFault::Packets(faults(dice, ip)), quiet)
             };
-            for (at_ns, what) in [(at_ns, begin), (at_ns + lasts, end)] {
+            for (at_ns, what) in [(at_ns, begin), (at_ns + duration_ns, end)] {
                 self.faults.push(FaultPlan { at_ns, cable, what });
             }
         }
     }
 
-    fn draw_mischief(&mut self, dice: &mut Dice) {
+    fn draw_disruptions(&mut self, dice: &mut Dice) {
         for _ in 0..dice.pick(&[0, 0, 1, 2, 4]) {
             let (pair, side) = (dice.index(self.pairs.len()), dice.index(2));
             let host = dice.index(self.hosts.len());
-            let lasts = dice.below(500_000);
-            let acts = [
-                Act::Destroy(pair, side),
-                Act::Break(pair, side),
-                Act::Drain(pair, side, lasts),
-                Act::Drain(pair, side, lasts),
-                Act::DropOut(pair, side),
-                Act::DropTarget(pair, side),
-                Act::DropInbox(pair, side),
-                Act::Resize(host, dice.pick(&[1, 3, 8, 40])),
-                Act::Limit(host, dice.index(9)),
-                Act::Pause(host, lasts * 10),
-                Act::Restart(host),
+            let duration_ns = dice.below(500_000);
+            let actions = [
+                Action::Destroy(pair, side),
+                Action::Break(pair, side),
+                Action::Drain(pair, side, duration_ns),
+                Action::Drain(pair, side, duration_ns),
+                Action::DropOut(pair, side),
+                Action::DropTarget(pair, side),
+                Action::DropInbox(pair, side),
+                Action::Resize(host, dice.pick(&[1, 3, 8, 40])),
+                Action::Limit(host, dice.index(9)),
+                Action::Pause(host, duration_ns * 10),
+                Action::Restart(host),
             ];
             // Without loss, hosts are never stopped or restarted.
-            let some = if self.lossless { &acts[..9] } else { &acts[..] };
+            let some = if self.lossless {
+                &actions[..9]
+            } else {
+                &actions[..]
+            };
             let what = dice.pick(some);
             let at_ns = dice.below(HORIZON_NS) / dice.pick(&[1, 10, 100]);
-            self.mischief.push(Mischief { at_ns, what });
+            self.disruptions.push(Disruption { at_ns, what });
         }
     }
 }
@@ -196,7 +201,7 @@ fn faults(dice: &mut Dice, ip: Ip) -> FaultSpec {
     }
 }
 
-/// The operations of a run: a subset of all.
+/// The operations of a run: a random subset.
 pub(super) fn kinds(dice: &mut Dice) -> Vec<Kind> {
     let all = Kind::REMOTE.into_iter();
     let some: Vec<_> = all.filter(|_| dice.one_in(2)).collect();
@@ -235,7 +240,7 @@ pub(super) struct Common<'a> {
     pub(super) service: QpKind,
     /// Whether receives may be shared.
     pub(super) shares: bool,
-    pub(super) wrong: bool,
+    pub(super) has_faults: bool,
     pub(super) lossless: bool,
 }
 
@@ -281,7 +286,7 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
     };
     let shared = [0, 1].map(|_| common.shares && dice.one_in(2));
     let mut kinds: Vec<Kind> = common.kinds.to_vec();
-    kinds.retain(|kind| kind.is_of(service));
+    kinds.retain(|kind| kind.is_supported_by(service));
     if kinds.is_empty() {
         kinds.push(Kind::Send);
     }
@@ -294,8 +299,8 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
             .map(|_| {
                 let longest = largest.min(target_bytes);
                 let mut op = op(dice, &kinds, mtu, longest, max_gap_ns);
-                if common.wrong && op.len > 0 && dice.one_in(40) {
-                    op.wrong = wrong(dice, op.kind, service, exact);
+                if common.has_faults && op.len > 0 && dice.one_in(40) {
+                    op.fault = draw_request_fault(dice, op.kind, service, exact);
                 }
                 op
             })
@@ -322,32 +327,37 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
     }
 }
 
-/// Draws a fault for a request, of those that are possible.
-fn wrong(dice: &mut Dice, kind: Kind, service: QpKind, exact: bool) -> Option<Wrong> {
+/// Draws a fault for a request; `None` if the request can't have the drawn fault.
+fn draw_request_fault(
+    dice: &mut Dice,
+    kind: Kind,
+    service: QpKind,
+    exact: bool,
+) -> Option<RequestFault> {
     let sends = matches!(kind, Kind::Send | Kind::SendImm);
     let drawn = match dice.below(7) {
-        0 => Wrong::LocalKey,
-        1 => Wrong::TooLong,
-        2 | 3 => Wrong::Bounds,
-        4 => Wrong::RemoteKey,
-        5 => Wrong::Persistence,
-        _ => Wrong::QKey,
+        0 => RequestFault::LocalKey,
+        1 => RequestFault::TooLong,
+        2 | 3 => RequestFault::Bounds,
+        4 => RequestFault::RemoteKey,
+        5 => RequestFault::Persistence,
+        _ => RequestFault::QKey,
     };
     let fits = match drawn {
-        Wrong::LocalKey => kind != Kind::Flush,
-        Wrong::TooLong => sends && exact,
-        Wrong::Bounds => !sends && kind != Kind::SendInvalidate,
-        Wrong::RemoteKey => !sends,
-        Wrong::Persistence => kind == Kind::Flush,
-        Wrong::QKey => service == QpKind::Ud,
-        Wrong::Invalidated | Wrong::AccessRight | Wrong::Srq => false,
+        RequestFault::LocalKey => kind != Kind::Flush,
+        RequestFault::TooLong => sends && exact,
+        RequestFault::Bounds => !sends && kind != Kind::SendInvalidate,
+        RequestFault::RemoteKey => !sends,
+        RequestFault::Persistence => kind == Kind::Flush,
+        RequestFault::QKey => service == QpKind::Ud,
+        RequestFault::Invalidated | RequestFault::AccessRight | RequestFault::Srq => false,
     };
     fits.then_some(drawn)
 }
 
 fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, max_gap_ns: u64) -> Op {
     let kind = match dice.pick(kinds) {
-        // One is enough to make all later requests fail.
+        // One SEND with invalidate is enough to make all later requests fail.
         Kind::SendInvalidate if !dice.one_in(10) => Kind::Send,
         kind => kind,
     };
@@ -375,6 +385,6 @@ fn op(dice: &mut Dice, kinds: &[Kind], mtu: usize, largest: usize, max_gap_ns: u
             0 => 0,
             most => dice.below(most),
         },
-        wrong: None,
+        fault: None,
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a run.
+//! The checks at the end of a run, and the removal of all objects.
 
 use super::state::Run;
 use crate::fabric::HostId;
@@ -6,17 +6,17 @@ use crate::oracle::{Verdict, violated};
 use roce_stack::{Duration, QpState, Stat};
 
 impl Run<'_> {
-    /// Checks the end of a run: everything must be finished, and nothing may be left after all
-    /// objects are destroyed.
-    pub(super) fn at_rest(&mut self) -> Verdict {
+    /// Checks the end of a run: all requests are finished, and nothing is left after all objects
+    /// are destroyed.
+    pub(super) fn check_end(&mut self) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
                 self.poll(pair, side)?;
                 let end = self.end(pair, side);
-                let left = self.plan.pairs[pair].ops[side].len() - end.next_op;
-                if end.alive && left > 0 {
+                let unposted = self.plan.pairs[pair].ops[side].len() - end.next_op;
+                if end.alive && unposted > 0 {
                     return violated(format!(
-                        "pair {pair} side {side}, at rest: {left} requests could not be posted"
+                        "pair {pair} side {side}: {unposted} requests could not be posted"
                     ));
                 }
             }
@@ -30,21 +30,21 @@ impl Run<'_> {
                 queued.filter(|_| end.alive)
             }));
         }
-        self.oracle.at_rest(|pair, side| queued[pair][side])?;
-        self.pools_at_rest()?;
-        self.last_wqes_known()?;
-        self.cqs_at_rest()?;
-        let under_way = self.fabric.under_way();
-        if under_way != (0, 0) {
+        self.oracle.check_idle(|pair, side| queued[pair][side])?;
+        self.check_pools_idle()?;
+        self.check_last_wqes_reached()?;
+        self.check_cq_errors_reported()?;
+        let in_flight = self.fabric.in_flight();
+        if in_flight != (0, 0) {
             return violated(format!(
-                "at rest, but packets and bytes wait: {under_way:?}"
+                "the run has ended, but packets and bytes wait: {in_flight:?}"
             ));
         }
-        self.take_down()
+        self.destroy_all()
     }
 
     /// Checks that every failed QP with an SRQ was reported to take no more receives.
-    fn last_wqes_known(&mut self) -> Verdict {
+    fn check_last_wqes_reached(&mut self) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
                 let end = self.end(pair, side);
@@ -53,10 +53,10 @@ impl Run<'_> {
                     continue;
                 }
                 let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
-                let told = self.oracle.is_last_wqe_known(pair, side);
-                if (state == Some(QpState::Err)) != told {
+                let is_reported = self.oracle.has_reached_last_wqe(pair, side);
+                if (state == Some(QpState::Err)) != is_reported {
                     return violated(format!(
-                        "pair {pair} side {side} is in {state:?}, last WQE reached: {told}"
+                        "pair {pair} side {side} is in {state:?}, last WQE reached: {is_reported}"
                     ));
                 }
             }
@@ -65,7 +65,7 @@ impl Run<'_> {
     }
 
     /// Destroys everything and checks that nothing is left.
-    fn take_down(&mut self) -> Verdict {
+    fn destroy_all(&mut self) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
                 self.destroy(pair, side)?;
@@ -79,8 +79,8 @@ impl Run<'_> {
         }
         self.destroy_pools()?;
         let later = self.fabric.now() + Duration::from_secs(1_000_000);
-        for host in 0..self.words.len() {
-            let key = self.words[host].region.key;
+        for host in 0..self.hosts.len() {
+            let key = self.hosts[host].region.key;
             self.fabric.drive(HostId(host));
             let nic = self.fabric.nic(HostId(host));
             nic.deregister(key);
@@ -94,7 +94,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn sum_up(&mut self) {
+    pub(super) fn collect_counters(&mut self) {
         self.outcome.fingerprint = self.fabric.fingerprint();
         self.outcome.packets = self.fabric.counters();
         self.outcome.virtual_ns = self.fabric.now().as_nanos();

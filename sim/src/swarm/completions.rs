@@ -1,4 +1,4 @@
-//! Processes completions and events of hosts.
+//! Processes the completions and events of hosts.
 
 use super::state::{PairState, PoolState, Run};
 use crate::fabric::HostId;
@@ -7,8 +7,8 @@ use roce_stack::{Event, WcOpcode};
 use roce_wire::Qpn;
 
 impl Run<'_> {
-    /// Takes a host's completions and events, and lets its applications continue.
-    pub(super) fn look_at(&mut self, host: HostId) -> Verdict {
+    /// Polls a host's completions and events, and lets its applications continue.
+    pub(super) fn poll_host(&mut self, host: HostId) -> Verdict {
         if self.paused[host.0] {
             return Ok(());
         }
@@ -16,12 +16,12 @@ impl Run<'_> {
             for side in [0, 1] {
                 let here = |state: &PairState| state.ends[side].host == host;
                 if self.pairs[pair].as_ref().is_some_and(here)
-                    && !self.puts_off(pair, side)
+                    && !self.postpones_poll(pair, side)
                     && self.poll(pair, side)?
                 {
                     match self.end(pair, side).in_host_cq {
-                        true => self.pump_host(host)?,
-                        false => self.pump(pair, side)?,
+                        true => self.post_requests_of_host(host)?,
+                        false => self.post_requests(pair, side)?,
                     }
                 }
             }
@@ -37,7 +37,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes the completions of all ends of a host.
+    /// Polls the completions of all ends of a host.
     pub(super) fn poll_all(&mut self, host: HostId) -> Verdict {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
@@ -68,7 +68,7 @@ impl Run<'_> {
                 let Some((pair, side)) = find(qpn) else {
                     return Ok(());
                 };
-                // Completions came before the event.
+                // Completions precede the event.
                 self.poll(pair, side)?;
                 if let Event::QpFatal(_) = event {
                     self.check_fatal(pair, side)?;
@@ -84,7 +84,7 @@ impl Run<'_> {
                 };
                 self.poll(pair, side)?;
                 if !self.end(pair, side).draining {
-                    return violated(format!("pair {pair} side {side} drained unasked"));
+                    return violated(format!("pair {pair} side {side} drained without a request"));
                 }
                 self.oracle.drained(pair, side, true);
                 Ok(())
@@ -97,7 +97,7 @@ impl Run<'_> {
                 if !self.end(pair, side).shared {
                     return violated(format!("pair {pair} side {side} has no SRQ: {event:?}"));
                 }
-                self.oracle.last_wqe(pair, side)
+                self.oracle.last_wqe_reached(pair, side)
             }
             Event::SrqLimit(srqn) => {
                 let is_it = |state: &PoolState| {

@@ -3,9 +3,9 @@
 use super::scenario::Scenario;
 use roce_stack::{Duration, Instant};
 
-/// What had been sent and completed at some time.
+/// The bytes sent and completed, and the pauses, up to some time.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
+pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) wire: Vec<u64>,
     pub(super) done: Vec<u64>,
@@ -14,7 +14,7 @@ pub(super) struct Mark {
 }
 
 /// The times when flows start or stop, and the start and end of the experiment.
-pub(super) fn edges_of(scenario: &Scenario) -> Vec<Duration> {
+pub(super) fn phase_edges(scenario: &Scenario) -> Vec<Duration> {
     let flows = scenario.flows.iter();
     let mut edges: Vec<Duration> = flows
         .flat_map(|flow| [Some(flow.start), flow.stop])
@@ -28,7 +28,7 @@ pub(super) fn edges_of(scenario: &Scenario) -> Vec<Duration> {
 
 /// The time from which queues and pauses are measured: the second half of a fixed duration, or all
 /// of a mix, which ends with its last flow.
-pub(super) fn measured_from(scenario: &Scenario) -> Duration {
+pub(super) fn measurement_start(scenario: &Scenario) -> Duration {
     if scenario.is_mix() {
         Duration::ZERO
     } else {
@@ -37,11 +37,11 @@ pub(super) fn measured_from(scenario: &Scenario) -> Duration {
 }
 
 /// The middle and the end of each phase; the start of a mix.
-pub(super) fn marks_of(scenario: &Scenario) -> Vec<Instant> {
+pub(super) fn snapshot_times(scenario: &Scenario) -> Vec<Instant> {
     if scenario.is_mix() {
         return vec![Instant::ZERO];
     }
-    edges_of(scenario)
+    phase_edges(scenario)
         .windows(2)
         .flat_map(|edge| [(edge[0] + edge[1]) / 2, edge[1]])
         .map(|at| Instant::ZERO + at)
