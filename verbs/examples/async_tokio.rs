@@ -14,7 +14,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::completion::{CompletionChannel, Notify};
 use roce_verbs::prelude::*;
 use std::io::ErrorKind;
@@ -44,7 +44,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     let connection = listener
         .accept()
         .accept(qp, &ConnectOptions::default(), place.as_bytes())?;
-    connection.wait_for_end(PATIENCE);
+    connection.wait_for_end(TIMEOUT);
     let mut text = vec![0; TEXT.len()];
     memory.read(0, &mut text)?;
     match text == TEXT {
@@ -92,7 +92,7 @@ async fn write_and_read(context: &Context, server: SocketAddr) -> Outcome {
     if read != TEXT {
         return Err("what was read differs from what was written".into());
     }
-    tokio::task::spawn_blocking(move || link.connection.disconnect(PATIENCE)).await?;
+    tokio::task::spawn_blocking(move || link.connection.disconnect(TIMEOUT)).await?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -42,7 +42,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     let connection = listener
         .accept()
         .accept(qp, &ConnectOptions::default(), place.as_bytes())?;
-    connection.wait_for_end(PATIENCE);
+    connection.wait_for_end(TIMEOUT);
 
     let value = |at: u64| {
         memory
@@ -96,6 +96,6 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     if (first, second, released) != (FREE, CLIENT, CLIENT) {
         return Err("the lock did not hold".into());
     }
-    connection.disconnect(PATIENCE);
+    connection.disconnect(TIMEOUT);
     Ok(())
 }

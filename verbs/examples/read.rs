@@ -12,7 +12,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 
@@ -42,7 +42,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     let connection = listener
         .accept()
         .accept(qp, &ConnectOptions::default(), place.as_bytes())?;
-    connection.wait_for_end(PATIENCE);
+    connection.wait_for_end(TIMEOUT);
     Ok(())
 }
 
@@ -72,7 +72,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     if fetched != content() {
         return Err("what was fetched differs from what is there".into());
     }
-    connection.disconnect(PATIENCE);
+    connection.disconnect(TIMEOUT);
     Ok(())
 }
 

@@ -16,7 +16,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 
@@ -63,7 +63,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
             return Err(format!("block {block} is not as it was written").into());
         }
     }
-    connection.wait_for_end(PATIENCE);
+    connection.wait_for_end(TIMEOUT);
     Ok(())
 }
 
@@ -83,7 +83,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
         cq.wait_polling()?.ok()?;
     }
     println!("client: wrote blocks {ORDER:?}");
-    connection.disconnect(PATIENCE);
+    connection.disconnect(TIMEOUT);
     Ok(())
 }
 

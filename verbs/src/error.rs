@@ -43,7 +43,7 @@ pub enum OpenError {
         /// What is wrong with it.
         error: String,
     },
-    /// The operating system refused something.
+    /// A system call failed.
     System {
         /// The operation that failed.
         what: &'static str,
@@ -119,7 +119,7 @@ pub enum StartError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The operating system refused something.
+    /// A system call failed.
     System {
         /// The operation that failed.
         what: &'static str,
@@ -137,7 +137,7 @@ impl fmt::Display for StartError {
                  ROCE_DATAPATH=udp selects UDP sockets"
             ),
             Self::QpNumbers { device, source } => {
-                write!(f, "{device} can't get a part of the QP numbers: {source}")
+                write!(f, "{device} can't get a range of QP numbers: {source}")
             }
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
@@ -186,7 +186,8 @@ impl From<CreateQpError> for QpError {
     }
 }
 
-/// Why a QP was not connected, an address handle not created, or a multicast group not joined.
+/// Why a QP was not connected, an address handle was not created, or a multicast group was not
+/// joined.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {

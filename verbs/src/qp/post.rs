@@ -37,7 +37,8 @@ impl QueuePair {
     /// Posts several send requests, and then sends them together.
     ///
     /// # Errors
-    /// The index of the first request that was refused, and why. The requests before it are posted.
+    /// The index of the first request that was refused, and the reason. The requests before it are
+    /// posted.
     pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<(), (usize, PostError)> {
         self.post_batch(|batch| {
             let mut requests = requests.iter().enumerate();

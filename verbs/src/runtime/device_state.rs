@@ -1,6 +1,6 @@
-//! The state of an open device, as its users and threads share it.
+//! The state of an open device, which its users and threads share.
 
-use super::wait::{packets_of, until_something_is_due};
+use super::wait::{packet_poll_fds, wake_ups_and_timeout};
 use super::{DeviceClock, Engine, Starter, spin};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
@@ -27,8 +27,8 @@ pub(crate) struct DeviceState {
     /// if none has, or if the application has handed over.
     last_call: AtomicU64,
     calls: AtomicU64,
-    /// What has been started. It is dropped after the engine, since its part of the QP numbers may
-    /// go to others only once the engine's port is closed.
+    /// The parts that have started. Dropped after the engine: other processes may get the QPN range
+    /// only once the engine's port is closed.
     pub(crate) starter: Starter,
 }
 
@@ -56,7 +56,7 @@ impl DeviceState {
         })
     }
 
-    /// An ID that is new among the CQs of the context.
+    /// An ID that no other CQ of the context has.
     pub(crate) fn next_cq(&self) -> CqId {
         CqId(self.next_cq.fetch_add(1, Ordering::Relaxed))
     }
@@ -66,8 +66,8 @@ impl DeviceState {
     pub(crate) fn note_call(&self) -> Instant {
         let now = self.now();
         self.last_call.store(now.as_nanos() + 1, Ordering::Relaxed);
-        // This is not one atomic operation, which would cost each call more than the count is
-        // worth.
+        // Not an atomic increment: a lost count does no harm, and an atomic increment would slow
+        // down each call.
         self.calls.store(self.calls() + 1, Ordering::Relaxed);
         self.wake_sleeping_driver();
         now
@@ -122,9 +122,9 @@ impl DeviceState {
         self.clock.now()
     }
 
-    /// The context's part of the QP numbers, once something has needed one.
-    pub(crate) fn part(&self) -> Option<QpnRange> {
-        self.starter.part()
+    /// The context's QPN range; `None` until something needs it.
+    pub(crate) fn qpn_range(&self) -> Option<QpnRange> {
+        self.starter.qpn_range()
     }
 
     pub(crate) fn wake_driver(&self) {
@@ -144,10 +144,10 @@ impl DeviceState {
         };
         self.wake_sleeping_driver();
         if engine.progress(now) {
-            spin::found_something();
+            spin::note_successful_poll();
             return true;
         }
-        if spin::polled_in_vain(now) {
+        if spin::note_empty_poll(now) {
             cold_path();
             self.wait_for_packets(engine);
         }
@@ -161,12 +161,12 @@ impl DeviceState {
             return;
         }
         let began = std::time::Instant::now();
-        let (wake_ups, timeout) = until_something_is_due(&engine, self.now());
+        let (wake_ups, timeout) = wake_ups_and_timeout(&engine, self.now());
         drop(engine);
         let longest = timeout.map_or(spin::LONGEST_WAIT, |left| left.min(spin::LONGEST_WAIT));
-        let mut polled = packets_of(&wake_ups);
+        let mut polled = packet_poll_fds(&wake_ups);
         let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
-        spin::waited(began.elapsed());
+        spin::note_wait(began.elapsed());
     }
 
     /// Locks the engine, waiting for other threads.
@@ -174,13 +174,13 @@ impl DeviceState {
         self.engine.lock()
     }
 
-    /// Locks the engine, and ensures that its NIC has a part of the QP numbers.
+    /// Locks the engine, and ensures that its NIC has a QPN range.
     ///
     /// # Errors
-    /// If no part is free.
-    pub(crate) fn lock_with_part(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
+    /// If no QPN range is free.
+    pub(crate) fn lock_with_qpn_range(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
         let mut engine = self.lock();
-        self.starter.claim_part(&mut engine)?;
+        self.starter.claim_qpn_range(&mut engine)?;
         Ok(engine)
     }
 
@@ -210,8 +210,8 @@ impl DeviceState {
 
     /// Makes `address` usable when the datapath starts. Returns whether the datapath has yet to
     /// start.
-    pub(crate) fn use_when_started(&self, address: IpAddr) -> bool {
+    pub(crate) fn activate_when_started(&self, address: IpAddr) -> bool {
         let _engine = self.lock();
-        self.starter.use_when_started(address)
+        self.starter.activate_when_started(address)
     }
 }
