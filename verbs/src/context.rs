@@ -127,8 +127,8 @@ impl Context {
         self.inner.shared.drive()
     }
 
-    /// Leaves the NIC to the background thread, which drives it from now on without waiting to see
-    /// whether the application calls again. For programs that wait on descriptors themselves.
+    /// Leaves the NIC to the background thread, which drives it from now on without first waiting
+    /// for further calls by the application. For programs that wait on descriptors themselves.
     pub fn hand_over(&self) {
         self.inner.shared.hand_over();
     }

@@ -15,21 +15,21 @@ use std::fmt;
 pub enum OpenError {
     /// No device has this name.
     UnknownDevice {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The names of the devices that exist.
         known: Vec<String>,
     },
     /// No device's interface has the address.
     NoSuchAddress {
-        /// The address asked for.
+        /// The requested address.
         address: std::net::IpAddr,
         /// The names of the devices that exist.
         known: Vec<String>,
     },
     /// The interface does not have the address.
     UnknownAddress {
-        /// The address asked for.
+        /// The requested address.
         address: std::net::IpAddr,
         /// The interface.
         interface: String,
@@ -193,21 +193,21 @@ impl From<CreateQpError> for QpError {
 pub enum ConnectError {
     /// The GID table has no entry with this index.
     UnknownGid {
-        /// The index asked for.
+        /// The requested index.
         index: u8,
         /// The indices that have an entry.
         known: Vec<u8>,
     },
     /// The device does not have the address.
     UnknownAddress {
-        /// The address asked for.
+        /// The requested address.
         address: std::net::IpAddr,
         /// The device's addresses.
         known: Vec<std::net::IpAddr>,
     },
     /// The entry at the GID index is for a version of RoCE that this datapath does not carry.
     NotCarried {
-        /// The index asked for.
+        /// The requested index.
         index: u8,
         /// The version of its entry.
         version: RoceVersion,

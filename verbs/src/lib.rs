@@ -118,7 +118,7 @@
 //! # use roce_verbs::prelude::*;
 //! use roce_verbs::{datagram::AddressOptions, qp::QKey};
 //!
-//! # fn tell(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, region: &MemoryRegion,
+//! # fn send_datagram(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, region: &MemoryRegion,
 //! #     peer: Endpoint) -> Result<(), Box<dyn std::error::Error>> {
 //! let options = QpOptions { kind: QpKind::Ud, ..QpOptions::default() };
 //! let qp = pd.create_qp(cq, cq, &options)?;

@@ -45,10 +45,10 @@ impl Side {
         let device = Device::with_address(at).expect("loopback");
         let context = OpenOptions::new().open(&device).expect("opened");
         let manager = context.connection_manager().expect("started");
-        let (tell, events) = channel();
+        let (sender, events) = channel();
         manager.set_sink(Box::new(move |event| {
             // The receiver may be gone.
-            let _ = tell.send(event);
+            let _ = sender.send(event);
         }));
         manager.activate(at).expect("an address of the device");
         let pd = context.alloc_pd();
@@ -405,11 +405,11 @@ fn any_thread_may_drop_a_manager() {
     let again = context.connection_manager().expect("the same");
     assert!(Arc::ptr_eq(&manager, &again));
     let last = Arc::new(slot::Slot::new(Some(again)));
-    let (tell, sink_calls) = channel();
+    let (sender, sink_calls) = channel();
     let of_sink = Arc::clone(&last);
     manager.set_sink(Box::new(move |_| {
         drop(of_sink.take());
-        let _ = tell.send(());
+        let _ = sender.send(());
     }));
     let request = roce_verbs::roce_cm::DatagramRequest {
         service: ServiceId::ip(PortSpace::Udp, 1),

@@ -20,10 +20,10 @@ pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
     let create = || match environment::value(VARIABLE) {
         None => Ok(None),
         Some(name) => {
-            let wrong = |error: roce_capture::CreateError| {
+            let describe = |error: roce_capture::CreateError| {
                 (name.to_string_lossy().into_owned(), error.to_string())
             };
-            let capture = Capture::from_setting(&name).map_err(wrong)?;
+            let capture = Capture::from_setting(&name).map_err(describe)?;
             announce(&capture);
             Ok(Some(capture))
         }

@@ -254,8 +254,8 @@ fn comments_say_what_happened_to_a_packet() {
     assert_eq!(capture.capture.packets(), 5);
 }
 
-/// One packet may cause many that came before it to be dropped. One comment gives their number,
-/// because tshark and `roce decode` show only some of a packet's comments.
+/// One packet may cause the drop of many earlier packets. One comment gives their number, because
+/// tshark and `roce decode` show only some of a packet's comments.
 #[test]
 fn repeated_drops_share_one_comment() {
     let mut nic = nic();

@@ -55,7 +55,7 @@ impl Listener {
     /// the port is 0, the system chooses one.
     ///
     /// # Errors
-    /// If the port is taken, or the device does not have the address.
+    /// If the port is in use, or the device does not have the address.
     pub fn bind(context: &Context, local: SocketAddr) -> Result<Self, ConnectionError> {
         let manager = context.connection_manager()?;
         let addresses = match local.ip() {

@@ -69,12 +69,12 @@ impl Context {
     /// datagrams to this process.
     pub fn connection_manager(&self) -> Result<Arc<ConnectionManager>, OpenError> {
         let mut slot = self.inner.connections.lock();
-        if let Some(manager) = slot.upgrade().and_then(|kept| kept.downcast().ok()) {
+        if let Some(manager) = slot.upgrade().and_then(|weak| weak.downcast().ok()) {
             return Ok(manager);
         }
         let manager = Arc::new(ConnectionManager::start(self)?);
-        let kept: Weak<ConnectionManager> = Arc::downgrade(&manager);
-        *slot = kept;
+        let weak: Weak<ConnectionManager> = Arc::downgrade(&manager);
+        *slot = weak;
         Ok(manager)
     }
 }

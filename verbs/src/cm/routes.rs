@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 
-/// A request that a listener has not taken yet.
+/// A connection request that the application has not accepted from the listener yet.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     pub(super) connection: ConnectionId,
@@ -18,7 +18,7 @@ pub(super) struct PendingRequest {
     pub(super) events: Receiver<Event>,
 }
 
-/// Where a connection's events go.
+/// The destination of a connection's events.
 #[derive(Debug)]
 struct Route {
     sender: Sender<Event>,
@@ -77,8 +77,8 @@ impl Routes {
         self.0.lock().connections.remove(&id);
     }
 
-    /// Where a connection's event goes, and the connection's QP. The last event of a connection
-    /// removes its route.
+    /// Returns the destination of a connection's event, and the connection's QP. The last event of
+    /// a connection removes its route.
     pub(super) fn route_of(
         &self,
         event: &Event,
@@ -93,7 +93,7 @@ impl Routes {
         Some(found)
     }
 
-    /// Hands a request to its listener, or returns it if the listener has no route.
+    /// Delivers a request to its listener, or returns the event if the listener has no route.
     pub(super) fn deliver_request(&self, event: Event) -> Option<Event> {
         let mut table = self.0.lock();
         let Event::Requested {

@@ -49,9 +49,9 @@ fn run(core: &Core, peer_monitor: &mut PeerMonitor) {
 
 /// Hands the agent the datagrams that have arrived, and lets it handle its timeouts.
 fn run_agent(core: &Core, peer_monitor: &mut PeerMonitor) {
-    // A new process may have the QP numbers of one that ended. The new process's datagrams may be
-    // among these, and must not be taken for the old one's, so the agent first learns which
-    // processes ended.
+    // A new process may have the QP numbers of a process that has ended, and its datagrams may be
+    // among these. The agent must not attribute them to the old process, so it first learns which
+    // processes have ended.
     let mads = core.take_mads();
     peer_monitor.report(core);
     core.handle_mads(&mads);

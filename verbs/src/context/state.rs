@@ -19,7 +19,7 @@ impl Context {
         self.inner.shared.lock().each_port_counter()
     }
 
-    /// The address at which this process serves its metrics, if the program asked for that
+    /// The address at which this process serves its metrics, if the program requested metrics
     /// ([`OpenOptions::metrics`](crate::settings::OpenOptions::metrics)) and the address was free.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.watch_handle.as_ref()?.metrics()

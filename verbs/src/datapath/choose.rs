@@ -107,7 +107,7 @@ pub(crate) fn predict(device: &Device, options: &DatapathOptions) -> Result<Data
         return Ok(udp(sockets_requested()));
     }
     let facts = Facts::of(device);
-    let taken = match options.datapath {
+    let reason = match options.datapath {
         DatapathChoice::Xdp => match facts.why_impossible(options).or_else(|| facts.why_held()) {
             Some(reason) => return Err(refused(device, reason)),
             None => xdp_requested(),
@@ -124,7 +124,7 @@ pub(crate) fn predict(device: &Device, options: &DatapathOptions) -> Result<Data
         max_packet_bytes: config.max_packet_bytes(device.interface().addresses.iter()),
         receive_buffer_bytes: config.receive_buffer_bytes(),
         fallback: (options.datapath == DatapathChoice::Auto).then_some(UDP),
-        not_taken: vec![not_taken(UDP, taken)],
+        not_taken: vec![not_taken(UDP, reason)],
     })
 }
 

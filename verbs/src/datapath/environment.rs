@@ -139,11 +139,11 @@ mod tests {
         }
         let read = with(&[("ROCE_XDP_QUEUES", "2")]).map(|options| options.xdp_queues);
         assert_eq!(read, Ok(NonZeroU32::new(2)));
-        for (text, asked) in [("0", false), ("1", true)] {
+        for (text, enabled) in [("0", false), ("1", true)] {
             let read = with(&[("ROCE_V1", text)]).map(|options| options.roce_v1);
-            assert_eq!(read, Ok(asked));
+            assert_eq!(read, Ok(enabled));
             let read = with(&[("ROCE_XDP_PRIORITY_TAG", text)]);
-            assert_eq!(read.map(|options| options.xdp_priority_tag), Ok(asked));
+            assert_eq!(read.map(|options| options.xdp_priority_tag), Ok(enabled));
         }
     }
 

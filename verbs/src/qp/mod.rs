@@ -64,9 +64,9 @@ impl ProtectionDomain {
     /// A QP in state RESET.
     ///
     /// # Errors
-    /// If all QP numbers of the open device are taken. It has 130,048, which it claims when it
-    /// creates its first QP. An interface has enough numbers for 127 open devices, those of all
-    /// processes together.
+    /// If all QP numbers of the open device are in use. A device has 130,048 numbers, which it
+    /// claims when it creates its first QP. An interface has enough numbers for 127 open devices,
+    /// counted over all processes.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,

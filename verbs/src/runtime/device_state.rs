@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The state that a context, the objects made from it and its threads share.
+/// The state that a context, its objects and its threads share.
 pub(crate) struct DeviceState {
     pub(crate) engine: Mutex<Engine>,
     /// Wakes the background thread.
@@ -155,7 +155,7 @@ impl DeviceState {
     }
 
     /// Gives the processor to other threads until a packet arrives or a timer expires, for at most
-    /// [`spin::LONGEST_WAIT`]. Does nothing if packets are ready to be sent.
+    /// [`spin::MAX_WAIT`]. Does nothing if packets are ready to be sent.
     fn wait_for_packets(&self, engine: MutexGuard<'_, Engine>) {
         if engine.has_work() {
             return;
@@ -163,9 +163,9 @@ impl DeviceState {
         let began = std::time::Instant::now();
         let (wake_ups, timeout) = wake_ups_and_timeout(&engine, self.now());
         drop(engine);
-        let longest = timeout.map_or(spin::LONGEST_WAIT, |left| left.min(spin::LONGEST_WAIT));
+        let timeout = timeout.map_or(spin::MAX_WAIT, |left| left.min(spin::MAX_WAIT));
         let mut polled = packet_poll_fds(&wake_ups);
-        let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
+        let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(timeout)), None);
         spin::note_wait(began.elapsed());
     }
 

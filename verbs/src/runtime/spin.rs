@@ -23,7 +23,7 @@ const WINDOW: Duration = Duration::from_millis(4);
 /// that runs for less shares its processor.
 const FAIR_SHARE: (u64, u64) = (3, 4);
 
-/// The time that a thread counts as sharing its processor after a window that showed it.
+/// The time for which a thread counts as sharing its processor after a window that showed this.
 const SHARING_LASTS: Duration = Duration::from_millis(50);
 
 /// The minimum number of consecutive empty polls before a wait, and the minimum time that they
@@ -33,7 +33,7 @@ const MIN_EMPTY_POLLS: u32 = 16;
 const MIN_EMPTY_TIME: Duration = Duration::from_micros(50);
 
 /// The longest wait.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_micros(200);
+pub(super) const MAX_WAIT: Duration = Duration::from_micros(200);
 
 /// The kernel's counts for a thread.
 #[derive(Clone, Copy, Debug, Default)]

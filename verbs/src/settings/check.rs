@@ -84,8 +84,8 @@ pub fn warn_of_unknown_variables() {
     });
 }
 
-/// Prints on stderr, once in this process, what is wrong with the environment: for C programs,
-/// which get only an error number.
+/// Prints on stderr, once in this process, the errors in the environment, for C programs, which get
+/// only an error number.
 pub fn report_environment() {
     static ONCE: Once = Once::new();
     warn_of_unknown_variables();

@@ -19,8 +19,8 @@ pub fn environment_faults() -> Result<Option<FaultSpec>, OpenError> {
         None => Ok(None),
         Some(value) => {
             let text = value.to_string_lossy();
-            let wrong = |error: String| (text.clone().into_owned(), error);
-            parse(&text).map(Some).map_err(wrong)
+            let describe = |error: String| (text.clone().into_owned(), error);
+            parse(&text).map(Some).map_err(describe)
         }
     };
     FAULTS

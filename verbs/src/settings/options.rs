@@ -109,7 +109,7 @@ impl OpenOptions {
     }
 
     /// Serves metrics of all the process's devices at `at`, in Prometheus text format over HTTP,
-    /// until the last device is closed. If the address is taken, the library reports that on
+    /// until the last device is closed. If the address is in use, the library reports that on
     /// stderr, and the device works without metrics.
     pub fn metrics(mut self, at: SocketAddr) -> Self {
         self.metrics = Some(at);

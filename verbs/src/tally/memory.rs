@@ -40,7 +40,7 @@ pub(super) struct Page {
 /// An open device.
 #[repr(C)]
 pub(super) struct Slot {
-    /// The process ID; 0 if the slot is free. Slots of processes that were killed stay taken.
+    /// The process ID; 0 if the slot is free. Slots of processes that were killed stay in use.
     pub(super) owner: AtomicU32,
     pub(super) tx_bytes: AtomicU64,
     pub(super) rx_bytes: AtomicU64,

@@ -127,7 +127,7 @@ fn shared() -> Option<&'static Memory> {
 #[derive(Debug)]
 pub(crate) struct DeviceCount {
     memory: &'static Memory,
-    /// The slot for this device's bytes while it is open; `None` if all slots are taken.
+    /// The slot for this device's bytes while it is open; `None` if all slots are in use.
     slot: Option<usize>,
     process: u32,
     mads: u64,

@@ -27,8 +27,8 @@ pub(super) struct Watched {
     number: u64,
     device: String,
     interface: String,
-    /// `None` once the device closes. Locked while a snapshot is taken, so that the thread that
-    /// closes the device also frees its state, rather than the watcher's thread later.
+    /// `None` once the device is closed. Locked while a snapshot is taken. So the thread that
+    /// closes the device frees its state, rather than the watch server's thread.
     shared: Mutex<Option<Arc<DeviceState>>>,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct WatchHandle {
 }
 
 impl WatchHandle {
-    /// The address of the process's metrics, if the program asked for them and the address was
+    /// The address of the process's metrics, if the program requested metrics and the address was
     /// free.
     pub(crate) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
@@ -69,24 +69,24 @@ pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<Wa
     };
     *running = (own, Arc::downgrade(&server));
     Some(WatchHandle {
-        metrics: metrics.and_then(|asked| offer_metrics(&server, asked)),
+        metrics: metrics.and_then(|requested| offer_metrics(&server, requested)),
         watched: server.devices().add(opened),
         server: Some(server),
     })
 }
 
-fn offer_metrics(server: &Server, asked: SocketAddr) -> Option<SocketAddr> {
-    match server.offer_metrics(asked) {
+fn offer_metrics(server: &Server, requested: SocketAddr) -> Option<SocketAddr> {
+    match server.offer_metrics(requested) {
         Ok(offered) => {
             let (at, is_new) = offered?;
-            if is_new && asked.port() == 0 {
+            if is_new && requested.port() == 0 {
                 warn(&format!("metrics are at http://{at}/metrics"));
             }
             Some(at)
         }
         Err(error) => {
             warn(&format!(
-                "can't serve metrics at {asked} (ROCE_METRICS): {error}"
+                "can't serve metrics at {requested} (ROCE_METRICS): {error}"
             ));
             None
         }

@@ -42,7 +42,7 @@ struct Shared {
 
 /// An address at which the program requested metrics.
 struct Metrics {
-    asked: SocketAddr,
+    requested: SocketAddr,
     /// The listener, with its actual address; `None` if it could not be bound.
     listener: Option<(SocketAddr, Arc<TcpListener>)>,
 }
@@ -68,20 +68,20 @@ impl Server {
         &self.shared.devices
     }
 
-    /// Serves metrics at `asked` from now on. Returns the actual address, and whether it is new;
-    /// `None` if the same address failed before.
+    /// Serves metrics at `requested` from now on. Returns the actual address, and whether it is
+    /// new; `None` if an earlier attempt with the same address failed.
     ///
     /// # Errors
     /// If the address can't be bound, at the first attempt.
     pub(super) fn offer_metrics(
         &self,
-        asked: SocketAddr,
+        requested: SocketAddr,
     ) -> io::Result<Option<(SocketAddr, bool)>> {
         let mut metrics = self.shared.metrics.lock();
-        if let Some(before) = metrics.iter().find(|one| one.asked == asked) {
+        if let Some(before) = metrics.iter().find(|one| one.requested == requested) {
             return Ok(before.listener.as_ref().map(|(at, _)| (*at, false)));
         }
-        let bound = TcpListener::bind(asked).and_then(|listener| {
+        let bound = TcpListener::bind(requested).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok((listener.local_addr()?, Arc::new(listener)))
         });
@@ -89,7 +89,10 @@ impl Server {
             Ok((at, listener)) => (Ok(Some((at, true))), Some((at, listener))),
             Err(error) => (Err(error), None),
         };
-        metrics.push(Metrics { asked, listener });
+        metrics.push(Metrics {
+            requested,
+            listener,
+        });
         let _ = self.shared.wake.write(1);
         result
     }
