@@ -257,7 +257,7 @@ impl Connection {
         let context = qp.context().clone();
         let manager = context.connection_manager()?;
         let path = Path {
-            local: local_for(&context, remote.ip())?,
+            local: local_address_for(&context, remote.ip())?,
             remote: remote.ip(),
         };
         manager.activate(path.local)?;
@@ -339,7 +339,7 @@ impl Deref for Connection {
 
 /// The device's address for packets to `remote`: the one that the system's routes choose, if the
 /// device has it, or else the device's first address of the same kind (IPv4, IPv6, link-local).
-fn local_for(context: &Context, remote: IpAddr) -> Result<IpAddr, ConnectError> {
+fn local_address_for(context: &Context, remote: IpAddr) -> Result<IpAddr, ConnectError> {
     let known: Vec<IpAddr> = context.gids().iter().map(|entry| entry.gid.ip()).collect();
     if let Ok(routed) = source_address_for(remote)
         && known.contains(&routed)

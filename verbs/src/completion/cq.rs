@@ -187,7 +187,7 @@ impl CompletionQueue {
             let shared = &context.inner.shared;
             let now = shared.note_call();
             let mut engine = shared.lock();
-            engine.at(now);
+            engine.nic_time(now);
             engine.moderation.set(queue, completions, period);
             engine.deliver_events();
         }

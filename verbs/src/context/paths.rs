@@ -94,7 +94,7 @@ impl Context {
     pub fn activate_all(&self) -> Result<usize, ConnectError> {
         // Start the datapath even if the device has no address yet: a listener on all addresses
         // also listens on addresses that the interface gets later.
-        drop(self.inner.shared.lock_started()?);
+        drop(self.inner.shared.lock_and_start()?);
         let mut last_error = None;
         let mut usable = 0;
         for entry in self.gids() {
@@ -113,7 +113,7 @@ impl Context {
     pub(crate) fn activate(&self, index: u8) -> Result<(IpAddr, RoceVersion), ConnectError> {
         let (gid, version, addresses) = self.gid_at(index)?;
         let address = gid.ip();
-        let mut engine = self.inner.shared.lock_started()?;
+        let mut engine = self.inner.shared.lock_and_start()?;
         if !engine.port.carries(version) {
             return Err(ConnectError::NotCarried { index, version });
         }

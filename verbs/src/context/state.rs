@@ -72,7 +72,7 @@ impl Context {
     pub fn clock_ns(&self) -> u64 {
         let shared = &self.inner.shared;
         let now = shared.now();
-        let at = shared.lock().at(now);
+        let at = shared.lock().nic_time(now);
         shared.clock.ns(at)
     }
 }

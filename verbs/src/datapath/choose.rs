@@ -108,7 +108,10 @@ pub(crate) fn predict(device: &Device, options: &DatapathOptions) -> Result<Data
     }
     let facts = Facts::of(device);
     let reason = match options.datapath {
-        DatapathChoice::Xdp => match facts.why_impossible(options).or_else(|| facts.why_held()) {
+        DatapathChoice::Xdp => match facts
+            .why_impossible(options)
+            .or_else(|| facts.why_occupied())
+        {
             Some(reason) => return Err(refused(device, reason)),
             None => xdp_requested(),
         },
@@ -211,7 +214,7 @@ impl Facts {
     /// Why `auto` does not choose AF_XDP.
     fn why_auto_avoids_xdp(&self, options: &DatapathOptions) -> Option<String> {
         let impossible = self.why_interface_cannot(options);
-        if let Some(impossible) = impossible.or_else(|| self.why_held()) {
+        if let Some(impossible) = impossible.or_else(|| self.why_occupied()) {
             return Some(impossible);
         }
         if !options.roce_v1
@@ -241,7 +244,7 @@ impl Facts {
 
     /// Why AF_XDP can't be used, if the XDP program of another process is attached to the
     /// interface.
-    fn why_held(&self) -> Option<String> {
+    fn why_occupied(&self) -> Option<String> {
         let holder = self.offer.as_ref().ok()?.holder.as_ref()?;
         Some(format!(
             "{holder} is attached to the interface: end the process that holds it, or detach it \

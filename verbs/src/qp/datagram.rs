@@ -89,7 +89,7 @@ impl QueuePair {
     pub fn attach_multicast(&self, group: Gid) -> Result<(), ConnectError> {
         let group = group.ip();
         let shared = &self.pd.context.inner.shared;
-        let mut engine = shared.lock_started()?;
+        let mut engine = shared.lock_and_start()?;
         if engine.nic.attach_multicast(self.qpn, group)?
             && let Err(error) = engine.port.join(group)
         {

@@ -109,7 +109,7 @@ impl QueuePair {
         srq: &SharedReceiveQueue,
         options: &QpOptions,
     ) -> Result<Self, QpError> {
-        if !srq.is_of(&pd.context) {
+        if !srq.belongs_to(&pd.context) {
             return Err(CreateQpError::from(SrqError::Unknown(srq.number())).into());
         }
         let init = options.init(&pd, send_cq, recv_cq);
@@ -172,7 +172,7 @@ impl QueuePair {
     pub fn status(&self) -> Option<QpStatus> {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        let now = engine.at(shared.now());
+        let now = engine.nic_time(shared.now());
         engine.nic.qp_status(now, self.qpn)
     }
 
@@ -181,7 +181,7 @@ impl QueuePair {
     pub fn congestion(&self) -> QpCongestion {
         let shared = &self.context().inner.shared;
         let mut engine = shared.lock();
-        let now = engine.at(shared.now());
+        let now = engine.nic_time(shared.now());
         let congestion = engine.nic.qp_congestion(now, self.qpn);
         congestion.unwrap_or_default()
     }

@@ -71,7 +71,7 @@ impl QueuePair {
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        let now = engine.at(shared.now());
+        let now = engine.nic_time(shared.now());
         engine.nic.post_recv(now, self.qpn, request)?;
         engine.deliver_events();
         Ok(())

@@ -141,7 +141,7 @@ impl SharedReceiveQueue {
         self.inner.srqn
     }
 
-    pub(crate) fn is_of(&self, context: &Context) -> bool {
+    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
         Arc::ptr_eq(&self.inner.pd.context.inner, &context.inner)
     }
 

@@ -79,7 +79,7 @@ impl DeviceState {
         let now = self.note_call();
         let mut engine = self.engine.lock();
         self.wake_sleeping_driver();
-        (engine.at(now), engine)
+        (engine.nic_time(now), engine)
     }
 
     /// Wakes the background thread if it sleeps.
@@ -188,7 +188,7 @@ impl DeviceState {
     ///
     /// # Errors
     /// If the datapath can't start.
-    pub(crate) fn lock_started(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
+    pub(crate) fn lock_and_start(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
         let mut engine = self.lock();
         self.start(&mut engine)?;
         Ok(engine)

@@ -108,8 +108,9 @@ impl Engine {
         }
     }
 
-    /// The time for the NIC: `now`, unless a thread that read the clock later got the lock first.
-    pub(crate) fn at(&mut self, now: Instant) -> Instant {
+    /// The time for calls of the NIC, which never goes back: `now`, or the time of an earlier call
+    /// if that is later. Threads may get the lock in another order than they read the clock.
+    pub(crate) fn nic_time(&mut self, now: Instant) -> Instant {
         self.latest = self.latest.max(now);
         self.latest
     }
@@ -118,7 +119,7 @@ impl Engine {
     /// these packets leave with the next call, so the application's answer can leave before them.
     /// Returns whether anything happened.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
-        let now = self.at(now);
+        let now = self.nic_time(now);
         let mut busy = self.send(now);
         let mut sink = ToNic {
             nic: &mut self.nic,
@@ -161,7 +162,7 @@ impl Engine {
 
     /// Sends the packets that are ready. Returns whether there were any.
     pub(crate) fn send(&mut self, now: Instant) -> bool {
-        let now = self.at(now);
+        let now = self.nic_time(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
             match &mut self.capture {
@@ -191,7 +192,7 @@ impl Engine {
             self.send(now);
             return;
         }
-        let now = self.at(now);
+        let now = self.nic_time(now);
         match &mut self.capture {
             None => self.nic.transmit_posted(now, self.port.as_transmit(), qpn),
             Some(capture) => {

@@ -27,8 +27,8 @@ const FAIR_SHARE: (u64, u64) = (3, 4);
 const SHARING_LASTS: Duration = Duration::from_millis(50);
 
 /// The minimum number of consecutive empty polls before a wait, and the minimum time that they
-/// take. The minimum time is for programs that yield the processor between two polls, as MPI does
-/// with more ranks than processors: they get their answer sooner without a wait.
+/// take. Before both are reached, a program that yields the processor itself between two polls, as
+/// MPI does with more ranks than processors, usually gets its answer.
 const MIN_EMPTY_POLLS: u32 = 16;
 const MIN_EMPTY_TIME: Duration = Duration::from_micros(50);
 
@@ -39,7 +39,7 @@ pub(super) const MAX_WAIT: Duration = Duration::from_micros(200);
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     /// Its processor time, in nanoseconds.
-    ran: u64,
+    ran_ns: u64,
     /// The number of times that it gave up its processor to sleep.
     sleeps: u64,
 }
@@ -49,7 +49,7 @@ impl Usage {
         let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
         let ran = usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds();
         Some(Self {
-            ran: u64::try_from(ran).ok()?,
+            ran_ns: u64::try_from(ran).ok()?,
             sleeps: u64::try_from(usage.voluntary_context_switches()).ok()?,
         })
     }
@@ -67,6 +67,7 @@ struct Spinner {
     /// The number of waits of this module in the window, and their total time in nanoseconds.
     waits: u64,
     waited_ns: u64,
+    /// The end of the time for which the thread counts as sharing its processor.
     shares_until: Option<Instant>,
 }
 
@@ -93,11 +94,13 @@ impl Spinner {
         self.shares_until.is_some_and(|until| now < until)
     }
 
+    /// Decides whether the thread shared its processor in the window that ends now, and begins the
+    /// next window.
     fn end_window(&mut self, now: Instant, usage: Usage) {
         if let Some((began, before)) = self.window.replace((now, usage)) {
             let elapsed = now.as_nanos().saturating_sub(began.as_nanos());
             let elapsed = elapsed.saturating_sub(self.waited_ns);
-            let ran = usage.ran.saturating_sub(before.ran);
+            let ran = usage.ran_ns.saturating_sub(before.ran_ns);
             let has_slept = usage.sleeps.saturating_sub(before.sleeps) > self.waits;
             // If the thread did not poll for a long time, it did something else, and the window
             // says nothing.
@@ -109,6 +112,7 @@ impl Spinner {
         (self.waits, self.waited_ns) = (0, 0);
     }
 
+    /// Notes a wait in the kernel of this length.
     fn note_wait(&mut self, nanos: u64) {
         self.waits += 1;
         self.waited_ns += nanos;
@@ -146,7 +150,7 @@ mod tests {
         let mut waits = 0;
         for _ in 0..ms {
             at.0 += 1_000_000;
-            at.1.ran += ran * 1000;
+            at.1.ran_ns += ran * 1000;
             at.1.sleeps += sleeps;
             for step in 0..u64::from(MIN_EMPTY_POLLS) {
                 let now = Instant::from_nanos(at.0 + step * 5000);

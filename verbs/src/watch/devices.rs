@@ -102,7 +102,7 @@ impl Watched {
         for chunk in qpns.chunks(QPS_PER_LOCK) {
             let mut engine = shared.lock();
             // Not earlier than the latest time that the NIC has seen.
-            let now = engine.at(shared.now());
+            let now = engine.nic_time(shared.now());
             let status = |qpn: &Qpn| Some((*qpn, engine.nic.qp_status(now, *qpn)?));
             let found: Vec<_> = chunk.iter().filter_map(status).collect();
             drop(engine);
