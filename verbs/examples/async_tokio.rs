@@ -14,7 +14,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::completion::{CompletionChannel, Notify};
 use roce_verbs::prelude::*;
 use std::io::ErrorKind;
@@ -40,11 +40,11 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     let memory = pd.allocate(4096, access)?;
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
-    let place = memory.remote(0).to_string();
+    let remote = memory.remote(0).to_string();
     let connection = listener
         .accept()
-        .accept(qp, &ConnectOptions::default(), place.as_bytes())?;
-    connection.wait_for_end(PATIENCE);
+        .accept(qp, &ConnectOptions::default(), remote.as_bytes())?;
+    connection.wait_for_end(TIMEOUT);
     let mut text = vec![0; TEXT.len()];
     memory.read(0, &mut text)?;
     match text == TEXT {
@@ -68,7 +68,7 @@ async fn write_and_read(context: &Context, server: SocketAddr) -> Outcome {
     // `connect` blocks until the server answers, so it must not run on the runtime's thread.
     let connecting = move || Connection::connect(qp, server, &ConnectOptions::default(), b"");
     let connection = tokio::task::spawn_blocking(connecting).await??;
-    let place: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
+    let remote: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
     // Newer versions of tokio have the unsafe `register` instead, whose caller promises that the
     // descriptor stays open. A channel keeps its descriptor until it is dropped.
     #[allow(deprecated)]
@@ -84,15 +84,15 @@ async fn write_and_read(context: &Context, server: SocketAddr) -> Outcome {
         memory.slice(0, TEXT.len())?,
         memory.slice(2048, TEXT.len())?,
     );
-    link.perform(SendOp::Write(place), text).await?;
-    link.perform(SendOp::Read(place), copy).await?;
+    link.perform(SendOp::Write(remote), text).await?;
+    link.perform(SendOp::Read(remote), copy).await?;
     let mut read = vec![0; TEXT.len()];
     memory.read(2048, &mut read)?;
     println!("client: read {:?}", String::from_utf8_lossy(&read));
     if read != TEXT {
         return Err("what was read differs from what was written".into());
     }
-    tokio::task::spawn_blocking(move || link.connection.disconnect(PATIENCE)).await?;
+    tokio::task::spawn_blocking(move || link.connection.disconnect(TIMEOUT)).await?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -38,11 +38,11 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     let cq = context.create_cq(16);
     let memory = pd.allocate(16, Access::LOCAL_WRITE | Access::REMOTE_ATOMIC)?;
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
-    let place = memory.remote(0).to_string();
+    let remote = memory.remote(0).to_string();
     let connection = listener
         .accept()
-        .accept(qp, &ConnectOptions::default(), place.as_bytes())?;
-    connection.wait_for_end(PATIENCE);
+        .accept(qp, &ConnectOptions::default(), remote.as_bytes())?;
+    connection.wait_for_end(TIMEOUT);
 
     let value = |at: u64| {
         memory
@@ -62,7 +62,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     let memory = pd.allocate(8, Access::LOCAL_WRITE)?;
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
     let connection = Connection::connect(qp, server, &ConnectOptions::default(), b"")?;
-    let place: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
+    let remote: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
     // Performs an atomic operation, and returns the previous value.
     let fetch = |op| -> Outcome<u64> {
         connection.post_send(&SendRequest::new(1, op, memory.all()?))?;
@@ -73,7 +73,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     let mut sum = 0;
     for add in 0..10 {
         let before = fetch(SendOp::FetchAdd {
-            remote: place.offset(COUNTER),
+            remote: remote.offset(COUNTER),
             add,
         })?;
         if before != sum {
@@ -82,7 +82,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
         sum += add;
     }
     let swap = |compare, swap| SendOp::CompareSwap {
-        remote: place.offset(LOCK),
+        remote: remote.offset(LOCK),
         compare,
         swap,
     };
@@ -96,6 +96,6 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     if (first, second, released) != (FREE, CLIENT, CLIENT) {
         return Err("the lock did not hold".into());
     }
-    connection.disconnect(PATIENCE);
+    connection.disconnect(TIMEOUT);
     Ok(())
 }

@@ -50,7 +50,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
 
     match End::open()?.connect(service, b"let me in") {
         Err(error) => println!("client: {error}"),
-        Ok(_) => return Err("a wrong password was taken".into()),
+        Ok(_) => return Err("a wrong password was accepted".into()),
     }
     let client = End::open()?;
     let connection = client.connect(service, PASSWORD)?;
@@ -78,12 +78,12 @@ impl End {
     fn open() -> Outcome<Self> {
         let context = Device::with_address(LOOPBACK)?.open()?;
         let manager = context.connection_manager()?;
-        // The manager's thread delivers the events. A program with an event loop would wake it up
-        // here.
-        let (tell, events) = channel();
+        // The manager's thread delivers the events. A program with an event loop would wake the
+        // loop up here.
+        let (sender, events) = channel();
         manager.set_sink(Box::new(move |event| {
             // This fails if this end has been dropped.
-            let _ = tell.send(event);
+            let _ = sender.send(event);
         }));
         let pd = context.alloc_pd();
         let cq = context.create_cq(16);

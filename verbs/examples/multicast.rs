@@ -9,7 +9,7 @@
 //! A UD queue pair has no connection. Each send request names its destination: an address handle, a
 //! QP number, and a Q_Key, which must be the receiver's. A datagram is at most one packet, and may
 //! be lost. A network header of 40 bytes precedes each received datagram, so receive buffers must
-//! have room for it.
+//! be 40 bytes larger than the datagram.
 //!
 //! Every QP that is attached to a group receives the group's datagrams.
 
@@ -116,7 +116,7 @@ impl Member {
         println!("QP {}: a datagram from QP {}", self.qp.qpn(), source.qpn);
         match bytes.get(HEADER..) {
             Some(MESSAGE) => Ok(()),
-            other => Err(format!("something else came: {other:?}").into()),
+            other => Err(format!("unexpected datagram: {other:?}").into()),
         }
     }
 }

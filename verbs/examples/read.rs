@@ -12,7 +12,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 
@@ -38,11 +38,11 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
 
     // The key gives this peer access to this memory and nothing else.
-    let place = memory.remote(0).to_string();
+    let remote = memory.remote(0).to_string();
     let connection = listener
         .accept()
-        .accept(qp, &ConnectOptions::default(), place.as_bytes())?;
-    connection.wait_for_end(PATIENCE);
+        .accept(qp, &ConnectOptions::default(), remote.as_bytes())?;
+    connection.wait_for_end(TIMEOUT);
     Ok(())
 }
 
@@ -52,11 +52,11 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     let memory = pd.allocate(BYTES, Access::LOCAL_WRITE)?;
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
     let connection = Connection::connect(qp, server, &ConnectOptions::default(), b"")?;
-    let place: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
+    let remote: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
 
     let piece = BYTES / PIECES;
     for at in (0..BYTES).step_by(piece) {
-        let source = place.offset(at as u64);
+        let source = remote.offset(at as u64);
         let read = SendRequest::read(memory.slice(at, piece)?, source);
         connection.post_send(&read.id(at as u64))?;
     }
@@ -72,7 +72,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     if fetched != content() {
         return Err("what was fetched differs from what is there".into());
     }
-    connection.disconnect(PATIENCE);
+    connection.disconnect(TIMEOUT);
     Ok(())
 }
 

@@ -14,7 +14,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 
@@ -44,7 +44,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     println!("server: received {:?}", String::from_utf8_lossy(&message));
     message.make_ascii_uppercase();
     send(&connection, &cq, &memory, &message)?;
-    connection.wait_for_end(PATIENCE);
+    connection.wait_for_end(TIMEOUT);
     Ok(())
 }
 
@@ -66,7 +66,7 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     if answer != b"HELLO, QUEUE PAIR" {
         return Err(format!("a wrong answer: {answer:?}").into());
     }
-    connection.disconnect(PATIENCE);
+    connection.disconnect(TIMEOUT);
     Ok(())
 }
 

@@ -56,9 +56,9 @@ fn main() -> Outcome<()> {
         None => {
             let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT))?;
             println!("listening");
-            end.serve(listener.accept()?.0)?;
+            end.run_server(listener.accept()?.0)?;
         }
-        Some(host) => end.ask(TcpStream::connect((host.as_str(), PORT))?)?,
+        Some(host) => end.run_client(TcpStream::connect((host.as_str(), PORT))?)?,
     }
     println!("ok");
     Ok(())
@@ -120,7 +120,7 @@ impl End {
         Ok(())
     }
 
-    fn serve(&mut self, mut client: TcpStream) -> Outcome<()> {
+    fn run_server(&mut self, mut client: TcpStream) -> Outcome<()> {
         self.receive()?;
         self.connect(&client)?;
         // The client may send from here on.
@@ -133,7 +133,7 @@ impl End {
         self.check(HALF)
     }
 
-    fn ask(&mut self, mut server: TcpStream) -> Outcome<()> {
+    fn run_client(&mut self, mut server: TcpStream) -> Outcome<()> {
         self.connect(&server)?;
         server.read_exact(&mut [0])?;
         self.memory.write(0, b"hello")?;
@@ -174,9 +174,9 @@ impl End {
 
     fn expect(&self, message: &str) -> Outcome<()> {
         let completion = self.complete()?;
-        let mut came = vec![0; completion.byte_len as usize];
-        self.memory.read(0, &mut came)?;
-        match came == message.as_bytes() {
+        let mut received = vec![0; completion.byte_len as usize];
+        self.memory.read(0, &mut received)?;
+        match received == message.as_bytes() {
             true => Ok(()),
             false => Err(format!("{message:?} was expected").into()),
         }

@@ -16,7 +16,7 @@
 
 mod ends;
 
-use ends::{Outcome, PATIENCE};
+use ends::{Outcome, TIMEOUT};
 use roce_verbs::prelude::*;
 use std::net::SocketAddr;
 
@@ -48,10 +48,10 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
             sges: &[],
         })?;
     }
-    let place = memory.remote(0).to_string();
+    let remote = memory.remote(0).to_string();
     let connection = listener
         .accept()
-        .accept(qp, &ConnectOptions::default(), place.as_bytes())?;
+        .accept(qp, &ConnectOptions::default(), remote.as_bytes())?;
 
     for expected in ORDER {
         let completion = cq.wait_polling()?.ok()?;
@@ -63,7 +63,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
             return Err(format!("block {block} is not as it was written").into());
         }
     }
-    connection.wait_for_end(PATIENCE);
+    connection.wait_for_end(TIMEOUT);
     Ok(())
 }
 
@@ -73,17 +73,17 @@ fn client(context: &Context, server: SocketAddr) -> Outcome {
     let memory = pd.allocate(BLOCK, Access::empty())?;
     let qp = pd.create_qp(&cq, &cq, &QpOptions::default())?;
     let connection = Connection::connect(qp, server, &ConnectOptions::default(), b"")?;
-    let place: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
+    let remote: RemoteAddr = std::str::from_utf8(connection.private().trimmed())?.parse()?;
 
     for block in ORDER {
         memory.write(0, &content(block))?;
-        let target = place.offset((block * BLOCK) as u64);
+        let target = remote.offset((block * BLOCK) as u64);
         let op = SendOp::WriteImm(target, block as u32);
         connection.post_send(&SendRequest::new(1, op, memory.all()?))?;
         cq.wait_polling()?.ok()?;
     }
     println!("client: wrote blocks {ORDER:?}");
-    connection.disconnect(PATIENCE);
+    connection.disconnect(TIMEOUT);
     Ok(())
 }
 

@@ -5,9 +5,9 @@
 //! port ─► faults ─► NIC                  written after the NIC has handled it, with the outcome
 //! ```
 //!
-//! A port hands over only the bytes from BTH to ICRC. The headers in front are rebuilt, and the
-//! fields that the ICRC covers are as they were on the wire. RoCE v1 has no IP header, so its
-//! packets have an interface of their own in the file. They begin with Linux's pseudo-header
+//! A port provides only the bytes from BTH to ICRC. The capture rebuilds the headers before the
+//! BTH. The fields that the ICRC covers are as they were on the wire. RoCE v1 has no IP header, so
+//! its packets have an interface of their own in the file. They begin with Linux's pseudo-header
 //! (LINKTYPE_LINUX_SLL), which has their EtherType and no Ethernet addresses.
 
 mod comments;
@@ -29,7 +29,7 @@ use roce_stack::{Instant, Nic, RoceVersion, RxMeta, Transmit};
 use std::time::SystemTime;
 use tap::{Reservation, Tap};
 
-/// A port's part of a capture.
+/// Captures the packets of one port.
 #[derive(Debug)]
 pub(crate) struct PortCapture {
     capture: Capture,
@@ -42,7 +42,7 @@ pub(crate) struct PortCapture {
     frame: Frame,
     comments: Comments,
     /// The buffer in which the next packet to send is built.
-    room: Vec<u8>,
+    tx_buffer: Vec<u8>,
     reservation: Option<Reservation>,
 }
 
@@ -64,7 +64,7 @@ impl PortCapture {
             interface_v1: None,
             frame: Frame::default(),
             comments: Comments::default(),
-            room: Vec::new(),
+            tx_buffer: Vec::new(),
             reservation: None,
         }
     }
@@ -123,13 +123,13 @@ impl PortCapture {
                 self.capture.add_interface(&Interface {
                     name: &self.name,
                     description: &format!("{}, RoCE v1", self.description),
-                    link_type: LinkType::Other(frame::LINUX_COOKED),
+                    link_type: LinkType::Other(frame::LINKTYPE_LINUX_SLL),
                 })
             }),
         }
     }
 
-    /// Ensures that everything captured so far is in the file.
+    /// Writes all packets captured so far to the file.
     pub(crate) fn flush(&self) {
         self.capture.flush();
     }

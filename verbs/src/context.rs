@@ -9,7 +9,9 @@ use crate::datapath::{self, Datapath};
 use crate::device::Device;
 use crate::error::{OpenError, StartError};
 use crate::gid::GidTable;
-use crate::runtime::{Announcements, DeviceState, Engine, Monitor, Starter, limits, spawn_driver};
+use crate::runtime::{
+    DeviceState, Engine, EventQueue, Monitor, Starter, port_limits, spawn_driver,
+};
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
 use crate::watch::{self, Opened, WatchHandle};
@@ -20,8 +22,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// The maximum number of asynchronous events that wait for the application. Beyond that, the oldest
-/// are dropped.
+/// The maximum number of asynchronous events that are queued for the application. If the queue is
+/// full, a new event replaces the oldest.
 const MAX_EVENTS: usize = 4096;
 
 /// An open device. Cheap to clone. The device is closed when the last clone and all objects made
@@ -42,7 +44,7 @@ pub(crate) struct Inner {
     pub(crate) connections: Mutex<Weak<dyn Any + Send + Sync>>,
     driver: Option<JoinHandle<()>>,
     /// Shows the device to programs that watch the process.
-    watched: Option<WatchHandle>,
+    watch_handle: Option<WatchHandle>,
 }
 
 impl Context {
@@ -54,15 +56,15 @@ impl Context {
             .map_err(system("drawing a random seed for keys and QP numbers"))?;
         let priorities = *options.priority_settings();
         let datapath_options = *options.datapath_options();
-        let port = datapath::idle(device, &datapath_options);
-        let (max_packet_bytes, window_bytes) = limits(&port, &datapath_options);
+        let port = datapath::placeholder(device, &datapath_options);
+        let (max_packet_bytes, window_bytes) = port_limits(&port, &datapath_options);
         let mut nic = Nic::new(&NicConfig {
             seed,
             max_packet_bytes,
             window_bytes,
         });
         nic.set_congestion(options.congestion_settings());
-        let events = Announcements::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
+        let events = EventQueue::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
         let mut engine = Engine::new(nic, port, options.fault_layer()?, Arc::new(events));
         engine.capture = options.port_capture(device);
         engine.tally = tally::open();
@@ -77,7 +79,7 @@ impl Context {
             shared: Arc::clone(&shared),
         };
         let inner = Inner {
-            watched: watch::register(opened, options.metrics_address()),
+            watch_handle: watch::register(opened, options.metrics_address()),
             shared,
             device: device.clone(),
             priorities,
@@ -113,7 +115,7 @@ impl Context {
     /// thread's network namespace must be the device's.
     ///
     /// # Errors
-    /// If the requested datapath is not available, or no part of the QP numbers is free.
+    /// If the requested datapath is not available, or no range of QP numbers is free.
     pub fn start(&self) -> Result<&Datapath, StartError> {
         let shared = &self.inner.shared;
         shared.start(&mut shared.lock())
@@ -125,8 +127,8 @@ impl Context {
         self.inner.shared.drive()
     }
 
-    /// Leaves the NIC to the background thread, which drives it from now on without waiting to see
-    /// whether the application calls again. For programs that wait on descriptors themselves.
+    /// Leaves the NIC to the background thread, which drives it from now on without first waiting
+    /// for further calls by the application. For programs that wait on descriptors themselves.
     pub fn hand_over(&self) {
         self.inner.shared.hand_over();
     }
@@ -136,8 +138,8 @@ impl Device {
     /// Opens the device with the environment's settings. [`OpenOptions`] can set them in the
     /// program.
     ///
-    /// One lock guards everything of a [`Context`]. Threads that communicate at the same time
-    /// should each open the device: contexts share UDP port 4791, but no lock.
+    /// One lock guards all state of a [`Context`]. Threads that communicate at the same time should
+    /// each open the device: contexts share UDP port 4791, but they have separate locks.
     ///
     /// # Errors
     /// If the operating system refuses a thread or a descriptor, or an environment variable is
@@ -164,8 +166,9 @@ impl Drop for Inner {
         if let Some(driver) = self.driver.take() {
             let _ = driver.join();
         }
-        // Before the device itself goes, so that a watcher never sees it half gone.
-        self.watched = None;
+        // Unregister the device before its state is dropped, so that a watcher never sees a device
+        // that is being closed.
+        self.watch_handle = None;
     }
 }
 

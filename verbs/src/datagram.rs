@@ -1,5 +1,6 @@
-//! Datagrams: address handles, destinations and headers. The QPs that send datagrams are of kind
-//! [`QpKind::Ud`](crate::QpKind::Ud); [`QueuePair`](crate::QueuePair) has their methods.
+//! Datagrams: address handles, destinations and headers. QPs of kind
+//! [`QpKind::Ud`](crate::QpKind::Ud) send and receive them, through methods of
+//! [`QueuePair`](crate::QueuePair).
 
 pub use crate::context::AddressOptions;
 pub use roce_stack::{

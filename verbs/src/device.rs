@@ -21,7 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 pub struct Device {
     interface: Interface,
     /// Addresses that the caller added to the interface's own.
-    extra: Vec<IpAddr>,
+    extra_addresses: Vec<IpAddr>,
 }
 
 /// The environment variable that selects the devices.
@@ -45,7 +45,7 @@ pub fn all_devices() -> Vec<Device> {
         .filter(|interface| interface.up && !interface.addresses.is_empty())
         .map(|interface| Device {
             interface,
-            extra: Vec::new(),
+            extra_addresses: Vec::new(),
         })
         .collect();
     found.sort_by_key(|device| (device.is_loopback(), device.interface.index));
@@ -53,7 +53,7 @@ pub fn all_devices() -> Vec<Device> {
 }
 
 /// The source address that the system's routes choose for packets to `remote`. Sends nothing.
-pub(crate) fn source_for(remote: IpAddr) -> io::Result<IpAddr> {
+pub(crate) fn source_address_for(remote: IpAddr) -> io::Result<IpAddr> {
     let any: IpAddr = match remote {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -83,7 +83,7 @@ impl Device {
     /// 127.0.0.0/8.
     ///
     /// # Errors
-    /// If no interface has it; the error lists the names of the devices.
+    /// If no interface has the address; the error lists the names of the devices.
     pub fn with_address(address: IpAddr) -> Result<Self, OpenError> {
         let all = devices();
         let known = all.iter().map(Device::name).collect();
@@ -96,7 +96,7 @@ impl Device {
             .find(|device| device.is_loopback() && address.is_loopback())
         {
             Some(mut loopback) if address.is_ipv4() => {
-                loopback.extra.push(address);
+                loopback.extra_addresses.push(address);
                 Ok(loopback)
             }
             _ => Err(OpenError::NoSuchAddress { address, known }),
@@ -106,9 +106,9 @@ impl Device {
     /// The device that the system's routes choose for packets to `remote`.
     ///
     /// # Errors
-    /// If there is no route to it.
+    /// If there is no route to `remote`.
     pub fn towards(remote: IpAddr) -> Result<Self, OpenError> {
-        let local = source_for(remote).map_err(|source| OpenError::System {
+        let local = source_address_for(remote).map_err(|source| OpenError::System {
             what: "finding the route to the peer",
             source,
         })?;
@@ -131,7 +131,7 @@ impl Device {
         &self.interface
     }
 
-    /// Whether it is the loopback: whether all its addresses are loopback addresses.
+    /// Whether the device is the loopback: all its addresses are loopback addresses.
     pub fn is_loopback(&self) -> bool {
         let addresses = &self.interface.addresses;
         !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
@@ -139,7 +139,7 @@ impl Device {
 
     /// The largest path MTU whose packets fit in the interface's MTU.
     pub fn active_mtu(&self) -> PathMtu {
-        // IPv6 and UDP headers; IPv4's are shorter.
+        // The IPv6 and UDP headers. An IPv4 header is shorter.
         largest_path_mtu(self.interface.mtu.saturating_sub(48))
     }
 
@@ -163,15 +163,15 @@ impl Device {
 
     /// Whether the interface is up now and has a link.
     pub fn is_running(&self) -> bool {
-        match self.interface_now() {
+        match self.current_interface() {
             Ok(found) => found.is_some_and(|found| found.running),
-            // The interface can't be read. Assume that nothing has changed.
+            // The system can't list the interfaces. Assume that nothing has changed.
             Err(_) => self.interface.running,
         }
     }
 
-    /// The interface as it is now; `None` if it is gone.
-    fn interface_now(&self) -> io::Result<Option<Interface>> {
+    /// The current state of the interface; `None` if the interface is gone.
+    fn current_interface(&self) -> io::Result<Option<Interface>> {
         let mut all = try_interfaces()?.into_iter();
         Ok(all.find(|found| found.index == self.interface.index))
     }
@@ -181,9 +181,9 @@ impl Device {
     /// # Errors
     /// If the system can't list the interfaces.
     pub(crate) fn addresses(&self) -> io::Result<Vec<IpAddr>> {
-        let now = self.interface_now()?;
+        let now = self.current_interface()?;
         let mut addresses = now.map(|found| found.addresses).unwrap_or_default();
-        addresses.extend(&self.extra);
+        addresses.extend(&self.extra_addresses);
         Ok(addresses)
     }
 
@@ -192,7 +192,7 @@ impl Device {
     pub(crate) fn known_addresses(&self) -> Vec<IpAddr> {
         let known = || {
             let own = self.interface.addresses.iter();
-            own.chain(&self.extra).copied().collect()
+            own.chain(&self.extra_addresses).copied().collect()
         };
         self.addresses().unwrap_or_else(|_| known())
     }
@@ -203,8 +203,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_no_interface_has_is_named() {
-        // Of the range for documentation (RFC 5737): no host has it.
+    fn the_error_names_an_address_that_no_interface_has() {
+        // The address is in a range reserved for documentation (RFC 5737), so no host has it.
         let address = IpAddr::from([192, 0, 2, 77]);
         let error = Device::with_address(address).expect_err("no such address");
         let text = error.to_string();

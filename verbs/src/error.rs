@@ -15,21 +15,21 @@ use std::fmt;
 pub enum OpenError {
     /// No device has this name.
     UnknownDevice {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The names of the devices that exist.
         known: Vec<String>,
     },
     /// No device's interface has the address.
     NoSuchAddress {
-        /// The address asked for.
+        /// The requested address.
         address: std::net::IpAddr,
         /// The names of the devices that exist.
         known: Vec<String>,
     },
     /// The interface does not have the address.
     UnknownAddress {
-        /// The address asked for.
+        /// The requested address.
         address: std::net::IpAddr,
         /// The interface.
         interface: String,
@@ -43,7 +43,7 @@ pub enum OpenError {
         /// What is wrong with it.
         error: String,
     },
-    /// The operating system refused something.
+    /// A system call failed.
     System {
         /// The operation that failed.
         what: &'static str,
@@ -119,7 +119,7 @@ pub enum StartError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The operating system refused something.
+    /// A system call failed.
     System {
         /// The operation that failed.
         what: &'static str,
@@ -137,7 +137,7 @@ impl fmt::Display for StartError {
                  ROCE_DATAPATH=udp selects UDP sockets"
             ),
             Self::QpNumbers { device, source } => {
-                write!(f, "{device} can't get a part of the QP numbers: {source}")
+                write!(f, "{device} can't get a range of QP numbers: {source}")
             }
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
@@ -186,27 +186,28 @@ impl From<CreateQpError> for QpError {
     }
 }
 
-/// Why a QP was not connected, an address handle not created, or a multicast group not joined.
+/// Why a QP was not connected, an address handle was not created, or a multicast group was not
+/// joined.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The GID table has no entry with this index.
     UnknownGid {
-        /// The index asked for.
+        /// The requested index.
         index: u8,
         /// The indices that have an entry.
         known: Vec<u8>,
     },
     /// The device does not have the address.
     UnknownAddress {
-        /// The address asked for.
+        /// The requested address.
         address: std::net::IpAddr,
         /// The device's addresses.
         known: Vec<std::net::IpAddr>,
     },
     /// The entry at the GID index is for a version of RoCE that this datapath does not carry.
     NotCarried {
-        /// The index asked for.
+        /// The requested index.
         index: u8,
         /// The version of its entry.
         version: RoceVersion,

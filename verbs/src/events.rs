@@ -1,7 +1,7 @@
 //! Asynchronous events: what a device reports other than completions.
 
 use crate::context::Context;
-use crate::runtime::Announcements;
+use crate::runtime::EventQueue;
 use roce_stack::Event;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The asynchronous events of a context (IBTA 1.7, 11.6.3): those of its QPs, CQs and SRQs, and
-/// those of the port. The descriptor is readable while an event waits.
+/// those of the port. The descriptor is readable while an event is queued.
 ///
 /// A context has one queue of events. Each event goes to the first caller that takes it. The port's
 /// events follow the interface within about two milliseconds: [`Event::PortActive`] and
-/// [`Event::PortError`] when its link comes and goes, [`Event::GidChange`] when its addresses
-/// change.
+/// [`Event::PortError`] when its link comes up or goes down, [`Event::GidChange`] when its
+/// addresses change.
 #[derive(Clone)]
 pub struct AsyncEvents {
     context: Context,
-    queue: Arc<Announcements<Event>>,
+    queue: Arc<EventQueue<Event>>,
 }
 
 impl Context {
@@ -31,7 +31,7 @@ impl Context {
         }
     }
 
-    /// Takes the next asynchronous event, if one waits.
+    /// Takes the next asynchronous event, if there is one.
     pub fn poll_event(&self) -> Option<Event> {
         let queue = Arc::clone(&self.inner.shared.lock().events);
         queue.poll()
@@ -39,7 +39,7 @@ impl Context {
 }
 
 impl AsyncEvents {
-    /// Takes the next event, if one waits.
+    /// Takes the next event, if there is one.
     pub fn poll(&self) -> Option<Event> {
         self.queue.poll()
     }

@@ -24,7 +24,7 @@ pub enum GidKind {
 /// An entry of a device's GID table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GidEntry {
-    /// Its place in the table.
+    /// The index of the entry in the table.
     pub index: u8,
     /// The GID.
     pub gid: Gid,
@@ -72,7 +72,7 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// A text that is not a GID.
+/// The error for text that is not a GID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseGidError(String);
 
@@ -99,10 +99,10 @@ impl FromStr for Gid {
 }
 
 /// The GID table of an open device. Programs read an index once, so an entry keeps its index as
-/// long as the interface has its address, whatever other addresses come and go.
+/// long as the interface has its address, even if other addresses are added or removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GidTable {
-    /// By index. `None` is free.
+    /// The entries, by index. `None` is a free slot.
     slots: Vec<Option<(Gid, RoceVersion)>>,
     /// The versions for which each GID has an entry.
     versions: &'static [RoceVersion],
@@ -121,13 +121,13 @@ impl GidTable {
             slots: Vec::new(),
             versions: if roce_v1 { &VERSIONS } else { &VERSIONS[1..] },
         };
-        table.follow(addresses);
+        table.update(addresses);
         table
     }
 
-    /// Updates the table to `addresses`, those that the interface has now. A new address gets the
-    /// first free index. If the table is full, it gets none.
-    pub(crate) fn follow(&mut self, addresses: &[IpAddr]) {
+    /// Updates the table to `addresses`, the current addresses of the interface. A new address gets
+    /// the first free index. If the table is full, it gets none.
+    pub(crate) fn update(&mut self, addresses: &[IpAddr]) {
         let mut gids: Vec<Gid> = addresses.iter().copied().map(Gid::from).collect();
         gids.sort_by_key(|gid| match gid.kind() {
             GidKind::LinkLocal => 0,
@@ -211,12 +211,12 @@ mod tests {
             entries.iter().map(|e| (e.index, e.gid.ip())).collect()
         };
         // An interface gets its link-local address about a second after its link.
-        table.follow(&[link_local, one]);
+        table.update(&[link_local, one]);
         assert_eq!(indices(&table), [(0, one), (1, link_local)]);
-        table.follow(&[link_local]);
+        table.update(&[link_local]);
         assert_eq!(indices(&table), [(1, link_local)]);
         assert_eq!(table.get(0), None);
-        table.follow(&[link_local, two]);
+        table.update(&[link_local, two]);
         assert_eq!(indices(&table), [(0, two), (1, link_local)]);
         assert_eq!(table.get(2), None);
     }
@@ -240,26 +240,26 @@ mod tests {
             "3 ::ffff:10.0.0.1 RoCE v2",
         ];
         assert_eq!(shown(&table), both);
-        table.follow(&[link_local, two]);
+        table.update(&[link_local, two]);
         assert_eq!(
             shown(&table)[2..],
             ["2 ::ffff:10.0.0.2 IB/RoCE v1", "3 ::ffff:10.0.0.2 RoCE v2",]
         );
         assert_eq!(table.get(2), Some((two.into(), RoceVersion::V1)));
-        table.follow(&[two]);
+        table.update(&[two]);
         assert_eq!(table.get(1), None);
         let without = GidTable::new(&[one, link_local], false).entries();
         assert!(without.iter().all(|entry| entry.version == RoceVersion::V2));
     }
 
     #[test]
-    fn no_entry_is_there_twice_and_the_table_ends() {
+    fn entries_are_unique_and_limited_in_number() {
         let one: IpAddr = "10.0.0.1".parse().expect("valid");
         assert_eq!(GidTable::new(&[one, one], false).entries().len(), 1);
         let many: Vec<IpAddr> = (0..300_u32).map(|n| IpAddr::V4(n.into())).collect();
         let mut table = GidTable::new(&many, false);
         assert_eq!(table.entries().len(), 256);
-        table.follow(&many[100..]);
+        table.update(&many[100..]);
         assert_eq!(table.entries().len(), 200);
     }
 

@@ -1,4 +1,4 @@
-//! The host's network interfaces, as far as a RoCE device needs to know them.
+//! The host's network interfaces, with the attributes that a RoCE device needs.
 
 use std::io;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ pub fn interfaces() -> Vec<Interface> {
 ///
 /// # Errors
 /// If the system can't list the interfaces, for instance because the process has no descriptor
-/// left. The caller must not take that for an interface that has lost its addresses.
+/// left. The caller must not treat the error as an interface without addresses.
 pub(crate) fn try_interfaces() -> io::Result<Vec<Interface>> {
     let found = pnet_datalink::interfaces();
     if found.is_empty() {

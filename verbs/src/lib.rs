@@ -35,8 +35,8 @@
 //! }
 //! ```
 //!
-//! The folder `examples` has a program for each of: send and receive, WRITE with immediate data, READ,
-//! atomics, multicast datagrams, the connection manager, and tokio.
+//! The folder `examples` has a program for each of: send and receive, WRITE with immediate data,
+//! READ, atomics, multicast datagrams, the connection manager, and tokio.
 //!
 //! # Modules
 //!
@@ -50,7 +50,7 @@
 //! | [`qp`] | queue pairs, shared receive queues, XRC domains |
 //! | [`work`] | work requests: what is posted to queues |
 //! | [`completion`] | completion queues and channels |
-//! | [`datagram`] | address handles and what else datagrams need |
+//! | [`datagram`] | address handles, destinations and datagram headers |
 //! | [`cm`] | connections by address and port |
 //! | [`datapath`] | UDP sockets or AF_XDP |
 //! | [`settings`] | how a device is opened, and environment variables |
@@ -87,7 +87,7 @@
 //! busy core. [`Completion::ok`] turns a failed request into an error.
 //!
 //! A thread that sleeps, or an event loop, uses a [`CompletionChannel`]. Its descriptor is readable
-//! while an announcement, a completion event, waits:
+//! while a completion event is queued:
 //!
 //! ```no_run
 //! # use roce_verbs::prelude::*;
@@ -98,7 +98,7 @@
 //! let cq = context.create_cq_with_channel(64, &channel);
 //! let completion = loop {
 //!     cq.request_notify(Notify::Next);
-//!     // A completion that came before the request is not announced.
+//!     // A completion that arrived before the request raises no event.
 //!     if let Some(completion) = cq.poll()? {
 //!         break completion;
 //!     }
@@ -118,7 +118,7 @@
 //! # use roce_verbs::prelude::*;
 //! use roce_verbs::{datagram::AddressOptions, qp::QKey};
 //!
-//! # fn tell(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, region: &MemoryRegion,
+//! # fn send_datagram(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, region: &MemoryRegion,
 //! #     peer: Endpoint) -> Result<(), Box<dyn std::error::Error>> {
 //! let options = QpOptions { kind: QpKind::Ud, ..QpOptions::default() };
 //! let qp = pd.create_qp(cq, cq, &options)?;

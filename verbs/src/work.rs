@@ -1,4 +1,4 @@
-//! Work requests: what is posted to the queues of a [`QueuePair`](crate::QueuePair) or a
+//! Work requests, which applications post to the queues of a [`QueuePair`](crate::QueuePair) or a
 //! [`SharedReceiveQueue`](crate::qp::SharedReceiveQueue).
 
 pub use crate::qp::post::SendBatch;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use support::End;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A packet in the file.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ fn run(base: u8, faults: &str) -> (Vec<Counted>, Vec<Record>) {
     }
     // Delayed packets are still arriving. Wait until all that was sent has arrived, and the
     // counters are the same before and after the file is read.
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + TIMEOUT;
     loop {
         let before: Vec<_> = [&a, &b].map(|end| counted(&end.context)).into();
         let found = records(capture.path());
@@ -143,7 +143,7 @@ fn check(counted: &[Counted], records: &[Record]) {
 }
 
 #[test]
-fn every_packet_is_there_with_the_icrc_that_it_had() {
+fn every_packet_is_captured_with_its_icrc() {
     let (counted, records) = run(61, "");
     check(&counted, &records);
     assert!(counted[0]["sent"] > 200, "{counted:?}");
@@ -159,7 +159,7 @@ fn every_packet_is_there_with_the_icrc_that_it_had() {
 }
 
 #[test]
-fn every_fault_and_every_drop_is_told_of() {
+fn every_fault_and_every_drop_has_a_comment() {
     let faults = "loss=2%,dup=2%,corrupt=2%,reorder=2%:300us,seed=11";
     let (counted, records) = run(63, faults);
     check(&counted, &records);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An address of the loopback network that no other test uses.
 fn address(last: u8) -> IpAddr {
@@ -52,11 +52,11 @@ fn connected(at: IpAddr) -> ([End; 2], [Connection; 2]) {
     let (active, passive) = (End::open(at), End::open(at));
     let (listener, address) = passive.listen(at);
     let (active, first) = {
-        let asking = thread::spawn(move || {
+        let client = thread::spawn(move || {
             let connection = active.connect(address, b"hello").expect("accepted");
             (active, connection)
         });
-        let incoming = listener.accept_within(PATIENCE).expect("a request");
+        let incoming = listener.accept_within(TIMEOUT).expect("a request");
         assert_eq!(incoming.private().trimmed(), b"hello");
         let qp = passive.qp();
         qp.to_init(Access::empty()).expect("INIT");
@@ -68,7 +68,7 @@ fn connected(at: IpAddr) -> ([End; 2], [Connection; 2]) {
         let second = incoming
             .accept(qp, &ConnectOptions::default(), b"welcome")
             .expect("established");
-        let (active, first) = asking.join().expect("no panic");
+        let (active, first) = client.join().expect("no panic");
         assert_eq!(first.private().trimmed(), b"welcome");
         (active, [first, second])
     };
@@ -76,33 +76,36 @@ fn connected(at: IpAddr) -> ([End; 2], [Connection; 2]) {
 }
 
 #[test]
-fn what_is_outstanding_is_flushed_when_the_peer_leaves() {
+fn outstanding_requests_are_flushed_when_the_peer_disconnects() {
     let (ends, [active, passive]) = connected(address(1));
     drop(active);
-    assert!(passive.wait_for_end(PATIENCE));
-    let done = ends[1].cq.poll_for(PATIENCE).expect("no overrun");
+    assert!(passive.wait_for_end(TIMEOUT));
+    let done = ends[1].cq.poll_for(TIMEOUT).expect("no overrun");
     let error = done.expect("completed").ok().expect_err("flushed");
     assert_eq!(error.status(), WcStatus::WorkRequestFlushed);
     assert_eq!(error.completion().wr_id, 7);
     assert!(error.to_string().contains("request 7"), "{error}");
     assert_eq!(passive.query().0, QpState::Err);
-    assert!(passive.disconnect(PATIENCE), "the peer has done it");
+    assert!(
+        passive.disconnect(TIMEOUT),
+        "the peer has already disconnected"
+    );
 }
 
 #[test]
 fn disconnect_does_not_wait_for_the_peers_program() {
     let (_ends, [active, passive]) = connected(address(2));
     // The passive side makes no call, but its agent answers.
-    assert!(active.disconnect(PATIENCE));
+    assert!(active.disconnect(TIMEOUT));
     drop(passive);
 }
 
 #[test]
-fn a_refusal_says_why() {
+fn a_rejection_has_its_reason() {
     let at = address(3);
     let (active, passive) = (End::open(at), End::open(at));
     let (listener, address) = passive.listen(at);
-    let asking = thread::spawn(move || {
+    let client = thread::spawn(move || {
         let refused = active.connect(address, b"").expect_err("refused");
         let ConnectionError::Rejected { reason, private } = refused else {
             panic!("{refused}");
@@ -121,10 +124,10 @@ fn a_refusal_says_why() {
             }
         ));
     });
-    let incoming = listener.accept_within(PATIENCE).expect("a request");
+    let incoming = listener.accept_within(TIMEOUT).expect("a request");
     incoming.reject(b"full").expect("it waits for an answer");
-    drop(listener.accept_within(PATIENCE).expect("a request"));
-    asking.join().expect("no panic");
+    drop(listener.accept_within(TIMEOUT).expect("a request"));
+    client.join().expect("no panic");
 }
 
 #[test]
@@ -139,7 +142,7 @@ fn a_port_without_a_listener_refuses() {
 }
 
 #[test]
-fn wrong_arguments_are_named() {
+fn errors_name_the_wrong_argument() {
     let at = address(5);
     let end = End::open(at);
     let (_listener, address) = end.listen(at);

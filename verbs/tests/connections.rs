@@ -1,5 +1,5 @@
-//! Connections that the connection manager makes, over loopback: between contexts at two addresses,
-//! at one address, and between processes.
+//! Connections by the connection manager over loopback: between contexts at two addresses, at one
+//! address, and between processes.
 
 use roce_verbs::cm::{ConnectionManager, ListenError, PortClaim, PortClaimError};
 use roce_verbs::qp::{PathMtu, QpAttributes, QpState};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const LEN: usize = 4096;
 const ROLE: &str = "ROCE_TEST_LISTENER";
 
@@ -45,10 +45,10 @@ impl Side {
         let device = Device::with_address(at).expect("loopback");
         let context = OpenOptions::new().open(&device).expect("opened");
         let manager = context.connection_manager().expect("started");
-        let (tell, events) = channel();
+        let (sender, events) = channel();
         manager.set_sink(Box::new(move |event| {
             // The receiver may be gone.
-            let _ = tell.send(event);
+            let _ = sender.send(event);
         }));
         manager.activate(at).expect("an address of the device");
         let pd = context.alloc_pd();
@@ -79,7 +79,7 @@ impl Side {
 
     #[track_caller]
     fn event(&self) -> Event {
-        self.events.recv_timeout(PATIENCE).expect("an event")
+        self.events.recv_timeout(TIMEOUT).expect("an event")
     }
 
     fn gid_index(&self) -> u8 {
@@ -88,7 +88,7 @@ impl Side {
         entry.expect("the address has a GID").index
     }
 
-    fn own(&self) -> Endpoint {
+    fn endpoint(&self) -> Endpoint {
         self.qp.endpoint(self.gid_index()).expect("an endpoint")
     }
 
@@ -115,7 +115,7 @@ impl Side {
         let index = self.gid_index();
         // Each side has chosen the PSN at which its peer begins.
         let expected = Endpoint {
-            psn: self.own().psn,
+            psn: self.endpoint().psn,
             ..*remote
         };
         self.qp.to_rtr(index, &expected, &options).expect("RTR");
@@ -133,13 +133,13 @@ impl Side {
 
     /// Requests a connection.
     fn connect(&self, to: IpAddr, service: ServiceId) -> ConnectionId {
-        let own = self.own();
+        let endpoint = self.endpoint();
         let request = ConnectRequest {
             service,
             source_port: 1234,
             service_type: ServiceType::Rc,
-            qpn: own.qpn,
-            rq_psn: own.psn,
+            qpn: endpoint.qpn,
+            rq_psn: endpoint.psn,
             responder_resources: 1,
             initiator_depth: 1,
             retry_count: 7,
@@ -181,10 +181,10 @@ impl Side {
             qpn: request.qpn,
             psn: request.sq_psn,
         });
-        let own = self.own();
+        let endpoint = self.endpoint();
         let acceptance = Acceptance {
-            qpn: own.qpn,
-            rq_psn: own.psn,
+            qpn: endpoint.qpn,
+            rq_psn: endpoint.psn,
             responder_resources: 1,
             initiator_depth: 1,
             target_ack_delay: 0,
@@ -228,18 +228,18 @@ impl Side {
         let sges = [self.region.slice(0, text.len()).expect("in range")];
         let request = SendRequest::new(1, SendOp::Send, &sges);
         self.qp.post_send(&request).expect("posted");
-        self.completes(1);
+        self.expect_completion(1);
     }
 
-    fn receives(&self, text: &[u8]) {
-        self.completes(2);
+    fn expect_message(&self, text: &[u8]) {
+        self.expect_completion(2);
         let mut got = vec![0; text.len()];
         self.region.read(0, &mut got).expect("in range");
         assert_eq!(got, text);
     }
 
-    fn completes(&self, wr_id: u64) {
-        let done = self.cq.poll_for(PATIENCE).expect("no overrun");
+    fn expect_completion(&self, wr_id: u64) {
+        let done = self.cq.poll_for(TIMEOUT).expect("no overrun");
         let done = done.expect("completed");
         assert_eq!((done.wr_id, done.status), (wr_id, WcStatus::Success));
     }
@@ -252,7 +252,7 @@ impl Side {
     }
 }
 
-/// The whole life of a connection.
+/// Establishes a connection, sends a message, and disconnects.
 fn connect_send_disconnect(active: &Side, passive: &Side) {
     let (claim, listener) = passive.listen(0);
     let connection = active.connect(passive.at, claim.service());
@@ -264,7 +264,7 @@ fn connect_send_disconnect(active: &Side, passive: &Side) {
     let event = passive.event();
     assert!(matches!(event, Event::Established { .. }), "{event:?}");
     active.send(b"hello");
-    passive.receives(b"hello");
+    passive.expect_message(b"hello");
 
     active.disconnect(connection);
     let event = passive.event();
@@ -282,13 +282,13 @@ fn connect_send_disconnect(active: &Side, passive: &Side) {
 }
 
 #[test]
-fn two_addresses() {
+fn ends_at_two_addresses_connect() {
     connect_send_disconnect(&Side::open(address(1)), &Side::open(address(2)));
 }
 
 /// Both ends, and a third one that is not involved, share an address.
 #[test]
-fn one_address() {
+fn ends_at_one_address_connect() {
     let [active, other, passive] = [(); 3].map(|()| Side::open(address(3)));
     let _taken = other.listen(0);
     connect_send_disconnect(&active, &passive);
@@ -297,15 +297,15 @@ fn one_address() {
 }
 
 /// If two processes share an address, the first one gets the requests that nobody serves, and holds
-/// them for a while. If it starts to listen meanwhile, it has the request. Otherwise the peer
-/// retransmits the request.
+/// them for a while. If it starts to listen in this time, it accepts the request. If the other
+/// process starts to listen, the peer's retransmission reaches it.
 #[test]
 fn a_request_waits_for_its_server() {
     for server_is_first in [true, false] {
         let mut sides = [(); 2].map(|()| Side::open(address(8)));
-        // The first part at an address gets what nobody serves. A part is the upper bits of a QP
-        // number.
-        sides.sort_by_key(|side| side.own().qpn.get());
+        // The process with the first QPN range at an address gets the requests that nobody serves.
+        // The upper bits of a QP number determine the range.
+        sides.sort_by_key(|side| side.endpoint().qpn.get());
         let holds = |side: &Side| side.manager.with(|agent, _| agent.held()) == 1;
         let [first, second] = &sides;
         let (server, client) = match server_is_first {
@@ -314,7 +314,7 @@ fn a_request_waits_for_its_server() {
         };
         let claim = server.claim(0);
         let connection = client.connect(client.at, claim.service());
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !holds(first) {
             assert!(Instant::now() < end, "the request does not come");
             std::thread::yield_now();
@@ -324,7 +324,7 @@ fn a_request_waits_for_its_server() {
             .listen(&claim, 8)
             .expect("nobody else listens");
         let (_, request) = server.accept();
-        assert_eq!(request.qpn, client.own().qpn);
+        assert_eq!(request.qpn, client.endpoint().qpn);
         client.establish(client.at, connection);
         assert!(matches!(server.event(), Event::Established { .. }));
     }
@@ -332,7 +332,7 @@ fn a_request_waits_for_its_server() {
 
 /// Some process refuses the request, wherever it arrives.
 #[test]
-fn who_does_not_listen_refuses() {
+fn requests_to_a_port_without_a_listener_are_rejected() {
     let sides = [(); 2].map(|()| Side::open(address(4)));
     let (claim, listener) = sides[1].listen(0);
     sides[1].manager.stop_listening(listener);
@@ -393,10 +393,10 @@ fn a_port_has_one_listener() {
     );
 }
 
-/// The manager ends while events wait: once dropped by its own sink, and once by another thread.
-/// The context then makes another one.
+/// The manager ends while events are queued: once dropped by its own sink, and once by another
+/// thread. The context then creates another one.
 #[test]
-fn a_manager_ends_whoever_drops_it() {
+fn any_thread_may_drop_a_manager() {
     let at = address(6);
     let side = Side::open(at);
     let Side {
@@ -405,11 +405,11 @@ fn a_manager_ends_whoever_drops_it() {
     let again = context.connection_manager().expect("the same");
     assert!(Arc::ptr_eq(&manager, &again));
     let last = Arc::new(slot::Slot::new(Some(again)));
-    let (tell, told) = channel();
+    let (sender, sink_calls) = channel();
     let of_sink = Arc::clone(&last);
     manager.set_sink(Box::new(move |_| {
         drop(of_sink.take());
-        let _ = tell.send(());
+        let _ = sender.send(());
     }));
     let request = roce_verbs::roce_cm::DatagramRequest {
         service: ServiceId::ip(PortSpace::Udp, 1),
@@ -425,7 +425,7 @@ fn a_manager_ends_whoever_drops_it() {
     asked.expect("a good request");
     drop(manager);
     // No process serves the port, so our own agent refuses.
-    told.recv_timeout(PATIENCE).expect("an event");
+    sink_calls.recv_timeout(TIMEOUT).expect("an event");
     assert!(last.take().is_none());
 
     let manager = context.connection_manager().expect("a new one");
@@ -434,7 +434,7 @@ fn a_manager_ends_whoever_drops_it() {
     drop((manager, context));
 }
 
-/// A value that one of two threads takes.
+/// A value that either of two threads takes.
 mod slot {
     use std::sync::Mutex;
 
@@ -454,7 +454,7 @@ mod slot {
 /// A process that listens. It is killed when this value is dropped.
 struct Listener {
     child: Child,
-    said: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    output: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Listener {
@@ -465,12 +465,12 @@ impl Listener {
             .stdout(Stdio::piped())
             .spawn()
             .expect("started");
-        let said = BufReader::new(child.stdout.take().expect("piped")).lines();
-        Self { child, said }
+        let output = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, output }
     }
 
-    fn says(&mut self, what: &str) -> String {
-        let mut lines = self.said.by_ref().map_while(Result::ok);
+    fn wait_for_output(&mut self, what: &str) -> String {
+        let mut lines = self.output.by_ref().map_while(Result::ok);
         let found = lines.find_map(|line| Some(line.split_once(what)?.1.to_owned()));
         found.expect("it says so before it ends")
     }
@@ -494,7 +494,7 @@ fn is_a_listener() {
     let (claim, _) = side.listen(0);
     println!("PORT: {}", claim.port());
     let (connection, _) = side.accept();
-    side.receives(b"to another process");
+    side.expect_message(b"to another process");
     let event = side.event();
     assert!(matches!(event, Event::Established { .. }), "{event:?}");
     let event = side.event();
@@ -509,12 +509,12 @@ fn is_a_listener() {
 
 /// Two processes listen, and both share the address with this one. One of them is killed.
 #[test]
-fn processes_that_share_an_address() {
+fn processes_share_an_address() {
     let at = address(7);
     let mut listeners = [(); 3].map(|()| Listener::start(at));
     let ports = [0, 1, 2].map(|index| {
         let listener: &mut Listener = &mut listeners[index];
-        listener.says("PORT: ").parse().expect("a port")
+        listener.wait_for_output("PORT: ").parse().expect("a port")
     });
     let service = |port| ServiceId::ip(PortSpace::Tcp, port);
     let [killed, mut first, mut second] = listeners;
@@ -527,7 +527,7 @@ fn processes_that_share_an_address() {
         active.disconnect(connection);
         let event = active.event();
         assert!(matches!(event, Event::Disconnected { .. }), "{event:?}");
-        assert_eq!(listener.says("ENDED: "), "well");
+        assert_eq!(listener.wait_for_output("ENDED: "), "well");
     }
     let side = Side::open(at);
     let claim = side.manager.claim_port(PortSpace::Tcp, Some(at), ports[0]);

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Without descriptors, the interface's addresses can't be read. The device must not take this for
 /// a loss of its addresses, which would make each GID index unknown.
 #[test]
-fn without_descriptors_the_gids_stay_and_the_error_says_what_is_missing() {
+fn without_descriptors_the_gids_stay_and_errors_name_the_cause() {
     let device = Device::with_address(IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("the loopback");
     let context = OpenOptions::new().open(&device).expect("open");
     let events = context.async_events();

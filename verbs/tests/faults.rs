@@ -48,25 +48,25 @@ fn moves_data_through(faults: &str, last: u8, counters: &[&str]) {
             .expect("each fault was injected by now");
     }
     let dropped = a.context.counters().total_drops() + b.context.counters().total_drops();
-    let again = a.context.counters().stat(Stat::Retransmitted);
-    println!("{faults}: {round} rounds, {dropped} dropped, {again} sent again");
+    let retransmitted = a.context.counters().stat(Stat::Retransmitted);
+    println!("{faults}: {round} rounds, {dropped} dropped, {retransmitted} retransmitted");
 }
 
 #[test]
-fn loss_and_reordering_cost_time_only() {
+fn data_survives_loss_and_reordering() {
     let faults = "loss=1%,dup=1%,reorder=1%:50us,seed=1";
     let counters = ["fault_lost", "fault_duplicated", "fault_reordered"];
     moves_data_through(faults, 201, &counters);
 }
 
 #[test]
-fn packets_that_come_later_come_without_any_call_of_the_application() {
+fn delayed_packets_arrive_without_calls_by_the_application() {
     // Only the target's background thread drives its NIC.
     moves_data_through("delay=200us..300us,seed=1", 211, &["fault_received"]);
 }
 
 #[test]
-fn the_context_tells_which_faults_it_has() {
+fn the_context_reports_its_faults() {
     let options = OpenOptions::new().faults("loss=1%".parse().expect("well-formed"));
     let end = End::open(221, &options);
     let spec = end.context.faults().expect("faults are on");

@@ -9,10 +9,10 @@ use roce_verbs::{Completion, CompletionQueue, RecvRequest, SendOp, SendRequest, 
 use std::time::Duration;
 use support::End;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn completion(cq: &CompletionQueue) -> Completion {
-    let polled = cq.poll_for(PATIENCE).expect("no overrun");
+    let polled = cq.poll_for(TIMEOUT).expect("no overrun");
     polled.expect("a completion")
 }
 
@@ -27,7 +27,7 @@ fn to(end: &End, state: QpState) {
 /// The receiver of a message ends the connection at once. Its acknowledgement is already in the
 /// sender's socket when the sender learns of the end by other means and gives up its QP.
 #[test]
-fn an_acknowledgement_that_has_arrived_counts_before_the_qp_goes_to_err() {
+fn an_acknowledgement_that_has_arrived_is_processed_before_the_qp_goes_to_err() {
     let options = OpenOptions::new();
     let (a, b) = (End::open(1, &options), End::open(2, &options));
     for round in 0..50 {

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const PAGE: usize = 4096;
 
 struct End {
@@ -67,7 +67,7 @@ fn pair() -> (End, End) {
 
 impl End {
     fn done(&self) -> (WcStatus, WcOpcode) {
-        let completion = self.cq.poll_for(PATIENCE).expect("no overrun");
+        let completion = self.cq.poll_for(TIMEOUT).expect("no overrun");
         let completion = completion.expect("completed");
         (completion.status, completion.opcode)
     }
@@ -92,7 +92,7 @@ fn all_rights() -> Access {
 }
 
 #[test]
-fn a_window_of_type_2_is_lent_and_given_back() {
+fn a_window_of_type_2_is_bound_and_invalidated() {
     let (a, b) = pair();
     let source = a.pd.allocate(PAGE, Access::empty()).expect("allocated");
     source.write(0, &[7; PAGE]).expect("in range");
@@ -124,7 +124,7 @@ fn a_window_of_type_2_is_lent_and_given_back() {
 }
 
 #[test]
-fn a_window_of_type_1_is_bound_by_the_verb() {
+fn bind_window_binds_a_window_of_type_1() {
     let (a, b) = pair();
     let sink = a.pd.allocate(PAGE, Access::LOCAL_WRITE).expect("allocated");
     let region = b.pd.allocate(PAGE, Access::MW_BIND).expect("allocated");
@@ -178,7 +178,7 @@ fn a_bad_binding_fails_the_qp() {
 }
 
 #[test]
-fn inline_data_is_free_at_once() {
+fn inline_data_can_be_overwritten_at_once() {
     let (a, b) = pair();
     let source = a.pd.allocate(64, Access::empty()).expect("allocated");
     let target = b.pd.allocate(PAGE, all_rights()).expect("allocated");
@@ -222,7 +222,7 @@ fn device_memory_is_zero_based() {
 }
 
 #[test]
-fn rights_are_taken_away_by_registering_anew() {
+fn reregistration_revokes_rights() {
     let (a, b) = pair();
     let mut region = b.pd.allocate(PAGE, all_rights()).expect("allocated");
     let sink = a.pd.allocate(PAGE, Access::LOCAL_WRITE).expect("allocated");
@@ -239,7 +239,7 @@ fn rights_are_taken_away_by_registering_anew() {
 }
 
 #[test]
-fn a_null_region_skips_bytes() {
+fn a_null_region_discards_and_supplies_zeros() {
     let (a, b) = pair();
     let target = b.pd.allocate(PAGE, all_rights()).expect("allocated");
     target.write(0, &[5; 300]).expect("in range");
@@ -266,7 +266,7 @@ fn a_null_region_skips_bytes() {
 }
 
 #[test]
-fn a_word_is_written_behind_a_flush() {
+fn an_atomic_write_follows_a_flush() {
     let (a, b) = pair();
     let source = a.pd.allocate(PAGE, Access::empty()).expect("allocated");
     source.write(0, &[0x11; PAGE]).expect("in range");
@@ -290,7 +290,7 @@ fn a_word_is_written_behind_a_flush() {
     .expect("posted");
     // A reader that sees the word also sees the data.
     let cell = target.atomic_u64(0).expect("aligned");
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + TIMEOUT;
     while cell.load(Ordering::Acquire) == 0 {
         assert!(std::time::Instant::now() < end, "the word did not come");
         a.context.drive();
@@ -404,7 +404,7 @@ fn pages_may_be_unmapped_during_traffic() {
 /// One region for the whole address space, used locally: mapped memory can be sent; unmapped memory
 /// makes the request fail.
 #[test]
-fn the_whole_address_space_is_one_region() {
+fn one_region_covers_the_whole_address_space() {
     let (a, b) = pair();
     let accessor = ProcessMemory::of_this_process().expect("allowed");
     // SAFETY: only the pages below are accessed through it, and nothing borrows them.

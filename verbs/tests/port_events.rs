@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The events are the same with every datapath.
 const DATAPATHS: [DatapathChoice; 2] = [DatapathChoice::Udp, DatapathChoice::Xdp];
@@ -28,7 +28,7 @@ fn ip(arguments: &str) {
 /// while `far0` is up. Returns `false`, with a message, if that is not possible.
 fn namespace() -> bool {
     let missing = match unshare(CloneFlags::CLONE_NEWNET) {
-        Err(error) => format!("no network namespace to be had: {error}"),
+        Err(error) => format!("can't create a network namespace: {error}"),
         Ok(()) if Command::new("ip").arg("-V").output().is_err() => "no program `ip`".to_owned(),
         Ok(()) => {
             ip("link add near0 type veth peer name far0");
@@ -51,14 +51,14 @@ fn namespace() -> bool {
 
 /// Waits until `near0` has its link. The kernel reports it a moment after both ends are up.
 fn wait_for_link() {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let shown = Command::new("ip").args(["link", "show", "near0"]).output();
         let shown = shown.expect("iproute2 is installed").stdout;
         if String::from_utf8_lossy(&shown).contains("state UP") {
             return;
         }
-        assert!(Instant::now() < end, "near0 has no link after {PATIENCE:?}");
+        assert!(Instant::now() < end, "near0 has no link after {TIMEOUT:?}");
     }
 }
 
@@ -78,7 +78,7 @@ fn open(datapath: DatapathChoice) -> (Context, AsyncEvents) {
 
 #[track_caller]
 fn expect(events: &AsyncEvents, expected: Event) {
-    let event = events.wait(PATIENCE).expect("waited");
+    let event = events.wait(TIMEOUT).expect("waited");
     assert_eq!(event, Some(expected));
 }
 
@@ -137,7 +137,7 @@ fn the_gids_follow_the_addresses_over(datapath: DatapathChoice) {
     assert_eq!(table(), [(1, second)], "it keeps its index");
     ip("link delete near0");
     // The kernel may remove them in any order.
-    let mut gone = [(); 2].map(|()| events.wait(PATIENCE).expect("waited"));
+    let mut gone = [(); 2].map(|()| events.wait(TIMEOUT).expect("waited"));
     gone.sort_by_key(|event| *event == Some(Event::PortError));
     assert_eq!(gone, [Some(Event::GidChange), Some(Event::PortError)]);
     assert_eq!(events.poll(), None);
@@ -145,20 +145,20 @@ fn the_gids_follow_the_addresses_over(datapath: DatapathChoice) {
 
 /// An application that drives the NIC itself gets the events, too.
 #[test]
-fn a_polling_application_hears_of_it() {
+fn a_polling_application_gets_the_events() {
     DATAPATHS
         .into_iter()
-        .for_each(a_polling_application_hears_of_it_over);
+        .for_each(a_polling_application_gets_the_events_over);
 }
 
-fn a_polling_application_hears_of_it_over(datapath: DatapathChoice) {
+fn a_polling_application_gets_the_events_over(datapath: DatapathChoice) {
     if !namespace() {
         return;
     }
     let (context, events) = open(datapath);
     let cq = context.create_cq(1);
     ip("link set far0 down");
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let event = loop {
         assert!(cq.poll().expect("no overrun").is_none());
         match events.poll() {

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct End {
     context: Context,
@@ -66,7 +66,7 @@ impl End {
     }
 
     fn next(&self) -> roce_verbs::Completion {
-        let done = self.cq.poll_for(PATIENCE).expect("no overrun");
+        let done = self.cq.poll_for(TIMEOUT).expect("no overrun");
         done.expect("completed")
     }
 }
@@ -122,7 +122,7 @@ fn qps_share_receives() {
 
 /// The queue's limit and the end of a QP raise events.
 #[test]
-fn the_srqs_events_are_told() {
+fn an_srq_raises_its_events() {
     let (a, b) = (open(), open());
     let srq = b.pd.create_srq(&SrqOptions::default()).expect("an SRQ");
     let (ours, theirs) = (
@@ -143,7 +143,7 @@ fn the_srqs_events_are_told() {
         .expect("posted");
     // The other end's background thread receives the message, and wakes this thread up.
     let limit = Some(Event::SrqLimit(srq.number()));
-    assert_eq!(events.wait(PATIENCE).expect("waited"), limit);
+    assert_eq!(events.wait(TIMEOUT).expect("waited"), limit);
     theirs
         .modify(&roce_verbs::qp::QpAttributes {
             state: Some(QpState::Err),
@@ -151,14 +151,14 @@ fn the_srqs_events_are_told() {
         })
         .expect("legal");
     let last = Some(Event::LastWqeReached(theirs.qpn()));
-    assert_eq!(events.wait(PATIENCE).expect("waited"), last);
+    assert_eq!(events.wait(TIMEOUT).expect("waited"), last);
     assert_eq!(srq.query().expect("it lives").posted, 1, "the other stays");
 }
 
 /// The SRQ lives as long as a QP uses it, in whatever order they are dropped. It belongs to its own
 /// device.
 #[test]
-fn a_qp_keeps_its_srq() {
+fn a_qp_keeps_its_srq_alive() {
     let (a, b) = (open(), open());
     let srq = a.pd.create_srq(&SrqOptions::default()).expect("an SRQ");
     let qp = a.qp_on(&srq, &QpOptions::default());

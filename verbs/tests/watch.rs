@@ -12,11 +12,11 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use support::End;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// This process's snapshot, once `enough` accepts it.
-fn told(enough: impl Fn(&Snapshot) -> bool) -> Snapshot {
-    let until = Instant::now() + PATIENCE;
+fn snapshot_where(enough: impl Fn(&Snapshot) -> bool) -> Snapshot {
+    let until = Instant::now() + TIMEOUT;
     loop {
         // Another process may be stopped, and never answer.
         let found = watch_processes(Duration::from_secs(1)).expect("the list of sockets");
@@ -39,7 +39,7 @@ fn end_with_metrics(last: u8) -> (End, SocketAddr) {
 
 fn get(at: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(at).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -49,7 +49,7 @@ fn get(at: SocketAddr, request: &str) -> String {
 /// The snapshots of two QPs show what they did. Once the QPs are destroyed, they are not in the
 /// snapshot.
 #[test]
-fn devices_and_qps_are_told_of() {
+fn snapshots_show_devices_and_qps() {
     let options = OpenOptions::new();
     let (a, b) = (End::open(91, &options), End::open(92, &options));
     let stays = End::open(90, &options);
@@ -63,7 +63,7 @@ fn devices_and_qps_are_told_of() {
         let mut qps = own.devices.iter().flat_map(|device| &device.qps);
         qps.any(|qp| qp.qpn == number && qp.tx_packets == traffic.tx_packets)
     };
-    let own = told(enough);
+    let own = snapshot_where(enough);
     let (device, qp) = own
         .devices
         .iter()
@@ -86,18 +86,18 @@ fn devices_and_qps_are_told_of() {
         let mut qps = own.devices.iter().flat_map(|device| &device.qps);
         qps.all(|qp| qp.qpn != number)
     };
-    told(gone);
+    snapshot_where(gone);
     drop(stays);
 }
 
 /// A client that sends nothing, or one that never stops sending, is cut off. Other clients get
 /// their answers meanwhile.
 #[test]
-fn hostile_connections_stop_nobody() {
+fn hostile_connections_do_not_block_other_clients() {
     let (end, at) = end_with_metrics(93);
     let request = "GET /metrics HTTP/1.0\r\n\r\n";
     assert!(get(at, request).starts_with("HTTP/1.0 200 OK\r\n"));
-    // More clients than there is room for: some that send nothing, and one that never stops.
+    // More clients than the limit: some that send nothing, and one that never stops.
     let silent: Vec<_> = (0..20)
         .map(|_| TcpStream::connect(at).expect("connected"))
         .collect();
@@ -107,9 +107,9 @@ fn hostile_connections_stop_nobody() {
         sent.is_ok() || sent.is_err(),
         "the kernel may take it or not"
     );
-    // `roce top` has room of its own.
-    told(|_| true);
-    // The silent ones are cut off when their time is over, and then this one gets an answer.
+    // `roce top` has its own limit.
+    snapshot_where(|_| true);
+    // The silent clients are disconnected after their timeout. Then this client gets an answer.
     let answer = get(at, request);
     assert!(
         answer.contains("\r\nContent-Type: text/plain; version=0.0.4"),
@@ -120,7 +120,7 @@ fn hostile_connections_stop_nobody() {
         "{answer}"
     );
     let mut rest = Vec::new();
-    endless.set_read_timeout(Some(PATIENCE)).expect("set");
+    endless.set_read_timeout(Some(TIMEOUT)).expect("set");
     match endless.read_to_end(&mut rest) {
         Ok(_) => assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.0 431 ")),
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
@@ -129,7 +129,7 @@ fn hostile_connections_stop_nobody() {
 }
 
 #[test]
-fn what_is_no_request_for_metrics_is_answered_so() {
+fn other_requests_get_an_error_status() {
     let (_end, at) = end_with_metrics(94);
     for (request, status) in [
         ("GET /secrets HTTP/1.0\r\n\r\n", "404 Not Found"),
@@ -163,12 +163,12 @@ fn a_device_opens_without_its_metrics() {
     let end = End::open(95, &OpenOptions::new().metrics(at));
     assert!(end.context.failure().is_none());
     assert_eq!(end.context.metrics_address(), None);
-    told(|_| true);
+    snapshot_where(|_| true);
 }
 
 /// A client that connects and does not read delays no other client.
 #[test]
-fn a_watcher_who_does_not_read_stops_no_other() {
+fn a_watcher_that_does_not_read_does_not_block_others() {
     let _end = End::open(96, &OpenOptions::new());
     let table = std::fs::read_to_string("/proc/thread-self/net/unix").expect("the table");
     let own = format!("@roce-watch-1/{}/", std::process::id());
@@ -178,6 +178,6 @@ fn a_watcher_who_does_not_read_stops_no_other() {
     let lazy: Vec<_> = (0..4)
         .map(|_| UnixStream::connect_addr(&address).expect("connected"))
         .collect();
-    told(|_| true);
+    snapshot_where(|_| true);
     drop(lazy);
 }

@@ -9,18 +9,18 @@ use roce_verbs::{SendOp, SendRequest, WcStatus};
 use std::time::{Duration, Instant};
 use support::{End, LEN};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The offset of the byte that is watched. The first byte is the one that is sent.
 const WATCHED: usize = 8;
 
-fn say(from: &End, to: &End, mark: u8) {
+fn send_mark(from: &End, to: &End, mark: u8) {
     from.region.write(0, &[mark]).expect("in range");
     let sge = from.region.slice(0, 1).expect("in range");
     let op = SendOp::Write(to.region.remote(WATCHED as u64));
     let posted = from.qp.post_send(&SendRequest::new(mark.into(), op, sge));
     posted.expect("posted");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while to.region.load_u8(WATCHED).expect("in range") != mark {
         assert!(Instant::now() < until, "the byte does not come");
         std::hint::spin_loop();
@@ -46,7 +46,7 @@ fn joined(end: &End) -> u64 {
 /// and sends acknowledgements by themselves. It is enough if most of about a hundred leave
 /// together.
 #[test]
-fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
+fn an_answer_and_an_acknowledgement_share_a_datagram() {
     const ROUNDS: u8 = 100;
     let options = OpenOptions::new();
     let ends = [101, 102].map(|last| End::open(last, &options));
@@ -55,12 +55,12 @@ fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
     b.connect(a);
     // Until here, the application polls.
     a.run(SendOp::Write(b.region.remote(0)));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let before = ends.each_ref().map(joined);
         for mark in 1..=ROUNDS {
-            say(a, b, mark);
-            say(b, a, mark);
+            send_mark(a, b, mark);
+            send_mark(b, a, mark);
             ends.iter().for_each(take);
         }
         let mut after = ends.iter().map(joined).zip(before);
@@ -75,7 +75,7 @@ fn an_answer_and_an_acknowledgement_leave_in_one_piece() {
 /// program then resets its QP, as a server does after its client's last message, the peer's WRITE
 /// must still succeed. Here the QP itself has much to send at that moment.
 #[test]
-fn what_has_arrived_is_acknowledged_before_the_qp_is_reset() {
+fn packets_that_have_arrived_are_acknowledged_before_the_qp_is_reset() {
     const LAST: usize = LEN - 1;
     for mark in 1..=20 {
         let ends = [111, 112].map(|last| End::open(last, &OpenOptions::new()));
@@ -94,7 +94,7 @@ fn what_has_arrived_is_acknowledged_before_the_qp_is_reset() {
         let op = SendOp::Write(a.region.remote(0));
         let requests = [SendRequest::new(2, op, &sges); 4];
         b.qp.post_sends(&requests).expect("posted");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while b.region.load_u8(LAST).expect("in range") != mark {
             assert!(Instant::now() < until, "the byte does not come");
             b.context.drive();
@@ -105,7 +105,7 @@ fn what_has_arrived_is_acknowledged_before_the_qp_is_reset() {
         };
         b.qp.modify(&reset).expect("from any state");
 
-        let done = a.cq.poll_for(PATIENCE).expect("no overrun").expect("done");
+        let done = a.cq.poll_for(TIMEOUT).expect("no overrun").expect("done");
         assert_eq!(
             (done.opcode, done.status),
             (WcOpcode::RdmaWrite, WcStatus::Success)

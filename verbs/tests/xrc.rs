@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A device at an address of the loopback network that no other test uses, and the index of that
 /// address's GID.
@@ -82,7 +82,7 @@ fn one_connection_serves_many_receivers() {
         initiator
             .post_send(&SendRequest::new(1, op, &sges).to(number))
             .expect("posted");
-        let done = cq.poll_for(PATIENCE).expect("no overrun");
+        let done = cq.poll_for(TIMEOUT).expect("no overrun");
         assert_eq!(done.expect("completed").status, WcStatus::Success);
     };
     for (n, receiver) in receivers.iter().enumerate() {
@@ -97,7 +97,7 @@ fn one_connection_serves_many_receivers() {
         let number = receiver.srq.number();
         run(SendOp::Send, number);
         run(SendOp::Write(receiver.region.remote(LEN as u64)), number);
-        let done = receiver.cq.poll_for(PATIENCE).expect("no overrun");
+        let done = receiver.cq.poll_for(TIMEOUT).expect("no overrun");
         let done = done.expect("received");
         assert_eq!((done.wr_id, done.qpn), (wr_id, target.qpn()));
         for part in [0, LEN] {
@@ -118,7 +118,7 @@ fn one_connection_serves_many_receivers() {
 
 /// Objects keep alive what they need, in whatever order they are dropped.
 #[test]
-fn what_is_in_a_domain_keeps_it() {
+fn queues_and_targets_keep_their_domain_alive() {
     let ((a, _), (b, _)) = (open(), open());
     let domain = a.create_xrcd();
     let (pd, cq) = (a.alloc_pd(), a.create_cq(1));

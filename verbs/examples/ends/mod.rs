@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The longest time that an end waits for the other one to disconnect.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs one end or both, as the command line asks.
 pub(crate) fn run(

@@ -1,10 +1,10 @@
-//! The comments on a captured packet: what happened to it, in words.
+//! The comments on a captured packet, which describe what happened to the packet.
 
 use roce_port::fault::{Effects, Loss};
 use roce_stack::{Counters, DropReason, Stat};
 
-/// The counters, other than drops, that say what became of a packet, each with its comment.
-const TELLING: [(Stat, &str); 2] = [
+/// The counters, other than drops, that show how the NIC handled a packet, each with its comment.
+const OUTCOME_COUNTERS: [(Stat, &str); 2] = [
     (
         Stat::OutOfOrderKept,
         "out of order: kept until the missing packets arrive",
@@ -25,12 +25,12 @@ impl Comments {
         &self.0
     }
 
-    /// Faults lost the packet.
+    /// Adds a comment that an injected fault lost the packet.
     pub(super) fn lost(&mut self, why: Loss) {
         self.fault(why.explain(), why.counter());
     }
 
-    /// What faults did to the packet before it arrived.
+    /// Adds comments on what injected faults did to the packet before it arrived.
     pub(super) fn effects(&mut self, effects: &Effects) {
         let Effects {
             held,
@@ -56,7 +56,8 @@ impl Comments {
         self.0.push(format!("fault: {what} ({counter})"));
     }
 
-    /// What the NIC did with the packet, from its counters before and after.
+    /// Adds comments on what the NIC did with the packet, derived from its counters before and
+    /// after.
     pub(super) fn received(&mut self, before: &Counters, after: &Counters) {
         for &reason in DropReason::ALL {
             let drops = after.drops(reason).saturating_sub(before.drops(reason));
@@ -74,7 +75,7 @@ impl Comments {
             self.0
                 .push(format!("dropped: {words} (drop_{label}){times}"));
         }
-        for (stat, words) in TELLING {
+        for (stat, words) in OUTCOME_COUNTERS {
             if after.stat(stat) > before.stat(stat) {
                 self.0.push(format!("{words} ({})", stat.label()));
             }

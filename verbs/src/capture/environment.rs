@@ -1,4 +1,4 @@
-//! The capture that the environment asks for.
+//! The capture that the environment enables.
 
 use crate::environment;
 use crate::error::OpenError;
@@ -6,10 +6,10 @@ use roce_capture::Capture;
 use std::io::Write as _;
 use std::sync::OnceLock;
 
-/// The variable that asks for a capture.
+/// The variable that enables a capture.
 const VARIABLE: &str = "ROCE_PCAP";
 
-/// The capture that `ROCE_PCAP` asks for, if it is set. A process has one capture, created by the
+/// The capture that `ROCE_PCAP` enables, if it is set. A process has one capture, created by the
 /// first call, which prints its path and limits on stderr. The file's name may differ from the
 /// variable's value, see [`Capture::from_setting`]; [`Capture::path`] returns it.
 ///
@@ -20,10 +20,10 @@ pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
     let create = || match environment::value(VARIABLE) {
         None => Ok(None),
         Some(name) => {
-            let wrong = |error: roce_capture::CreateError| {
+            let describe = |error: roce_capture::CreateError| {
                 (name.to_string_lossy().into_owned(), error.to_string())
             };
-            let capture = Capture::from_setting(&name).map_err(wrong)?;
+            let capture = Capture::from_setting(&name).map_err(describe)?;
             announce(&capture);
             Ok(Some(capture))
         }

@@ -5,27 +5,27 @@ use roce_stack::{IpCovered, RxMeta, TxMeta};
 use roce_wire::{ETHERTYPE_ROCE_V1, FrameRepr, Grh, NetworkHeader, UDP_PORT, UdpHeader, icrc};
 use std::net::IpAddr;
 
-/// The time to live to write if the port does not know it.
+/// The time to live in the rebuilt header if the port does not report it.
 const UNKNOWN_TTL: u8 = 64;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 
 /// The length of the longest transport packet that fits in an IPv4 packet after the IP and UDP
 /// headers. It fits in an IPv6 packet too.
-const LONGEST: usize = 65_535 - 20 - 8;
+const MAX_TRANSPORT_BYTES: usize = 65_535 - 20 - 8;
 
-/// LINKTYPE_LINUX_SLL, for packets of RoCE v1.
-pub(super) const LINUX_COOKED: u16 = 113;
+/// The link type of packets of RoCE v1: Linux's pseudo-header.
+pub(super) const LINKTYPE_LINUX_SLL: u16 = 113;
 
-/// The header of [`LINUX_COOKED`]: direction, hardware type Ethernet, an address of length 0 and
-/// its 8 bytes of padding, EtherType.
-const fn cooked(direction: u8) -> [u8; 16] {
+/// The header of [`LINKTYPE_LINUX_SLL`]: direction, hardware type Ethernet, an address of length 0
+/// and its 8 bytes of padding, EtherType.
+const fn cooked_header(direction: u8) -> [u8; 16] {
     let [high, low] = ETHERTYPE_ROCE_V1.to_be_bytes();
     [0, direction, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, high, low]
 }
 
-const TO_US: u8 = 0;
-const FROM_US: u8 = 4;
+const PACKET_HOST: u8 = 0;
+const PACKET_OUTGOING: u8 = 4;
 
 /// A reusable buffer for a packet.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ struct Headers {
     traffic_class: u8,
     hop_limit: u8,
     ip: IpCovered,
-    /// The direction, as Linux's packet type: [`TO_US`] or [`FROM_US`].
+    /// The direction, as Linux's packet type: [`PACKET_HOST`] or [`PACKET_OUTGOING`].
     direction: u8,
 }
 
@@ -54,7 +54,7 @@ impl Frame {
                 traffic_class: meta.traffic_class,
                 hop_limit: UNKNOWN_TTL,
                 ip: meta.ip,
-                direction: TO_US,
+                direction: PACKET_HOST,
             },
             transport,
         )
@@ -79,7 +79,7 @@ impl Frame {
                     limit => limit,
                 },
                 ip,
-                direction: FROM_US,
+                direction: PACKET_OUTGOING,
             },
             transport,
         )
@@ -88,7 +88,7 @@ impl Frame {
     fn build(&mut self, headers: &Headers, transport: &[u8]) -> &[u8] {
         self.0.clear();
         // No port delivers longer packets: they would not fit in a datagram.
-        let transport = &transport[..transport.len().min(LONGEST)];
+        let transport = &transport[..transport.len().min(MAX_TRANSPORT_BYTES)];
         let Some(network) = headers.network(transport) else {
             return &self.0;
         };
@@ -104,7 +104,7 @@ impl Frame {
         };
         let mut at = 0;
         if headers.ip == IpCovered::Grh {
-            self.0.extend(cooked(headers.direction));
+            self.0.extend(cooked_header(headers.direction));
             at = self.0.len();
         } else if headers.src.is_ipv6()
             && let Some(udp) = &mut repr.udp
@@ -138,7 +138,7 @@ impl Headers {
                 let (src, dst) = (src.octets(), dst.octets());
                 let (id, flags_fragment) = match self.ip {
                     IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
-                    _ => hidden(src, dst, self.src_port, transport),
+                    _ => recover_hidden_fields(src, dst, self.src_port, transport),
                 };
                 Some(NetworkHeader::V4 {
                     src,
@@ -162,9 +162,15 @@ impl Headers {
     }
 }
 
-/// The identification and flags, which a socket does not show. A valid ICRC reveals them. If the
-/// ICRC matches no values, the packet is damaged, and a fixed value stands in for them.
-fn hidden(src: [u8; 4], dst: [u8; 4], src_port: u16, transport: &[u8]) -> (u16, u16) {
+/// Recovers the IPv4 identification and flags, which a socket does not report: they are the values
+/// for which the ICRC is valid. If there are none, the packet is damaged, and the function returns
+/// fixed values.
+fn recover_hidden_fields(
+    src: [u8; 4],
+    dst: [u8; 4],
+    src_port: u16,
+    transport: &[u8],
+) -> (u16, u16) {
     match icrc::verify_hidden_v4(src, dst, src_port, UDP_PORT, transport) {
         Ok(found) if found.dont_fragment => (found.id, DONT_FRAGMENT),
         Ok(found) => (found.id, 0),

@@ -18,8 +18,8 @@ pub(super) struct Reservation {
     ip: IpCovered,
 }
 
-/// A port that captures each packet it sends. It lends a buffer of its own, because the port's is
-/// gone once the packet is committed.
+/// A port that captures each packet it sends. The NIC builds the packet in the tap's buffer,
+/// because the port's buffer is not readable after the commit.
 pub(crate) struct Tap<'a> {
     capture: &'a mut PortCapture,
     port: &'a mut dyn Transmit,
@@ -31,8 +31,8 @@ impl<'a> Tap<'a> {
         Self { capture, port }
     }
 
-    /// Moves the packet to the port. Returns whether the port took it.
-    fn hand_on(&mut self, packet: &Reservation) -> bool {
+    /// Copies the packet to the port and commits it. Returns whether the port accepted the packet.
+    fn forward(&mut self, packet: &Reservation) -> bool {
         // By the contract of `Transmit`, the port gives this second reservation the same header
         // fields as the first.
         match self
@@ -40,11 +40,12 @@ impl<'a> Tap<'a> {
             .reserve(&packet.to, packet.flow, packet.sequenced, packet.len)
         {
             Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
-                slot.bytes.copy_from_slice(&self.capture.room);
+                slot.bytes.copy_from_slice(&self.capture.tx_buffer);
                 self.port.commit();
                 true
             }
-            // If the port breaks the contract, the packet is lost, as networks lose packets.
+            // If the port breaks the contract, the packet is lost. The stack recovers, as from any
+            // loss.
             _ => false,
         }
     }
@@ -70,9 +71,9 @@ impl Transmit for Tap<'_> {
             src_port,
             ip,
         });
-        self.capture.room.resize(len, 0);
+        self.capture.tx_buffer.resize(len, 0);
         Ok(TxSlot {
-            bytes: &mut self.capture.room,
+            bytes: &mut self.capture.tx_buffer,
             src_port,
             ip,
             kept,
@@ -87,17 +88,17 @@ impl Transmit for Tap<'_> {
         let Some(packet) = self.capture.reservation.take() else {
             return;
         };
-        if !self.hand_on(&packet) {
+        if !self.forward(&packet) {
             return;
         }
         let interface = self.capture.interface_of(packet.to.version);
         let PortCapture {
             capture,
             frame,
-            room,
+            tx_buffer,
             ..
         } = &mut *self.capture;
-        let bytes = frame.sent(&packet.to, packet.src_port, packet.ip, room);
+        let bytes = frame.sent(&packet.to, packet.src_port, packet.ip, tx_buffer);
         capture.packet(&Packet {
             interface,
             time: SystemTime::now(),

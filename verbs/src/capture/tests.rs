@@ -20,14 +20,14 @@ fn v6(last: u16) -> IpAddr {
     [0xfe80, 0, 0, 0, 0, 0, 0, last].into()
 }
 
-fn octets4(address: IpAddr) -> [u8; 4] {
+fn octets_v4(address: IpAddr) -> [u8; 4] {
     match address {
         IpAddr::V4(address) => address.octets(),
         IpAddr::V6(_) => panic!("{address} is IPv6"),
     }
 }
 
-/// A packet whose ICRC is right for the addresses and, over IPv4, these fields.
+/// A packet whose ICRC is valid for the addresses and, over IPv4, for `id` and `flags_fragment`.
 fn transport(src: IpAddr, dst: IpAddr, id: u16, flags_fragment: u16) -> Vec<u8> {
     let repr = PacketRepr {
         bth: Bth::new(Opcode::RC_SEND_ONLY, Qpn::new(0x12).unwrap(), Psn::new(7)),
@@ -41,8 +41,8 @@ fn transport(src: IpAddr, dst: IpAddr, id: u16, flags_fragment: u16) -> Vec<u8> 
             dst: dst.octets(),
         },
         _ => IpHeader::V4 {
-            src: octets4(src),
-            dst: octets4(dst),
+            src: octets_v4(src),
+            dst: octets_v4(dst),
             id,
             flags_fragment,
         },
@@ -67,7 +67,7 @@ fn parse(bytes: &[u8]) -> roce_wire::Frame<'_> {
 }
 
 #[test]
-fn what_a_socket_hides_is_found_out_so_that_the_icrc_is_right() {
+fn hidden_ipv4_fields_are_recovered_from_the_icrc() {
     let (src, dst) = (v4(1), v4(2));
     for (id, flags) in [(0, 0x4000), (1, 0x4000), (0xbeef, 0x4000), (77, 0)] {
         let packet = transport(src, dst, id, flags);
@@ -87,13 +87,13 @@ fn what_a_socket_hides_is_found_out_so_that_the_icrc_is_right() {
         else {
             panic!("{:?}", parsed.network)
         };
-        assert_eq!((from, tos), (octets4(src), 0x6a));
+        assert_eq!((from, tos), (octets_v4(src), 0x6a));
         assert_eq!((found, flags_fragment), (id, flags));
     }
 }
 
 #[test]
-fn what_a_port_has_seen_is_kept_be_the_icrc_right_or_not() {
+fn known_ipv4_fields_are_kept_even_if_the_icrc_is_wrong() {
     let (src, dst) = (v4(1), v4(2));
     let ip = IpCovered::V4 {
         id: 5,
@@ -109,7 +109,7 @@ fn what_a_port_has_seen_is_kept_be_the_icrc_right_or_not() {
 }
 
 #[test]
-fn ipv6_has_a_udp_checksum_that_is_right() {
+fn ipv6_packets_have_a_valid_udp_checksum() {
     let (src, dst) = (v6(1), v6(2));
     let packet = transport(src, dst, 0, 0);
     let mut frame = Frame::default();
@@ -139,7 +139,7 @@ fn ipv6_has_a_udp_checksum_that_is_right() {
 /// A captured RoCE v1 packet keeps its EtherType, its GRH's traffic class and hop limit, and its
 /// ICRC.
 #[test]
-fn roce_v1_has_its_grh_and_no_made_up_ethernet_addresses() {
+fn roce_v1_packets_keep_their_grh_and_have_no_ethernet_addresses() {
     for (src, dst) in [(v4(1), v4(2)), (v6(1), v6(2))] {
         let [sgid, dgid] = [src, dst].map(|address| crate::gid::Gid::from(address).0);
         let mut packet = transport(src, dst, 0, 0);
@@ -199,7 +199,7 @@ fn nic() -> Nic {
 }
 
 #[test]
-fn each_fate_has_its_words() {
+fn comments_say_what_happened_to_a_packet() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut capture = port_capture(dir.path());
     let mut nic = nic();
@@ -213,7 +213,7 @@ fn each_fate_has_its_words() {
         flipped_bit: Some(85),
         is_duplicate: true,
     };
-    for (packet, effects, said) in [
+    for (packet, effects, expected) in [
         (
             &good,
             Effects::default(),
@@ -236,9 +236,9 @@ fn each_fate_has_its_words() {
         ),
     ] {
         capture.receive(&mut nic, Instant::ZERO, &meta, packet, &effects);
-        assert_eq!(capture.comments.get(), said);
+        assert_eq!(capture.comments.get(), expected);
     }
-    for (why, said) in [
+    for (why, expected) in [
         (Loss::Random, "fault: lost (fault_lost)"),
         (
             Loss::Overflow,
@@ -246,7 +246,7 @@ fn each_fate_has_its_words() {
         ),
     ] {
         capture.lose(&meta, &good, why);
-        assert_eq!(capture.comments.get(), [said]);
+        assert_eq!(capture.comments.get(), [expected]);
     }
     // The lost packets did not reach the NIC.
     assert_eq!(nic.counters().total_drops(), 3);
@@ -254,10 +254,10 @@ fn each_fate_has_its_words() {
     assert_eq!(capture.capture.packets(), 5);
 }
 
-/// One packet may cause many that came before it to be dropped. One comment gives their number,
-/// because tshark and `roce decode` show only some of a packet's comments.
+/// One packet may cause the drop of many earlier packets. One comment gives their number, because
+/// tshark and `roce decode` show only some of a packet's comments.
 #[test]
-fn drops_of_a_kind_are_counted_in_one_comment() {
+fn repeated_drops_share_one_comment() {
     let mut nic = nic();
     let (src, dst) = (v4(1), v4(2));
     let meta = received(src, dst, IpCovered::V4Hidden);
@@ -275,7 +275,7 @@ fn drops_of_a_kind_are_counted_in_one_comment() {
 }
 
 #[test]
-fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
+fn a_tapped_port_sends_and_captures_the_same_packets() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut capture = port_capture(dir.path());
     let mut port = MemoryPort::new(MemoryIp::V4Numbered, 4200).poisoned();
@@ -299,7 +299,7 @@ fn a_tapped_port_sends_what_it_would_without_and_the_capture_has_it() {
         let len = transport(to.src, to.dst, 0, 0x4000).len();
         let slot = tap
             .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len)
-            .expect("room");
+            .expect("a slot");
         assert_eq!(slot.src_port, PORT);
         let IpCovered::V4 { id, .. } = slot.ip else {
             panic!("{:?}", slot.ip);

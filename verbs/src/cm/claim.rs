@@ -12,11 +12,11 @@ pub struct PortClaim {
     space: PortSpace,
     local: Addresses,
     port: u16,
-    _name: roce_udp::ServiceClaim,
+    _claim: roce_udp::ServiceClaim,
 }
 
-/// The ports to draw from if none is named (RFC 6335's dynamic ports).
-const DYNAMIC: std::ops::RangeInclusive<u16> = 49_152..=65_535;
+/// The ports to choose from if the caller names none (RFC 6335's dynamic ports).
+const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 
 impl PortClaim {
     /// Claims `port`, or a free one if `port` is 0, at one address of the network namespace, at all
@@ -25,7 +25,8 @@ impl PortClaim {
     ///
     /// # Errors
     /// [`PortClaimError::Taken`] if another claim, of any process, has the port at one of these
-    /// addresses. With port 0, [`PortClaimError::AllTaken`] if that is so for every dynamic port.
+    /// addresses. With port 0, [`PortClaimError::AllTaken`] if other claims hold every dynamic
+    /// port.
     pub fn take(
         space: PortSpace,
         local: impl Into<Addresses>,
@@ -33,10 +34,10 @@ impl PortClaim {
         port: u16,
     ) -> Result<Self, PortClaimError> {
         let local = local.into();
-        let take = |port| {
-            let service = service_word(ServiceId::ip(space, port));
+        let claim_one = |port| {
+            let service = service_id_u32(ServiceId::ip(space, port));
             let name = roce_udp::ServiceClaim::take(local, interface_index, service);
-            let _name = name.map_err(|error| match error {
+            let _claim = name.map_err(|error| match error {
                 ClaimError::Taken { at, holder } => PortClaimError::Taken(PortTaken {
                     space,
                     port,
@@ -51,20 +52,20 @@ impl PortClaim {
                 space,
                 local,
                 port,
-                _name,
+                _claim,
             })
         };
         if port != 0 {
-            return take(port);
+            return claim_one(port);
         }
         let mut bytes = [0; 2];
         getrandom::fill(&mut bytes)
             .map_err(|error| PortClaimError::System(io::Error::other(error.to_string())))?;
-        let count = DYNAMIC.end() - DYNAMIC.start();
+        let count = DYNAMIC_PORTS.end() - DYNAMIC_PORTS.start();
         let first = u16::from_ne_bytes(bytes) % count;
         for step in 0..=count {
-            let port = DYNAMIC.start() + (first + step) % (count + 1);
-            match take(port) {
+            let port = DYNAMIC_PORTS.start() + (first + step) % (count + 1);
+            match claim_one(port) {
                 Err(PortClaimError::Taken(_)) => {}
                 result => return result,
             }
@@ -97,7 +98,7 @@ impl PortClaim {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PortClaimError {
-    /// Another claim has it.
+    /// Another claim holds the port.
     Taken(PortTaken),
     /// No port was named, and all dynamic ones (49152 to 65535) are claimed.
     AllTaken {
@@ -108,16 +109,16 @@ pub enum PortClaimError {
     System(io::Error),
 }
 
-/// A port that another claim has.
+/// A port that another claim holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortTaken {
     /// The port space.
     pub space: PortSpace,
     /// The port.
     pub port: u16,
-    /// The addresses at which it was to be claimed.
+    /// The addresses at which the caller wanted to claim it.
     pub wanted: Addresses,
-    /// The addresses at which the other claim has it.
+    /// The addresses at which the other claim holds it.
     pub at: Addresses,
     /// The process that holds the other claim, if this process may know it.
     pub holder: Option<roce_udp::Holder>,
@@ -153,7 +154,7 @@ impl fmt::Display for PortClaimError {
 impl std::error::Error for PortClaimError {}
 
 /// The lower 32 bits of an Annex A11 service ID. Its upper 32 bits are always zero.
-pub(super) fn service_word(service: ServiceId) -> u32 {
-    // The upper half is zero.
+pub(super) fn service_id_u32(service: ServiceId) -> u32 {
+    // Lossless: the upper half is zero.
     service.0 as u32
 }

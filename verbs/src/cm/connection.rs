@@ -1,8 +1,9 @@
-//! Connections in the manner of sockets: a listener, and connections that own their QPs.
+//! Connections with an interface like that of sockets: a listener, and connections that own their
+//! QPs.
 
-use super::{ConnectionError, ConnectionManager, PortClaim, routes::Asked};
+use super::{ConnectionError, ConnectionManager, PortClaim, routes::PendingRequest};
 use crate::context::Context;
-use crate::device::source_for;
+use crate::device::source_address_for;
 use crate::error::ConnectError;
 use crate::qp::{ConnectOptions, QueuePair};
 use parking_lot::Mutex;
@@ -46,7 +47,7 @@ pub struct Listener {
     manager: Arc<ConnectionManager>,
     claim: PortClaim,
     id: ListenerId,
-    asked: Mutex<Receiver<Asked>>,
+    requests: Mutex<Receiver<PendingRequest>>,
 }
 
 impl Listener {
@@ -54,7 +55,7 @@ impl Listener {
     /// the port is 0, the system chooses one.
     ///
     /// # Errors
-    /// If the port is taken, or the device does not have the address.
+    /// If the port is in use, or the device does not have the address.
     pub fn bind(context: &Context, local: SocketAddr) -> Result<Self, ConnectionError> {
         let manager = context.connection_manager()?;
         let addresses = match local.ip() {
@@ -64,13 +65,13 @@ impl Listener {
         };
         let claim = manager.claim_port(PortSpace::Tcp, addresses, local.port())?;
         let routes = manager.core.routes();
-        let (id, asked) = routes.listener(|| manager.listen(&claim, BACKLOG))?;
-        manager.core.bell().has_sink();
+        let (id, requests) = routes.listener(|| manager.listen(&claim, BACKLOG))?;
+        manager.core.inbox().set_has_sink();
         Ok(Self {
             manager,
             claim,
             id,
-            asked: Mutex::new(asked),
+            requests: Mutex::new(requests),
         })
     }
 
@@ -90,17 +91,17 @@ impl Listener {
 
     /// Waits at most `timeout` for a connection request.
     pub fn accept_within(&self, timeout: Duration) -> Option<Incoming> {
-        let asked = self.asked.lock().recv_timeout(timeout).ok()?;
-        let id = asked.connection;
+        let request = self.requests.lock().recv_timeout(timeout).ok()?;
+        let id = request.connection;
         self.manager.with(|agent, _| agent.leave_backlog(id));
         Some(Incoming {
             link: Link {
                 manager: Arc::clone(&self.manager),
                 id,
-                path: asked.path,
-                events: Mutex::new(asked.events),
+                path: request.path,
+                events: Mutex::new(request.events),
             },
-            request: asked.request,
+            request: request.request,
         })
     }
 }
@@ -110,13 +111,13 @@ impl Drop for Listener {
         self.manager.stop_listening(self.id);
         let routes = self.manager.core.routes();
         routes.forget_listener(self.id);
-        for asked in self.asked.get_mut().try_iter() {
-            routes.forget_connection(asked.connection);
+        for request in self.requests.get_mut().try_iter() {
+            routes.forget_connection(request.connection);
         }
     }
 }
 
-/// A connection as the manager knows it. Dropping it tells the peer.
+/// The manager's side of a connection. Dropping it notifies the peer.
 #[derive(Debug)]
 struct Link {
     manager: Arc<ConnectionManager>,
@@ -147,8 +148,8 @@ impl Drop for Link {
     }
 }
 
-/// A request that a [`Listener`] took. The peer waits for [`Incoming::accept`]. Dropping this
-/// refuses the request.
+/// A request that a [`Listener`] has received. The peer waits for [`Incoming::accept`]. Dropping
+/// this refuses the request.
 #[derive(Debug)]
 pub struct Incoming {
     link: Link,
@@ -219,7 +220,7 @@ impl Incoming {
 /// It derefs to its [`QueuePair`]. When the peer disconnects, or its process ends, the QP goes to
 /// ERR: outstanding requests complete with
 /// [`WcStatus::WorkRequestFlushed`](crate::WcStatus::WorkRequestFlushed). Dropping the connection
-/// tells the peer and destroys the QP.
+/// notifies the peer and destroys the QP.
 ///
 /// ```no_run
 /// use roce_verbs::prelude::*;
@@ -256,7 +257,7 @@ impl Connection {
         let context = qp.context().clone();
         let manager = context.connection_manager()?;
         let path = Path {
-            local: local_for(&context, remote.ip())?,
+            local: local_address_for(&context, remote.ip())?,
             remote: remote.ip(),
         };
         manager.activate(path.local)?;
@@ -270,7 +271,7 @@ impl Connection {
         let (id, events) = routes.connection(&qp, || {
             manager.with(|agent, now| agent.connect(now, path, &request))
         })?;
-        manager.core.bell().has_sink();
+        manager.core.inbox().set_has_sink();
         let link = Link {
             manager: Arc::clone(&manager),
             id,
@@ -302,13 +303,13 @@ impl Connection {
 
     /// Ends the connection, and waits at most `timeout` for the peer to agree. Returns whether the
     /// peer agreed or had already ended the connection. A peer that uses this API agrees at once;
-    /// one that uses librdmacm agrees when its program calls `rdma_disconnect`. The peer is told in
-    /// any case.
+    /// one that uses librdmacm agrees when its program calls `rdma_disconnect`. The peer is
+    /// notified in any case.
     pub fn disconnect(self, timeout: Duration) -> bool {
         let Link { manager, id, .. } = &self.link;
         // This fails only if the peer has ended the connection.
-        let asked = manager.with(|agent, now| agent.disconnect(now, *id, &[]));
-        asked.is_err() || self.wait_for_end(timeout)
+        let requested = manager.with(|agent, now| agent.disconnect(now, *id, &[]));
+        requested.is_err() || self.wait_for_end(timeout)
     }
 
     /// Waits at most `timeout` for the peer to end the connection, and returns whether it did.
@@ -338,9 +339,9 @@ impl Deref for Connection {
 
 /// The device's address for packets to `remote`: the one that the system's routes choose, if the
 /// device has it, or else the device's first address of the same kind (IPv4, IPv6, link-local).
-fn local_for(context: &Context, remote: IpAddr) -> Result<IpAddr, ConnectError> {
+fn local_address_for(context: &Context, remote: IpAddr) -> Result<IpAddr, ConnectError> {
     let known: Vec<IpAddr> = context.gids().iter().map(|entry| entry.gid.ip()).collect();
-    if let Ok(routed) = source_for(remote)
+    if let Ok(routed) = source_address_for(remote)
         && known.contains(&routed)
     {
         return Ok(routed);

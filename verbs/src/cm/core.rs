@@ -1,8 +1,8 @@
 //! The agent, and how its messages reach QP1.
 
 use super::EventSink;
-use super::bell::Bell;
-use super::claim::service_word;
+use super::claim::service_id_u32;
+use super::inbox::Inbox;
 use super::routes::Routes;
 use crate::context::Context;
 use crate::error::OpenError;
@@ -17,18 +17,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The maximum number of paths that are remembered as using RoCE v1.
-const MOST_V1: usize = 4096;
+const MAX_V1_PATHS: usize = 4096;
 
 /// The interval at which paths with connections are checked.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
-/// The number of connections to end at a time: their messages fit in QP1's queue.
-const FORGOTTEN_AT_A_TIME: usize = 64;
-/// The number of attempts to send what a full queue holds back, and the pause between them.
+/// The number of connections to end in one batch. The messages of a batch fit in QP1's queue.
+const FORGET_BATCH: usize = 64;
+/// The number of attempts to empty the send queues, and the pause between two attempts.
 const SEND_TRIES: u32 = 20;
 const SEND_PAUSE: Duration = Duration::from_millis(1);
 
-/// What the agent asks its owner to watch and check.
+/// The peers that the agent wants to have watched, and the paths that it wants to have checked.
 pub(super) struct PeersAndChecks {
     /// The processes that hold the QPs of peers.
     pub(super) peers: Vec<(IpAddr, QpnRange)>,
@@ -39,7 +39,7 @@ pub(super) struct PeersAndChecks {
 /// State that the manager and its thread share.
 pub(super) struct Core {
     state: Mutex<State>,
-    bell: Arc<Bell>,
+    inbox: Arc<Inbox>,
     sink: Mutex<Option<Arc<EventSink>>>,
     routes: Routes,
     shared: Arc<DeviceState>,
@@ -47,8 +47,8 @@ pub(super) struct Core {
 
 struct State {
     agent: Agent,
-    /// Paths on which the last datagram came by RoCE v1. Answers use the same version.
-    v1: HashSet<Path>,
+    /// Paths on which the last datagram arrived over RoCE v1. Answers use the same version.
+    v1_paths: HashSet<Path>,
 }
 
 impl Core {
@@ -60,16 +60,16 @@ impl Core {
             .map_err(|error| io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for communication IDs"))?;
         let shared = Arc::clone(&context.inner.shared);
-        // `QpnRange::FIRST` is a placeholder. `lock_state` replaces it with the device's part of the
-        // QP numbers, which is known before any message is sent or received.
+        // `QpnRange::FIRST` is a placeholder. `lock_state` replaces it with the device's QPN range,
+        // which is known before any message is sent or received.
         let mut config = Config::new(seed, QpnRange::FIRST, context.device().guid());
         config.check_every = Some(CHECK_EVERY);
-        let bell = Bell::new().map_err(system("making a descriptor to wake a thread"))?;
-        let bell = Arc::new(bell);
+        let inbox = Inbox::new().map_err(system("making a descriptor to wake a thread"))?;
+        let inbox = Arc::new(inbox);
         {
             let mut engine = shared.lock();
             if engine.mad_listener.is_some() {
-                // Another manager is still ending.
+                // The previous manager has not closed QP1 yet.
                 engine.nic.close_general_services();
                 if let Some(steering) = engine.port.steering() {
                     steering.close_general_services();
@@ -81,14 +81,14 @@ impl Core {
                     .map_err(system("steering management datagrams to this process"))?;
             }
             engine.nic.open_general_services();
-            engine.mad_listener = Some(Arc::clone(&bell) as Arc<dyn MadListener>);
+            engine.mad_listener = Some(Arc::clone(&inbox) as Arc<dyn MadListener>);
         }
         Ok(Self {
             state: Mutex::new(State {
                 agent: Agent::new(config),
-                v1: HashSet::new(),
+                v1_paths: HashSet::new(),
             }),
-            bell,
+            inbox,
             sink: Mutex::new(None),
             routes: Routes::default(),
             shared,
@@ -97,9 +97,9 @@ impl Core {
 
     /// Ends the thread, and closes QP1 unless another manager has taken it over.
     pub(super) fn close(&self) {
-        self.bell.stop();
+        self.inbox.stop();
         let mut engine = self.shared.lock();
-        let own = Arc::clone(&self.bell) as Arc<dyn MadListener>;
+        let own = Arc::clone(&self.inbox) as Arc<dyn MadListener>;
         let listener = engine.mad_listener.as_ref();
         if listener.is_some_and(|listener| Arc::ptr_eq(listener, &own)) {
             engine.mad_listener = None;
@@ -112,26 +112,26 @@ impl Core {
 
     pub(super) fn set_sink(&self, sink: EventSink) {
         *self.sink.lock() = Some(Arc::new(sink));
-        self.bell.has_sink();
+        self.inbox.set_has_sink();
     }
 
     pub(super) fn routes(&self) -> &Routes {
         &self.routes
     }
 
-    pub(super) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.inbox
     }
 
     pub(super) fn now(&self) -> Instant {
         self.shared.now()
     }
 
-    /// Locks the agent, and makes it draw communication IDs from the device's part.
+    /// Locks the agent, and makes it draw communication IDs from the device's range.
     fn lock_state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        if let Some(part) = self.shared.part() {
-            state.agent.draw_ids_from(part);
+        if let Some(range) = self.shared.qpn_range() {
+            state.agent.draw_ids_from(range);
         }
         state
     }
@@ -141,9 +141,9 @@ impl Core {
         let mut state = self.lock_state();
         let now = self.now();
         let result = f(&mut state.agent, now);
-        self.settle(&mut state, now);
+        self.drain_agent(&mut state, now);
         if state.agent.has_peer_or_check() {
-            self.bell.call_agent();
+            self.inbox.request_agent_call();
         }
         result
     }
@@ -151,14 +151,14 @@ impl Core {
     /// Takes the management datagrams that have arrived.
     pub(super) fn take_mads(&self) -> Vec<ReceivedMad> {
         let mut engine = self.shared.lock();
-        let came: Vec<_> = std::iter::from_fn(|| engine.nic.poll_mad()).collect();
+        let received: Vec<_> = std::iter::from_fn(|| engine.nic.poll_mad()).collect();
         if let Some(tally) = &mut engine.tally {
-            came.iter().for_each(|_| tally.note_mad());
+            received.iter().for_each(|_| tally.note_mad());
         }
-        came
+        received
     }
 
-    /// Takes what the agent asks its owner to watch and check.
+    /// Takes the peers to watch and the paths to check from the agent.
     pub(super) fn peers_and_checks(&self) -> PeersAndChecks {
         let agent = &mut self.lock_state().agent;
         PeersAndChecks {
@@ -170,15 +170,15 @@ impl Core {
     /// Ends all connections, and sends each peer one message, without waiting for an answer.
     pub(super) fn forget_all(&self) {
         loop {
-            let were_all = self.with(|agent, now| agent.forget_some(now, FORGOTTEN_AT_A_TIME));
-            self.send_what_waits();
-            if were_all {
+            let all_done = self.with(|agent, now| agent.forget_some(now, FORGET_BATCH));
+            self.flush_sends();
+            if all_done {
                 break;
             }
         }
     }
 
-    fn send_what_waits(&self) {
+    fn flush_sends(&self) {
         for _ in 0..SEND_TRIES {
             let mut engine = self.shared.lock();
             engine.send(self.now());
@@ -191,10 +191,10 @@ impl Core {
     }
 
     /// Hands the agent the datagrams that have arrived, and lets it handle its timeouts.
-    pub(super) fn work(&self, came: &[ReceivedMad]) {
+    pub(super) fn handle_mads(&self, received: &[ReceivedMad]) {
         let mut state = self.lock_state();
         let now = self.now();
-        for mad in came {
+        for mad in received {
             let path = Path {
                 local: mad.path.src,
                 remote: mad.path.dst,
@@ -208,7 +208,7 @@ impl Core {
             }
         }
         state.agent.handle_timeouts(now);
-        self.settle(&mut state, now);
+        self.drain_agent(&mut state, now);
     }
 
     /// Whether another process now takes requests for the service.
@@ -217,7 +217,7 @@ impl Core {
         let steering = engine.port.steering();
         let interface = steering.map(|steering| steering.interface_index());
         drop(engine);
-        interface.is_some_and(|index| roce_udp::is_served(local, index, service_word(service)))
+        interface.is_some_and(|index| roce_udp::is_served(local, index, service_id_u32(service)))
     }
 
     /// Delivers `event` to its listener or connection, or else to the sink.
@@ -231,11 +231,13 @@ impl Core {
         }
     }
 
-    /// After each call of the agent: sends its messages and takes its events.
-    fn settle(&self, state: &mut State, now: Instant) {
+    /// Sends the agent's messages, and takes its events and deadline. Follows each call of the
+    /// agent.
+    fn drain_agent(&self, state: &mut State, now: Instant) {
         let events = std::iter::from_fn(|| state.agent.poll_event()).collect();
         self.send(state, now);
-        self.bell.settle(events, state.agent.next_timeout());
+        self.inbox
+            .add_agent_output(events, state.agent.next_timeout());
     }
 
     fn send(&self, state: &mut State, now: Instant) {
@@ -245,18 +247,18 @@ impl Core {
         let mut engine = self.shared.lock();
         loop {
             let (path, mad) = next;
-            // A message that finds no room is lost like any other datagram: the agent retransmits
-            // it.
-            let _ = engine.nic.send_mad(state.way(path), &mad);
+            // If the queue is full, the message is lost like any other datagram, and the agent
+            // retransmits it.
+            let _ = engine.nic.send_mad(state.tx_meta(path), &mad);
             match state.agent.poll_transmit() {
                 Some(more) => next = more,
                 None => break,
             }
         }
         engine.send(now);
-        let is_left = engine.has_work() || engine.port.queued() > 0;
+        let has_unsent = engine.has_work() || engine.port.queued() > 0;
         drop(engine);
-        if is_left {
+        if has_unsent {
             self.shared.wake_driver();
         }
     }
@@ -265,7 +267,7 @@ impl Core {
     pub(super) fn serve(&self, local: Addresses, service: ServiceId) -> io::Result<()> {
         let mut engine = self.shared.lock();
         match engine.port.steering() {
-            Some(steering) => steering.serve(local, service_word(service)),
+            Some(steering) => steering.serve(local, service_id_u32(service)),
             // A port without steering receives all requests.
             None => Ok(()),
         }
@@ -274,7 +276,7 @@ impl Core {
     pub(super) fn stop_serving(&self, local: Addresses, service: ServiceId) {
         let mut engine = self.shared.lock();
         if let Some(steering) = engine.port.steering() {
-            steering.stop_serving(local, service_word(service));
+            steering.stop_serving(local, service_id_u32(service));
         }
     }
 }
@@ -282,20 +284,20 @@ impl Core {
 impl State {
     fn note_version(&mut self, path: Path, version: RoceVersion) {
         match version {
-            RoceVersion::V2 if self.v1.is_empty() => {}
+            RoceVersion::V2 if self.v1_paths.is_empty() => {}
             RoceVersion::V2 => {
-                self.v1.remove(&path);
+                self.v1_paths.remove(&path);
             }
-            RoceVersion::V1 if self.v1.len() < MOST_V1 => {
-                self.v1.insert(path);
+            RoceVersion::V1 if self.v1_paths.len() < MAX_V1_PATHS => {
+                self.v1_paths.insert(path);
             }
             RoceVersion::V1 => {}
         }
     }
 
     // rule: A16-gid-types
-    fn way(&self, path: Path) -> TxMeta {
-        let version = if self.v1.contains(&path) {
+    fn tx_meta(&self, path: Path) -> TxMeta {
+        let version = if self.v1_paths.contains(&path) {
             RoceVersion::V1
         } else {
             RoceVersion::V2

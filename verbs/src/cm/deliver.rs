@@ -10,10 +10,10 @@ impl Core {
     /// complete as flushed.
     pub(super) fn route(&self, event: Event) -> Option<Event> {
         if let Event::Requested { .. } = event {
-            return self.routes().hand_request(event);
+            return self.routes().deliver_request(event);
         }
         let id = event.connection();
-        let Some((tell, qp)) = self.routes().connection_of(&event) else {
+        let Some((sender, qp)) = self.routes().route_of(&event) else {
             return Some(event);
         };
         if let Event::DisconnectRequested { .. } = event {
@@ -30,7 +30,7 @@ impl Core {
             });
         }
         // The connection may have been dropped.
-        let _ = tell.send(event);
+        let _ = sender.send(event);
         None
     }
 }

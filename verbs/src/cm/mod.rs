@@ -3,22 +3,22 @@
 //! ```text
 //!  application ──with──► Agent ──MADs──► Nic: QP1 ──► port
 //!                          ▲                │
-//!      sink ◄──events── thread ◄───bell─────┘
+//!      sink ◄──events── thread ◄───inbox─────┘
 //! ```
 //!
 //! The thread sleeps until management datagrams arrive, a deadline passes, an event waits, or a
 //! peer's process on this host ends. Only this thread calls the sink, and it holds no lock
 //! meanwhile, so the sink may call anything.
 //!
-//! Locks are taken in this order: the routes, the agent, the engine, the bell.
+//! Locks are taken in this order: the routes, the agent, the engine, the inbox.
 
-mod bell;
 mod claim;
 mod connection;
 mod core;
 mod deliver;
 mod error;
-mod lookout;
+mod inbox;
+mod peer_monitor;
 mod routes;
 mod thread;
 
@@ -51,8 +51,8 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 /// [`QueuePair::accept_with`](crate::QueuePair::accept_with).
 ///
 /// The manager keeps the device open. Dropping it waits until its thread has ended, unless that
-/// thread drops it: do not drop it while holding a lock that the sink waits for. The peers of its
-/// remaining connections are told that these are over, in one message each.
+/// thread drops it: do not drop it while holding a lock that the sink waits for. The manager sends
+/// each peer of a remaining connection one message that the connection is over.
 pub struct ConnectionManager {
     core: Arc<Core>,
     context: Context,
@@ -69,12 +69,12 @@ impl Context {
     /// datagrams to this process.
     pub fn connection_manager(&self) -> Result<Arc<ConnectionManager>, OpenError> {
         let mut slot = self.inner.connections.lock();
-        if let Some(manager) = slot.upgrade().and_then(|kept| kept.downcast().ok()) {
+        if let Some(manager) = slot.upgrade().and_then(|weak| weak.downcast().ok()) {
             return Ok(manager);
         }
         let manager = Arc::new(ConnectionManager::start(self)?);
-        let kept: Weak<ConnectionManager> = Arc::downgrade(&manager);
-        *slot = kept;
+        let weak: Weak<ConnectionManager> = Arc::downgrade(&manager);
+        *slot = weak;
         Ok(manager)
     }
 }
@@ -101,22 +101,23 @@ impl ConnectionManager {
         &self.context
     }
 
-    /// Tells the peers of all connections of `managers` that these are over, for a process that is
-    /// about to end. The managers' threads send the messages; this waits at most `patience` for
-    /// them. It takes no lock, so it is safe in a process that a signal handler ends. A manager
-    /// that stays in use has no connections afterwards.
+    /// Notifies the peers of all connections of `managers` that the connections are over, for a
+    /// process that is about to end. The managers' threads send the messages, and this function
+    /// waits at most `patience` for them. It takes no lock, so it is safe in a process that a
+    /// signal handler ends. A manager that stays in use has no connections afterwards.
     pub fn leave(managers: &[Arc<Self>], patience: Duration) {
         for manager in managers {
-            manager.core.bell().leave();
+            manager.core.inbox().notify_peers();
         }
         let end = std::time::Instant::now() + patience;
         for manager in managers {
             let mut fds = [PollFd::new(
-                manager.core.bell().left_fd(),
+                manager.core.inbox().peers_notified_fd(),
                 PollFlags::POLLIN,
             )];
             let left = end.saturating_duration_since(std::time::Instant::now());
-            // If polling fails or takes too long, peers find out by themselves.
+            // If polling fails or takes too long, the peers detect the end of the process by
+            // themselves.
             let _ = poll(
                 &mut fds,
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO),
@@ -211,7 +212,8 @@ impl Drop for ConnectionManager {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        // The sink may have held the last reference.
+        // If the sink held the last reference, this is the manager's thread, which can't wait for
+        // itself.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 
-/// A request that a listener has not taken yet.
+/// A connection request that the application has not accepted from the listener yet.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     pub(super) connection: ConnectionId,
     pub(super) path: Path,
     pub(super) request: Request,
@@ -18,10 +18,10 @@ pub(super) struct Asked {
     pub(super) events: Receiver<Event>,
 }
 
-/// Where a connection's events go.
+/// The destination of a connection's events.
 #[derive(Debug)]
 struct Route {
-    tell: Sender<Event>,
+    sender: Sender<Event>,
     /// Goes to ERR when the connection ends.
     qp: Weak<QueuePair>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Routes(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    listeners: HashMap<ListenerId, Sender<Asked>>,
+    listeners: HashMap<ListenerId, Sender<PendingRequest>>,
     connections: HashMap<ConnectionId, Route>,
 }
 
@@ -43,12 +43,12 @@ impl Routes {
     pub(super) fn listener<E>(
         &self,
         listen: impl FnOnce() -> Result<ListenerId, E>,
-    ) -> Result<(ListenerId, Receiver<Asked>), E> {
+    ) -> Result<(ListenerId, Receiver<PendingRequest>), E> {
         let mut table = self.0.lock();
         let id = listen()?;
-        let (tell, asked) = channel();
-        table.listeners.insert(id, tell);
-        Ok((id, asked))
+        let (sender, requests) = channel();
+        table.listeners.insert(id, sender);
+        Ok((id, requests))
     }
 
     /// Adds the connection that `connect` requests, and returns its queue of events.
@@ -77,24 +77,24 @@ impl Routes {
         self.0.lock().connections.remove(&id);
     }
 
-    /// Where a connection's event goes, and the connection's QP. The last event of a connection
-    /// removes its route.
-    pub(super) fn connection_of(
+    /// Returns the destination of a connection's event, and the connection's QP. The last event of
+    /// a connection removes its route.
+    pub(super) fn route_of(
         &self,
         event: &Event,
     ) -> Option<(Sender<Event>, Option<Arc<QueuePair>>)> {
         let id = event.connection();
         let mut table = self.0.lock();
         let route = table.connections.get(&id)?;
-        let found = (route.tell.clone(), route.qp.upgrade());
+        let found = (route.sender.clone(), route.qp.upgrade());
         if is_last(event) {
             table.connections.remove(&id);
         }
         Some(found)
     }
 
-    /// Hands a request to its listener, or returns it if the listener has no route.
-    pub(super) fn hand_request(&self, event: Event) -> Option<Event> {
+    /// Delivers a request to its listener, or returns the event if the listener has no route.
+    pub(super) fn deliver_request(&self, event: Event) -> Option<Event> {
         let mut table = self.0.lock();
         let Event::Requested {
             connection,
@@ -105,7 +105,7 @@ impl Routes {
         else {
             return Some(event);
         };
-        let Some(tell) = table.listeners.get(&listener).cloned() else {
+        let Some(sender) = table.listeners.get(&listener).cloned() else {
             return Some(Event::Requested {
                 connection,
                 listener,
@@ -115,7 +115,7 @@ impl Routes {
         };
         let events = table.add(connection, Weak::new());
         // Fails if the listener is being dropped, which refuses the request.
-        let _ = tell.send(Asked {
+        let _ = sender.send(PendingRequest {
             connection,
             path,
             request,
@@ -127,8 +127,8 @@ impl Routes {
 
 impl Table {
     fn add(&mut self, id: ConnectionId, qp: Weak<QueuePair>) -> Receiver<Event> {
-        let (tell, events) = channel();
-        self.connections.insert(id, Route { tell, qp });
+        let (sender, events) = channel();
+        self.connections.insert(id, Route { sender, qp });
         events
     }
 }

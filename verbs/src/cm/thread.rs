@@ -1,43 +1,43 @@
 //! The connection manager's thread.
 
-use super::bell::Next;
 use super::core::Core;
-use super::lookout::Lookout;
+use super::inbox::Next;
+use super::peer_monitor::PeerMonitor;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Starts the thread, which runs until the bell is stopped.
+/// Starts the thread, which runs until the inbox is stopped.
 pub(super) fn spawn(core: Arc<Core>, interface_index: u32) -> io::Result<JoinHandle<()>> {
     // Threads inherit the signal mask. This one must not take the application's signals.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let thread = std::thread::Builder::new()
         .name("roce-cm".to_owned())
-        .spawn(move || run(&core, &mut Lookout::new(interface_index)));
+        .spawn(move || run(&core, &mut PeerMonitor::new(interface_index)));
     before.thread_set_mask()?;
     thread
 }
 
-fn run(core: &Core, lookout: &mut Lookout) {
+fn run(core: &Core, peer_monitor: &mut PeerMonitor) {
     loop {
-        match core.bell().next(core.now()) {
+        match core.inbox().next(core.now()) {
             Next::Stop => return,
-            Next::Leave => {
+            Next::NotifyPeers => {
                 core.forget_all();
-                core.bell().left();
+                core.inbox().set_peers_notified();
             }
             Next::Sleep(timeout) => {
-                lookout.sleep(core.bell(), timeout);
-                core.bell().clear();
-                lookout.report(core);
+                peer_monitor.sleep(core.inbox(), timeout);
+                core.inbox().clear();
+                peer_monitor.report(core);
             }
             Next::Work(work) => {
-                if work.agent {
-                    work_off(core, lookout);
+                if work.call_agent {
+                    run_agent(core, peer_monitor);
                 }
                 for event in work.events {
-                    if core.bell().is_stopped() {
+                    if core.inbox().is_stopped() {
                         return;
                     }
                     core.deliver(event);
@@ -48,12 +48,12 @@ fn run(core: &Core, lookout: &mut Lookout) {
 }
 
 /// Hands the agent the datagrams that have arrived, and lets it handle its timeouts.
-fn work_off(core: &Core, lookout: &mut Lookout) {
-    // A new process may have the QP numbers of one that ended. The new process's datagrams may be
-    // among these, and must not be taken for the old one's, so the agent first learns which
-    // processes ended.
-    let came = core.take_mads();
-    lookout.report(core);
-    core.work(&came);
-    lookout.follow(core.peers_and_checks());
+fn run_agent(core: &Core, peer_monitor: &mut PeerMonitor) {
+    // A new process may have the QP numbers of a process that has ended, and its datagrams may be
+    // among these. The agent must not attribute them to the old process, so it first learns which
+    // processes have ended.
+    let mads = core.take_mads();
+    peer_monitor.report(core);
+    core.handle_mads(&mads);
+    peer_monitor.start_watching(core.peers_and_checks());
 }

@@ -2,31 +2,30 @@
 
 use crate::context::Context;
 use crate::error::OpenError;
-use crate::runtime::Announcements;
+use crate::runtime::EventQueue;
 use roce_stack::CqId;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A channel on which completion queues announce completions, after
-/// [`CompletionQueue::request_notify`](crate::CompletionQueue::request_notify). Its descriptor is
-/// readable while an announcement waits.
+/// A channel for the completion events of completion queues. A queue raises an event after
+/// [`CompletionQueue::request_notify`](crate::CompletionQueue::request_notify). The channel's
+/// descriptor is readable while an event is queued.
 #[derive(Clone)]
 pub struct CompletionChannel {
     context: Context,
-    /// A CQ is armed for one announcement at a time, so the queue holds no more
-    /// entries than there are CQs.
-    pub(crate) queue: Arc<Announcements<CqId>>,
+    /// A CQ is armed for one event at a time, so the queue holds at most one event for each CQ.
+    pub(crate) queue: Arc<EventQueue<CqId>>,
 }
 
 impl Context {
-    /// A channel on which completion queues announce completions.
+    /// Creates a channel for the completion events of completion queues.
     ///
     /// # Errors
     /// If the operating system has no descriptor left.
     pub fn create_channel(&self) -> Result<CompletionChannel, OpenError> {
-        let queue = Announcements::new(usize::MAX).map_err(|source| OpenError::System {
+        let queue = EventQueue::new(usize::MAX).map_err(|source| OpenError::System {
             what: "making an eventfd",
             source,
         })?;
@@ -38,13 +37,13 @@ impl Context {
 }
 
 impl CompletionChannel {
-    /// Takes the next announcement, if one waits.
+    /// Takes the next event, if there is one. An event is the ID of its queue.
     pub fn poll(&self) -> Option<CqId> {
         self.queue.poll()
     }
 
-    /// Waits at most `timeout` for an announcement, without using the CPU. The background thread
-    /// drives the NIC meanwhile.
+    /// Waits at most `timeout` for an event, without using the CPU. The background thread drives
+    /// the NIC meanwhile.
     ///
     /// # Errors
     /// If the system call that waits fails.

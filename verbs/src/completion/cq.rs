@@ -16,7 +16,7 @@ pub struct CompletionQueue {
 struct CqInner {
     context: Context,
     queue: Arc<roce_stack::CompletionQueue>,
-    /// Keeps the channel alive as long as the queue announces on it.
+    /// Keeps the channel alive as long as the queue raises events on it.
     channel: Option<CompletionChannel>,
 }
 
@@ -25,13 +25,13 @@ impl Drop for CqInner {
         if self.channel.is_some() {
             let mut engine = self.context.inner.shared.lock();
             engine.channels.remove(&self.queue.id());
-            engine.moderation.forget(self.queue.id());
+            engine.moderation.remove(self.queue.id());
         }
     }
 }
 
 impl Context {
-    /// A completion queue with room for `capacity` completions, to be polled.
+    /// A completion queue of `capacity` completions that has no channel. The application polls it.
     pub fn create_cq(&self, capacity: usize) -> CompletionQueue {
         CompletionQueue::new(self.clone(), capacity, None)
     }
@@ -62,12 +62,12 @@ impl CompletionQueue {
         }
     }
 
-    /// The ID by which its channel announces it.
+    /// The ID in the queue's completion events.
     pub fn id(&self) -> CqId {
         self.inner.queue.id()
     }
 
-    /// The number of completions that fit.
+    /// The maximum number of completions in the queue.
     pub fn capacity(&self) -> usize {
         self.inner.queue.capacity()
     }
@@ -75,7 +75,7 @@ impl CompletionQueue {
     /// Changes the capacity, at least 1, while the queue is in use.
     ///
     /// # Errors
-    /// If more completions wait than would fit. The capacity is then unchanged.
+    /// If the queue holds more completions than `capacity`. The capacity is then unchanged.
     pub fn resize(&self, capacity: usize) -> Result<(), CqResizeError> {
         self.inner.queue.resize(capacity)
     }
@@ -94,8 +94,9 @@ impl CompletionQueue {
     }
 
     /// Takes the oldest completion. If there is none, returns `None` without driving the NIC. For a
-    /// caller that has just taken one and wants those that arrived with it: acknowledgements can
-    /// then still leave in the same datagram as the caller's answer.
+    /// caller that has just taken a completion and wants those that arrived with it: because the
+    /// NIC is not driven, acknowledgements can still leave in the same datagram as the caller's
+    /// answer.
     ///
     /// # Errors
     /// If the queue overran.
@@ -112,7 +113,7 @@ impl CompletionQueue {
     /// If the queue overran.
     pub fn poll_timed(&self) -> Result<Option<(Completion, u64)>, CqOverrun> {
         let taken = self.poll_stamped()?;
-        Ok(taken.map(|taken| self.timed(taken)))
+        Ok(taken.map(|taken| self.with_ns(taken)))
     }
 
     /// Like [`CompletionQueue::take`], with the time as by [`CompletionQueue::poll_timed`].
@@ -121,10 +122,10 @@ impl CompletionQueue {
     /// If the queue overran.
     pub fn take_timed(&self) -> Result<Option<(Completion, u64)>, CqOverrun> {
         let taken = self.inner.queue.poll_stamped()?;
-        Ok(taken.map(|taken| self.timed(taken)))
+        Ok(taken.map(|taken| self.with_ns(taken)))
     }
 
-    fn timed(&self, (completion, at): (Completion, roce_stack::Instant)) -> (Completion, u64) {
+    fn with_ns(&self, (completion, at): (Completion, roce_stack::Instant)) -> (Completion, u64) {
         (completion, self.inner.context.inner.shared.clock.ns(at))
     }
 
@@ -136,7 +137,7 @@ impl CompletionQueue {
         self.inner.queue.poll_stamped()
     }
 
-    /// Spins, polling, until a completion is there.
+    /// Polls in a loop until there is a completion.
     ///
     /// # Errors
     /// If the queue overran.
@@ -149,7 +150,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Spins, polling, for at most `timeout`.
+    /// Polls in a loop until there is a completion, for at most `timeout`.
     ///
     /// # Errors
     /// If the queue overran.
@@ -166,16 +167,16 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for an announcement of the next completion on the queue's channel. Poll once more
-    /// afterwards: completions that are already there are not announced.
+    /// Requests an event on the queue's channel for the next completion. Poll once more afterwards:
+    /// completions that are already in the queue raise no event.
     pub fn request_notify(&self, notify: Notify) {
         self.inner.queue.request_notify(notify);
     }
 
-    /// Moderates the queue's announcements. An announcement waits until `completions` completions
-    /// have come, counted from the one that it is for, but at most `period`. If `completions` is 0
-    /// or 1, or `period` is zero, announcements do not wait. If an announcement waits already, this
-    /// call makes it at once. [`CompletionQueue::poll`] returns each completion without delay.
+    /// Moderates the queue's events. An event is delayed until `completions` completions have
+    /// arrived, including the one that raised the event, but at most `period`. If `completions` is
+    /// 0 or 1, or `period` is zero, events are not delayed. If an event is already delayed, this
+    /// call delivers it at once. [`CompletionQueue::poll`] returns each completion without delay.
     pub fn moderate(&self, completions: u32, period: Duration) {
         let CqInner {
             context,
@@ -186,22 +187,22 @@ impl CompletionQueue {
             let shared = &context.inner.shared;
             let now = shared.note_call();
             let mut engine = shared.lock();
-            engine.at(now);
+            engine.nic_time(now);
             engine.moderation.set(queue, completions, period);
             engine.deliver_events();
         }
     }
 
-    /// Whether no completion waits. Does not drive the NIC.
+    /// Whether the queue holds no completion. Does not drive the NIC.
     pub fn is_empty(&self) -> bool {
         self.inner.queue.is_empty()
     }
 
-    /// For a library that announces completions to its own callers, before a thread sleeps on the
-    /// channel. Returns whether completions wait while an announcement of the next completion
-    /// ([`Notify::Next`]) is requested. If so, cancels the request, and the caller must announce
-    /// them itself: the queue does not announce completions that came before the request, so the
-    /// thread could sleep for ever while they wait.
+    /// For a library that delivers completion events to its own callers. It calls this before a
+    /// thread sleeps on the channel. Returns whether the queue holds completions while an event for
+    /// the next completion ([`Notify::Next`]) is requested. If so, cancels the request, and the
+    /// caller must deliver an event itself: completions that arrived before the request raise no
+    /// event, so the thread could sleep for ever although the queue is not empty.
     pub fn take_missed_event(&self) -> bool {
         self.inner.queue.take_missed_event()
     }

@@ -1,4 +1,4 @@
-//! Completion queues, and channels that announce completions.
+//! Completion queues, and channels for their events.
 
 mod channel;
 mod cq;

@@ -8,7 +8,7 @@ use roce_port::Port;
 use roce_stack::{RoceVersion, TxMeta};
 use std::net::IpAddr;
 
-/// The values of a path that have a default.
+/// The attributes of a path that have default values.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressOptions {
     /// DSCP in the upper six bits, ECN in the lower two. The device's settings
@@ -25,7 +25,7 @@ pub struct AddressOptions {
 impl Default for AddressOptions {
     fn default() -> Self {
         Self {
-            // ECN-capable: switches may mark instead of drop.
+            // ECN-capable: switches may mark packets instead of dropping them.
             // rule: A17.9.1-ecn-capable
             traffic_class: 2,
             service_level: 0,
@@ -37,10 +37,10 @@ impl Default for AddressOptions {
 impl Inner {
     /// The current GID table, and its addresses. If the system can't list the interface's
     /// addresses, the table stays as it was.
-    fn gids_now(&self) -> (MutexGuard<'_, GidTable>, Vec<IpAddr>) {
+    fn current_gids(&self) -> (MutexGuard<'_, GidTable>, Vec<IpAddr>) {
         let mut table = self.gids.lock();
         if let Ok(addresses) = self.device.addresses() {
-            table.follow(&addresses);
+            table.update(&addresses);
         }
         let addresses = table.addresses();
         (table, addresses)
@@ -51,7 +51,7 @@ impl Context {
     /// The current GID table, which follows the interface's addresses. An entry keeps its index as
     /// long as it exists.
     pub fn gids(&self) -> Vec<GidEntry> {
-        self.inner.gids_now().0.entries()
+        self.inner.current_gids().0.entries()
     }
 
     /// The index of the GID table's entry for one of the device's addresses, for RoCEv2 if there is
@@ -76,7 +76,7 @@ impl Context {
         &self,
         index: u8,
     ) -> Result<(Gid, RoceVersion, Vec<IpAddr>), ConnectError> {
-        let (table, addresses) = self.inner.gids_now();
+        let (table, addresses) = self.inner.current_gids();
         match table.get(index) {
             Some((gid, version)) => Ok((gid, version, addresses)),
             None => Err(ConnectError::UnknownGid {
@@ -90,20 +90,20 @@ impl Context {
     /// the number of usable addresses.
     ///
     /// # Errors
-    /// If none can be used, the last reason.
+    /// If no address can be used; the error is that of the last address.
     pub fn activate_all(&self) -> Result<usize, ConnectError> {
-        // Start the datapath even if there is no address: a listener at all addresses also listens
-        // at those that come later.
-        drop(self.inner.shared.lock_started()?);
-        let mut last = None;
+        // Start the datapath even if the device has no address yet: a listener on all addresses
+        // also listens on addresses that the interface gets later.
+        drop(self.inner.shared.lock_and_start()?);
+        let mut last_error = None;
         let mut usable = 0;
         for entry in self.gids() {
             match self.activate(entry.index) {
                 Ok(_) => usable += 1,
-                Err(error) => last = Some(error),
+                Err(error) => last_error = Some(error),
             }
         }
-        match last {
+        match last_error {
             Some(error) if usable == 0 => Err(error),
             _ => Ok(usable),
         }
@@ -113,7 +113,7 @@ impl Context {
     pub(crate) fn activate(&self, index: u8) -> Result<(IpAddr, RoceVersion), ConnectError> {
         let (gid, version, addresses) = self.gid_at(index)?;
         let address = gid.ip();
-        let mut engine = self.inner.shared.lock_started()?;
+        let mut engine = self.inner.shared.lock_and_start()?;
         if !engine.port.carries(version) {
             return Err(ConnectError::NotCarried { index, version });
         }
@@ -176,7 +176,7 @@ impl Context {
     ) -> Result<TxMeta, ConnectError> {
         let (gid, version, _) = self.gid_at(index)?;
         // Only the datapath knows whether it carries RoCE v1.
-        if version == RoceVersion::V2 && self.inner.shared.use_when_started(gid.ip()) {
+        if version == RoceVersion::V2 && self.inner.shared.activate_when_started(gid.ip()) {
             return Ok(self.path_from(gid.ip(), version, remote, options));
         }
         self.path_with(index, remote, options)

@@ -19,10 +19,10 @@ impl Context {
         self.inner.shared.lock().each_port_counter()
     }
 
-    /// The address at which this process serves its metrics, if the program asked for that
+    /// The address at which this process serves its metrics, if the program requested metrics
     /// ([`OpenOptions::metrics`](crate::settings::OpenOptions::metrics)) and the address was free.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.inner.watched.as_ref()?.metrics()
+        self.inner.watch_handle.as_ref()?.metrics()
     }
 
     /// The queues that AF_XDP uses, each with its counters; none with UDP sockets.
@@ -64,15 +64,15 @@ impl Context {
 
     /// The device's clock: nanoseconds of the host's monotonic clock (`CLOCK_MONOTONIC`), the same
     /// in every context of every device.
-    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed) uses it, too. It never
-    /// goes back, and a request that completes after a call of this is not stamped with an earlier
-    /// time. The host's clock is read every tenth of a millisecond; between two reads, a counter of
-    /// the processor gives the time. The error is tens of nanoseconds, or microseconds while the
-    /// host's clock is being adjusted.
+    /// [`CompletionQueue::poll_timed`](crate::CompletionQueue::poll_timed) uses the same clock. The
+    /// clock never goes back: a request that completes after a call of this function has no earlier
+    /// timestamp than the call's result. The host's clock is read every tenth of a millisecond;
+    /// between two reads, a counter of the processor gives the time. The error is tens of
+    /// nanoseconds, or microseconds while the host's clock is being adjusted.
     pub fn clock_ns(&self) -> u64 {
         let shared = &self.inner.shared;
         let now = shared.now();
-        let at = shared.lock().at(now);
+        let at = shared.lock().nic_time(now);
         shared.clock.ns(at)
     }
 }

@@ -29,7 +29,7 @@ const ZERO_COPY_IS_FASTER: &str =
     "AF_XDP with zero-copy is faster; ROCE_DATAPATH=udp selects sockets";
 /// Why sockets are not used with RoCE v1.
 const SOCKETS_ARE_ROCE_V2: &str = "RoCE v1 was asked for (ROCE_V1=1), which sockets can't carry";
-/// Why AF_XDP is not used where the kernel would copy.
+/// Why AF_XDP is not used where the kernel would copy frames.
 const COPYING_IS_SLOWER: &str = "without zero-copy, AF_XDP is slower than sockets, for which the kernel \
                                  segments and coalesces packets; ROCE_DATAPATH=xdp selects AF_XDP";
 
@@ -61,58 +61,61 @@ struct Facts {
     default_route: io::Result<bool>,
 }
 
-/// Opens the port of a device, for QPs with numbers in `part` and packets with these priorities, if
-/// any. Also returns the datapaths that were not chosen, and why.
+/// Opens the port of a device, for QPs with numbers in `qpn_range` and packets with these
+/// priorities, if any. Also returns the datapaths that were not chosen, and why.
 pub(crate) fn open(
     device: &Device,
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
-    part: QpnRange,
+    qpn_range: QpnRange,
 ) -> Result<(DevicePort, Vec<NotTaken>), StartError> {
     let reason = match options.datapath {
-        DatapathChoice::Udp => asked_for_sockets(),
+        DatapathChoice::Udp => sockets_requested(),
         DatapathChoice::Xdp => {
-            return match Facts::of(device).against(options) {
+            return match Facts::of(device).why_impossible(options) {
                 Some(reason) => Err(refused(device, reason)),
-                None => open_xdp(device, options, priorities, part)
-                    .map(|port| (port, vec![not_taken(UDP, asked_for_xdp())]))
+                None => open_xdp(device, options, priorities, qpn_range)
+                    .map(|port| (port, vec![not_taken(UDP, xdp_requested())]))
                     .map_err(|error| refused(device, explain(&error))),
             };
         }
-        DatapathChoice::Auto => match Facts::of(device).against_auto(options) {
+        DatapathChoice::Auto => match Facts::of(device).why_auto_avoids_xdp(options) {
             Some(reason) => reason,
-            None => match open_xdp(device, options, priorities, part) {
+            None => match open_xdp(device, options, priorities, qpn_range) {
                 Ok(port) => return Ok((port, vec![not_taken(UDP, why_not_sockets(options))])),
                 Err(error) => explain(&error),
             },
         },
     };
-    let port = open_udp(device, options, priorities, Some(part));
+    let port = open_udp(device, options, priorities, Some(qpn_range));
     Ok((port, vec![not_taken(XDP, reason)]))
 }
 
-/// Stands in for a device's port until its datapath starts: a UDP port that has no address, and
-/// therefore no socket. Code that posts and polls then need not handle a missing port.
-pub(crate) fn idle(device: &Device, options: &DatapathOptions) -> DevicePort {
+/// A placeholder for a device's port until its datapath starts: a UDP port without an address, and
+/// therefore without a socket. Code that posts and polls then need not handle a missing port.
+pub(crate) fn placeholder(device: &Device, options: &DatapathOptions) -> DevicePort {
     open_udp(device, options, None, None)
 }
 
-/// Predicts what [`open`] would choose, as far as that can be known without touching the interface.
-pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datapath, StartError> {
+/// Predicts the choice of [`open`], as far as that is possible without touching the interface.
+pub(crate) fn predict(device: &Device, options: &DatapathOptions) -> Result<Datapath, StartError> {
     let udp = |reason| {
         let port = open_udp(device, options, None, None);
         port.describe(vec![not_taken(XDP, reason)])
     };
     if options.datapath == DatapathChoice::Udp {
-        return Ok(udp(asked_for_sockets()));
+        return Ok(udp(sockets_requested()));
     }
     let facts = Facts::of(device);
-    let taken = match options.datapath {
-        DatapathChoice::Xdp => match facts.against(options).or_else(|| facts.held()) {
+    let reason = match options.datapath {
+        DatapathChoice::Xdp => match facts
+            .why_impossible(options)
+            .or_else(|| facts.why_occupied())
+        {
             Some(reason) => return Err(refused(device, reason)),
-            None => asked_for_xdp(),
+            None => xdp_requested(),
         },
-        _ => match facts.against_auto(options) {
+        _ => match facts.why_auto_avoids_xdp(options) {
             Some(reason) => return Ok(udp(reason)),
             None => why_not_sockets(options),
         },
@@ -120,15 +123,15 @@ pub(crate) fn expect(device: &Device, options: &DatapathOptions) -> Result<Datap
     let driver = facts.offer.as_ref().ok().and_then(|offer| offer.driver);
     let config = xdp_config(device, options, facts.queues(options));
     Ok(Datapath {
-        kind: expected_kind(driver, &config, facts.mtu),
+        kind: predicted_kind(driver, &config, facts.mtu),
         max_packet_bytes: config.max_packet_bytes(device.interface().addresses.iter()),
         receive_buffer_bytes: config.receive_buffer_bytes(),
         fallback: (options.datapath == DatapathChoice::Auto).then_some(UDP),
-        not_taken: vec![not_taken(UDP, taken)],
+        not_taken: vec![not_taken(UDP, reason)],
     })
 }
 
-fn expected_kind(driver: Option<DriverOffer>, config: &XdpPortConfig, mtu: usize) -> DatapathKind {
+fn predicted_kind(driver: Option<DriverOffer>, config: &XdpPortConfig, mtu: usize) -> DatapathKind {
     let native = match config.attach {
         AttachMode::Generic => Some(false),
         AttachMode::Native => Some(true),
@@ -170,18 +173,19 @@ impl Facts {
     }
 
     /// Why AF_XDP is impossible, if it is.
-    fn against(&self, options: &DatapathOptions) -> Option<String> {
-        self.against_interface(options).or_else(|| self.forbidden())
+    fn why_impossible(&self, options: &DatapathOptions) -> Option<String> {
+        self.why_interface_cannot(options)
+            .or_else(|| self.why_forbidden())
     }
 
     /// Why this process may not use AF_XDP.
-    fn forbidden(&self) -> Option<String> {
+    fn why_forbidden(&self) -> Option<String> {
         let permission = self.permission.get_or_init(offer::permission);
         permission.as_ref().err().map(explain)
     }
 
     /// Why the interface can't be used with AF_XDP.
-    fn against_interface(&self, options: &DatapathOptions) -> Option<String> {
+    fn why_interface_cannot(&self, options: &DatapathOptions) -> Option<String> {
         if self.loopback {
             return Some(ONE_QUEUE.to_owned());
         }
@@ -199,27 +203,27 @@ impl Facts {
         if let Some(wanted) = options.xdp_queues.map(NonZeroU32::get)
             && wanted > offer.queues
         {
-            let there = offer.queues;
+            let available = offer.queues;
             return Some(format!(
-                "ROCE_XDP_QUEUES asks for {wanted} queues, but the interface has {there}"
+                "ROCE_XDP_QUEUES asks for {wanted} queues, but the interface has {available}"
             ));
         }
         None
     }
 
     /// Why `auto` does not choose AF_XDP.
-    fn against_auto(&self, options: &DatapathOptions) -> Option<String> {
-        let impossible = self.against_interface(options);
-        if let Some(impossible) = impossible.or_else(|| self.held()) {
+    fn why_auto_avoids_xdp(&self, options: &DatapathOptions) -> Option<String> {
+        let impossible = self.why_interface_cannot(options);
+        if let Some(impossible) = impossible.or_else(|| self.why_occupied()) {
             return Some(impossible);
         }
         if !options.roce_v1
-            && let Some(slower) = self.copies(options)
+            && let Some(slower) = self.why_slower(options)
         {
             return Some(slower);
         }
         match &self.default_route {
-            Ok(false) => self.forbidden(),
+            Ok(false) => self.why_forbidden(),
             Ok(true) => Some(DEFAULT_ROUTE.to_owned()),
             Err(error) => Some(format!(
                 "can't read which interfaces have a default route: {error}; ROCE_DATAPATH=xdp \
@@ -229,7 +233,7 @@ impl Facts {
     }
 
     /// Why AF_XDP is slower than sockets on this interface, if that is known.
-    fn copies(&self, options: &DatapathOptions) -> Option<String> {
+    fn why_slower(&self, options: &DatapathOptions) -> Option<String> {
         let driver = self.offer.as_ref().ok().and_then(|offer| offer.driver);
         // If the kernel does not report the driver's features, only an attempt can tell.
         let native = driver.is_none_or(|driver| driver.native);
@@ -240,7 +244,7 @@ impl Facts {
 
     /// Why AF_XDP can't be used, if the XDP program of another process is attached to the
     /// interface.
-    fn held(&self) -> Option<String> {
+    fn why_occupied(&self) -> Option<String> {
         let holder = self.offer.as_ref().ok()?.holder.as_ref()?;
         Some(format!(
             "{holder} is attached to the interface: end the process that holds it, or detach it \
@@ -250,8 +254,8 @@ impl Facts {
 
     /// The number of queues to use.
     fn queues(&self, options: &DatapathOptions) -> u32 {
-        let there = self.offer.as_ref().map_or(1, |offer| offer.queues);
-        options.xdp_queues.map_or(there, NonZeroU32::get)
+        let available = self.offer.as_ref().map_or(1, |offer| offer.queues);
+        options.xdp_queues.map_or(available, NonZeroU32::get)
     }
 }
 
@@ -259,7 +263,7 @@ fn open_udp(
     device: &Device,
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
-    part: Option<QpnRange>,
+    qpn_range: Option<QpnRange>,
 ) -> DevicePort {
     let interface = device.interface();
     let mut config = UdpPortConfig::new(
@@ -268,7 +272,7 @@ fn open_udp(
         interface.mtu,
         device.known_addresses(),
     );
-    config.part = part;
+    config.part = qpn_range;
     if let Some(bytes) = options.udp_receive_buffer_bytes {
         config.receive_buffer_bytes = bytes;
     }
@@ -284,14 +288,14 @@ fn open_xdp(
     device: &Device,
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
-    part: QpnRange,
+    qpn_range: QpnRange,
 ) -> Result<DevicePort, PortError> {
     let queues = match options.xdp_queues {
         Some(queues) => queues.get(),
         None => offer::of_interface(device.interface().index).map_or(1, |offer| offer.queues),
     };
     let mut config = xdp_config(device, options, queues);
-    config.redirect.part = Some(part);
+    config.redirect.part = Some(qpn_range);
     if options.xdp_priority_tag {
         let map = Priority::Map(priorities.unwrap_or_default());
         config.net.tagging = Tagging::Fixed(PRIORITY_TAG, map);
@@ -316,7 +320,7 @@ fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPor
     };
     config.redirect.roce_v1 = options.roce_v1;
     if options.datapath == DatapathChoice::Auto && !options.roce_v1 {
-        // Slower modes are not worth it.
+        // Sockets are faster than any other mode of AF_XDP.
         config.attach = AttachMode::Native;
         config.sockets.zero_copy = ZeroCopy::Require;
     }
@@ -356,11 +360,11 @@ fn why_not_sockets(options: &DatapathOptions) -> String {
     reason.to_owned()
 }
 
-fn asked_for_sockets() -> String {
+fn sockets_requested() -> String {
     "sockets were asked for (ROCE_DATAPATH=udp)".to_owned()
 }
 
-fn asked_for_xdp() -> String {
+fn xdp_requested() -> String {
     "AF_XDP was asked for (ROCE_DATAPATH=xdp)".to_owned()
 }
 

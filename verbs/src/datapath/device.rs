@@ -19,6 +19,6 @@ impl Device {
     /// # Errors
     /// If the datapath can't start, as far as that can be known beforehand.
     pub fn datapath(&self, options: &DatapathOptions) -> Result<Datapath, StartError> {
-        choose::expect(self, options)
+        choose::predict(self, options)
     }
 }

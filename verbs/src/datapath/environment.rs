@@ -13,14 +13,16 @@ use std::str::FromStr;
 /// # Errors
 /// If a value is malformed. The error names the variable and its valid values.
 pub fn environment_datapath() -> Result<DatapathOptions, OpenError> {
-    from(|variable| {
+    from_variables(|variable| {
         let value = environment::value(variable)?;
         Some(value.to_string_lossy().into_owned())
     })
 }
 
-/// Reads the variables through `look`.
-fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions, OpenError> {
+/// Reads the variables through `lookup`.
+fn from_variables(
+    lookup: impl Fn(&'static str) -> Option<String>,
+) -> Result<DatapathOptions, OpenError> {
     let queues = |text: &str| {
         let count = text.parse().ok().filter(|count: &NonZeroU32| {
             // No interface has more.
@@ -52,24 +54,24 @@ fn from(look: impl Fn(&'static str) -> Option<String>) -> Result<DatapathOptions
         _ => Err("it must be 0 or 1".to_owned()),
     };
     Ok(DatapathOptions {
-        datapath: read(&look, "ROCE_DATAPATH", FromStr::from_str)?.unwrap_or_default(),
-        udp_receive_buffer_bytes: read(&look, "ROCE_UDP_BUFFER_MIB", mebibytes)?,
-        udp_flows: read(&look, "ROCE_UDP_FLOWS", flows)?,
-        udp_splice: read(&look, "ROCE_UDP_SPLICE", splice)?.unwrap_or_default(),
-        xdp_mode: read(&look, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
-        xdp_queues: read(&look, "ROCE_XDP_QUEUES", queues)?,
-        roce_v1: read(&look, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
-        xdp_priority_tag: read(&look, "ROCE_XDP_PRIORITY_TAG", yes_or_no)?.unwrap_or_default(),
-        xdp_checksum: read(&look, "ROCE_XDP_CHECKSUM", FromStr::from_str)?.unwrap_or_default(),
+        datapath: read(&lookup, "ROCE_DATAPATH", FromStr::from_str)?.unwrap_or_default(),
+        udp_receive_buffer_bytes: read(&lookup, "ROCE_UDP_BUFFER_MIB", mebibytes)?,
+        udp_flows: read(&lookup, "ROCE_UDP_FLOWS", flows)?,
+        udp_splice: read(&lookup, "ROCE_UDP_SPLICE", splice)?.unwrap_or_default(),
+        xdp_mode: read(&lookup, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
+        xdp_queues: read(&lookup, "ROCE_XDP_QUEUES", queues)?,
+        roce_v1: read(&lookup, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
+        xdp_priority_tag: read(&lookup, "ROCE_XDP_PRIORITY_TAG", yes_or_no)?.unwrap_or_default(),
+        xdp_checksum: read(&lookup, "ROCE_XDP_CHECKSUM", FromStr::from_str)?.unwrap_or_default(),
     })
 }
 
 fn read<T>(
-    look: impl Fn(&'static str) -> Option<String>,
+    lookup: impl Fn(&'static str) -> Option<String>,
     variable: &'static str,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<Option<T>, OpenError> {
-    environment::understood(variable, look(variable), parse)
+    environment::parse_value(variable, lookup(variable), parse)
 }
 
 #[cfg(test)]
@@ -78,21 +80,21 @@ mod tests {
     use super::*;
 
     fn with(set: &[(&str, &str)]) -> Result<DatapathOptions, String> {
-        let look = |variable: &'static str| {
+        let lookup = |variable: &'static str| {
             let found = set.iter().find(|(name, _)| *name == variable);
             found.map(|(_, value)| (*value).to_owned())
         };
-        from(look).map_err(|error| error.to_string())
+        from_variables(lookup).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn nothing_said_is_auto() {
+    fn the_default_is_auto() {
         assert_eq!(with(&[]), Ok(DatapathOptions::default()));
         assert_eq!(DatapathOptions::default().datapath, DatapathChoice::Auto);
     }
 
     #[test]
-    fn what_is_said_is_taken() {
+    fn valid_values_are_applied() {
         for (text, datapath) in [
             ("auto", DatapathChoice::Auto),
             ("udp", DatapathChoice::Udp),
@@ -137,17 +139,17 @@ mod tests {
         }
         let read = with(&[("ROCE_XDP_QUEUES", "2")]).map(|options| options.xdp_queues);
         assert_eq!(read, Ok(NonZeroU32::new(2)));
-        for (text, asked) in [("0", false), ("1", true)] {
+        for (text, enabled) in [("0", false), ("1", true)] {
             let read = with(&[("ROCE_V1", text)]).map(|options| options.roce_v1);
-            assert_eq!(read, Ok(asked));
+            assert_eq!(read, Ok(enabled));
             let read = with(&[("ROCE_XDP_PRIORITY_TAG", text)]);
-            assert_eq!(read.map(|options| options.xdp_priority_tag), Ok(asked));
+            assert_eq!(read.map(|options| options.xdp_priority_tag), Ok(enabled));
         }
     }
 
     #[test]
-    fn a_wrong_value_is_reported_with_valid_ones() {
-        for (variable, value, said) in [
+    fn an_error_lists_the_valid_values() {
+        for (variable, value, expected) in [
             ("ROCE_DATAPATH", "dpdk", "auto, udp or xdp"),
             ("ROCE_DATAPATH", "", "auto, udp or xdp"),
             ("ROCE_XDP_MODE", "fast", "auto, native or generic"),
@@ -167,7 +169,7 @@ mod tests {
         ] {
             let error = with(&[(variable, value)]).expect_err("it is wrong");
             let named = error.contains(variable) && error.contains(&format!("{value:?}"));
-            assert!(named && error.contains(said), "{error}");
+            assert!(named && error.contains(expected), "{error}");
         }
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod environment;
 mod port;
 mod reasons;
 
-pub(crate) use choose::{idle, open};
+pub(crate) use choose::{open, placeholder};
 pub(crate) use port::{DevicePort, WakeUps};
 pub use roce_port::PortError;
 pub use roce_udp::UdpSplice;
@@ -57,7 +57,8 @@ pub enum XdpChecksum {
 }
 
 /// Options for the datapath of a device: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`,
-/// `ROCE_UDP_SPLICE`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1`.
+/// `ROCE_UDP_SPLICE`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`,
+/// `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathOptions {
     /// The datapath to use.
@@ -67,9 +68,10 @@ pub struct DatapathOptions {
     /// packets that find it full. A larger buffer does not let RC have more in flight, because the
     /// peer's buffer may be smaller.
     pub udp_receive_buffer_bytes: Option<usize>,
-    /// With UDP sockets, the most sockets for flows; `None` means the default, 128. Each flow, that
-    /// is each destination and source port, sends from a socket of its own while there are enough,
-    /// and otherwise from port 4791. With fewer than 4, all flows send from port 4791.
+    /// With UDP sockets, the maximum number of sockets for flows; `None` means the default, 128. A
+    /// flow is a destination and a source port. Each flow sends from a socket of its own; if there
+    /// are not enough sockets, it sends from port 4791. With fewer than 4, all flows send from port
+    /// 4791.
     pub udp_flows: Option<usize>,
     /// With UDP sockets, which datagrams the kernel sends without copying them.
     pub udp_splice: UdpSplice,
@@ -101,7 +103,8 @@ pub struct Datapath {
     /// each queue has one.
     pub receive_buffer_bytes: usize,
     /// In a prediction: the datapath that is used if the interface refuses this one when it starts,
-    /// which can't be known without touching the interface. `None` once the datapath has started.
+    /// which can't be predicted without touching the interface. `None` once the datapath has
+    /// started.
     pub fallback: Option<&'static str>,
     /// The datapaths that were not chosen, and why.
     pub not_taken: Vec<NotTaken>,
@@ -117,8 +120,8 @@ pub enum DatapathKind {
         segmentation: bool,
         /// Whether the kernel coalesces packets: one call returns many packets (GRO).
         coalescing: bool,
-        /// The most flows that send from sockets of their own, each with its own source port; 0 if
-        /// all packets leave from port 4791.
+        /// The maximum number of flows that send from sockets of their own, each with its own
+        /// source port; 0 if all packets leave from port 4791.
         flow_sockets: usize,
         /// Why the kernel copies every datagram that is sent; `None` if it sends long ones without
         /// a copy.
@@ -147,9 +150,9 @@ pub enum DatapathKind {
 /// from Linux 6.8 on).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxFeatures {
-    /// It can fill in their UDP checksum: see [`XdpChecksum`].
+    /// The driver can fill in the UDP checksum: see [`XdpChecksum`].
     pub checksum: bool,
-    /// It can report when they have left. Nothing here uses that.
+    /// The driver can report when it has sent a frame. This library does not use that.
     pub timestamp: bool,
 }
 
@@ -209,7 +212,7 @@ const UDP: &str = "udp";
 const XDP: &str = "xdp";
 
 /// The value with the name `text`.
-fn named<T: Copy>(text: &str, values: [(&str, T); 3]) -> Result<T, String> {
+fn value_by_name<T: Copy>(text: &str, values: [(&str, T); 3]) -> Result<T, String> {
     let found = values.iter().find(|(name, _)| *name == text);
     let [(a, _), (b, _), (c, _)] = values;
     found
@@ -221,7 +224,7 @@ impl FromStr for DatapathChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        named(
+        value_by_name(
             text,
             [("auto", Self::Auto), (UDP, Self::Udp), (XDP, Self::Xdp)],
         )
@@ -232,7 +235,7 @@ impl FromStr for XdpChecksum {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        named(
+        value_by_name(
             text,
             [
                 ("none", Self::None),
@@ -248,7 +251,7 @@ impl FromStr for XdpMode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let [native, generic] = [XdpAttachment::Native, XdpAttachment::Generic].map(|a| a.name());
-        named(
+        value_by_name(
             text,
             [
                 ("auto", Self::Auto),

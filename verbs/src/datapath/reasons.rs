@@ -18,10 +18,10 @@ pub(super) fn why_copied(driver: Option<DriverOffer>, native: bool, mtu: usize) 
     if !driver.zero_copy {
         return Some("the driver does not support zero-copy".to_owned());
     }
-    let most = driver.zero_copy_mtu();
-    (mtu > most).then(|| {
+    let max_mtu = driver.zero_copy_mtu();
+    (mtu > max_mtu).then(|| {
         format!(
-            "the driver supports zero-copy up to a link MTU of {most} bytes, but the link's is {mtu}"
+            "the driver supports zero-copy up to a link MTU of {max_mtu} bytes, but the link's is {mtu}"
         )
     })
 }

@@ -1,4 +1,4 @@
-//! Settings from the environment: the variables, their values, and whether these are valid.
+//! Settings from the environment: the variables, their values, and checks of the values.
 
 mod unknown;
 mod variables;
@@ -23,7 +23,7 @@ pub(crate) fn variable<T>(
     parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<Option<T>, OpenError> {
     let value = value(variable);
-    understood(
+    parse_value(
         variable,
         value.map(|value| value.to_string_lossy().into_owned()),
         parse,
@@ -31,7 +31,7 @@ pub(crate) fn variable<T>(
 }
 
 /// A variable's value, parsed by `parse`.
-pub(crate) fn understood<T>(
+pub(crate) fn parse_value<T>(
     variable: &'static str,
     value: Option<String>,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -50,7 +50,7 @@ pub(crate) fn understood<T>(
 }
 
 /// Parses `text`, or, if it is `@FILE`, the file's contents.
-pub(crate) fn text_or_file<T>(text: &str) -> Result<T, String>
+pub(crate) fn parse_text_or_file<T>(text: &str) -> Result<T, String>
 where
     T: FromStr<Err: Display>,
 {

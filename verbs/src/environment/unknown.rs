@@ -1,4 +1,4 @@
-//! Variables whose names look like this project's and that nothing reads: most likely misspelt.
+//! Variables with this project's prefix that nothing reads. Their names are most likely misspelt.
 
 use super::variables::VARIABLES;
 use std::fmt;
@@ -52,23 +52,23 @@ fn unknown_among(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
 /// at most a third of the known name's length, or `name` must be a prefix of the known name.
 fn nearest(name: &str) -> Option<&'static str> {
     let rest = name.strip_prefix(PREFIX)?;
-    // No known name is longer, and the comparison takes time for each pair of letters.
+    // No known name is longer. The time of the comparison grows with the product of the lengths.
     let rest = rest.get(..64).unwrap_or(rest).to_ascii_uppercase();
     VARIABLES
         .iter()
         .filter(|variable| !variable.values.is_empty())
         .filter_map(|variable| {
             let known = variable.name.strip_prefix(PREFIX)?;
-            let changes = changes(&rest, known);
-            let is_near = changes * 3 <= known.len().max(3) || known.starts_with(&rest);
-            is_near.then_some((changes, variable.name))
+            let edit_distance = edit_distance(&rest, known);
+            let is_near = edit_distance * 3 <= known.len().max(3) || known.starts_with(&rest);
+            is_near.then_some((edit_distance, variable.name))
         })
         .min()
         .map(|(_, name)| name)
 }
 
 /// The edit distance: the number of letters to add, remove or replace to make `b` out of `a`.
-fn changes(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter) in a.bytes().enumerate() {
         let mut diagonal = i;
@@ -90,13 +90,13 @@ fn changes(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn meant(name: &str) -> Option<Option<&'static str>> {
+    fn suggestion(name: &str) -> Option<Option<&'static str>> {
         let found = unknown_among([name.to_owned()].into_iter());
         found.first().map(|unknown| unknown.nearest)
     }
 
     #[test]
-    fn a_misspelt_name_is_told_with_the_right_one() {
+    fn a_misspelt_name_has_a_suggestion() {
         for (wrong, right) in [
             ("ROCE_FAULT", "ROCE_FAULTS"),
             ("ROCE_DEVICE", "ROCE_DEVICES"),
@@ -108,14 +108,17 @@ mod tests {
             ("ROCE_UDP_BUFFER", "ROCE_UDP_BUFFER_MIB"),
             ("ROCE_Faults", "ROCE_FAULTS"),
         ] {
-            assert_eq!(meant(wrong), Some(Some(right)), "{wrong}");
+            assert_eq!(suggestion(wrong), Some(Some(right)), "{wrong}");
         }
     }
 
     #[test]
-    fn what_is_like_nothing_is_told_without_a_guess() {
-        assert_eq!(meant("ROCE_WHATEVER_ELSE"), Some(None));
-        assert_eq!(meant(&format!("ROCE_{}", "X".repeat(100_000))), Some(None));
+    fn an_unlike_name_has_no_suggestion() {
+        assert_eq!(suggestion("ROCE_WHATEVER_ELSE"), Some(None));
+        assert_eq!(
+            suggestion(&format!("ROCE_{}", "X".repeat(100_000))),
+            Some(None)
+        );
         let text = unknown_among(["ROCE_\x1b[2J".to_owned()].into_iter())[0].to_string();
         assert!(
             !text.contains('\x1b') && text.contains("roce --help"),
@@ -124,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn known_names_and_those_of_others_are_none() {
+    fn known_names_and_foreign_names_are_not_reported() {
         for name in ["ROCE_PCAP", "ROCE_LAB", "ROCEFAULTS", "PATH", ""] {
-            assert_eq!(meant(name), None, "{name}");
+            assert_eq!(suggestion(name), None, "{name}");
         }
     }
 
     #[test]
-    fn changes_are_counted() {
+    fn the_edit_distance_is_right() {
         for (a, b, count) in [
             ("", "", 0),
             ("a", "", 1),
@@ -139,7 +142,7 @@ mod tests {
             ("kitten", "sitting", 3),
             ("same", "same", 0),
         ] {
-            assert_eq!(changes(a, b), count, "{a} {b}");
+            assert_eq!(edit_distance(a, b), count, "{a} {b}");
         }
     }
 }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// [`Memory::on_demand`]: crate::memory::Memory::on_demand
 /// [`Memory::whole_address_space`]: crate::memory::Memory::whole_address_space
 ///
-/// An atomic operation is two copies. All contexts of this process take turns for these, but the
-/// application's own atomics, and other processes that share the memory, do not wait for them.
+/// An atomic operation is two copies. A lock serializes those of all contexts of this process. The
+/// application's own atomics, and other processes that share the memory, do not take this lock.
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: Pid,
@@ -38,15 +38,15 @@ impl ProcessMemory {
         let len = out.len();
         let from = [RemoteIoVec { base, len }];
         let copied = process_vm_readv(self.pid, &mut [IoSliceMut::new(out)], &from);
-        complete(copied, len)
+        check_complete(copied, len)
     }
 }
 
-/// Held from the first copy of an atomic to the second.
-static ATOMICS: Mutex<()> = Mutex::new(());
+/// Held from the first copy of an atomic operation to the second.
+static ATOMIC_LOCK: Mutex<()> = Mutex::new(());
 
-/// A copy that ends early has met unmapped memory.
-fn complete(copied: Result<usize, Errno>, len: usize) -> io::Result<()> {
+/// Returns an error if the copy ended early, which means that it reached unmapped memory.
+fn check_complete(copied: Result<usize, Errno>, len: usize) -> io::Result<()> {
     if copied? == len {
         Ok(())
     } else {
@@ -65,15 +65,16 @@ impl FaultSafe for ProcessMemory {
         let base = usize::try_from(addr).map_err(|_| MemoryFault)?;
         let to = [RemoteIoVec { base, len }];
         let copied = process_vm_writev(self.pid, &[IoSlice::new(data)], &to);
-        complete(copied, len).map_err(|_| MemoryFault)
+        check_complete(copied, len).map_err(|_| MemoryFault)
     }
+
     fn update(&self, addr: u64, change: &dyn Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault> {
-        let _turn = ATOMICS.lock();
+        let _guard = ATOMIC_LOCK.lock();
         let mut bytes = [0; 8];
         self.read(addr, &mut bytes)?;
         let found = u64::from_ne_bytes(bytes);
-        if let Some(word) = change(found) {
-            self.write(addr, &word.to_ne_bytes())?;
+        if let Some(value) = change(found) {
+            self.write(addr, &value.to_ne_bytes())?;
         }
         Ok(found)
     }

@@ -1,4 +1,4 @@
-//! What all kinds of registered memory have: keys, rights, and a range of addresses.
+//! The parts common to all kinds of registered memory: keys, rights, and a range of addresses.
 
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
@@ -104,7 +104,7 @@ impl Registration {
     /// If they reach beyond the end, or `len` is more than a work request can name.
     pub fn slice(&self, offset: u64, len: u64) -> Result<Sge, RegionError> {
         self.check(offset, len)?;
-        let length = u32::try_from(len).map_err(|_| self.range(offset, len))?;
+        let length = u32::try_from(len).map_err(|_| self.range_error(offset, len))?;
         Ok(Sge {
             addr: self.addr + offset,
             length,
@@ -117,11 +117,11 @@ impl Registration {
         if offset <= self.len && len <= self.len - offset {
             Ok(())
         } else {
-            Err(self.range(offset, len))
+            Err(self.range_error(offset, len))
         }
     }
 
-    fn range(&self, offset: u64, len: u64) -> RegionError {
+    fn range_error(&self, offset: u64, len: u64) -> RegionError {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         RegionError::Range(BufferRangeError {
             offset: size(offset),
@@ -182,9 +182,9 @@ impl Registration {
     /// If windows are bound to it; the error returns the registration.
     pub fn deregister(mut self) -> Result<(), (Self, DeregisterError)> {
         let mut engine = self.pd.context.inner.shared.lock();
-        let done = engine.nic.deregister_unbound(self.key);
+        let result = engine.nic.deregister_unbound(self.key);
         drop(engine);
-        match done {
+        match result {
             Ok(()) => {
                 self.key = NO_KEY;
                 Ok(())

@@ -37,7 +37,7 @@ pub struct MwView {
 }
 
 impl MwView {
-    const NOTHING: Self = Self {
+    const EMPTY: Self = Self {
         lkey: 0,
         addr: 0,
         len: 0,
@@ -123,26 +123,26 @@ impl MemoryWindow {
     /// whose low bits the caller chooses.
     pub fn next_key(&self) -> Option<u8> {
         let mut engine = self.pd.context.inner.shared.lock();
-        let one = self.kind == MwType::Type1;
-        one.then(|| engine.nic.next_mw_key(self.id)).flatten()
+        let is_type_1 = self.kind == MwType::Type1;
+        is_type_1.then(|| engine.nic.next_mw_key(self.id)).flatten()
     }
 
     /// The operation that binds the window with a new key on a QP of `context`, and the low 8 bits
     /// of that key. If `view` is `None`, the operation unbinds the window.
     pub(crate) fn rebind(&self, context: &Context, view: Option<&MwView>) -> (u8, SendOp) {
-        let ours = Arc::ptr_eq(&self.pd.context.inner, &context.inner);
-        let key = ours.then(|| {
+        let is_same_device = Arc::ptr_eq(&self.pd.context.inner, &context.inner);
+        let key = is_same_device.then(|| {
             let mut engine = self.pd.context.inner.shared.lock();
             engine.nic.next_mw_key(self.id)
         });
         // Another device's window fails like an unknown one.
         let key = key.flatten().unwrap_or_default();
-        (key, self.bind(key, view.unwrap_or(&MwView::NOTHING)))
+        (key, self.bind(key, view.unwrap_or(&MwView::EMPTY)))
     }
 
     /// The operation that unbinds a window of type 1 and gives it another key.
     pub fn unbind(&self, key: u8) -> SendOp {
-        self.bind(key, &MwView::NOTHING)
+        self.bind(key, &MwView::EMPTY)
     }
 
     /// The operation that unbinds a window of type 2.

@@ -6,8 +6,8 @@ use crate::error::ConnectError;
 use roce_stack::{Access, ModifyError, QpAttributes, QpConfig, QpKind, QpState, RateLimit};
 
 impl QueuePair {
-    /// What a peer must know to connect to this QP, with the GID at `gid_index` of the device's
-    /// table. The PSN was drawn at random when the QP was created.
+    /// The data that a peer needs to connect to this QP, with the GID at `gid_index` of the
+    /// device's table. The PSN was drawn at random when the QP was created.
     ///
     /// # Errors
     /// If the table has no such entry.
@@ -26,8 +26,8 @@ impl QueuePair {
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), ModifyError> {
         let shared = &self.pd.context.inner.shared;
         let (now, mut engine) = shared.lock_to_post();
-        // Before ERR and RESET, first handle what has arrived: acknowledgements complete this QP's
-        // requests, and the peer's requests are acknowledged.
+        // Before ERR and RESET, process the packets that have arrived: acknowledgements complete
+        // this QP's requests, and the peer's requests are acknowledged.
         match attributes.state {
             Some(QpState::Err | QpState::Reset) => engine.catch_up(now),
             _ => drop(engine.send(now)),
@@ -118,8 +118,8 @@ impl QueuePair {
     /// RESET or INIT to RTS in one call, for QPs with a peer; [`QueuePair::activate`] is for those
     /// without. In INIT, receives can be posted before this call.
     ///
-    /// `remote` is the peer's [`QueuePair::endpoint`], which programs exchange by their own means.
-    /// Connections by communication management use [`QueuePair::connect_with`] and
+    /// `remote` is the peer's [`QueuePair::endpoint`]. The programs must exchange their endpoints
+    /// themselves. Connections by communication management use [`QueuePair::connect_with`] and
     /// [`QueuePair::accept_with`] instead: their PSNs have another meaning.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl QueuePair {
         matches!(self.kind, QpKind::Rc | QpKind::XrcTarget).then_some(value)
     }
 
-    /// Returns `value` if the QP does either.
+    /// Returns `value` if the QP does at least one of these.
     pub(super) fn if_reliable<T>(&self, value: T) -> Option<T> {
         self.if_requester(())
             .or(self.if_responder(()))

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 impl ProtectionDomain {
     /// Creates an address handle: a path from the GID at `gid_index` of the device's table to
     /// `remote`, which may be a multicast group's GID (`ff00::/8`, or 224.0.0.0/4 as an IPv4-mapped
-    /// IPv6 address). QPs of this domain send datagrams along it.
+    /// IPv6 address). QPs of this domain use it to send datagrams.
     ///
     /// Some programs create handles only to see which GIDs a device has, so this does not start the
     /// datapath for a RoCE v2 entry. Until the datapath has started, this does not check whether
@@ -89,7 +89,7 @@ impl QueuePair {
     pub fn attach_multicast(&self, group: Gid) -> Result<(), ConnectError> {
         let group = group.ip();
         let shared = &self.pd.context.inner.shared;
-        let mut engine = shared.lock_started()?;
+        let mut engine = shared.lock_and_start()?;
         if engine.nic.attach_multicast(self.qpn, group)?
             && let Err(error) = engine.port.join(group)
         {

@@ -17,27 +17,26 @@ use std::str::FromStr;
 /// # Ok::<(), roce_verbs::qp::ParseEndpointError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "Plain", try_from = "Plain")]
+#[serde(into = "SerializedEndpoint", try_from = "SerializedEndpoint")]
 pub struct Endpoint {
     /// The QP's GID.
     pub gid: Gid,
     /// The QP's number.
     pub qpn: Qpn,
-    /// The first PSN that the QP sends. The PSNs of communication management are the first ones
-    /// that their sender *expects*: see
-    /// [`QueuePair::connect_with`](crate::QueuePair::connect_with).
+    /// The first PSN that the QP sends. In communication management, a PSN is the first one that
+    /// its sender *expects*: see [`QueuePair::connect_with`](crate::QueuePair::connect_with).
     pub psn: Psn,
 }
 
 /// The serialized form.
 #[derive(Serialize, Deserialize)]
-struct Plain {
+struct SerializedEndpoint {
     gid: String,
     qpn: u32,
     psn: u32,
 }
 
-impl From<Endpoint> for Plain {
+impl From<Endpoint> for SerializedEndpoint {
     fn from(endpoint: Endpoint) -> Self {
         Self {
             gid: endpoint.gid.to_string(),
@@ -47,19 +46,19 @@ impl From<Endpoint> for Plain {
     }
 }
 
-impl TryFrom<Plain> for Endpoint {
+impl TryFrom<SerializedEndpoint> for Endpoint {
     type Error = ParseEndpointError;
 
-    fn try_from(plain: Plain) -> Result<Self, Self::Error> {
-        let Plain { gid, qpn, psn } = plain;
-        let made = || {
+    fn try_from(serialized: SerializedEndpoint) -> Result<Self, Self::Error> {
+        let SerializedEndpoint { gid, qpn, psn } = serialized;
+        let parse = || {
             Some(Self {
                 gid: gid.parse().ok()?,
                 qpn: Qpn::new(qpn)?,
                 psn: Psn::try_new(psn)?,
             })
         };
-        made().ok_or_else(|| ParseEndpointError(format!("{gid}/{qpn:#x}/{psn:#x}")))
+        parse().ok_or_else(|| ParseEndpointError(format!("{gid}/{qpn:#x}/{psn:#x}")))
     }
 }
 
@@ -70,7 +69,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A text that is not an [`Endpoint`].
+/// The error for text that is not an [`Endpoint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseEndpointError(String);
 
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_json_give_back_what_they_were_made_of() {
+    fn text_and_json_round_trip() {
         for gid in ["fe80::1", "10.0.0.1"] {
             let endpoint = Endpoint {
                 gid: gid.parse().expect("a GID"),
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn invalid_endpoints_are_refused() {
         for text in [
             "",
             "::1",

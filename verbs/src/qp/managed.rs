@@ -13,12 +13,12 @@ use roce_wire::{PathMtu, Psn, Qpn};
 /// The ECN bits of the traffic class: each end sets those of its own packets.
 const ECN: u8 = 0b11;
 
-/// What the two ends have agreed on.
-struct Agreed<'a> {
+/// The attributes that the two ends have negotiated.
+struct Negotiated<'a> {
     path: &'a Path,
     /// The peer's QP.
     dest_qpn: Qpn,
-    /// The first PSN that this end sends: the one that the peer expects.
+    /// The first PSN that this end sends, which is the PSN that the peer expects.
     sq_psn: Psn,
     options: ConnectOptions,
 }
@@ -61,7 +61,7 @@ impl QueuePair {
             initiator_depth: options.max_rd_atomic,
             retry_count: options.retry_cnt,
             rnr_retry_count: options.rnr_retry,
-            srq: self._srq.is_some(),
+            srq: self.srq.is_some(),
             pkey: PKey::DEFAULT,
             path_mtu: self.path_mtu(options),
             traffic_class: options.traffic_class & !ECN,
@@ -88,7 +88,7 @@ impl QueuePair {
         reply: &Reply,
         options: &ConnectOptions,
     ) -> Result<(), ConnectError> {
-        self.connect_as(&Agreed {
+        self.connect_negotiated(&Negotiated {
             path,
             dest_qpn: reply.qpn,
             sq_psn: reply.sq_psn,
@@ -124,7 +124,7 @@ impl QueuePair {
             let asked = request.path_mtu;
             return Err(ConnectError::PathMtu { asked, largest });
         }
-        let agreed = ConnectOptions {
+        let negotiated = ConnectOptions {
             path_mtu: Some(request.path_mtu),
             max_rd_atomic: options.max_rd_atomic.min(request.responder_resources),
             max_dest_rd_atomic: options.max_dest_rd_atomic.min(request.initiator_depth),
@@ -134,33 +134,33 @@ impl QueuePair {
             traffic_class: request.traffic_class & !ECN | options.traffic_class & ECN,
             ..*options
         };
-        self.connect_as(&Agreed {
+        self.connect_negotiated(&Negotiated {
             path,
             dest_qpn: request.qpn,
             sq_psn: request.sq_psn,
-            options: agreed,
+            options: negotiated,
         })?;
         Ok(Acceptance {
-            responder_resources: agreed.max_dest_rd_atomic,
-            initiator_depth: agreed.max_rd_atomic,
+            responder_resources: negotiated.max_dest_rd_atomic,
+            initiator_depth: negotiated.max_rd_atomic,
             rnr_retry_count: options.rnr_retry,
-            srq: self._srq.is_some(),
+            srq: self.srq.is_some(),
             ..Acceptance::new(request, self.qpn, self.psn)
         })
     }
 
     // rule: 12.6.5-starting-psn
-    fn connect_as(&self, agreed: &Agreed<'_>) -> Result<(), ConnectError> {
-        let gid_index = self.pd.context.gid_index(agreed.path.local)?;
-        self.to_init(agreed.options.access)?;
+    fn connect_negotiated(&self, negotiated: &Negotiated<'_>) -> Result<(), ConnectError> {
+        let gid_index = self.pd.context.gid_index(negotiated.path.local)?;
+        self.to_init(negotiated.options.access)?;
         let remote = Endpoint {
-            gid: agreed.path.remote.into(),
-            qpn: agreed.dest_qpn,
+            gid: negotiated.path.remote.into(),
+            qpn: negotiated.dest_qpn,
             // The peer starts at the PSN that this end named as expected.
             psn: self.psn,
         };
-        self.to_rtr(gid_index, &remote, &agreed.options)?;
-        self.to_rts_from(agreed.sq_psn, &agreed.options)
+        self.to_rtr(gid_index, &remote, &negotiated.options)?;
+        self.to_rts_from(negotiated.sq_psn, &negotiated.options)
     }
 
     fn check_service(&self, asked: ServiceType) -> Result<(), ConnectError> {

@@ -41,7 +41,7 @@ pub struct QueuePair {
     _send_cq: CompletionQueue,
     _recv_cq: CompletionQueue,
     // Keeps the SRQ alive as long as the QP takes receives from it.
-    _srq: Option<SharedReceiveQueue>,
+    srq: Option<SharedReceiveQueue>,
     _xrcd: Option<XrcDomain>,
 }
 
@@ -64,9 +64,9 @@ impl ProtectionDomain {
     /// A QP in state RESET.
     ///
     /// # Errors
-    /// If all QP numbers of the open device are taken. It has 130,048, which it claims when it
-    /// creates its first QP. An interface has enough numbers for 127 open devices, those of all
-    /// processes together.
+    /// If all QP numbers of the open device are in use. A device has 130,048 numbers, which it
+    /// claims when it creates its first QP. An interface has enough numbers for 127 open devices,
+    /// counted over all processes.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,
@@ -86,7 +86,7 @@ impl QueuePair {
     ) -> Result<Self, QpError> {
         let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
-            let mut engine = pd.context.inner.shared.lock_with_part()?;
+            let mut engine = pd.context.inner.shared.lock_with_qpn_range()?;
             (engine.nic.create_qp(init)?, engine.nic.random_psn())
         };
         Ok(Self {
@@ -97,7 +97,7 @@ impl QueuePair {
             groups: Mutex::default(),
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
-            _srq: None,
+            srq: None,
             _xrcd: None,
         })
     }
@@ -109,12 +109,12 @@ impl QueuePair {
         srq: &SharedReceiveQueue,
         options: &QpOptions,
     ) -> Result<Self, QpError> {
-        if !srq.is_of(&pd.context) {
+        if !srq.belongs_to(&pd.context) {
             return Err(CreateQpError::from(SrqError::Unknown(srq.number())).into());
         }
         let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
-            let mut engine = pd.context.inner.shared.lock_with_part()?;
+            let mut engine = pd.context.inner.shared.lock_with_qpn_range()?;
             let qpn = engine.nic.create_qp_with_srq(init, srq.number())?;
             (qpn, engine.nic.random_psn())
         };
@@ -126,7 +126,7 @@ impl QueuePair {
             groups: Mutex::default(),
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
-            _srq: Some(srq.clone()),
+            srq: Some(srq.clone()),
             _xrcd: None,
         })
     }
@@ -134,11 +134,11 @@ impl QueuePair {
     fn xrc_target(domain: &XrcDomain) -> Result<Self, QpError> {
         let context = domain.context();
         let (qpn, psn) = {
-            let mut engine = context.inner.shared.lock_with_part()?;
+            let mut engine = context.inner.shared.lock_with_qpn_range()?;
             let qpn = engine.nic.create_xrc_target(domain.id())?;
             (qpn, engine.nic.random_psn())
         };
-        // It uses neither of these: its SRQs have their own.
+        // An XRC target uses neither of these: each of its SRQs has its own.
         let (pd, cq) = (context.alloc_pd(), context.create_cq(1));
         Ok(Self {
             pd,
@@ -147,7 +147,7 @@ impl QueuePair {
             psn,
             _send_cq: cq.clone(),
             _recv_cq: cq,
-            _srq: None,
+            srq: None,
             _xrcd: Some(domain.clone()),
             groups: Mutex::default(),
         })
@@ -172,7 +172,7 @@ impl QueuePair {
     pub fn status(&self) -> Option<QpStatus> {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        let now = engine.at(shared.now());
+        let now = engine.nic_time(shared.now());
         engine.nic.qp_status(now, self.qpn)
     }
 
@@ -181,9 +181,9 @@ impl QueuePair {
     pub fn congestion(&self) -> QpCongestion {
         let shared = &self.context().inner.shared;
         let mut engine = shared.lock();
-        let now = engine.at(shared.now());
-        let told = engine.nic.qp_congestion(now, self.qpn);
-        told.unwrap_or_default()
+        let now = engine.nic_time(shared.now());
+        let congestion = engine.nic.qp_congestion(now, self.qpn);
+        congestion.unwrap_or_default()
     }
 
     /// The number of requests that have not completed: sends, receives.
@@ -204,8 +204,8 @@ impl Drop for QueuePair {
         self.leave_groups();
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        // Acknowledge what has arrived. Otherwise the peer of a program that ends with its last
-        // message would retransmit until its retries are used up.
+        // Acknowledge the packets that have arrived. Otherwise the peer of a program that ends with
+        // its last message would retransmit until its retries are used up.
         engine.catch_up(shared.now());
         engine.nic.destroy_qp(self.qpn);
     }

@@ -10,9 +10,9 @@ use roce_wire::{PathMtu, RnrTimer};
 pub struct QpOptions {
     /// The transport service.
     pub kind: QpKind,
-    /// The number of send requests that fit, at most 65,536.
+    /// The maximum number of outstanding send requests, at most 65,536.
     pub send_depth: usize,
-    /// The number of receive requests that fit, at most 65,536.
+    /// The maximum number of outstanding receive requests, at most 65,536.
     pub recv_depth: usize,
     /// The maximum number of scatter/gather elements in a send request, at most 32.
     pub max_send_sge: usize,
@@ -65,8 +65,8 @@ impl QpOptions {
     }
 }
 
-/// The values of a connection that have a default. Those for retries and outstanding READs and
-/// atomics are for RC; UC ignores them.
+/// The attributes of a connection that have default values. Those for retries and outstanding READs
+/// and atomics are for RC; UC ignores them.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
     /// What the peer may do through the QP.
@@ -77,7 +77,8 @@ pub struct ConnectOptions {
     pub max_rd_atomic: u8,
     /// The maximum number of READs and atomics that the peer may have outstanding.
     pub max_dest_rd_atomic: u8,
-    /// The time that the peer waits before it retries, if this end has no receive posted.
+    /// The time that the peer waits before it retries a request for which this end has no receive
+    /// posted.
     pub min_rnr_timer: RnrTimer,
     /// The local ACK timeout: 4.096 us x 2^timeout; 0 waits for ever.
     pub timeout: u8,
@@ -109,7 +110,7 @@ impl Default for ConnectOptions {
             timeout: 14,
             retry_cnt: 7,
             rnr_retry: 7,
-            // ECN-capable: switches may mark instead of drop.
+            // ECN-capable: switches may mark packets instead of dropping them.
             // rule: A17.9.1-ecn-capable
             traffic_class: 2,
             service_level: 0,

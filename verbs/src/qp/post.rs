@@ -37,7 +37,8 @@ impl QueuePair {
     /// Posts several send requests, and then sends them together.
     ///
     /// # Errors
-    /// The index of the first request that was refused, and why. The requests before it are posted.
+    /// The index of the first request that was refused, and the reason. The requests before it are
+    /// posted.
     pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<(), (usize, PostError)> {
         self.post_batch(|batch| {
             let mut requests = requests.iter().enumerate();
@@ -70,7 +71,7 @@ impl QueuePair {
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        let now = engine.at(shared.now());
+        let now = engine.nic_time(shared.now());
         engine.nic.post_recv(now, self.qpn, request)?;
         engine.deliver_events();
         Ok(())

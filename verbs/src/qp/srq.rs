@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The size of a shared receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqOptions {
-    /// The number of receive requests that fit, 1 to 65,536.
+    /// The maximum number of outstanding receive requests, 1 to 65,536.
     pub depth: usize,
     /// The maximum number of scatter/gather elements in a receive request, at most 32.
     pub max_sge: usize,
@@ -45,7 +45,7 @@ impl SrqOptions {
 ///
 /// A QP takes a receive when a message that needs one begins. If the QP fails, that receive
 /// completes as flushed, and [`Event::LastWqeReached`](crate::device::Event) says that the QP takes
-/// no more. The other receives stay.
+/// no more receives. The other receives stay.
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue {
     inner: Arc<Inner>,
@@ -141,7 +141,7 @@ impl SharedReceiveQueue {
         self.inner.srqn
     }
 
-    pub(crate) fn is_of(&self, context: &Context) -> bool {
+    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
         Arc::ptr_eq(&self.inner.pd.context.inner, &context.inner)
     }
 
@@ -154,8 +154,8 @@ impl SharedReceiveQueue {
         engine.nic.post_srq_recv(self.inner.srqn, request)
     }
 
-    /// Changes the number of receives that fit, or requests one [`Event::SrqLimit`] when fewer
-    /// receives than a limit are left.
+    /// Changes the capacity, or requests one [`Event::SrqLimit`] when fewer receives than a limit
+    /// are left.
     ///
     /// [`Event::SrqLimit`]: crate::device::Event::SrqLimit
     ///

@@ -28,7 +28,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let destroyed = self.context.inner.shared.lock().nic.destroy_xrcd(self.id);
-        debug_assert_eq!(destroyed, Ok(()), "what is in it keeps it alive");
+        debug_assert_eq!(destroyed, Ok(()), "its targets and SRQs keep it alive");
     }
 }
 

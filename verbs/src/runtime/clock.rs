@@ -27,13 +27,13 @@ impl DeviceClock {
         Ok(Self { ticker })
     }
 
-    /// The current time. It may be slightly wrong, and so lie before an earlier result.
+    /// The current time. It may be slightly wrong, and therefore less than an earlier result.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         let ns = match &self.ticker {
             Some(ticker) => match ticker.at(counter::ticks()) {
                 Some(ns) => ns,
-                None => ticker.ask(counter::ticks, monotonic_ns),
+                None => ticker.read_clock(counter::ticks, monotonic_ns),
             },
             None => monotonic_ns(),
         };
@@ -49,9 +49,9 @@ impl DeviceClock {
 
 /// The host's monotonic clock.
 fn monotonic_ns() -> u64 {
-    // The clock was there when the device was opened.
+    // The clock worked when the device was opened.
     ClockId::CLOCK_MONOTONIC.now().map_or(0, |now| {
-        // The clock counts from boot or later, so neither is negative.
+        // The clock starts at boot or later, so neither value is negative.
         let (seconds, ns) = (now.tv_sec() as u64, now.tv_nsec() as u64);
         seconds.wrapping_mul(1_000_000_000).wrapping_add(ns)
     })

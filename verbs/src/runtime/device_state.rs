@@ -1,6 +1,6 @@
-//! The state of an open device, as its users and threads share it.
+//! The state of an open device, which its users and threads share.
 
-use super::wait::{packets_of, until_something_is_due};
+use super::wait::{packet_poll_fds, wake_ups_and_timeout};
 use super::{DeviceClock, Engine, Starter, spin};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The state that a context, the objects made from it and its threads share.
+/// The state that a context, its objects and its threads share.
 pub(crate) struct DeviceState {
     pub(crate) engine: Mutex<Engine>,
     /// Wakes the background thread.
@@ -27,8 +27,8 @@ pub(crate) struct DeviceState {
     /// if none has, or if the application has handed over.
     last_call: AtomicU64,
     calls: AtomicU64,
-    /// What has been started. It is dropped after the engine, since its part of the QP numbers may
-    /// go to others only once the engine's port is closed.
+    /// The parts that have started. Dropped after the engine: other processes may get the QPN range
+    /// only once the engine's port is closed.
     pub(crate) starter: Starter,
 }
 
@@ -56,7 +56,7 @@ impl DeviceState {
         })
     }
 
-    /// An ID that is new among the CQs of the context.
+    /// An ID that no other CQ of the context has.
     pub(crate) fn next_cq(&self) -> CqId {
         CqId(self.next_cq.fetch_add(1, Ordering::Relaxed))
     }
@@ -66,8 +66,8 @@ impl DeviceState {
     pub(crate) fn note_call(&self) -> Instant {
         let now = self.now();
         self.last_call.store(now.as_nanos() + 1, Ordering::Relaxed);
-        // This is not one atomic operation, which would cost each call more than the count is
-        // worth.
+        // Not an atomic increment: a lost count does no harm, and an atomic increment would slow
+        // down each call.
         self.calls.store(self.calls() + 1, Ordering::Relaxed);
         self.wake_sleeping_driver();
         now
@@ -79,7 +79,7 @@ impl DeviceState {
         let now = self.note_call();
         let mut engine = self.engine.lock();
         self.wake_sleeping_driver();
-        (engine.at(now), engine)
+        (engine.nic_time(now), engine)
     }
 
     /// Wakes the background thread if it sleeps.
@@ -122,9 +122,9 @@ impl DeviceState {
         self.clock.now()
     }
 
-    /// The context's part of the QP numbers, once something has needed one.
-    pub(crate) fn part(&self) -> Option<QpnRange> {
-        self.starter.part()
+    /// The context's QPN range; `None` until something needs it.
+    pub(crate) fn qpn_range(&self) -> Option<QpnRange> {
+        self.starter.qpn_range()
     }
 
     pub(crate) fn wake_driver(&self) {
@@ -144,10 +144,10 @@ impl DeviceState {
         };
         self.wake_sleeping_driver();
         if engine.progress(now) {
-            spin::found_something();
+            spin::note_successful_poll();
             return true;
         }
-        if spin::polled_in_vain(now) {
+        if spin::note_empty_poll(now) {
             cold_path();
             self.wait_for_packets(engine);
         }
@@ -155,18 +155,18 @@ impl DeviceState {
     }
 
     /// Gives the processor to other threads until a packet arrives or a timer expires, for at most
-    /// [`spin::LONGEST_WAIT`]. Does nothing if packets are ready to be sent.
+    /// [`spin::MAX_WAIT`]. Does nothing if packets are ready to be sent.
     fn wait_for_packets(&self, engine: MutexGuard<'_, Engine>) {
         if engine.has_work() {
             return;
         }
         let began = std::time::Instant::now();
-        let (wake_ups, timeout) = until_something_is_due(&engine, self.now());
+        let (wake_ups, timeout) = wake_ups_and_timeout(&engine, self.now());
         drop(engine);
-        let longest = timeout.map_or(spin::LONGEST_WAIT, |left| left.min(spin::LONGEST_WAIT));
-        let mut polled = packets_of(&wake_ups);
-        let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
-        spin::waited(began.elapsed());
+        let timeout = timeout.map_or(spin::MAX_WAIT, |left| left.min(spin::MAX_WAIT));
+        let mut polled = packet_poll_fds(&wake_ups);
+        let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(timeout)), None);
+        spin::note_wait(began.elapsed());
     }
 
     /// Locks the engine, waiting for other threads.
@@ -174,13 +174,13 @@ impl DeviceState {
         self.engine.lock()
     }
 
-    /// Locks the engine, and ensures that its NIC has a part of the QP numbers.
+    /// Locks the engine, and ensures that its NIC has a QPN range.
     ///
     /// # Errors
-    /// If no part is free.
-    pub(crate) fn lock_with_part(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
+    /// If no QPN range is free.
+    pub(crate) fn lock_with_qpn_range(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
         let mut engine = self.lock();
-        self.starter.claim_part(&mut engine)?;
+        self.starter.claim_qpn_range(&mut engine)?;
         Ok(engine)
     }
 
@@ -188,7 +188,7 @@ impl DeviceState {
     ///
     /// # Errors
     /// If the datapath can't start.
-    pub(crate) fn lock_started(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
+    pub(crate) fn lock_and_start(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
         let mut engine = self.lock();
         self.start(&mut engine)?;
         Ok(engine)
@@ -210,8 +210,8 @@ impl DeviceState {
 
     /// Makes `address` usable when the datapath starts. Returns whether the datapath has yet to
     /// start.
-    pub(crate) fn use_when_started(&self, address: IpAddr) -> bool {
+    pub(crate) fn activate_when_started(&self, address: IpAddr) -> bool {
         let _engine = self.lock();
-        self.starter.use_when_started(address)
+        self.starter.activate_when_started(address)
     }
 }

@@ -8,14 +8,14 @@
 //!            no call for a while             packet, timer, call
 //! ```
 //!
-//! While the application calls, the thread does only what the application leaves undone
+//! While the application makes calls, the thread does only the work that these calls leave undone
 //! ([`standby`]). Asleep, it waits in `ppoll` for the port's sockets and the next timer, so an idle
 //! process costs no CPU. In each turn, it also reports changes of the interface.
 
 mod standby;
 
 use super::Monitor;
-use super::wait::{packets_of, until_something_is_due};
+use super::wait::{packet_poll_fds, wake_ups_and_timeout};
 use crate::datapath::WakeUps;
 use crate::runtime::DeviceState;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -30,9 +30,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// An application counts as driving the NIC for this time after its last call.
-const APPLICATION_DRIVES: Duration = Duration::from_micros(500);
+const APPLICATION_IDLE_AFTER: Duration = Duration::from_micros(500);
 
-/// The time that the thread keeps polling after the last packet before it sleeps.
+/// The time that the thread keeps polling after its last work before it sleeps.
 const LINGER: Duration = Duration::from_micros(50);
 
 /// Starts the thread. It ends when [`DeviceState::stop`] is set and it is woken up.
@@ -67,8 +67,8 @@ fn run(shared: &DeviceState, mut monitor: Monitor) {
     let mut standby = Standby::default();
     let mut last_busy = std::time::Instant::now();
     while !shared.stop.load(Ordering::Acquire) {
-        monitor.look(|event| shared.lock().events.push(event));
-        if shared.application_called_within(APPLICATION_DRIVES) {
+        monitor.report_changes(|event| shared.lock().events.push(event));
+        if shared.application_called_within(APPLICATION_IDLE_AFTER) {
             standby.take_turn(shared);
             continue;
         }
@@ -95,13 +95,13 @@ fn run(shared: &DeviceState, mut monitor: Monitor) {
 /// Sleeps until a packet arrives, a timer expires, the interface changes, or an application thread
 /// calls.
 fn sleep(shared: &DeviceState, monitor: &Monitor) {
-    // From here on, the first thread that posts or polls wakes this one up.
+    // From now on, the first thread that posts or polls wakes this one up.
     shared.driver_sleeps.store(true, Ordering::SeqCst);
-    let Some((wake_ups, timeout)) = what_to_wait_for(shared) else {
+    let Some((wake_ups, timeout)) = wake_ups_unless_busy(shared) else {
         shared.driver_sleeps.store(false, Ordering::SeqCst);
         return;
     };
-    let mut polled = packets_of(&wake_ups);
+    let mut polled = packet_poll_fds(&wake_ups);
     let others = [Some(shared.wake.as_fd()), monitor.fd()];
     let network = wake_ups.network.as_ref().map(AsFd::as_fd);
     let others = others.into_iter().chain([network]).flatten();
@@ -117,10 +117,10 @@ fn sleep(shared: &DeviceState, monitor: &Monitor) {
 }
 
 /// The descriptors and the timeout to wait for; `None` if there is work.
-fn what_to_wait_for(shared: &DeviceState) -> Option<(WakeUps, Option<Duration>)> {
+fn wake_ups_unless_busy(shared: &DeviceState) -> Option<(WakeUps, Option<Duration>)> {
     let engine = shared.engine.lock();
     if engine.has_work() {
         return None;
     }
-    Some(until_something_is_due(&engine, shared.now()))
+    Some(wake_ups_and_timeout(&engine, shared.now()))
 }

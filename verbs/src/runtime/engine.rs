@@ -1,10 +1,10 @@
 //! The engine: the NIC and its port behind one lock, and the methods that drive them.
 
-use super::Announcements;
+use super::EventQueue;
 use super::moderation::Moderation;
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
-use crate::tally::Count;
+use crate::tally::DeviceCount;
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic, RxMeta};
@@ -20,7 +20,7 @@ const RECEIVE_BUDGET: usize = 64;
 /// faster than they are processed.
 const CATCH_UP_TURNS: usize = 64;
 
-/// What the lock of a context protects.
+/// The state that the lock of a context protects.
 pub(crate) struct Engine {
     pub(crate) nic: Nic,
     pub(crate) port: DevicePort,
@@ -28,13 +28,13 @@ pub(crate) struct Engine {
     pub(crate) faults: Option<FaultLayer>,
     /// Captures each packet.
     pub(crate) capture: Option<Box<PortCapture>>,
-    /// The channel for each CQ's events.
-    pub(crate) channels: HashMap<CqId, Weak<Announcements<CqId>>>,
-    /// Delays the events of CQs that wait for more completions.
+    /// The queue for each CQ's events.
+    pub(crate) channels: HashMap<CqId, Weak<EventQueue<CqId>>>,
+    /// Delays events until more completions arrive.
     pub(crate) moderation: Moderation,
-    pub(crate) events: Arc<Announcements<Event>>,
+    pub(crate) events: Arc<EventQueue<Event>>,
     /// Counters for `roce run --summary`.
-    pub(crate) tally: Option<Box<Count>>,
+    pub(crate) tally: Option<Box<DeviceCount>>,
     /// The receiver of management datagrams, once QP1 is open.
     pub(crate) mad_listener: Option<Arc<dyn MadListener>>,
     /// The port's error, if it failed for good.
@@ -42,7 +42,7 @@ pub(crate) struct Engine {
     latest: Instant,
 }
 
-/// Learns of the management datagrams that reach QP1.
+/// Is notified of the management datagrams that reach QP1.
 pub(crate) trait MadListener: Send + Sync {
     /// Called when management datagrams have arrived. The engine is locked, so this must not block.
     fn on_mads_arrived(&self);
@@ -91,7 +91,7 @@ impl Engine {
         nic: Nic,
         port: DevicePort,
         faults: Option<FaultLayer>,
-        events: Arc<Announcements<Event>>,
+        events: Arc<EventQueue<Event>>,
     ) -> Self {
         Self {
             nic,
@@ -108,17 +108,18 @@ impl Engine {
         }
     }
 
-    /// The time for the NIC: `now`, unless a thread that read the clock later got the lock first.
-    pub(crate) fn at(&mut self, now: Instant) -> Instant {
+    /// The time for calls of the NIC, which never goes back: `now`, or the time of an earlier call
+    /// if that is later. Threads may get the lock in another order than they read the clock.
+    pub(crate) fn nic_time(&mut self, now: Instant) -> Instant {
         self.latest = self.latest.max(now);
         self.latest
     }
 
-    /// Sends what is ready, then receives what has arrived. Acknowledgements of these packets leave
-    /// with the next call, so the application's answer can go first. Returns whether anything
-    /// happened.
+    /// Sends the packets that are ready, then receives those that have arrived. Acknowledgements of
+    /// these packets leave with the next call, so the application's answer can leave before them.
+    /// Returns whether anything happened.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
-        let now = self.at(now);
+        let now = self.nic_time(now);
         let mut busy = self.send(now);
         let mut sink = ToNic {
             nic: &mut self.nic,
@@ -149,8 +150,8 @@ impl Engine {
     }
 
     /// Receives the packets that have arrived and sends what is due, in at most [`CATCH_UP_TURNS`]
-    /// turns. Called before a QP loses its state, because an adapter would have processed those
-    /// packets before.
+    /// turns. Called before a QP loses its state, because a hardware adapter would already have
+    /// processed those packets.
     pub(crate) fn catch_up(&mut self, now: Instant) {
         for _ in 0..CATCH_UP_TURNS {
             if !self.progress(now) {
@@ -159,9 +160,9 @@ impl Engine {
         }
     }
 
-    /// Sends what is ready. Returns whether there was anything.
+    /// Sends the packets that are ready. Returns whether there were any.
     pub(crate) fn send(&mut self, now: Instant) -> bool {
-        let now = self.at(now);
+        let now = self.nic_time(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
             match &mut self.capture {
@@ -183,15 +184,15 @@ impl Engine {
         busy
     }
 
-    /// Sends the requests posted to one QP, and then the QP's pending acknowledgements, so that both
-    /// leave in one datagram. Other QPs send with the same call if the port sends
-    /// everything by one system call.
+    /// Sends the requests posted to one QP, and then the QP's pending acknowledgements, so that
+    /// both leave in one datagram. Other QPs send with the same call if the port sends everything
+    /// by one system call.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
         if self.port.batches_mixed_packets() {
             self.send(now);
             return;
         }
-        let now = self.at(now);
+        let now = self.nic_time(now);
         match &mut self.capture {
             None => self.nic.transmit_posted(now, self.port.as_transmit(), qpn),
             Some(capture) => {
@@ -208,7 +209,8 @@ impl Engine {
         self.note_progress();
     }
 
-    /// Writes out what was captured and counted in this turn, so that it survives the process.
+    /// Writes out the packets captured and the counts of this turn, so that they survive the
+    /// process.
     fn note_progress(&mut self) {
         if let Some(capture) = &self.capture {
             cold_path();
@@ -220,13 +222,14 @@ impl Engine {
         }
     }
 
-    /// Whether packets could leave now, or looped-back packets wait, which no descriptor announces.
+    /// Whether packets are ready to be sent, or looped-back packets are ready to be received. No
+    /// descriptor becomes readable for the latter.
     pub(crate) fn has_work(&self) -> bool {
         self.nic.wants_to_send() || self.port.has_looped()
     }
 
     /// Whether only acknowledgements are ready to be sent. They can be delayed until the
-    /// application's answer.
+    /// application sends its answer.
     pub(crate) fn has_only_acknowledgements_to_send(&self) -> bool {
         self.nic.wants_only_to_acknowledge() && !self.port.has_looped()
     }
@@ -236,11 +239,11 @@ impl Engine {
         let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);
         let network = self.port.next_deadline().map(|later| now + later);
         let timeouts = self.nic.next_timeout().into_iter();
-        let announcements = self.moderation.next();
+        let delayed_events = self.moderation.next_deadline();
         timeouts
             .chain(held_back)
             .chain(network)
-            .chain(announcements)
+            .chain(delayed_events)
             .min()
     }
 
@@ -254,13 +257,13 @@ impl Engine {
     /// Delivers the NIC's events to their receivers.
     #[inline(always)]
     pub(crate) fn deliver_events(&mut self) {
-        if self.nic.has_events() || self.nic.has_mads() || self.moderation.holds_some() {
-            self.deliver_waiting_events();
+        if self.nic.has_events() || self.nic.has_mads() || self.moderation.has_delayed() {
+            self.deliver_pending_events();
         }
     }
 
     #[inline(never)]
-    fn deliver_waiting_events(&mut self) {
+    fn deliver_pending_events(&mut self) {
         if self.nic.has_mads()
             && let Some(listener) = &self.mad_listener
         {
@@ -268,20 +271,20 @@ impl Engine {
         }
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {
-                if !self.moderation.hold(self.latest, id) {
-                    self.announce(id);
+                if !self.moderation.delay(self.latest, id) {
+                    self.push_cq_event(id);
                 }
                 continue;
             }
             self.events.push(event);
         }
         while let Some(id) = self.moderation.take_due(self.latest) {
-            self.announce(id);
+            self.push_cq_event(id);
         }
     }
 
-    /// Announces completions of a CQ on its channel.
-    fn announce(&self, id: CqId) {
+    /// Adds an event of a CQ to its channel.
+    fn push_cq_event(&self, id: CqId) {
         if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
             channel.push(id);
         }
@@ -294,7 +297,7 @@ impl Engine {
     }
 
     /// Sets the channel for the events of a CQ.
-    pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<Announcements<CqId>>) {
+    pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<EventQueue<CqId>>) {
         self.channels.insert(id, Arc::downgrade(channel));
     }
 }

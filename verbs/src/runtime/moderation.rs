@@ -1,15 +1,15 @@
-//! Moderation: one announcement for several completions of a queue.
+//! Moderation: one completion event for several completions of a queue.
 
 use roce_stack::{CompletionQueue, CqId, Duration, Instant};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The queues whose announcements wait for more completions.
+/// The queues whose events are delayed until more completions arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Moderation {
     queues: HashMap<CqId, Moderated>,
-    /// The announcements that wait, each with the time at which its wait ends.
-    held: Vec<(CqId, Instant)>,
+    /// The delayed events, each with the latest time of its delivery.
+    delayed: Vec<(CqId, Instant)>,
 }
 
 #[derive(Debug)]
@@ -20,9 +20,9 @@ struct Moderated {
 }
 
 impl Moderation {
-    /// Makes a queue's announcements wait until `completions` completions have come, but at most
-    /// `period`. If `completions` is at most 1, or `period` is zero, announcements do not wait. An
-    /// announcement that already waits becomes due.
+    /// Delays a queue's events until `completions` completions have arrived, but at most `period`.
+    /// If `completions` is at most 1, or `period` is zero, events are not delayed. An event that is
+    /// already delayed becomes due.
     pub(crate) fn set(&mut self, queue: &Arc<CompletionQueue>, completions: u32, period: Duration) {
         let id = queue.id();
         if completions > 1 && !period.is_zero() {
@@ -35,51 +35,55 @@ impl Moderation {
         } else {
             self.queues.remove(&id);
         }
-        for (_, until) in self.held.iter_mut().filter(|(held, _)| *held == id) {
-            *until = Instant::ZERO;
+        for (_, deadline) in self
+            .delayed
+            .iter_mut()
+            .filter(|(delayed, _)| *delayed == id)
+        {
+            *deadline = Instant::ZERO;
         }
     }
 
-    /// Forgets a queue that is destroyed.
-    pub(crate) fn forget(&mut self, id: CqId) {
+    /// Removes a queue that is destroyed.
+    pub(crate) fn remove(&mut self, id: CqId) {
         self.queues.remove(&id);
-        self.held.retain(|(held, _)| *held != id);
+        self.delayed.retain(|(delayed, _)| *delayed != id);
     }
 
-    /// Called when a completion is to be announced. Returns whether the announcement waits for more
-    /// completions.
-    pub(crate) fn hold(&mut self, now: Instant, id: CqId) -> bool {
+    /// Called when a queue has an event. Returns whether the event is delayed.
+    pub(crate) fn delay(&mut self, now: Instant, id: CqId) -> bool {
         let Some(moderated) = self.queues.get(&id) else {
             return false;
         };
-        // An announcement that already waits covers this completion, too.
-        if self.held.iter().all(|(held, _)| *held != id) {
-            self.held.push((id, now + moderated.period));
+        // An event that is already delayed covers this completion, too.
+        if self.delayed.iter().all(|(delayed, _)| *delayed != id) {
+            self.delayed.push((id, now + moderated.period));
         }
         true
     }
 
-    /// When [`Moderation::take_due`] must be called next, regardless of completions until then.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.held.iter().map(|(_, until)| *until).min()
+    /// The time at which [`Moderation::take_due`] must be called, even if no completion arrives
+    /// until then.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.delayed.iter().map(|(_, deadline)| *deadline).min()
     }
 
-    /// Whether any announcement waits.
+    /// Whether any event is delayed.
     #[inline]
-    pub(crate) fn holds_some(&self) -> bool {
-        !self.held.is_empty()
+    pub(crate) fn has_delayed(&self) -> bool {
+        !self.delayed.is_empty()
     }
 
-    /// Takes an announcement that is due.
+    /// Takes an event that is due.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<CqId> {
-        if self.held.is_empty() {
+        if self.delayed.is_empty() {
             return None;
         }
-        let Self { queues, held } = self;
-        let due = held
-            .iter()
-            .position(|(id, until)| *until <= now || queues.get(id).is_none_or(Moderated::is_full));
-        due.map(|index| held.swap_remove(index).0)
+        let Self { queues, delayed } = self;
+        let due = delayed.iter().position(|(id, deadline)| {
+            *deadline <= now || queues.get(id).is_none_or(Moderated::is_full)
+        });
+        due.map(|index| delayed.swap_remove(index).0)
     }
 }
 
@@ -103,31 +107,30 @@ mod tests {
         Arc::new(CompletionQueue::new(CqId(id), 8))
     }
 
-    /// An announcement waits for at most its period. Another one that comes meanwhile is merged
-    /// into it.
+    /// An event is delayed for at most its period. Another event in this time is merged into it.
     #[test]
-    fn a_period_is_the_longest_wait() {
+    fn an_event_is_delayed_for_at_most_its_period() {
         let mut moderation = Moderation::default();
         moderation.set(&queue(1), 4, PERIOD);
         assert!(
-            !moderation.hold(at(5), CqId(2)),
+            !moderation.delay(at(5), CqId(2)),
             "that queue is not moderated"
         );
-        assert_eq!(moderation.next(), None);
-        assert!(moderation.hold(at(5), CqId(1)));
-        assert!(moderation.hold(at(9), CqId(1)));
-        assert_eq!(moderation.next(), Some(at(15)));
+        assert_eq!(moderation.next_deadline(), None);
+        assert!(moderation.delay(at(5), CqId(1)));
+        assert!(moderation.delay(at(9), CqId(1)));
+        assert_eq!(moderation.next_deadline(), Some(at(15)));
         assert_eq!(moderation.take_due(at(14)), None);
         assert_eq!(moderation.take_due(at(15)), Some(CqId(1)));
         assert_eq!(
-            (moderation.take_due(at(99)), moderation.next()),
+            (moderation.take_due(at(99)), moderation.next_deadline()),
             (None, None)
         );
     }
 
-    /// An announcement that waits when other values are set becomes due.
+    /// A delayed event becomes due when other values are set.
     #[test]
-    fn who_sets_other_values_hears_of_what_waits() {
+    fn setting_other_values_makes_delayed_events_due() {
         for (completions, period, moderates) in [
             (1, PERIOD, false),
             (9, Duration::ZERO, false),
@@ -135,23 +138,23 @@ mod tests {
         ] {
             let (mut moderation, queue) = (Moderation::default(), queue(1));
             moderation.set(&queue, 4, PERIOD);
-            assert!(moderation.hold(at(5), CqId(1)));
+            assert!(moderation.delay(at(5), CqId(1)));
             moderation.set(&queue, completions, period);
             assert_eq!(moderation.take_due(at(5)), Some(CqId(1)));
-            assert_eq!(moderation.hold(at(6), CqId(1)), moderates);
+            assert_eq!(moderation.delay(at(6), CqId(1)), moderates);
         }
     }
 
     #[test]
-    fn a_queue_that_goes_is_not_announced() {
+    fn a_destroyed_queue_has_no_events() {
         let mut moderation = Moderation::default();
         moderation.set(&queue(1), 4, PERIOD);
-        assert!(moderation.hold(at(5), CqId(1)));
-        moderation.forget(CqId(1));
+        assert!(moderation.delay(at(5), CqId(1)));
+        moderation.remove(CqId(1));
         assert_eq!(
-            (moderation.take_due(at(99)), moderation.next()),
+            (moderation.take_due(at(99)), moderation.next_deadline()),
             (None, None)
         );
-        assert!(!moderation.hold(at(5), CqId(1)));
+        assert!(!moderation.delay(at(5), CqId(1)));
     }
 }

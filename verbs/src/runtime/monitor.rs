@@ -1,8 +1,8 @@
 //! Reports changes of the device's interface: its link and its addresses.
 //!
 //! The kernel sends a message on a netlink socket when something changes. The whole status is then
-//! read again and compared with the last one. So no message needs to be parsed, and a lost one does
-//! no harm.
+//! read again and compared with the last one. So no message needs to be parsed, and a lost message
+//! does no harm.
 
 use crate::device::Device;
 use crate::gid::{GidEntry, GidTable};
@@ -16,12 +16,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// The interval at which the socket is checked while the thread does not sleep on it.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The part of the interface's status that applications hear about.
+/// The part of the interface's status whose changes are reported to applications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Status {
-    /// It is up and has a link.
+    /// The interface is up and has a link.
     running: bool,
     gids: Vec<GidEntry>,
 }
@@ -32,9 +32,9 @@ pub(crate) struct Monitor {
     /// `None` if the kernel does not provide the socket. Changes are then not reported.
     socket: Option<OwnedFd>,
     known: Status,
-    /// Something may have changed that could not be read yet.
+    /// Whether the status may have changed since it was last read.
     is_stale: bool,
-    last_look: Instant,
+    last_check: Instant,
 }
 
 impl Monitor {
@@ -48,7 +48,7 @@ impl Monitor {
             socket,
             known: Status::of(device).unwrap_or_else(|_| Status::as_listed(device)),
             is_stale: false,
-            last_look: Instant::now(),
+            last_check: Instant::now(),
         }
     }
 
@@ -57,12 +57,13 @@ impl Monitor {
         self.socket.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Reports each change through `tell`. Does nothing within [`LOOK_EVERY`] of the last check.
-    pub(crate) fn look(&mut self, mut tell: impl FnMut(Event)) {
-        if self.last_look.elapsed() < LOOK_EVERY {
+    /// Calls `report` with an event for each change. Does nothing within [`CHECK_INTERVAL`] of the
+    /// last check.
+    pub(crate) fn report_changes(&mut self, mut report: impl FnMut(Event)) {
+        if self.last_check.elapsed() < CHECK_INTERVAL {
             return;
         }
-        self.last_look = Instant::now();
+        self.last_check = Instant::now();
         self.is_stale |= self.socket.as_ref().is_some_and(drain);
         if !self.is_stale {
             return;
@@ -72,8 +73,8 @@ impl Monitor {
             return;
         };
         self.is_stale = false;
-        for event in changes(&self.known, &now) {
-            tell(event);
+        for event in events_between(&self.known, &now) {
+            report(event);
         }
         self.known = now;
     }
@@ -98,7 +99,7 @@ impl Status {
 }
 
 /// The events for a change from `before` to `now`.
-fn changes(before: &Status, now: &Status) -> impl Iterator<Item = Event> {
+fn events_between(before: &Status, now: &Status) -> impl Iterator<Item = Event> {
     let link = match (before.running, now.running) {
         (false, true) => Some(Event::PortActive),
         (true, false) => Some(Event::PortError),
@@ -154,16 +155,17 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told() {
-        let told = |before: &Status, now: &Status| -> Vec<_> { changes(before, now).collect() };
+    fn each_change_raises_its_events() {
+        let events =
+            |before: &Status, now: &Status| -> Vec<_> { events_between(before, now).collect() };
         let up = status(true, &["10.0.0.1"]);
         let down = status(false, &["10.0.0.1"]);
         let moved = status(true, &["10.0.0.2"]);
         let gone = status(false, &[]);
-        assert_eq!(told(&up, &up), []);
-        assert_eq!(told(&up, &down), [Event::PortError]);
-        assert_eq!(told(&down, &up), [Event::PortActive]);
-        assert_eq!(told(&up, &moved), [Event::GidChange]);
-        assert_eq!(told(&up, &gone), [Event::GidChange, Event::PortError]);
+        assert_eq!(events(&up, &up), []);
+        assert_eq!(events(&up, &down), [Event::PortError]);
+        assert_eq!(events(&down, &up), [Event::PortActive]);
+        assert_eq!(events(&up, &moved), [Event::GidChange]);
+        assert_eq!(events(&up, &gone), [Event::GidChange, Event::PortError]);
     }
 }

@@ -3,8 +3,8 @@
 //! Programs open and query devices that they never use. Opening one therefore touches neither the
 //! network nor anything that other processes share:
 //!
-//! - The first QP claims the device's part of the QP numbers, which the host's processes divide
-//!   among them.
+//! - The first QP claims a range of QP numbers for the device. The host's processes divide the QP
+//!   numbers among them.
 //! - The first QP that goes to RTR, listener, path or multicast group starts the datapath: sockets,
 //!   or AF_XDP's program and rings.
 //!
@@ -24,16 +24,16 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-/// The parts of an open device that have started, and the options for the others. The methods that
-/// start something take the locked engine.
+/// The parts of an open device that have started, and the options for those that have not. The
+/// methods that start something take the locked engine.
 pub(crate) struct Starter {
     device: Device,
     options: DatapathOptions,
     priorities: Option<PriorityMap>,
     claimer: PartClaimer,
-    part: OnceLock<QpnRange>,
+    qpn_range: OnceLock<QpnRange>,
     /// Local addresses of paths that were created before the datapath started.
-    awaited: Mutex<Vec<IpAddr>>,
+    addresses_to_activate: Mutex<Vec<IpAddr>>,
     datapath: OnceLock<Datapath>,
 }
 
@@ -49,15 +49,15 @@ impl Starter {
             options,
             priorities,
             claimer: PartClaimer::new(device.interface().index)?,
-            part: OnceLock::new(),
-            awaited: Mutex::default(),
+            qpn_range: OnceLock::new(),
+            addresses_to_activate: Mutex::default(),
             datapath: OnceLock::new(),
         })
     }
 
-    /// The device's part of the QP numbers, if it has one yet.
-    pub(crate) fn part(&self) -> Option<QpnRange> {
-        self.part.get().copied()
+    /// The device's QPN range, if it has one yet.
+    pub(crate) fn qpn_range(&self) -> Option<QpnRange> {
+        self.qpn_range.get().copied()
     }
 
     /// The datapath, if it has started.
@@ -65,22 +65,22 @@ impl Starter {
         self.datapath.get()
     }
 
-    pub(super) fn claim_part(&self, engine: &mut Engine) -> Result<QpnRange, StartError> {
-        if let Some(part) = self.part() {
-            return Ok(part);
+    pub(super) fn claim_qpn_range(&self, engine: &mut Engine) -> Result<QpnRange, StartError> {
+        if let Some(qpn_range) = self.qpn_range() {
+            return Ok(qpn_range);
         }
-        let part = self.claimer.claim().map_err(|source| {
+        let qpn_range = self.claimer.claim().map_err(|source| {
             let device = self.device.name();
             StartError::QpNumbers { device, source }
         })?;
-        engine.nic.draw_qpns_from(part);
-        Ok(*self.part.get_or_init(|| part))
+        engine.nic.draw_qpns_from(qpn_range);
+        Ok(*self.qpn_range.get_or_init(|| qpn_range))
     }
 
     pub(super) fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
-        let part = self.claim_part(engine)?;
+        let qpn_range = self.claim_qpn_range(engine)?;
         let (mut port, not_taken) =
-            datapath::open(&self.device, &self.options, self.priorities, part)?;
+            datapath::open(&self.device, &self.options, self.priorities, qpn_range)?;
         if engine.mad_listener.is_some()
             && let Some(steering) = port.steering()
         {
@@ -90,9 +90,9 @@ impl Starter {
                 source,
             })?;
         }
-        let (most, window) = limits(&port, &self.options);
-        engine.nic.set_port_limits(most, window);
-        for address in std::mem::take(&mut *self.awaited.lock()) {
+        let (max_packet_bytes, window_bytes) = port_limits(&port, &self.options);
+        engine.nic.set_port_limits(max_packet_bytes, window_bytes);
+        for address in std::mem::take(&mut *self.addresses_to_activate.lock()) {
             // An unusable address does not fail the start, because the caller may have started the
             // datapath for another one. The port's counters show the failure.
             let _ = port.activate(address);
@@ -104,26 +104,27 @@ impl Starter {
 
     /// Makes `address` usable when the datapath starts. Returns whether the datapath has yet to
     /// start.
-    pub(super) fn use_when_started(&self, address: IpAddr) -> bool {
-        let is_to_start = self.datapath().is_none();
-        let mut awaited = self.awaited.lock();
-        if is_to_start && !awaited.contains(&address) {
-            awaited.push(address);
+    pub(super) fn activate_when_started(&self, address: IpAddr) -> bool {
+        let not_started = self.datapath().is_none();
+        let mut addresses_to_activate = self.addresses_to_activate.lock();
+        if not_started && !addresses_to_activate.contains(&address) {
+            addresses_to_activate.push(address);
         }
-        is_to_start
+        not_started
     }
 }
 
-/// The largest packet that a port sends, and the most that one QP keeps in flight, both in bytes.
-pub(crate) fn limits(port: &dyn Port, options: &DatapathOptions) -> (usize, usize) {
+/// The size of the largest packet that a port sends, and the limit of the data that one QP keeps in
+/// flight, both in bytes.
+pub(crate) fn port_limits(port: &dyn Port, options: &DatapathOptions) -> (usize, usize) {
     let capabilities = port.capabilities();
-    let room = capabilities.receive_buffer_bytes;
+    let buffer_bytes = capabilities.receive_buffer_bytes;
     // The peer's buffer is assumed to be as large as this one, but no larger than the default if
-    // the user has set another size. Half of it leaves room for what the kernel charges beyond the
-    // payload.
-    let room = match options.udp_receive_buffer_bytes {
-        Some(_) => room.min(UdpPortConfig::RECEIVE_BUFFER_BYTES),
-        None => room,
+    // the user has set another size. The window is half of it, because the kernel charges more than
+    // the payload to the buffer.
+    let buffer_bytes = match options.udp_receive_buffer_bytes {
+        Some(_) => buffer_bytes.min(UdpPortConfig::RECEIVE_BUFFER_BYTES),
+        None => buffer_bytes,
     };
-    (capabilities.max_packet_bytes, room / 2)
+    (capabilities.max_packet_bytes, buffer_bytes / 2)
 }

@@ -48,7 +48,7 @@ fn check_devices() -> Result<(), OpenError> {
     let Some(missing) = value.split(',').find(is_missing) else {
         return Ok(());
     };
-    let there = match all.len() {
+    let devices = match all.len() {
         0 => "there is no device: no interface is up and has an address".to_owned(),
         _ => {
             let known: Vec<_> = all.iter().map(Device::name).collect();
@@ -60,7 +60,7 @@ fn check_devices() -> Result<(), OpenError> {
     };
     Err(OpenError::Environment {
         variable: VARIABLE,
-        error: format!("no device is named {missing:?}; {there}"),
+        error: format!("no device is named {missing:?}; {devices}"),
         value,
     })
 }
@@ -76,28 +76,28 @@ fn check_vendor_part_id() -> Result<(), OpenError> {
 
 /// Warns on stderr, once in this process, about variables that are set and that nothing reads.
 pub fn warn_of_unknown_variables() {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
         for unknown in unknown_variables() {
-            say(&format!("roce: warning: {unknown}\n"));
+            write_to_stderr(&format!("roce: warning: {unknown}\n"));
         }
     });
 }
 
-/// Prints on stderr, once in this process, what is wrong with the environment: for C programs,
-/// which get only an error number.
+/// Prints on stderr, once in this process, the errors in the environment, for C programs, which get
+/// only an error number.
 pub fn report_environment() {
-    static SAID: Once = Once::new();
+    static ONCE: Once = Once::new();
     warn_of_unknown_variables();
-    SAID.call_once(|| {
+    ONCE.call_once(|| {
         for error in check_environment(&[]) {
-            say(&format!("roce: {error}\n"));
+            write_to_stderr(&format!("roce: {error}\n"));
         }
     });
 }
 
-/// Writes in one call: other processes may write to the same stderr.
-fn say(line: &str) {
+/// Writes `line` in one call, because other processes may write to the same stderr.
+fn write_to_stderr(line: &str) {
     // If stderr fails, there is nowhere to report it.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The congestion control that the environment asks for.
+//! The congestion control that the environment sets.
 
 use crate::environment;
 use crate::error::OpenError;
@@ -13,31 +13,31 @@ const VARIABLE: &str = "ROCE_CC";
 /// # Errors
 /// If the value or the file's contents are malformed, or the file can't be read.
 pub fn environment_congestion() -> Result<Option<CongestionSettings>, OpenError> {
-    environment::variable(VARIABLE, environment::text_or_file)
+    environment::variable(VARIABLE, environment::parse_text_or_file)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::environment::text_or_file;
+    use crate::environment::parse_text_or_file;
     use roce_stack::CongestionControl;
 
     #[test]
-    fn what_a_file_says_is_as_good() {
+    fn settings_can_come_from_a_file() {
         let name = format!("roce-cc-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let at = format!("@{}", path.display());
         assert!(
-            text_or_file::<CongestionSettings>(&at)
+            parse_text_or_file::<CongestionSettings>(&at)
                 .expect_err("no such file")
                 .contains("No such file")
         );
         std::fs::write(&path, "none # as it was\ncnp_dscp=46\n").expect("written");
-        let settings: CongestionSettings = text_or_file(&at).expect("well-formed");
+        let settings: CongestionSettings = parse_text_or_file(&at).expect("well-formed");
         assert_eq!(settings.control, CongestionControl::None);
         assert_eq!(settings.notification.cnp_dscp, 46);
         std::fs::write(&path, "dcqcn\nrpg_ai_rate=fast\n").expect("written");
-        let error = text_or_file::<CongestionSettings>(&at).expect_err("malformed");
+        let error = parse_text_or_file::<CongestionSettings>(&at).expect_err("malformed");
         assert!(
             error.contains("\"rpg_ai_rate=fast\" should be a rate in Mbit/s"),
             "{error}"

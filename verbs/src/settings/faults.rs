@@ -1,15 +1,15 @@
-//! Faults that the environment asks for.
+//! The faults that the environment sets.
 
 use crate::environment;
 use crate::error::OpenError;
 use roce_port::fault::FaultSpec;
 use std::sync::OnceLock;
 
-/// The variable that asks for faults.
+/// The variable that enables faults.
 const VARIABLE: &str = "ROCE_FAULTS";
 
-/// The faults that `ROCE_FAULTS` asks for, if it is set. If it names no seed, one is drawn once for
-/// the process, so that all callers report the same seed.
+/// The faults that `ROCE_FAULTS` sets, if it is set. If it names no seed, one is drawn once for the
+/// process, so that all callers report the same seed.
 ///
 /// # Errors
 /// If the value is malformed.
@@ -19,8 +19,8 @@ pub fn environment_faults() -> Result<Option<FaultSpec>, OpenError> {
         None => Ok(None),
         Some(value) => {
             let text = value.to_string_lossy();
-            let wrong = |error: String| (text.clone().into_owned(), error);
-            parse(&text).map(Some).map_err(wrong)
+            let describe = |error: String| (text.clone().into_owned(), error);
+            parse(&text).map(Some).map_err(describe)
         }
     };
     FAULTS

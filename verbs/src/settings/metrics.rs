@@ -1,10 +1,10 @@
-//! The address at which the environment asks for metrics.
+//! The address for metrics that the environment sets.
 
 use crate::environment;
 use crate::error::OpenError;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The variable that asks for metrics.
+/// The variable that enables metrics.
 const VARIABLE: &str = "ROCE_METRICS";
 
 /// The address at which `ROCE_METRICS` has this process serve its metrics in Prometheus text
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_is_one_of_the_loopback() {
+    fn a_port_alone_is_on_the_loopback() {
         for (text, address) in [
             ("9100", "127.0.0.1:9100"),
             ("0", "127.0.0.1:0"),
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_told_with_right_ones() {
+    fn an_error_shows_valid_values() {
         for text in [
             "",
             "yes",

@@ -46,9 +46,10 @@ impl OpenOptions {
     }
 
     /// The options that the environment sets: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
-    /// `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`, `ROCE_UDP_SPLICE`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`,
-    /// `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`, `ROCE_QOS`, `ROCE_METRICS`. Reports on
-    /// stderr, once, each variable whose name begins with `ROCE_` and that nothing reads.
+    /// `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`, `ROCE_UDP_SPLICE`, `ROCE_XDP_MODE`,
+    /// `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`,
+    /// `ROCE_QOS`, `ROCE_METRICS`. Reports on stderr, once, each variable whose name begins with
+    /// `ROCE_` and that nothing reads.
     ///
     /// # Errors
     /// If a variable's value is malformed, or the capture's file can't be created.
@@ -108,7 +109,7 @@ impl OpenOptions {
     }
 
     /// Serves metrics of all the process's devices at `at`, in Prometheus text format over HTTP,
-    /// until the last device is closed. If the address is taken, the library reports that on
+    /// until the last device is closed. If the address is in use, the library reports that on
     /// stderr, and the device works without metrics.
     pub fn metrics(mut self, at: SocketAddr) -> Self {
         self.metrics = Some(at);

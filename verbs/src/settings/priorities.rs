@@ -6,7 +6,7 @@ use roce_stack::PriorityMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// The variable that sets them.
+/// The variable that sets the traffic classes and priorities.
 const VARIABLE: &str = "ROCE_QOS";
 
 /// The number of service levels that RoCE has, which is that of 802.1Q priorities. Some programs
@@ -50,38 +50,42 @@ impl PrioritySettings {
     /// The traffic class of packets for which a program asks for `service_level` and the traffic
     /// class `asked`. The ECN bits are those of `asked`.
     pub fn traffic_class(&self, service_level: u8, asked: u8) -> u8 {
-        let own = (asked & !ECN != 0).then_some(asked);
+        let requested = (asked & !ECN != 0).then_some(asked);
         let of_level = || {
             let dscp = *self.sl_to_dscp.get(usize::from(service_level))?;
             dscp.map(|dscp| dscp << 2)
         };
-        let class = self.forced_class.or(own).or_else(of_level);
+        let class = self.forced_class.or(requested).or_else(of_level);
         class.or(self.default_class).unwrap_or(0) & !ECN | asked & ECN
     }
 
     /// Applies one `name=value`.
     fn set(&mut self, part: &str) -> Result<(), PrioritySettingsError> {
-        let wrong = |valid: &'static str| PrioritySettingsError {
+        let error = |valid: &'static str| PrioritySettingsError {
             given: part.to_owned(),
             valid,
         };
-        let (name, value) = part.split_once('=').ok_or_else(|| wrong(NAMES))?;
+        let (name, value) = part.split_once('=').ok_or_else(|| error(VALID_NAMES))?;
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
         match name.as_str() {
             "default_roce_tos" | "cma_roce_tos" => {
-                let place = &mut self.default_class;
-                once(place, class(value).ok_or_else(|| wrong(CLASS))?).ok_or_else(|| wrong(ONCE))
+                let slot = &mut self.default_class;
+                set_once(slot, parse_class(value).ok_or_else(|| error(VALID_CLASS))?)
+                    .ok_or_else(|| error(VALID_ONCE))
             }
             "traffic_class" => {
-                let place = &mut self.forced_class;
-                once(place, class(value).ok_or_else(|| wrong(CLASS))?).ok_or_else(|| wrong(ONCE))
+                let slot = &mut self.forced_class;
+                set_once(slot, parse_class(value).ok_or_else(|| error(VALID_CLASS))?)
+                    .ok_or_else(|| error(VALID_ONCE))
             }
             "sl2dscp" => {
-                let (level, dscp) = pair(value, 7, 63).ok_or_else(|| wrong(LEVEL))?;
-                once(&mut self.sl_to_dscp[usize::from(level)], dscp).ok_or_else(|| wrong(ONCE))
+                let (level, dscp) = parse_pair(value, 7, 63).ok_or_else(|| error(VALID_LEVEL))?;
+                set_once(&mut self.sl_to_dscp[usize::from(level)], dscp)
+                    .ok_or_else(|| error(VALID_ONCE))
             }
             "dscp-prio" | "dscp2prio" => {
-                let (dscp, priority) = pair(value, 63, 7).ok_or_else(|| wrong(PRIORITY))?;
+                let (dscp, priority) =
+                    parse_pair(value, 63, 7).ok_or_else(|| error(VALID_PRIORITY))?;
                 let map = self.priorities.get_or_insert_default();
                 map.set(dscp, priority);
                 Ok(())
@@ -90,34 +94,35 @@ impl PrioritySettings {
                 self.priorities.get_or_insert_default();
                 Ok(())
             }
-            "trust" => Err(wrong(TRUST)),
-            _ => Err(wrong(NAMES)),
+            "trust" => Err(error(VALID_TRUST)),
+            _ => Err(error(VALID_NAMES)),
         }
     }
 }
 
-const NAMES: &str = "NAME=VALUE, with default_roce_tos, traffic_class, sl2dscp, dscp-prio or trust";
-const CLASS: &str = "a traffic class, 0 to 255: the DSCP times 4";
-const LEVEL: &str = "a service level, 0 to 7, and its DSCP, 0 to 63, as in sl2dscp=3:26";
-const PRIORITY: &str = "a DSCP, 0 to 63, and its priority, 0 to 7, as in dscp-prio=26:3";
-const TRUST: &str = "trust=dscp: priorities follow from DSCPs here, and DSCPs from service \
+const VALID_NAMES: &str =
+    "NAME=VALUE, with default_roce_tos, traffic_class, sl2dscp, dscp-prio or trust";
+const VALID_CLASS: &str = "a traffic class, 0 to 255: the DSCP times 4";
+const VALID_LEVEL: &str = "a service level, 0 to 7, and its DSCP, 0 to 63, as in sl2dscp=3:26";
+const VALID_PRIORITY: &str = "a DSCP, 0 to 63, and its priority, 0 to 7, as in dscp-prio=26:3";
+const VALID_TRUST: &str = "trust=dscp: priorities follow from DSCPs here, and DSCPs from service \
                      levels by sl2dscp";
-const ONCE: &str = "given only once, but has a value already";
+const VALID_ONCE: &str = "given only once, but has a value already";
 
-fn class(text: &str) -> Option<u8> {
+fn parse_class(text: &str) -> Option<u8> {
     text.parse().ok()
 }
 
-/// Parses `first:second`, with `most` and `most_of_second` as the largest values.
-fn pair(text: &str, most: u8, most_of_second: u8) -> Option<(u8, u8)> {
+/// Parses `first:second`. The values are at most `max` and `max_second`.
+fn parse_pair(text: &str, max: u8, max_second: u8) -> Option<(u8, u8)> {
     let (first, second) = text.split_once(':')?;
-    let number = |text: &str, most| text.trim().parse().ok().filter(|n: &u8| *n <= most);
-    Some((number(first, most)?, number(second, most_of_second)?))
+    let number = |text: &str, max| text.trim().parse().ok().filter(|n: &u8| *n <= max);
+    Some((number(first, max)?, number(second, max_second)?))
 }
 
-/// Sets `place`, unless it is set already.
-fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
-    place.replace(value).is_none().then_some(())
+/// Sets `slot`. Returns `None` if it was already set.
+fn set_once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
+    slot.replace(value).is_none().then_some(())
 }
 
 /// An error in the text of [`PrioritySettings`].
@@ -125,7 +130,7 @@ fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
 pub struct PrioritySettingsError {
     /// The part that is wrong.
     pub given: String,
-    /// What would be right in its place.
+    /// The valid values.
     pub valid: &'static str,
 }
 
@@ -159,7 +164,7 @@ impl FromStr for PrioritySettings {
 /// # Errors
 /// If the value or the file's contents are malformed, or the file can't be read.
 pub fn environment_priorities() -> Result<Option<PrioritySettings>, OpenError> {
-    environment::variable(VARIABLE, environment::text_or_file)
+    environment::variable(VARIABLE, environment::parse_text_or_file)
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ pub(super) const SLOTS: usize = 2000;
 /// The magic number `roce-ta1`, for this layout.
 const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta1");
 
-/// The lowest number for the descriptor. Shells and programs do not use such high ones by number.
-const HIGH: i32 = 600;
+/// The lowest number for the descriptor. Shells and programs do not use such high descriptors by
+/// number.
+const MIN_DESCRIPTOR: i32 = 600;
 
 /// The layout of the memory. Every bit pattern is valid, whatever other processes write.
 #[repr(C)]
@@ -39,7 +40,7 @@ pub(super) struct Page {
 /// An open device.
 #[repr(C)]
 pub(super) struct Slot {
-    /// The process ID; 0 if the slot is free. Slots of processes that were killed stay taken.
+    /// The process ID; 0 if the slot is free. Slots of processes that were killed stay in use.
     pub(super) owner: AtomicU32,
     pub(super) tx_bytes: AtomicU64,
     pub(super) rx_bytes: AtomicU64,
@@ -49,7 +50,7 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Memory(NonNull<c_void>);
 
-// SAFETY: all that it gives access to is atomic.
+// SAFETY: it gives access only to atomic values.
 #[expect(unsafe_code)]
 unsafe impl Send for Memory {}
 // SAFETY: as above.
@@ -66,7 +67,7 @@ impl Memory {
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
         let memory = Self::map(&file)?;
-        memory.get().magic.store(MAGIC, Ordering::Relaxed);
+        memory.page().magic.store(MAGIC, Ordering::Relaxed);
         Ok((memory, file))
     }
 
@@ -86,7 +87,7 @@ impl Memory {
             return Err(refused("it can be truncated"));
         }
         let memory = Self::map(&file)?;
-        if memory.get().magic.load(Ordering::Relaxed) != MAGIC {
+        if memory.page().magic.load(Ordering::Relaxed) != MAGIC {
             return Err(refused("it has another version"));
         }
         Ok(memory)
@@ -103,7 +104,7 @@ impl Memory {
     }
 
     #[expect(unsafe_code)]
-    pub(super) fn get(&self) -> &Page {
+    pub(super) fn page(&self) -> &Page {
         // SAFETY: the mapping begins at a page boundary, has the length of a `Page`, and stays
         // until this is dropped. Every bit pattern is a valid `Page`, and all access to it is
         // atomic.
@@ -122,8 +123,8 @@ impl Drop for Memory {
 /// Duplicates the descriptor into one that survives `exec`.
 #[expect(unsafe_code)]
 pub(super) fn inheritable(file: &OwnedFd) -> io::Result<OwnedFd> {
-    let copy =
-        fcntl(file, FcntlArg::F_DUPFD(HIGH)).or_else(|_| fcntl(file, FcntlArg::F_DUPFD(3)))?;
+    let copy = fcntl(file, FcntlArg::F_DUPFD(MIN_DESCRIPTOR))
+        .or_else(|_| fcntl(file, FcntlArg::F_DUPFD(3)))?;
     // SAFETY: the descriptor was just made, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }

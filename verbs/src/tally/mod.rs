@@ -1,8 +1,8 @@
 //! Counts what a program and all its children do with their devices, for `roce run --summary`.
 //!
 //! `roce run` creates shared memory and puts its path in `ROCE_TALLY`. Each process that opens a
-//! device maps the memory and counts there while it runs. So the counts are right however the
-//! process ends, and no process needs to be asked.
+//! device maps the memory and counts there while it runs. So the counts are right no matter how the
+//! process ends, and no process needs to be queried.
 
 mod memory;
 
@@ -86,7 +86,7 @@ impl Tally {
 }
 
 fn totals(memory: &Memory) -> Totals {
-    let page = memory.get();
+    let page = memory.page();
     let mut totals = Totals {
         processes: page.processes.load(Relaxed),
         devices_opened: page.devices_opened.load(Relaxed),
@@ -125,9 +125,9 @@ fn shared() -> Option<&'static Memory> {
 
 /// Counts for one open device, until it is closed.
 #[derive(Debug)]
-pub(crate) struct Count {
+pub(crate) struct DeviceCount {
     memory: &'static Memory,
-    /// The slot for this device's bytes while it is open; `None` if all slots are taken.
+    /// The slot for this device's bytes while it is open; `None` if all slots are in use.
     slot: Option<usize>,
     process: u32,
     mads: u64,
@@ -136,11 +136,11 @@ pub(crate) struct Count {
 }
 
 /// Starts to count for a device that is opened now, if the environment asks for it.
-pub(crate) fn open() -> Option<Box<Count>> {
-    // The process that was counted last. A forked child counts for itself.
+pub(crate) fn open() -> Option<Box<DeviceCount>> {
+    // The process that was counted last. A forked child counts as a process of its own.
     static COUNTED: AtomicU32 = AtomicU32::new(0);
     let memory = shared()?;
-    let page = memory.get();
+    let page = memory.page();
     let process = std::process::id();
     if COUNTED.swap(process, Relaxed) != process {
         page.processes.fetch_add(1, Relaxed);
@@ -150,7 +150,7 @@ pub(crate) fn open() -> Option<Box<Count>> {
         let owner = &page.slots[*index].owner;
         owner.compare_exchange(0, process, Relaxed, Relaxed).is_ok()
     };
-    Some(Box::new(Count {
+    Some(Box::new(DeviceCount {
         memory,
         slot: (0..SLOTS).find(is_free),
         process,
@@ -160,7 +160,7 @@ pub(crate) fn open() -> Option<Box<Count>> {
     }))
 }
 
-impl Count {
+impl DeviceCount {
     /// Records the bytes that the NIC has sent and received, from its counters.
     pub(crate) fn note(&mut self, counters: &Counters) {
         self.note_bytes(counters.stat(Stat::TxBytes), counters.stat(Stat::RxBytes));
@@ -170,32 +170,32 @@ impl Count {
         self.tx_bytes = tx;
         self.rx_bytes = rx.saturating_sub(self.mads * MAD_BYTES);
         if let Some(slot) = self.slot {
-            let slot = &self.memory.get().slots[slot];
+            let slot = &self.memory.page().slots[slot];
             slot.tx_bytes.store(self.tx_bytes, Relaxed);
             slot.rx_bytes.store(self.rx_bytes, Relaxed);
         }
     }
 
-    /// Notes a management datagram, which the NIC has counted among the bytes received.
+    /// Counts a management datagram, which the NIC's count of received bytes includes.
     pub(crate) fn note_mad(&mut self) {
         self.mads += 1;
     }
 
-    /// Notes that a QP can receive now.
+    /// Counts a QP that is now ready to receive.
     pub(crate) fn note_qp(&self, has_one_peer: bool) {
-        let page = self.memory.get();
+        let page = self.memory.page();
         page.qps.fetch_add(1, Relaxed);
         page.connections.fetch_add(u64::from(has_one_peer), Relaxed);
     }
 }
 
-impl Drop for Count {
+impl Drop for DeviceCount {
     fn drop(&mut self) {
         // A forked child has a copy of its parent's count.
         if self.process != std::process::id() {
             return;
         }
-        let page = self.memory.get();
+        let page = self.memory.page();
         let add = |total: &AtomicU64, bytes| total.fetch_add(bytes, Relaxed);
         add(&page.tx_bytes, self.tx_bytes);
         add(&page.rx_bytes, self.rx_bytes);

@@ -1,14 +1,14 @@
 use super::*;
 
-fn count_in(tally: &Tally) -> Count {
+fn count_in(tally: &Tally) -> DeviceCount {
     let (_, path) = tally.variable();
     let memory = Memory::open(&path).expect("it can be opened");
     let memory: &'static Memory = Box::leak(Box::new(memory));
     let slot = (0..SLOTS).find(|slot| {
-        let owner = &memory.get().slots[*slot].owner;
+        let owner = &memory.page().slots[*slot].owner;
         owner.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
     });
-    Count {
+    DeviceCount {
         memory,
         slot,
         process: std::process::id(),
@@ -19,7 +19,7 @@ fn count_in(tally: &Tally) -> Count {
 }
 
 #[test]
-fn bytes_count_while_a_device_is_open_and_after() {
+fn bytes_count_while_a_device_is_open_and_afterwards() {
     let tally = Tally::new().expect("made");
     assert_eq!(tally.totals(), Totals::default());
     let mut first = count_in(&tally);
@@ -49,7 +49,7 @@ fn bytes_count_while_a_device_is_open_and_after() {
 }
 
 #[test]
-fn management_is_no_traffic() {
+fn management_datagrams_are_no_traffic() {
     let tally = Tally::new().expect("made");
     let mut count = count_in(&tally);
     count.note_mad();
@@ -60,7 +60,7 @@ fn management_is_no_traffic() {
 }
 
 #[test]
-fn a_copy_in_a_forked_process_adds_nothing() {
+fn a_forked_copy_of_a_count_adds_nothing() {
     let tally = Tally::new().expect("made");
     let mut count = count_in(&tally);
     count.note_bytes(5, 0);

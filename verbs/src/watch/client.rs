@@ -1,7 +1,7 @@
-//! Asks all processes of this host for a snapshot of their devices.
+//! Queries all processes of this host for snapshots of their devices.
 //!
 //! The answers are not trusted: their total time and memory are bounded. Processes of other users
-//! are not asked, unless the caller is root.
+//! are not queried, unless the caller is root.
 
 use super::names;
 use super::snapshot::Snapshot;
@@ -16,48 +16,48 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The maximum number of processes that are asked, and of bytes in all their answers together.
-const MOST_PROCESSES: usize = 512;
-const MOST_BYTES: usize = 256 << 20;
+/// The maximum number of processes to query, and of bytes in all their answers together.
+const MAX_PROCESSES: usize = 512;
+const MAX_BYTES: usize = 256 << 20;
 
 /// The processes of this network namespace that have a device open.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Processes {
     /// The snapshots of the processes that answered, by process ID.
     pub snapshots: Vec<Snapshot>,
-    /// The number of processes of other users, which only root may ask.
+    /// The number of processes of other users, which only root may query.
     pub forbidden: usize,
     /// The number of processes that gave no valid answer in time. They are stopped, or run another
     /// version.
     pub silent: usize,
 }
 
-/// Asks all processes that have a device open in this network namespace, and waits at most
+/// Queries all processes that have a device open in this network namespace, and waits at most
 /// `patience` for their answers.
 ///
 /// # Errors
 /// If the kernel's list of sockets can't be read.
 pub fn watch_processes(patience: Duration) -> io::Result<Processes> {
-    let until = Instant::now() + patience;
+    let deadline = Instant::now() + patience;
     let mut found = Processes::default();
-    let mut asked = Vec::new();
-    for name in names::all()?.iter().take(MOST_PROCESSES) {
-        match ask(name) {
-            Ok(Asked::Answers(question)) => asked.push(question),
-            Ok(Asked::Forbidden) => found.forbidden += 1,
+    let mut queries = Vec::new();
+    for name in names::all()?.iter().take(MAX_PROCESSES) {
+        match contact(name) {
+            Ok(Contact::Query(query)) => queries.push(query),
+            Ok(Contact::Forbidden) => found.forbidden += 1,
             // The process has ended meanwhile.
             Err(Errno::ECONNREFUSED) => {}
             Err(_) => found.silent += 1,
         }
     }
-    let mut room = MOST_BYTES;
-    while asked.iter().any(|one| !one.ended) && wait(&asked, until) {
-        for one in asked.iter_mut().filter(|one| !one.ended) {
-            one.listen(&mut room);
+    let mut bytes_left = MAX_BYTES;
+    while queries.iter().any(|query| !query.has_ended) && wait(&queries, deadline) {
+        for query in queries.iter_mut().filter(|query| !query.has_ended) {
+            query.read_answer(&mut bytes_left);
         }
     }
-    for one in asked {
-        match one.into_snapshot() {
+    for query in queries {
+        match query.into_snapshot() {
             Some(snapshot) => found.snapshots.push(snapshot),
             None => found.silent += 1,
         }
@@ -66,21 +66,22 @@ pub fn watch_processes(patience: Duration) -> io::Result<Processes> {
     Ok(found)
 }
 
-enum Asked {
-    Answers(Question),
+/// The result of an attempt to contact a process.
+enum Contact {
+    Query(Query),
     Forbidden,
 }
 
-/// A process that has been asked.
-struct Question {
+/// A query to one process.
+struct Query {
     stream: File,
     /// Its ID, according to the kernel; 0 if its PID namespace is not visible from here.
     pid: u32,
-    answer: Vec<u8>,
-    ended: bool,
+    response: Vec<u8>,
+    has_ended: bool,
 }
 
-fn ask(name: &str) -> Result<Asked, Errno> {
+fn contact(name: &str) -> Result<Contact, Errno> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let stream: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(
@@ -90,52 +91,53 @@ fn ask(name: &str) -> Result<Asked, Errno> {
     let owner = getsockopt(&stream, sockopt::PeerCredentials)?;
     let own = geteuid();
     if !own.is_root() && owner.uid() != own.as_raw() {
-        return Ok(Asked::Forbidden);
+        return Ok(Contact::Forbidden);
     }
-    Ok(Asked::Answers(Question {
+    Ok(Contact::Query(Query {
         stream: stream.into(),
         pid: u32::try_from(owner.pid()).unwrap_or(0),
-        answer: Vec::new(),
-        ended: false,
+        response: Vec::new(),
+        has_ended: false,
     }))
 }
 
-/// Waits for an answer. Returns `false` if the time is over.
-fn wait(asked: &[Question], until: Instant) -> bool {
-    let left = until.saturating_duration_since(Instant::now());
+/// Waits for an answer. Returns `false` after the deadline.
+fn wait(queries: &[Query], deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return false;
     }
-    let open = asked.iter().filter(|one| !one.ended);
+    let open = queries.iter().filter(|query| !query.has_ended);
     let mut polled: Vec<_> = open
-        .map(|one| PollFd::new(one.stream.as_fd(), PollFlags::POLLIN))
+        .map(|query| PollFd::new(query.stream.as_fd(), PollFlags::POLLIN))
         .collect();
     let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
     let _ = poll(&mut polled, timeout);
     true
 }
 
-impl Question {
-    /// Reads what has arrived, as long as there is room for it.
-    fn listen(&mut self, room: &mut usize) {
-        let mut piece = [0; 64 << 10];
+impl Query {
+    /// Reads the part of the answer that has arrived. `bytes_left` limits the size of all answers
+    /// together.
+    fn read_answer(&mut self, bytes_left: &mut usize) {
+        let mut chunk = [0; 64 << 10];
         loop {
-            match self.stream.read(&mut piece) {
-                Ok(count) if count > 0 && count <= *room => {
-                    *room -= count;
-                    self.answer.extend_from_slice(&piece[..count]);
+            match self.stream.read(&mut chunk) {
+                Ok(count) if count > 0 && count <= *bytes_left => {
+                    *bytes_left -= count;
+                    self.response.extend_from_slice(&chunk[..count]);
                 }
                 Ok(count) => {
-                    // An answer that is too long is discarded.
+                    // Discard an answer that is too long.
                     if count > 0 {
-                        self.answer.clear();
+                        self.response.clear();
                     }
-                    self.ended = true;
+                    self.has_ended = true;
                     return;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.ended = error.kind() != ErrorKind::WouldBlock;
+                    self.has_ended = error.kind() != ErrorKind::WouldBlock;
                     return;
                 }
             }
@@ -143,8 +145,8 @@ impl Question {
     }
 
     fn into_snapshot(self) -> Option<Snapshot> {
-        let mut snapshot: Snapshot = serde_json::from_slice(&self.answer).ok()?;
-        if !self.ended {
+        let mut snapshot: Snapshot = serde_json::from_slice(&self.response).ok()?;
+        if !self.has_ended {
             return None;
         }
         if self.pid != 0 {

@@ -1,9 +1,9 @@
-//! A watcher's connection. Nothing here blocks: what can't be read or written now is tried again
-//! when the socket is ready, and a slow watcher is cut off.
+//! A watcher's connection. Nothing here blocks: a read or write that would block is retried when
+//! the socket is ready. A watcher that is too slow is disconnected.
 
-use super::answer::Answer;
-use super::answers::Answers;
 use super::http;
+use super::response::Response;
+use super::response_cache::ResponseCache;
 use nix::poll::PollFlags;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The time that a watcher may take for its request, and then to read the answer.
-const ASKING: Duration = Duration::from_secs(2);
-const TAKING: Duration = Duration::from_secs(10);
+/// The time that a watcher may take to send its request, and then to read the response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A socket.
 pub(super) enum Stream {
@@ -26,28 +26,28 @@ pub(super) enum Stream {
 pub(super) struct Connection {
     stream: Stream,
     stage: Stage,
-    until: Instant,
+    deadline: Instant,
 }
 
 enum Stage {
     /// The part of the request that has been read.
     Reading(Vec<u8>),
-    Writing(Answer),
+    Writing(Response),
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream, now: Instant, answers: &mut Answers<'_>) -> Self {
-        let (stage, patience) = match stream {
+    pub(super) fn new(stream: Stream, now: Instant, cache: &mut ResponseCache<'_>) -> Self {
+        let (stage, timeout) = match stream {
             Stream::Local(_) => {
-                let answer = Answer::new(String::new(), answers.json(now));
-                (Stage::Writing(answer), TAKING)
+                let response = Response::new(String::new(), cache.json(now));
+                (Stage::Writing(response), RESPONSE_TIMEOUT)
             }
-            Stream::Http(_) => (Stage::Reading(Vec::new()), ASKING),
+            Stream::Http(_) => (Stage::Reading(Vec::new()), REQUEST_TIMEOUT),
         };
         Self {
             stream,
             stage,
-            until: now + patience,
+            deadline: now + timeout,
         }
     }
 
@@ -55,51 +55,51 @@ impl Connection {
         matches!(self.stream, Stream::Local(_))
     }
 
-    /// When the connection is cut off.
-    pub(super) fn until(&self) -> Instant {
-        self.until
+    /// The time at which the connection is closed if it is not finished.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
     }
 
-    /// The event that the connection waits for.
-    pub(super) fn waits_for(&self) -> PollFlags {
+    /// The events that the connection waits for.
+    pub(super) fn poll_flags(&self) -> PollFlags {
         match self.stage {
             Stage::Reading(_) => PollFlags::POLLIN,
             Stage::Writing(_) => PollFlags::POLLOUT,
         }
     }
 
-    /// Reads and writes as much as it can now. Returns whether there is more to do.
-    pub(super) fn go_on(&mut self, now: Instant, answers: &mut Answers<'_>) -> bool {
-        if now >= self.until {
+    /// Reads and writes as much as possible without blocking. Returns whether there is more to do.
+    pub(super) fn advance(&mut self, now: Instant, cache: &mut ResponseCache<'_>) -> bool {
+        if now >= self.deadline {
             return false;
         }
-        match self.step(now, answers) {
+        match self.step(now, cache) {
             Ok(more) => more,
             Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
     }
 
-    fn step(&mut self, now: Instant, answers: &mut Answers<'_>) -> io::Result<bool> {
+    fn step(&mut self, now: Instant, cache: &mut ResponseCache<'_>) -> io::Result<bool> {
         loop {
             match &mut self.stage {
                 Stage::Reading(request) => {
-                    let mut piece = [0; 1024];
-                    let count = self.stream.read(&mut piece)?;
-                    request.extend_from_slice(&piece[..count]);
-                    if let Some(wanted) = http::wanted(request, count == 0) {
-                        self.stage = Stage::Writing(http::answer(wanted, || answers.text(now)));
-                        self.until = now + TAKING;
+                    let mut chunk = [0; 1024];
+                    let count = self.stream.read(&mut chunk)?;
+                    request.extend_from_slice(&chunk[..count]);
+                    if let Some(request) = http::parse_request(request, count == 0) {
+                        self.stage = Stage::Writing(http::response(request, || cache.text(now)));
+                        self.deadline = now + RESPONSE_TIMEOUT;
                     }
                 }
-                Stage::Writing(answer) => {
-                    if answer.rest().is_empty() {
+                Stage::Writing(response) => {
+                    if response.rest().is_empty() {
                         return Ok(false);
                     }
-                    let count = self.stream.write(answer.rest())?;
+                    let count = self.stream.write(response.rest())?;
                     if count == 0 {
                         return Ok(false);
                     }
-                    answer.sent += count;
+                    response.sent += count;
                 }
             }
         }

@@ -13,26 +13,26 @@ use roce_wire::Qpn;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The datapath of a device that has not needed one yet.
+/// The name of the datapath of a device that has not started one.
 const IDLE: &str = "idle";
 
-/// The QPs that are read under one lock.
-const AT_ONCE: usize = 32;
+/// The maximum number of QPs that are read each time the lock is held.
+const QPS_PER_LOCK: usize = 32;
 
 /// The maximum number of QPs of a device in a snapshot.
-const MOST_QPS: usize = 16_384;
+const MAX_QPS: usize = 16_384;
 
-/// An open device.
+/// An open device that watchers can see.
 pub(super) struct Watched {
     number: u64,
     device: String,
     interface: String,
-    /// `None` once the device closes. Locked while a snapshot is taken, so that the thread that
-    /// closes the device also frees its state, rather than the watcher's thread later.
+    /// `None` once the device is closed. Locked while a snapshot is taken. So the thread that
+    /// closes the device frees its state, rather than the watch server's thread.
     shared: Mutex<Option<Arc<DeviceState>>>,
 }
 
-/// A device that opens.
+/// A device that is being opened.
 pub(crate) struct Opened {
     /// Its name.
     pub(crate) device: String,
@@ -93,29 +93,29 @@ impl Devices {
 
 impl Watched {
     fn snapshot(&self) -> Option<DeviceSnapshot> {
-        let held = self.shared.lock();
-        let shared = held.as_ref()?;
-        let (mut told, qpns) = self.device_alone(shared);
-        told.qps_left_out = qpns.len().saturating_sub(MOST_QPS) as u64;
-        let qpns = &qpns[..qpns.len().min(MOST_QPS)];
-        told.qps.reserve(qpns.len());
-        for some in qpns.chunks(AT_ONCE) {
+        let guard = self.shared.lock();
+        let shared = guard.as_ref()?;
+        let (mut snapshot, qpns) = self.snapshot_without_qps(shared);
+        snapshot.qps_left_out = qpns.len().saturating_sub(MAX_QPS) as u64;
+        let qpns = &qpns[..qpns.len().min(MAX_QPS)];
+        snapshot.qps.reserve(qpns.len());
+        for chunk in qpns.chunks(QPS_PER_LOCK) {
             let mut engine = shared.lock();
             // Not earlier than the latest time that the NIC has seen.
-            let now = engine.at(shared.now());
+            let now = engine.nic_time(shared.now());
             let status = |qpn: &Qpn| Some((*qpn, engine.nic.qp_status(now, *qpn)?));
-            let found: Vec<_> = some.iter().filter_map(status).collect();
+            let found: Vec<_> = chunk.iter().filter_map(status).collect();
             drop(engine);
             let qps = found
                 .iter()
                 .map(|(qpn, status)| QpSnapshot::of(*qpn, status));
-            told.qps.extend(qps);
+            snapshot.qps.extend(qps);
         }
-        Some(told)
+        Some(snapshot)
     }
 
     /// The snapshot without its QPs, and the QPs' numbers.
-    fn device_alone(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
+    fn snapshot_without_qps(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
         let engine = shared.lock();
         let counters = engine.nic.counters().clone();
         let port = engine.each_port_counter();
@@ -129,7 +129,7 @@ impl Watched {
         let drops = DropReason::ALL
             .iter()
             .map(|r| (r.label(), counters.drops(*r)));
-        let told = DeviceSnapshot {
+        let snapshot = DeviceSnapshot {
             context: self.number,
             device: self.device.clone(),
             interface: self.interface.clone(),
@@ -141,7 +141,7 @@ impl Watched {
             port: port.into_iter().map(named).collect(),
             ..DeviceSnapshot::default()
         };
-        (told, qpns)
+        (snapshot, qpns)
     }
 }
 

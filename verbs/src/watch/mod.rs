@@ -2,25 +2,25 @@
 //!
 //! ```text
 //!  Context ──┐                            ┌─ @roce-watch-1/PID/… ──► roce top (JSON)
-//!  Context ──┼─► Devices ──► Answers ──► Server
+//!  Context ──┼─► Devices ──► ResponseCache ──► Server
 //!  Context ──┘   a snapshot  at most 20/s └─ ROCE_METRICS=ADDR ────► Prometheus (HTTP)
 //! ```
 //!
-//! A process with an open device has one thread for this, which sleeps until a watcher asks. The
-//! only cost to packets is that a snapshot takes the NIC's lock, for a few QPs at a time.
+//! A process with an open device has one thread for this, which sleeps until a watcher connects.
+//! The only cost to packets is that a snapshot takes the NIC's lock, for a few QPs at a time.
 //!
 //! The Unix socket's name is abstract. It belongs to the network namespace in which the process
 //! opened its first device, and disappears when the last device is closed. Only processes of the
 //! same user and of root get an answer.
 
-mod answer;
-mod answers;
 mod client;
 mod connection;
 mod devices;
 mod http;
 mod names;
 mod prometheus;
+mod response;
+mod response_cache;
 mod server;
 mod snapshot;
 mod threads;
@@ -47,7 +47,7 @@ pub(crate) struct WatchHandle {
 }
 
 impl WatchHandle {
-    /// The address of the process's metrics, if the program asked for them and the address was
+    /// The address of the process's metrics, if the program requested metrics and the address was
     /// free.
     pub(crate) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
@@ -55,12 +55,12 @@ impl WatchHandle {
 }
 
 /// Shows a device to watchers from now on, with metrics at an address if the options ask for them.
-/// If this fails, it prints the reason on stderr, and the device works without it.
+/// If this fails, prints the reason on stderr. The device then works without being shown.
 pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<WatchHandle> {
     let mut running = SERVER.lock();
     let own = std::process::id();
-    let before = running.1.upgrade().filter(|_| running.0 == own);
-    let server = match before.map_or_else(|| Server::start().map(Arc::new), Ok) {
+    let existing = running.1.upgrade().filter(|_| running.0 == own);
+    let server = match existing.map_or_else(|| Server::start().map(Arc::new), Ok) {
         Ok(server) => server,
         Err(error) => {
             warn(&format!("this process can't be watched: {error}"));
@@ -69,24 +69,24 @@ pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<Wa
     };
     *running = (own, Arc::downgrade(&server));
     Some(WatchHandle {
-        metrics: metrics.and_then(|asked| offer_metrics(&server, asked)),
+        metrics: metrics.and_then(|requested| offer_metrics(&server, requested)),
         watched: server.devices().add(opened),
         server: Some(server),
     })
 }
 
-fn offer_metrics(server: &Server, asked: SocketAddr) -> Option<SocketAddr> {
-    match server.offer_metrics(asked) {
+fn offer_metrics(server: &Server, requested: SocketAddr) -> Option<SocketAddr> {
+    match server.offer_metrics(requested) {
         Ok(offered) => {
             let (at, is_new) = offered?;
-            if is_new && asked.port() == 0 {
+            if is_new && requested.port() == 0 {
                 warn(&format!("metrics are at http://{at}/metrics"));
             }
             Some(at)
         }
         Err(error) => {
             warn(&format!(
-                "can't serve metrics at {asked} (ROCE_METRICS): {error}"
+                "can't serve metrics at {requested} (ROCE_METRICS): {error}"
             ));
             None
         }

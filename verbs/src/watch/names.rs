@@ -13,13 +13,13 @@ const PREFIX: &str = "roce-watch-1/";
 const TABLE: &str = "/proc/thread-self/net/unix";
 
 /// The maximum length of a name that is considered, in bytes.
-const LONGEST: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// Listens at a new name for this process. The process ID is not enough, since processes in several
 /// PID namespaces may share a network namespace, so the name has a random part, too.
 pub(super) fn listen() -> io::Result<(UnixListener, String)> {
-    let chance = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
-    let name = format!("{PREFIX}{}/{chance:016x}", std::process::id());
+    let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let name = format!("{PREFIX}{}/{random:016x}", std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     listener.set_nonblocking(true)?;
     Ok((listener, name))
@@ -43,25 +43,26 @@ fn parse(table: &str) -> Vec<String> {
 
 /// Parses `Num: RefCount Protocol Flags Type St Inode @name` of a listening stream socket.
 fn listener(line: &str) -> Option<String> {
-    const LISTENS: u32 = 1 << 16;
+    /// The kernel's `__SO_ACCEPTCON`: the socket listens.
+    const ACCEPTCON: u32 = 1 << 16;
     const STREAM: &str = "0001";
     let mut fields = line.split_ascii_whitespace();
     let flags = u32::from_str_radix(fields.nth(3)?, 16).ok()?;
-    if flags & LISTENS == 0 || fields.next()? != STREAM {
+    if flags & ACCEPTCON == 0 || fields.next()? != STREAM {
         return None;
     }
     // Names that contain a space are not ours.
     let name = fields.nth(2)?.strip_prefix('@')?;
     let is_ours = |byte: u8| byte.is_ascii_hexdigit() || byte == b'/';
     let rest = name.strip_prefix(PREFIX)?;
-    (name.len() <= LONGEST && rest.bytes().all(is_ours)).then(|| name.to_owned())
+    (name.len() <= MAX_NAME_BYTES && rest.bytes().all(is_ours)).then(|| name.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KERNELS: &str = "\
+    const TABLE_TEXT: &str = "\
 Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 2589204 @roce-watch-1/17/00ff
 0000000000000000: 00000003 00000000 00000000 0001 03 2589205 @roce-watch-1/17/00ff
@@ -76,9 +77,9 @@ Num       RefCount Protocol Flags    Type St Inode Path
 
     /// Only listeners, only our names, and no control characters that a terminal would obey.
     #[test]
-    fn the_kernels_table_is_read() {
+    fn the_kernels_table_is_parsed() {
         assert_eq!(
-            parse(KERNELS),
+            parse(TABLE_TEXT),
             ["roce-watch-1/17/00ff", "roce-watch-1/4/a1"]
         );
         assert_eq!(parse(""), [""; 0]);
@@ -93,7 +94,7 @@ Num       RefCount Protocol Flags    Type St Inode Path
     }
 
     #[test]
-    fn two_of_one_process_have_two_names() {
+    fn listeners_of_one_process_have_different_names() {
         let (one, two) = (listen().expect("a name"), listen().expect("a name"));
         assert_ne!(one.1, two.1);
     }

@@ -1,7 +1,7 @@
 //! A snapshot in Prometheus text format, version 0.0.4.
 //!
 //! Names and units follow Prometheus: counters end with `_total`, quantities are in bytes and
-//! seconds. All samples of a metric come together, after its `HELP` and `TYPE`.
+//! seconds. All samples of a metric follow its `HELP` and `TYPE` lines.
 
 mod device;
 mod qp;

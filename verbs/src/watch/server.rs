@@ -1,8 +1,8 @@
-//! The thread that answers watchers. It sleeps in `poll` while nobody asks.
+//! The thread that answers watchers. It sleeps in `poll` while there are no requests.
 
-use super::answers::Answers;
 use super::connection::{Connection, Stream};
 use super::devices::Devices;
+use super::response_cache::ResponseCache;
 use super::{names, threads};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,30 +19,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The maximum number of connections; later ones wait. Each kind has its own limit, so that HTTP
-/// clients leave room for `roce top`.
-const MOST_LOCAL: usize = 8;
-const MOST_HTTP: usize = 16;
+/// The maximum number of connections of each kind. Further connections wait in the listener's
+/// backlog. The limits are separate, so that HTTP clients can't lock out `roce top`.
+const MAX_LOCAL: usize = 8;
+const MAX_HTTP: usize = 16;
 
 /// The pause after a failure to accept a connection, for instance because no descriptor is left.
-const REST: Duration = Duration::from_millis(200);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// The watch server. Dropping it ends its thread.
 pub(super) struct Server {
-    common: Arc<Common>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Common {
+struct Shared {
     devices: Devices,
     wake: EventFd,
     stop: AtomicBool,
     metrics: Mutex<Vec<Metrics>>,
 }
 
-/// An address at which the program asked for metrics.
+/// An address at which the program requested metrics.
 struct Metrics {
-    asked: SocketAddr,
+    requested: SocketAddr,
     /// The listener, with its actual address; `None` if it could not be bound.
     listener: Option<(SocketAddr, Arc<TcpListener>)>,
 }
@@ -50,38 +50,38 @@ struct Metrics {
 impl Server {
     pub(super) fn start() -> io::Result<Self> {
         let (local, _) = names::listen()?;
-        let common = Arc::new(Common {
+        let shared = Arc::new(Shared {
             devices: Devices::new(),
             wake: EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?,
             stop: AtomicBool::new(false),
             metrics: Mutex::default(),
         });
-        let for_thread = Arc::clone(&common);
+        let for_thread = Arc::clone(&shared);
         let thread = threads::spawn("roce-watch", move || for_thread.run(&local))?;
         Ok(Self {
-            common,
+            shared,
             thread: Some(thread),
         })
     }
 
     pub(super) fn devices(&self) -> &Devices {
-        &self.common.devices
+        &self.shared.devices
     }
 
-    /// Serves metrics at `asked` from now on. Returns the actual address, and whether it is new;
-    /// `None` if the same address failed before.
+    /// Serves metrics at `requested` from now on. Returns the actual address, and whether it is
+    /// new; `None` if an earlier attempt with the same address failed.
     ///
     /// # Errors
     /// If the address can't be bound, at the first attempt.
     pub(super) fn offer_metrics(
         &self,
-        asked: SocketAddr,
+        requested: SocketAddr,
     ) -> io::Result<Option<(SocketAddr, bool)>> {
-        let mut metrics = self.common.metrics.lock();
-        if let Some(before) = metrics.iter().find(|one| one.asked == asked) {
+        let mut metrics = self.shared.metrics.lock();
+        if let Some(before) = metrics.iter().find(|one| one.requested == requested) {
             return Ok(before.listener.as_ref().map(|(at, _)| (*at, false)));
         }
-        let bound = TcpListener::bind(asked).and_then(|listener| {
+        let bound = TcpListener::bind(requested).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok((listener.local_addr()?, Arc::new(listener)))
         });
@@ -89,44 +89,50 @@ impl Server {
             Ok((at, listener)) => (Ok(Some((at, true))), Some((at, listener))),
             Err(error) => (Err(error), None),
         };
-        metrics.push(Metrics { asked, listener });
-        let _ = self.common.wake.write(1);
+        metrics.push(Metrics {
+            requested,
+            listener,
+        });
+        let _ = self.shared.wake.write(1);
         result
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.common.stop.store(true, Ordering::Release);
-        let _ = self.common.wake.write(1);
+        self.shared.stop.store(true, Ordering::Release);
+        let _ = self.shared.wake.write(1);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-impl Common {
+impl Shared {
     fn run(&self, local: &UnixListener) {
-        let mut answers = Answers::new(&self.devices);
+        let mut cache = ResponseCache::new(&self.devices);
         let mut connections: Vec<Connection> = Vec::new();
-        let mut rests_until: Option<Instant> = None;
+        let mut paused_until: Option<Instant> = None;
         while !self.stop.load(Ordering::Acquire) {
             let tcp: Vec<_> = self.tcp_listeners();
-            let rests = rests_until.is_some();
+            let is_paused = paused_until.is_some();
             let listeners = tcp.iter().map(|one| one.as_fd()).chain([local.as_fd()]);
-            let ends = connections.iter().map(Connection::until);
-            let next = ends.chain(answers.old_at()).chain(rests_until).min();
-            wait(&self.wake, listeners, &connections, rests, next);
+            let deadlines = connections.iter().map(Connection::deadline);
+            let next = deadlines
+                .chain(cache.expires_at())
+                .chain(paused_until)
+                .min();
+            wait(&self.wake, listeners, &connections, is_paused, next);
             let _ = self.wake.read();
 
             let now = Instant::now();
-            answers.forget_old(now);
-            rests_until = rests_until.filter(|until| *until > now);
-            connections.retain_mut(|one| one.go_on(now, &mut answers));
-            if rests_until.is_none()
-                && accept_all(local, &tcp, &mut connections, now, &mut answers).is_err()
+            cache.drop_expired(now);
+            paused_until = paused_until.filter(|until| *until > now);
+            connections.retain_mut(|one| one.advance(now, &mut cache));
+            if paused_until.is_none()
+                && accept_all(local, &tcp, &mut connections, now, &mut cache).is_err()
             {
-                rests_until = Some(now + REST);
+                paused_until = Some(now + ACCEPT_PAUSE);
             }
         }
     }
@@ -140,33 +146,33 @@ impl Common {
     }
 }
 
-/// Waits until there is something to do. Listeners are not polled while there is no room for more
-/// connections.
+/// Waits until there is something to do. A listener is not polled while its kind has the maximum
+/// number of connections.
 fn wait<'a>(
     wake: &'a EventFd,
     listeners: impl Iterator<Item = BorrowedFd<'a>>,
     connections: &'a [Connection],
-    rests: bool,
+    is_paused: bool,
     next: Option<Instant>,
 ) {
     let (local, http) = count(connections);
     let mut polled = vec![PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
     let listeners: Vec<_> = listeners.collect();
-    let last = listeners.len() - 1;
+    let local_index = listeners.len() - 1;
     for (index, listener) in listeners.into_iter().enumerate() {
-        let has_room = if index == last {
-            local < MOST_LOCAL
+        let has_room = if index == local_index {
+            local < MAX_LOCAL
         } else {
-            http < MOST_HTTP
+            http < MAX_HTTP
         };
-        if has_room && !rests {
+        if has_room && !is_paused {
             polled.push(PollFd::new(listener, PollFlags::POLLIN));
         }
     }
     polled.extend(
         connections
             .iter()
-            .map(|one| PollFd::new(one.as_fd(), one.waits_for())),
+            .map(|one| PollFd::new(one.as_fd(), one.poll_flags())),
     );
     // Rounded up, since poll counts in whole milliseconds.
     let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).as_millis() + 1);
@@ -180,7 +186,7 @@ fn count(connections: &[Connection]) -> (usize, usize) {
     (local, connections.len() - local)
 }
 
-/// Accepts waiting connections, as long as there is room.
+/// Accepts waiting connections, up to the limits.
 ///
 /// # Errors
 /// If the kernel can't provide a connection.
@@ -189,27 +195,27 @@ fn accept_all(
     tcp: &[Arc<TcpListener>],
     connections: &mut Vec<Connection>,
     now: Instant,
-    answers: &mut Answers<'_>,
+    cache: &mut ResponseCache<'_>,
 ) -> io::Result<()> {
-    while count(connections).0 < MOST_LOCAL {
-        let Some((stream, _)) = unless_none(local.accept())? else {
+    while count(connections).0 < MAX_LOCAL {
+        let Some((stream, _)) = ignore_no_connection(local.accept())? else {
             break;
         };
         // Other users must not learn what this process does, or with whom.
         if may_watch(&stream) {
             stream.set_nonblocking(true)?;
-            connections.push(Connection::new(Stream::Local(stream), now, answers));
-            go_on_with_last(connections, now, answers);
+            connections.push(Connection::new(Stream::Local(stream), now, cache));
+            advance_last(connections, now, cache);
         }
     }
     for listener in tcp {
-        while count(connections).1 < MOST_HTTP {
-            let Some((stream, _)) = unless_none(listener.accept())? else {
+        while count(connections).1 < MAX_HTTP {
+            let Some((stream, _)) = ignore_no_connection(listener.accept())? else {
                 break;
             };
             stream.set_nonblocking(true)?;
-            connections.push(Connection::new(Stream::Http(stream), now, answers));
-            go_on_with_last(connections, now, answers);
+            connections.push(Connection::new(Stream::Http(stream), now, cache));
+            advance_last(connections, now, cache);
         }
     }
     Ok(())
@@ -217,17 +223,17 @@ fn accept_all(
 
 /// Reads and writes the newest connection, and removes it if it is finished. It usually is, because
 /// most answers fit into the socket's buffer.
-fn go_on_with_last(connections: &mut Vec<Connection>, now: Instant, answers: &mut Answers<'_>) {
+fn advance_last(connections: &mut Vec<Connection>, now: Instant, cache: &mut ResponseCache<'_>) {
     if connections
         .last_mut()
-        .is_some_and(|one| !one.go_on(now, answers))
+        .is_some_and(|one| !one.advance(now, cache))
     {
         connections.pop();
     }
 }
 
-/// It is not an error if no connection waits, or if the peer has closed it already.
-fn unless_none<T>(accepted: io::Result<T>) -> io::Result<Option<T>> {
+/// Returns `None` instead of an error if no connection waits, or if the peer has already closed it.
+fn ignore_no_connection<T>(accepted: io::Result<T>) -> io::Result<Option<T>> {
     match accepted {
         Ok(accepted) => Ok(Some(accepted)),
         Err(error) => match error.raw_os_error().map(Errno::from_raw) {

@@ -1,5 +1,5 @@
-//! The data that a process shows of its devices. The same values travel as JSON and, under other
-//! names, in Prometheus text format.
+//! The data about its devices that a process shows to watchers. The same values travel as JSON and,
+//! under other names, in Prometheus text format.
 
 use roce_stack::QpStatus;
 use roce_wire::Qpn;
@@ -43,7 +43,7 @@ pub struct DeviceSnapshot {
     pub port: BTreeMap<String, u64>,
     /// Its QPs, in no particular order.
     pub qps: Vec<QpSnapshot>,
-    /// The number of QPs that are left out, because a snapshot has no room for more.
+    /// The number of QPs that are left out because a snapshot has too many.
     pub qps_left_out: u64,
 }
 
@@ -84,7 +84,7 @@ pub struct QpSnapshot {
     pub target_rate_bits_per_second: Option<f64>,
     /// Congestion control's estimate of the congestion on the path, from 0 to 1.
     pub alpha: Option<f64>,
-    /// The congestion window: the most bytes in flight.
+    /// The congestion window: the maximum number of bytes in flight.
     pub window_bytes: Option<u64>,
     /// The target round-trip time.
     pub target_rtt_seconds: Option<f64>,

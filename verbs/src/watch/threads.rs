@@ -4,7 +4,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Enough for this thread, and small enough for a process with tight limits.
+/// The size of the thread's stack. It is small, for processes with tight limits.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Starts a thread that takes none of the application's signals.

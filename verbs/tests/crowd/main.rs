@@ -16,7 +16,7 @@ use std::str::FromStr;
 /// Makes a process a player, and gives its address.
 const ROLE: &str = "ROCE_TEST_CROWD_AT";
 /// The prefix of a player's output. The other lines are the test harness's.
-const MARK: &str = "CROWD ";
+const OUTPUT_PREFIX: &str = "CROWD ";
 
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +38,9 @@ impl FromStr for Plan {
             seconds: 2,
             seed: 4791,
         };
-        for word in text.split(',').filter(|word| !word.is_empty()) {
-            let wrong = || format!("{word:?}: not processes=, qps=, seconds= or seed= a number");
-            let (name, value) = word.split_once('=').ok_or_else(wrong)?;
+        for setting in text.split(',').filter(|setting| !setting.is_empty()) {
+            let wrong = || format!("{setting:?}: not processes=, qps=, seconds= or seed= a number");
+            let (name, value) = setting.split_once('=').ok_or_else(wrong)?;
             let value: u64 = value.parse().map_err(|_| wrong())?;
             match name {
                 "processes" => plan.processes = value as usize,
@@ -55,9 +55,9 @@ impl FromStr for Plan {
 }
 
 /// Random numbers from a seed.
-struct Draw(u64);
+struct Rng(u64);
 
-impl Draw {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -70,7 +70,7 @@ impl Draw {
     }
 }
 
-/// Plays, if the environment asks for it. Does nothing when run as a test.
+/// Acts as a player if the environment variable is set. Does nothing when run as a test.
 #[test]
 fn is_a_player() {
     if let Ok(role) = std::env::var(ROLE) {
@@ -79,7 +79,7 @@ fn is_a_player() {
 }
 
 #[test]
-fn processes_on_one_address_come_and_go() {
+fn processes_at_one_address_are_killed_and_replaced() {
     let plan = std::env::var("ROCE_CROWD").unwrap_or_default();
     parent::run(&plan.parse().expect("a plan"));
 }

@@ -1,7 +1,7 @@
 //! Starts the processes, tells them which QPs to connect to, kills some, and checks the results.
 
-use super::traces::{Traces, assert_keeps_nothing};
-use super::{Draw, MARK, Plan, ROLE};
+use super::traces::{Traces, assert_holds_nothing_persistent};
+use super::{OUTPUT_PREFIX, Plan, ROLE, Rng};
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,67 +9,67 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// The longest time that a step may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The number of messages that each end of each connection must get once no more processes are
 /// killed.
 const MESSAGES: u64 = 10;
 
 /// A process, by its number. Processes that were killed keep their numbers.
-type Name = usize;
-type Ends = (Name, usize);
+type Index = usize;
+type Endpoint = (Index, usize);
 
 struct Player {
     child: Child,
-    to: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
     slots: Vec<Slot>,
     /// The number of messages that each slot had received at the last query.
-    seen: Option<Vec<u64>>,
+    received: Option<Vec<u64>>,
 }
 
 #[derive(Clone, Default)]
 struct Slot {
     /// QPN and PSN, once the player has reported them.
     qp: Option<(u32, u32)>,
-    peer: Option<Ends>,
+    peer: Option<Endpoint>,
 }
 
 struct Parent {
     plan: Plan,
     address: Ipv4Addr,
     traces: Traces,
-    draw: Draw,
+    rng: Rng,
     players: Vec<Option<Player>>,
-    said: Receiver<(Name, String)>,
-    ear: Sender<(Name, String)>,
-    talks: u64,
+    output: Receiver<(Index, String)>,
+    output_sender: Sender<(Index, String)>,
+    connections: u64,
     kills: usize,
 }
 
 pub(super) fn run(plan: &Plan) {
     let [_, _, high, low] = std::process::id().to_be_bytes();
-    let (ear, said) = channel();
+    let (output_sender, output) = channel();
     let mut parent = Parent {
         plan: *plan,
         address: Ipv4Addr::new(127, 64 | (high & 63), low, 201),
         traces: Traces::new(),
-        draw: Draw(plan.seed),
+        rng: Rng(plan.seed),
         players: Vec::new(),
-        said,
-        ear,
-        talks: 0,
+        output,
+        output_sender,
+        connections: 0,
         kills: 0,
     };
     for _ in 0..plan.processes {
         parent.start();
     }
-    parent.trouble();
-    parent.calm();
+    parent.kill_and_replace();
+    parent.check_progress();
     parent.end();
 }
 
 impl Parent {
     fn start(&mut self) {
-        let name = self.players.len();
+        let index = self.players.len();
         let mut child = Command::new(std::env::current_exe().expect("a path"))
             .args(["--exact", "is_a_player", "--nocapture"])
             .current_dir(self.traces.folder())
@@ -80,37 +80,37 @@ impl Parent {
             .spawn()
             .expect("started");
         let out = child.stdout.take().expect("piped");
-        let ear = self.ear.clone();
+        let output_sender = self.output_sender.clone();
         std::thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
             for line in lines {
-                if let Some(said) = line.strip_prefix(MARK) {
-                    let _ = ear.send((name, said.to_owned()));
+                if let Some(output) = line.strip_prefix(OUTPUT_PREFIX) {
+                    let _ = output_sender.send((index, output.to_owned()));
                 }
             }
         });
-        let to = child.stdin.take();
+        let stdin = child.stdin.take();
         self.players.push(Some(Player {
             child,
-            to,
+            stdin,
             slots: vec![Slot::default(); self.plan.qps],
-            seen: None,
+            received: None,
         }));
     }
 
     /// Kills processes and starts others, at times from the seed.
-    fn trouble(&mut self) {
+    fn kill_and_replace(&mut self) {
         let end = Instant::now() + Duration::from_secs(self.plan.seconds);
         let mut next = Instant::now();
         while Instant::now() < end {
-            self.listen(Duration::from_millis(2));
+            self.handle_output_for(Duration::from_millis(2));
             self.connect_free();
             if Instant::now() < next {
                 continue;
             }
-            next = Instant::now() + Duration::from_millis(20 + self.draw.below(300) as u64);
+            next = Instant::now() + Duration::from_millis(20 + self.rng.below(300) as u64);
             // Usually one, now and then several at once.
-            for _ in 0..1 + self.draw.below(4) / 3 {
+            for _ in 0..1 + self.rng.below(4) / 3 {
                 self.kill_one();
             }
             while self.alive().len() < self.plan.processes {
@@ -120,20 +120,20 @@ impl Parent {
     }
 
     /// Checks that every connection makes progress.
-    fn calm(&mut self) {
+    fn check_progress(&mut self) {
         let start = Instant::now();
         let goal = self.alive().len() * self.plan.qps;
         let goal = goal - goal % 2;
         let mut first: Option<Vec<u64>> = None;
         loop {
-            self.listen(Duration::from_millis(5));
+            self.handle_output_for(Duration::from_millis(5));
             self.connect_free();
             let connected = self.connected();
             if connected.len() == goal {
-                let seen = self.ask_all();
+                let received = self.query_all();
                 let counts: Vec<u64> = connected
                     .iter()
-                    .map(|&(name, slot)| seen[&name][slot])
+                    .map(|&(index, slot)| received[&index][slot])
                     .collect();
                 let first = first.get_or_insert_with(|| counts.clone());
                 let done = counts.iter().zip(first.iter());
@@ -146,13 +146,13 @@ impl Parent {
                     .filter(|(_, (now, then))| **now < **then + MESSAGES)
                     .collect();
                 assert!(
-                    start.elapsed() < PATIENCE,
+                    start.elapsed() < TIMEOUT,
                     "stuck: {slow:?}; {:?}",
                     self.plan
                 );
             }
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TIMEOUT,
                 "{} of {goal} ends connected; {:?}",
                 connected.len(),
                 self.plan
@@ -163,83 +163,83 @@ impl Parent {
     /// Ends all processes in order, and checks that nothing is left behind.
     fn end(mut self) {
         for player in self.players.iter().flatten() {
-            assert_keeps_nothing(player.child.id());
+            assert_holds_nothing_persistent(player.child.id());
         }
         for player in self.players.iter_mut().flatten() {
-            player.to = None;
+            player.stdin = None;
         }
         for player in self.players.iter_mut().flatten() {
             let status = player.child.wait().expect("a process of ours");
             assert!(status.success(), "{status}; {:?}", self.plan);
         }
         self.traces.assert_none(self.address);
-        let said = format!(
+        let output = format!(
             "crowd: {} processes in all, {} killed, {} connections; {:?}",
             self.players.len(),
             self.kills,
-            self.talks,
+            self.connections,
             self.plan
         );
         // Not by a macro: the test harness would capture its output.
-        let _ = writeln!(std::io::stderr(), "{said}");
+        let _ = writeln!(std::io::stderr(), "{output}");
     }
 
-    fn alive(&self) -> Vec<Name> {
+    fn alive(&self) -> Vec<Index> {
         let players = self.players.iter().enumerate();
         players
-            .filter_map(|(name, player)| player.as_ref().map(|_| name))
+            .filter_map(|(index, player)| player.as_ref().map(|_| index))
             .collect()
     }
 
-    fn slot(&mut self, (name, slot): Ends) -> Option<&mut Slot> {
-        let player = self.players[name].as_mut()?;
+    fn slot(&mut self, (index, slot): Endpoint) -> Option<&mut Slot> {
+        let player = self.players[index].as_mut()?;
         Some(&mut player.slots[slot])
     }
 
-    fn ends_where(&self, is_so: impl Fn(&Slot) -> bool) -> Vec<Ends> {
+    fn endpoints_where(&self, is_so: impl Fn(&Slot) -> bool) -> Vec<Endpoint> {
         let mut found = Vec::new();
-        for (name, player) in self.players.iter().enumerate() {
+        for (index, player) in self.players.iter().enumerate() {
             let slots = player.iter().flat_map(|player| &player.slots).enumerate();
             found.extend(
                 slots
                     .filter(|(_, s)| is_so(s))
-                    .map(|(slot, _)| (name, slot)),
+                    .map(|(slot, _)| (index, slot)),
             );
         }
         found
     }
 
-    fn connected(&self) -> Vec<Ends> {
-        self.ends_where(|slot| slot.peer.is_some())
+    fn connected(&self) -> Vec<Endpoint> {
+        self.endpoints_where(|slot| slot.peer.is_some())
     }
 
     /// Connects waiting QPs in random pairs.
     fn connect_free(&mut self) {
-        let mut free = self.ends_where(|slot| slot.qp.is_some() && slot.peer.is_none());
+        let mut free = self.endpoints_where(|slot| slot.qp.is_some() && slot.peer.is_none());
         while free.len() >= 2 {
-            let a = free.swap_remove(self.draw.below(free.len()));
-            let b = free.swap_remove(self.draw.below(free.len()));
-            self.talks += 1;
+            let a = free.swap_remove(self.rng.below(free.len()));
+            let b = free.swap_remove(self.rng.below(free.len()));
+            self.connections += 1;
             for (side, own, peer) in [(0, a, b), (1, b, a)] {
                 let (qpn, psn) = self.slot(peer).and_then(|s| s.qp).expect("it has told");
                 self.slot(own).expect("alive").peer = Some(peer);
-                let command = format!("connect {} {} {side} {qpn} {psn}", own.1, self.talks);
-                self.tell(own.0, &command);
+                let command = format!("connect {} {} {side} {qpn} {psn}", own.1, self.connections);
+                self.send_command(own.0, &command);
             }
         }
     }
 
-    fn tell(&mut self, name: Name, what: &str) {
-        let player = self.players[name].as_mut().expect("alive");
-        let to = player.to.as_mut().expect("not told to end");
-        writeln!(to, "{what}").expect("it listens");
+    fn send_command(&mut self, index: Index, what: &str) {
+        let player = self.players[index].as_mut().expect("alive");
+        let stdin = player.stdin.as_mut().expect("not told to end");
+        writeln!(stdin, "{what}").expect("it listens");
     }
 
     /// Kills a process. Its peers get new QPs, as a connection manager would arrange.
     fn kill_one(&mut self) {
         let alive = self.alive();
-        let name = alive[self.draw.below(alive.len())];
-        let Some(mut player) = self.players[name].take() else {
+        let index = alive[self.rng.below(alive.len())];
+        let Some(mut player) = self.players[index].take() else {
             return;
         };
         // Signal 9.
@@ -251,30 +251,30 @@ impl Parent {
                 continue;
             };
             *slot = Slot::default();
-            self.tell(peer.0, &format!("reset {}", peer.1));
+            self.send_command(peer.0, &format!("reset {}", peer.1));
         }
     }
 
     /// Handles the players' output, for at least `span`.
-    fn listen(&mut self, span: Duration) {
+    fn handle_output_for(&mut self, span: Duration) {
         let mut wait = span;
-        while let Ok((name, said)) = self.said.recv_timeout(wait) {
-            self.hear(name, &said);
+        while let Ok((index, output)) = self.output.recv_timeout(wait) {
+            self.handle_output(index, &output);
             wait = Duration::ZERO;
         }
     }
 
-    fn hear(&mut self, name: Name, said: &str) {
+    fn handle_output(&mut self, index: Index, output: &str) {
         let plan = self.plan;
-        let Some(player) = &mut self.players[name] else {
+        let Some(player) = &mut self.players[index] else {
             // The process is dead by now, but its report of wrong bytes still counts.
             assert!(
-                !said.starts_with("wrong"),
-                "process {name}: {said}; {plan:?}"
+                !output.starts_with("wrong"),
+                "process {index}: {output}; {plan:?}"
             );
             return;
         };
-        let words: Vec<&str> = said.split(' ').collect();
+        let words: Vec<&str> = output.split(' ').collect();
         let number = |word: &str| word.parse::<u64>().expect("a number");
         match words[0] {
             "qp" => {
@@ -282,18 +282,18 @@ impl Parent {
                 let qp = (number(words[2]) as u32, number(words[3]) as u32);
                 slot.qp = Some(qp);
                 assert_eq!(slot.peer, None);
-                self.assert_own_number(name, qp.0);
+                self.assert_own_number(index, qp.0);
             }
-            "seen" => player.seen = Some(words[1..].iter().copied().map(number).collect()),
+            "seen" => player.received = Some(words[1..].iter().copied().map(number).collect()),
             // Its peer may be dead, and this end does not know that yet.
             "failed" if player.slots[number(words[1]) as usize].peer.is_none() => {}
-            _ => panic!("process {name}: {said}; {plan:?}"),
+            _ => panic!("process {index}: {output}; {plan:?}"),
         }
     }
 
     /// Checks that no two QPs of the address have the same number.
-    fn assert_own_number(&self, of: Name, qpn: u32) {
-        let same = self.ends_where(|slot| slot.qp.is_some_and(|qp| qp.0 == qpn));
+    fn assert_own_number(&self, of: Index, qpn: u32) {
+        let same = self.endpoints_where(|slot| slot.qp.is_some_and(|qp| qp.0 == qpn));
         assert_eq!(
             same.len(),
             1,
@@ -303,29 +303,29 @@ impl Parent {
     }
 
     /// Queries the number of messages that each process has received.
-    fn ask_all(&mut self) -> std::collections::HashMap<Name, Vec<u64>> {
+    fn query_all(&mut self) -> std::collections::HashMap<Index, Vec<u64>> {
         let alive = self.alive();
-        for &name in &alive {
-            self.players[name].as_mut().expect("alive").seen = None;
-            self.tell(name, "report");
+        for &index in &alive {
+            self.players[index].as_mut().expect("alive").received = None;
+            self.send_command(index, "report");
         }
         let start = Instant::now();
-        let has_told = |parent: &Self| {
+        let has_reported = |parent: &Self| {
             let mut players = parent.players.iter().flatten();
-            players.all(|player| player.seen.is_some())
+            players.all(|player| player.received.is_some())
         };
-        while !has_told(self) {
-            self.listen(Duration::from_millis(2));
+        while !has_reported(self) {
+            self.handle_output_for(Duration::from_millis(2));
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TIMEOUT,
                 "a process does not answer; {:?}",
                 self.plan
             );
         }
-        let seen = |name: &Name| self.players[*name].as_ref()?.seen.clone();
+        let received = |index: &Index| self.players[*index].as_ref()?.received.clone();
         alive
             .iter()
-            .filter_map(|name| Some((*name, seen(name)?)))
+            .filter_map(|index| Some((*index, received(index)?)))
             .collect()
     }
 }

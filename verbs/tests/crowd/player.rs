@@ -1,10 +1,10 @@
-//! One of the processes. It follows the commands on its standard input.
+//! One of the processes. It executes the commands on its standard input.
 //!
 //! It has QPs in slots. Each QP sends message after message to the QP that it is connected to, and
 //! receives that one's messages. A message's content follows from the number of the connection, the
 //! end that sends it, and the number of messages before it.
 
-use super::{Draw, MARK};
+use super::{OUTPUT_PREFIX, Rng};
 use roce_verbs::completion::{CompletionChannel, Notify};
 use roce_verbs::{
     Access, Completion, CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion,
@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 /// The maximum size of a message, in bytes.
-const LONGEST: usize = 12_000;
+const MAX_MESSAGE_BYTES: usize = 12_000;
 /// The number of receives that are posted at a time.
 const RECEIVES: usize = 4;
 
@@ -35,11 +35,11 @@ struct Slot {
     qp: QueuePair,
     /// Memory for a message to send, and for received ones.
     region: MemoryRegion,
-    talk: Option<Talk>,
+    connection: Option<Connection>,
 }
 
 /// The messages of one connection.
-struct Talk {
+struct Connection {
     number: u64,
     /// Which of the two ends this is: 0 or 1.
     side: u64,
@@ -47,37 +47,37 @@ struct Talk {
     received: u64,
 }
 
-impl Talk {
+impl Connection {
     /// Message number `count` of an end.
     fn message(&self, side: u64, count: u64) -> Vec<u8> {
-        let mut draw = Draw(self.number << 33 | side << 32 | count);
-        let len = match draw.below(3) {
-            0 => 1 + draw.below(64),
+        let mut rng = Rng(self.number << 33 | side << 32 | count);
+        let len = match rng.below(3) {
+            0 => 1 + rng.below(64),
             1 => 4096,
-            _ => 1 + draw.below(LONGEST),
+            _ => 1 + rng.below(MAX_MESSAGE_BYTES),
         };
         let mut bytes: Vec<u8> = (0..len.div_ceil(8))
-            .flat_map(|_| draw.next().to_le_bytes())
+            .flat_map(|_| rng.next().to_le_bytes())
             .collect();
         bytes.truncate(len);
         bytes
     }
 }
 
-/// Plays. `role` is an address and a number of QPs.
+/// Runs a player until its standard input ends. `role` is an address and a number of QPs.
 pub(super) fn play(role: &str) {
     let (at, qps) = role.split_once(' ').expect("address and QPs");
     let commands = commands();
     let mut player = Player::new(at.parse().expect("an address"));
     for slot in 0..qps.parse().expect("a number") {
         player.slots.push(Slot::new(&player.pd, &player.cq));
-        player.show(slot);
+        player.report_qp(slot);
     }
     loop {
         match commands.try_recv() {
-            Ok(command) => player.obey(&command),
+            Ok(command) => player.handle_command(&command),
             Err(TryRecvError::Disconnected) => return,
-            Err(TryRecvError::Empty) => player.go_on(),
+            Err(TryRecvError::Empty) => player.poll_completions(),
         }
     }
 }
@@ -95,10 +95,10 @@ fn commands() -> Receiver<String> {
     from
 }
 
-fn say(what: &str) {
+fn report(what: &str) {
     let mut out = std::io::stdout().lock();
     // If the parent no longer reads, this process is about to be killed.
-    let _ = writeln!(out, "\n{MARK}{what}");
+    let _ = writeln!(out, "\n{OUTPUT_PREFIX}{what}");
     let _ = out.flush();
 }
 
@@ -124,13 +124,13 @@ impl Player {
     }
 
     /// Reports which QP is in the slot.
-    fn show(&self, slot: usize) {
+    fn report_qp(&self, slot: usize) {
         let own = self.slots[slot].qp.endpoint(self.gid_index());
         let own = own.expect("there is such a GID");
-        say(&format!("qp {slot} {} {}", own.qpn.get(), own.psn.get()));
+        report(&format!("qp {slot} {} {}", own.qpn.get(), own.psn.get()));
     }
 
-    fn obey(&mut self, command: &str) {
+    fn handle_command(&mut self, command: &str) {
         let words: Vec<&str> = command.split(' ').collect();
         let number = |index: usize| words[index].parse::<u64>().expect("a number");
         match words[0] {
@@ -147,20 +147,24 @@ impl Player {
                 let mut fresh = Slot::new(&self.pd, &self.cq);
                 fresh.generation = self.slots[slot].generation + 1;
                 self.slots[slot] = fresh;
-                self.show(slot);
+                self.report_qp(slot);
             }
             "report" => {
-                let talks = self.slots.iter().map(|slot| slot.talk.as_ref());
-                let seen: Vec<String> = talks
-                    .map(|talk| talk.map_or(0, |talk| talk.received).to_string())
+                let connections = self.slots.iter().map(|slot| slot.connection.as_ref());
+                let received: Vec<String> = connections
+                    .map(|connection| {
+                        connection
+                            .map_or(0, |connection| connection.received)
+                            .to_string()
+                    })
                     .collect();
-                say(&format!("seen {}", seen.join(" ")));
+                report(&format!("seen {}", received.join(" ")));
             }
             other => panic!("an unknown command: {other:?}"),
         }
     }
 
-    fn connect(&mut self, slot: usize, (talk, side): (u64, u64), peer: &Endpoint) {
+    fn connect(&mut self, slot: usize, (connection, side): (u64, u64), peer: &Endpoint) {
         let index = self.gid_index();
         let own = &mut self.slots[slot];
         let options = ConnectOptions {
@@ -169,78 +173,78 @@ impl Player {
             ..ConnectOptions::default()
         };
         own.qp.connect(index, peer, &options).expect("connected");
-        own.talk = Some(Talk {
-            number: talk,
+        own.connection = Some(Connection {
+            number: connection,
             side,
             sent: 0,
             received: 0,
         });
-        for place in 0..RECEIVES {
-            own.post_receive(slot, place);
+        for buffer in 0..RECEIVES {
+            own.post_receive(slot, buffer);
         }
         own.send(slot);
     }
 
     /// Takes completions, or waits a moment if there are none.
-    fn go_on(&mut self) {
+    fn poll_completions(&mut self) {
         let mut any = false;
         for _ in 0..64 {
             let Some(completion) = self.cq.poll().expect("no overrun") else {
                 break;
             };
             any = true;
-            self.take(&completion);
+            self.handle_completion(&completion);
         }
         if any {
             return;
         }
         self.cq.request_notify(Notify::Next);
         match self.cq.poll().expect("no overrun") {
-            Some(completion) => self.take(&completion),
+            Some(completion) => self.handle_completion(&completion),
             None => {
                 let _ = self.channel.wait(Duration::from_millis(3)).expect("waited");
             }
         }
     }
 
-    fn take(&mut self, completion: &Completion) {
-        let (generation, slot, place) = unpack(completion.wr_id);
+    fn handle_completion(&mut self, completion: &Completion) {
+        let (generation, slot, buffer) = unpack(completion.wr_id);
         let own = &mut self.slots[slot];
         if own.generation != generation {
             return;
         }
         if completion.status != WcStatus::Success {
-            if own.talk.take().is_some() {
-                say(&format!("failed {slot} {:?}", completion.status));
+            if own.connection.take().is_some() {
+                report(&format!("failed {slot} {:?}", completion.status));
             }
             return;
         }
-        if place == 0 {
+        if buffer == 0 {
             own.send(slot);
         } else {
-            own.check(slot, place - 1, completion.byte_len as usize);
-            own.post_receive(slot, place - 1);
+            own.check(slot, buffer - 1, completion.byte_len as usize);
+            own.post_receive(slot, buffer - 1);
         }
     }
 }
 
 impl Slot {
     fn new(pd: &ProtectionDomain, cq: &CompletionQueue) -> Self {
-        let len = (1 + RECEIVES) * LONGEST;
+        let len = (1 + RECEIVES) * MAX_MESSAGE_BYTES;
         Self {
             generation: 0,
             qp: pd.create_qp(cq, cq, &QpOptions::default()).expect("a QP"),
             region: pd.allocate(len, Access::LOCAL_WRITE).expect("allocated"),
-            talk: None,
+            connection: None,
         }
     }
 
     fn send(&mut self, slot: usize) {
-        let Some(talk) = &mut self.talk else {
+        let Some(connection) = &mut self.connection else {
             return;
         };
-        let bytes = talk.message(talk.side, talk.sent);
-        talk.sent += 1;
+        let bytes = connection.message(connection.side, connection.sent);
+        connection.sent += 1;
         self.region.write(0, &bytes).expect("in range");
         let sge = self.region.slice(0, bytes.len()).expect("in range");
         let (wr_id, sges) = (pack(self.generation, slot, 0), &[sge]);
@@ -249,10 +253,10 @@ impl Slot {
             .expect("posted");
     }
 
-    fn post_receive(&self, slot: usize, place: usize) {
-        let at = (1 + place) * LONGEST;
-        let sge = self.region.slice(at, LONGEST).expect("in range");
-        let wr_id = pack(self.generation, slot, place + 1);
+    fn post_receive(&self, slot: usize, buffer: usize) {
+        let at = (1 + buffer) * MAX_MESSAGE_BYTES;
+        let sge = self.region.slice(at, MAX_MESSAGE_BYTES).expect("in range");
+        let wr_id = pack(self.generation, slot, buffer + 1);
         let sges = &[sge];
         self.qp
             .post_recv(&RecvRequest { wr_id, sges })
@@ -260,32 +264,32 @@ impl Slot {
     }
 
     /// Checks every byte of a received message.
-    fn check(&mut self, slot: usize, place: usize, len: usize) {
-        let Some(talk) = &mut self.talk else {
+    fn check(&mut self, slot: usize, buffer: usize, len: usize) {
+        let Some(connection) = &mut self.connection else {
             return;
         };
-        let expected = talk.message(1 - talk.side, talk.received);
+        let expected = connection.message(1 - connection.side, connection.received);
         let mut got = vec![0; len];
         self.region
-            .read((1 + place) * LONGEST, &mut got)
+            .read((1 + buffer) * MAX_MESSAGE_BYTES, &mut got)
             .expect("in range");
         if got != expected {
-            say(&format!(
+            report(&format!(
                 "wrong: slot {slot}, talk {}, message {}: {len} bytes, not the {} expected ones",
-                talk.number,
-                talk.received,
+                connection.number,
+                connection.received,
                 expected.len()
             ));
         }
-        talk.received += 1;
+        connection.received += 1;
     }
 }
 
-fn pack(generation: u64, slot: usize, place: usize) -> u64 {
-    generation << 32 | (slot as u64) << 8 | place as u64
+fn pack(generation: u64, slot: usize, buffer: usize) -> u64 {
+    generation << 32 | (slot as u64) << 8 | buffer as u64
 }
 
 fn unpack(wr_id: u64) -> (u64, usize, usize) {
-    let (slot, place) = (wr_id >> 8 & 0xff_ffff, wr_id & 0xff);
-    (wr_id >> 32, slot as usize, place as usize)
+    let (slot, buffer) = (wr_id >> 8 & 0xff_ffff, wr_id & 0xff);
+    (wr_id >> 32, slot as usize, buffer as usize)
 }

@@ -29,7 +29,7 @@ impl Traces {
         self.folder.path()
     }
 
-    /// Checks that all that the players had is gone with them.
+    /// Checks that the players left nothing behind.
     pub(super) fn assert_none(&self, address: Ipv4Addr) {
         let local = format!("{:08X}:12B7", u32::from_ne_bytes(address.octets()));
         let name = format!("/{address}%");
@@ -46,7 +46,7 @@ impl Traces {
     }
 }
 
-/// Names that could be this stack's. Other programs on this host have theirs.
+/// Names that could be this stack's. Other programs on this host have other names.
 fn ours_in(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -54,7 +54,7 @@ fn ours_in(folder: &Path) -> BTreeSet<String> {
 }
 
 /// Checks that a running process has nothing that could outlive it: no files and no shared memory.
-pub(super) fn assert_keeps_nothing(pid: u32) {
+pub(super) fn assert_holds_nothing_persistent(pid: u32) {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     let ours = open_here();
     let rights = |line: &str| line.split(' ').nth(1).map(str::to_owned);
@@ -69,10 +69,10 @@ pub(super) fn assert_keeps_nothing(pid: u32) {
             continue;
         };
         let target = target.to_string_lossy();
-        let passes = ["socket:", "anon_inode:", "pipe:"].map(|kind| target.starts_with(kind));
+        let has_kind = ["socket:", "anon_inode:", "pipe:"].map(|kind| target.starts_with(kind));
         // The files that the caller of this test has open are not the stack's.
         let inherited = || ours.contains(&*target);
-        assert!(passes.contains(&true) || inherited(), "{target} is open");
+        assert!(has_kind.contains(&true) || inherited(), "{target} is open");
     }
 }
 

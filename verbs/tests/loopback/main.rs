@@ -1,6 +1,6 @@
 //! Two devices at loopback addresses of their own move data through real sockets.
 
-mod announcements;
+mod completion_events;
 
 use roce_verbs::completion::WcOpcode;
 use roce_verbs::datagram::AddressOptions;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 const ALL: Access = Access::all();
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct End {
     at: IpAddr,
@@ -104,7 +104,7 @@ fn run_to(end: &End, op: SendOp, target: impl Into<Target>, len: usize) -> WcSta
     end.qp.post_send(&request).expect("posted");
     let completion = end
         .cq
-        .poll_for(PATIENCE)
+        .poll_for(TIMEOUT)
         .expect("no overrun")
         .expect("completed");
     assert_eq!(completion.wr_id, 7);
@@ -138,7 +138,7 @@ fn every_operation_moves_its_bytes() {
         a.region.write(0, &pattern(len, 3)).expect("in range");
         assert_eq!(run(&a, SendOp::SendImm(77), len), WcStatus::Success);
         let received =
-            b.cq.poll_for(PATIENCE)
+            b.cq.poll_for(TIMEOUT)
                 .expect("no overrun")
                 .expect("received");
         assert_eq!((received.wr_id, received.imm), (9, Some(77)));
@@ -168,7 +168,7 @@ fn an_unreliable_connection_moves_messages_both_ways() {
             run(from, SendOp::WriteImm(remote, 6), 20_000),
             WcStatus::Success
         );
-        let received = to.cq.poll_for(PATIENCE).expect("no overrun");
+        let received = to.cq.poll_for(TIMEOUT).expect("no overrun");
         assert_eq!(received.map(|c| (c.wr_id, c.imm)), Some((9, Some(6))));
         assert_eq!(bytes(&to.region, 20_000), pattern(20_000, 4));
     }
@@ -197,7 +197,7 @@ fn datagram_ends() -> (End, End) {
 }
 
 #[test]
-fn datagrams_find_their_way_back() {
+fn a_datagram_can_be_answered() {
     let (a, b) = datagram_ends();
     let from = gid_index(&a.context, a.at);
     let options = AddressOptions::default();
@@ -205,7 +205,7 @@ fn datagrams_find_their_way_back() {
     a.region.write(0, &pattern(3000, 5)).expect("in range");
     let to = there.to(b.qp.qpn(), QKEY);
     assert_eq!(run_to(&a, SendOp::SendImm(77), to, 3000), WcStatus::Success);
-    let received = b.cq.poll_for(PATIENCE).expect("no overrun");
+    let received = b.cq.poll_for(TIMEOUT).expect("no overrun");
     let received = received.expect("received");
     assert_eq!((received.wr_id, received.imm), (9, Some(77)));
     assert_eq!(received.byte_len, 3040);
@@ -224,14 +224,14 @@ fn datagrams_find_their_way_back() {
     let back = b.pd.create_ah(from, a.at.into(), &options).expect("made");
     let to = back.to(source.qpn, QKEY);
     assert_eq!(run_to(&b, SendOp::Send, to, 10), WcStatus::Success);
-    let answer = a.cq.poll_for(PATIENCE).expect("no overrun");
+    let answer = a.cq.poll_for(TIMEOUT).expect("no overrun");
     assert_eq!(answer.map(|c| (c.wr_id, c.byte_len)), Some((9, 50)));
 }
 
 /// Creating a handle does not start the datapath. Its local address becomes usable once something
 /// else starts it.
 #[test]
-fn a_handle_that_was_made_early_is_used_later() {
+fn an_address_handle_created_before_the_datapath_starts_works_later() {
     let options = QpOptions {
         kind: QpKind::Ud,
         ..QpOptions::default()
@@ -255,7 +255,7 @@ fn a_handle_that_was_made_early_is_used_later() {
     let payload = end.region.slice(0, 100).expect("in range");
     let request = SendRequest::send(payload).id(7).to(to);
     end.qp.post_send(&request).expect("posted");
-    let done = [(); 2].map(|()| end.cq.poll_for(PATIENCE).expect("no overrun"));
+    let done = [(); 2].map(|()| end.cq.poll_for(TIMEOUT).expect("no overrun"));
     let mut done = done.map(|done| done.map(|done| (done.wr_id, done.status)));
     done.sort_unstable_by_key(|done| done.map(|(id, _)| id));
     let success = |id| Some((id, WcStatus::Success));
@@ -279,7 +279,7 @@ fn a_multicast_group_reaches_both_ends() {
     // The sender gets a copy, too.
     for (end, expected) in [(&a, 2), (&b, 1)] {
         for _ in 0..expected {
-            let done = end.cq.poll_for(PATIENCE).expect("no overrun");
+            let done = end.cq.poll_for(TIMEOUT).expect("no overrun");
             let done = done.expect("completed");
             assert_eq!(done.status, WcStatus::Success);
             match done.wr_id {
@@ -346,7 +346,7 @@ fn a_passive_target_makes_no_call() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_told_after_the_retries() {
+fn requests_to_a_peer_that_is_gone_fail_after_the_retries() {
     let options = ConnectOptions {
         timeout: 8,
         retry_cnt: 2,

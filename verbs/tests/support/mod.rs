@@ -9,7 +9,7 @@ use roce_verbs::{
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The size of an end's region, and of each message, in bytes.
 pub(crate) const LEN: usize = 200_000;
@@ -70,7 +70,7 @@ impl End {
         self.qp
             .post_send(&SendRequest::new(1, op, sge))
             .expect("posted");
-        let done = self.cq.poll_for(PATIENCE).expect("no overrun");
+        let done = self.cq.poll_for(TIMEOUT).expect("no overrun");
         assert_eq!(done.expect("completed").status, WcStatus::Success);
     }
 }

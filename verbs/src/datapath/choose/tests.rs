@@ -25,22 +25,22 @@ const ZERO_COPY: DriverOffer = DriverOffer {
     refusal: None,
 };
 
-fn change(change: impl FnOnce(&mut Offer)) -> Facts {
+fn facts_with_offer(change: impl FnOnce(&mut Offer)) -> Facts {
     let mut facts = facts(Some(ZERO_COPY));
-    change(facts.offer.as_mut().expect("there is one"));
+    change(facts.offer.as_mut().expect("an offer"));
     facts
 }
 
 #[test]
-fn auto_takes_xdp_with_zero_copy_and_where_only_trying_tells() {
+fn auto_chooses_xdp_with_zero_copy_or_unknown_features() {
     let options = DatapathOptions::default();
-    assert_eq!(facts(Some(ZERO_COPY)).against_auto(&options), None);
-    assert_eq!(facts(None).against_auto(&options), None);
+    assert_eq!(facts(Some(ZERO_COPY)).why_auto_avoids_xdp(&options), None);
+    assert_eq!(facts(None).why_auto_avoids_xdp(&options), None);
 }
 
 /// AF_XDP in copy mode is slower than sockets, but sockets can't carry RoCE v1.
 #[test]
-fn auto_takes_xdp_for_roce_v1_whatever_the_driver_does() {
+fn auto_chooses_xdp_for_roce_v1_with_any_driver() {
     let options = DatapathOptions {
         roce_v1: true,
         ..DatapathOptions::default()
@@ -50,40 +50,42 @@ fn auto_takes_xdp_for_roce_v1_whatever_the_driver_does() {
         zero_copy: false,
         ..ZERO_COPY
     };
-    assert_eq!(facts(Some(copying)).against_auto(&options), None);
+    assert_eq!(facts(Some(copying)).why_auto_avoids_xdp(&options), None);
     assert!(why_not_sockets(&options).contains("ROCE_V1"));
     let loopback = Facts {
         loopback: true,
         ..facts(None)
     };
-    assert_not_taken(&loopback, options, "stays on this machine");
+    assert_avoids_xdp(&loopback, options, "stays on this machine");
 }
 
 /// Asserts that `auto` does not choose AF_XDP, for a reason that contains `why`.
 #[track_caller]
-fn assert_not_taken(facts: &Facts, options: DatapathOptions, why: &str) {
-    let said = facts.against_auto(&options).expect("not taken");
-    assert!(said.contains(why), "{said}");
+fn assert_avoids_xdp(facts: &Facts, options: DatapathOptions, why: &str) {
+    let reason = facts
+        .why_auto_avoids_xdp(&options)
+        .expect("AF_XDP is not chosen");
+    assert!(reason.contains(why), "{reason}");
 }
 
 #[test]
-fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
+fn auto_avoids_xdp_where_it_is_slower_or_impossible() {
     let options = DatapathOptions::default();
     let copying = DriverOffer {
         zero_copy: false,
         ..ZERO_COPY
     };
-    assert_not_taken(&facts(Some(copying)), options, "without zero-copy");
+    assert_avoids_xdp(&facts(Some(copying)), options, "without zero-copy");
     let generic = DatapathOptions {
         xdp_mode: XdpMode::Generic,
         ..options
     };
-    assert_not_taken(&facts(Some(ZERO_COPY)), generic, "without zero-copy");
+    assert_avoids_xdp(&facts(Some(ZERO_COPY)), generic, "without zero-copy");
     let long = Facts {
         mtu: 3815,
         ..facts(Some(ZERO_COPY))
     };
-    assert_not_taken(
+    assert_avoids_xdp(
         &long,
         options,
         "up to a link MTU of 3814 bytes, but the link's is 3815",
@@ -92,7 +94,7 @@ fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
         loopback: true,
         ..facts(Some(ZERO_COPY))
     };
-    assert_not_taken(&loopback, options, "stays on this machine");
+    assert_avoids_xdp(&loopback, options, "stays on this machine");
     let forbidden = Facts {
         permission: OnceCell::from(Err(PortError {
             what: "making an AF_XDP socket".to_owned(),
@@ -100,22 +102,22 @@ fn auto_leaves_xdp_where_it_is_slower_or_impossible() {
         })),
         ..facts(Some(ZERO_COPY))
     };
-    assert_not_taken(&forbidden, options, "setcap");
-    let tunnel = change(|offer| offer.ethernet = false);
-    assert_not_taken(&tunnel, options, "not Ethernet");
-    let held = change(|offer| {
+    assert_avoids_xdp(&forbidden, options, "setcap");
+    let tunnel = facts_with_offer(|offer| offer.ethernet = false);
+    assert_avoids_xdp(&tunnel, options, "not Ethernet");
+    let held = facts_with_offer(|offer| {
         offer.holder = Some(roce_xdp::program::Holder {
             id: 7,
             name: Some("other".to_owned()),
             mode: roce_xdp::program::Mode::Native,
         });
     });
-    assert_not_taken(&held, options, "program 7 (other)");
+    assert_avoids_xdp(&held, options, "program 7 (other)");
 }
 
 /// The interface through which the machine is reached is used only if AF_XDP is named.
 #[test]
-fn auto_spares_the_interface_of_the_default_route() {
+fn auto_avoids_xdp_on_the_interface_of_the_default_route() {
     let of = |default_route| Facts {
         default_route,
         ..facts(Some(ZERO_COPY))
@@ -126,21 +128,21 @@ fn auto_spares_the_interface_of_the_default_route() {
         ..auto
     };
     for options in [auto, v1] {
-        assert_eq!(of(Ok(false)).against_auto(&options), None);
-        assert_not_taken(&of(Ok(true)), options, "ROCE_DATAPATH=xdp");
+        assert_eq!(of(Ok(false)).why_auto_avoids_xdp(&options), None);
+        assert_avoids_xdp(&of(Ok(true)), options, "ROCE_DATAPATH=xdp");
         let unknown = of(Err(io::ErrorKind::PermissionDenied.into()));
-        assert_not_taken(&unknown, options, "can't read");
+        assert_avoids_xdp(&unknown, options, "can't read");
     }
     let named = DatapathOptions {
         datapath: DatapathChoice::Xdp,
         ..auto
     };
-    assert_eq!(of(Ok(true)).against(&named), None);
+    assert_eq!(of(Ok(true)).why_impossible(&named), None);
 }
 
 /// The kernel says that virtio_net supports native XDP, but attaching a program fails.
 #[test]
-fn a_driver_that_refuses_programs_is_not_expected_to_take_them() {
+fn the_prediction_includes_a_drivers_refusal_of_programs() {
     let refusing = DriverOffer {
         native: false,
         zero_copy: false,
@@ -148,7 +150,7 @@ fn a_driver_that_refuses_programs_is_not_expected_to_take_them() {
         ..ZERO_COPY
     };
     let auto = DatapathOptions::default();
-    assert_not_taken(&facts(Some(refusing)), auto, "it refuses");
+    assert_avoids_xdp(&facts(Some(refusing)), auto, "it refuses");
     let config = XdpPortConfig::new("eth0", 2, 1500);
     let DatapathKind::Xdp {
         attachment,
@@ -156,7 +158,7 @@ fn a_driver_that_refuses_programs_is_not_expected_to_take_them() {
         zero_copy,
         why_copied,
         ..
-    } = expected_kind(Some(refusing), &config, 1500)
+    } = predicted_kind(Some(refusing), &config, 1500)
     else {
         panic!("not AF_XDP");
     };
@@ -169,26 +171,29 @@ fn a_driver_that_refuses_programs_is_not_expected_to_take_them() {
 }
 
 #[test]
-fn no_more_queues_are_taken_than_there_are() {
+fn more_queues_than_the_interface_has_are_refused() {
     let asks = |queues| DatapathOptions {
         datapath: DatapathChoice::Xdp,
         xdp_queues: NonZeroU32::new(queues),
         ..DatapathOptions::default()
     };
     let facts = facts(None);
-    assert_eq!(facts.against(&asks(2)), None);
+    assert_eq!(facts.why_impossible(&asks(2)), None);
     assert_eq!(facts.queues(&asks(1)), 1);
     assert_eq!(facts.queues(&DatapathOptions::default()), 2);
-    let said = facts.against(&asks(3)).expect("too many");
-    assert!(said.contains("3 queues, but the interface has 2"), "{said}");
+    let reason = facts.why_impossible(&asks(3)).expect("too many");
+    assert!(
+        reason.contains("3 queues, but the interface has 2"),
+        "{reason}"
+    );
 }
 
 #[test]
-fn what_is_expected_follows_the_driver_and_the_mode() {
+fn the_prediction_depends_on_driver_and_mode() {
     let kind = |driver, attach| {
         let mut config = XdpPortConfig::new("eth0", 2, 1500);
         config.attach = attach;
-        match expected_kind(driver, &config, 1500) {
+        match predicted_kind(driver, &config, 1500) {
             DatapathKind::Xdp {
                 attachment,
                 zero_copy,
@@ -217,13 +222,13 @@ fn what_is_expected_follows_the_driver_and_the_mode() {
 }
 
 #[test]
-fn zero_copy_is_expected_up_to_what_the_driver_takes() {
+fn zero_copy_is_predicted_up_to_the_drivers_mtu() {
     let many = DriverOffer {
         zero_copy_pieces: 8,
         ..ZERO_COPY
     };
     let config = XdpPortConfig::new("eth0", 2, 1500);
-    let zero_copy = |driver, mtu| match expected_kind(Some(driver), &config, mtu) {
+    let zero_copy = |driver, mtu| match predicted_kind(Some(driver), &config, mtu) {
         DatapathKind::Xdp {
             zero_copy,
             tx_features,

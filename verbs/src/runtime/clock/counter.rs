@@ -5,8 +5,8 @@
 /// readings of the clock, and the ticker notices.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn keeps_time() -> bool {
-    const KERNELS: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    std::fs::read_to_string(KERNELS).is_ok_and(|name| name.trim() == "tsc")
+    const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    std::fs::read_to_string(CLOCK_SOURCE).is_ok_and(|name| name.trim() == "tsc")
 }
 
 /// The counter's value. The processor may execute this before earlier instructions.

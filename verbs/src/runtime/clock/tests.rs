@@ -5,7 +5,7 @@ use super::*;
 const TOLERANCE_NS: u64 = 10_000;
 
 #[test]
-fn the_device_tells_the_machines_time() {
+fn the_device_clock_follows_the_host_clock() {
     let clock = DeviceClock::start().unwrap();
     let mut by_counter = 0;
     for _ in 0..200_000 {
@@ -14,7 +14,7 @@ fn the_device_tells_the_machines_time() {
         let after = monotonic_ns();
         assert!(
             (before.saturating_sub(TOLERANCE_NS)..=after + TOLERANCE_NS).contains(&now),
-            "told {now} between {before} and {after}"
+            "the device clock says {now}, the host clock {before} to {after}"
         );
         let ticker = clock.ticker.as_ref();
         by_counter += u32::from(ticker.is_some_and(|t| t.at(counter::ticks()).is_some()));

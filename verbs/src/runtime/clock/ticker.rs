@@ -9,30 +9,31 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// elapsed time.
 const WINDOW: u64 = 1 << 18;
 
-/// A reading that took more ticks than this, because the thread lost its processor, says nothing
-/// about the counter.
-const PROMPT: u64 = 1 << 10;
+/// The maximum duration of a reading in ticks. A longer reading, of a thread that was preempted, is
+/// too imprecise to use.
+const MAX_READING_TICKS: u64 = 1 << 10;
 
-/// A rate that was measured over this many ticks is precise enough: two readings, each with an
-/// error of at most [`PROMPT`] / 2, give a relative error of 2^-16. The first rate is measured over
-/// one window.
-const PRECISE: u64 = 1 << 26;
+/// The number of ticks over which a measured rate is precise enough: two readings, each with an
+/// error of at most [`MAX_READING_TICKS`] / 2, give a relative error of 2^-16. The first rate is
+/// measured over one window.
+const PRECISE_TICKS: u64 = 1 << 26;
 
-/// A rate that differs from the last by more than one part in this number is invalid: the machine
-/// was suspended, or migrated to another host.
-const STEADY: u64 = 64;
+/// The inverse of the largest relative change between two rates. If a rate changes more, the
+/// machine was suspended or migrated, and the rate is invalid.
+const MAX_RATE_CHANGE: u64 = 64;
 
-/// A reading may differ from the predicted time by this many nanoseconds, plus the time since the
-/// last reading divided by 2^14. A larger difference means that the clock's rate is being changed.
-const TOLERATED_NS: u64 = 1_000;
+/// The tolerated difference between a reading and the predicted time is this value plus the time
+/// since the last reading divided by 2^14. A larger difference means that the clock's rate is being
+/// adjusted.
+const TOLERANCE_NS: u64 = 1_000;
 
 /// The possible rates of a counter, in nanoseconds per 2^32 ticks: 64 MHz to 16 GHz.
-const POSSIBLE: std::ops::Range<u64> = 1 << 28..1 << 36;
+const POSSIBLE_RATES: std::ops::Range<u64> = 1 << 28..1 << 36;
 
-/// Gives the time by a counter of the processor.
+/// Extrapolates the time by a counter of the processor.
 ///
-/// One thread at a time reads the clock, once in a while. Between readings, the time is
-/// extrapolated at the measured rate of the counter, which takes no lock.
+/// One thread at a time reads the clock, once in each window. Between readings, threads extrapolate
+/// the time at the measured rate of the counter, without a lock.
 #[derive(Debug, Default)]
 pub(super) struct Ticker {
     /// Odd while the next three fields change (a sequence lock).
@@ -42,13 +43,13 @@ pub(super) struct Ticker {
     ns: AtomicU64,
     /// Nanoseconds per 2^32 ticks; 0 if the rate is unknown.
     rate: AtomicU64,
-    /// The reading since which the rate is measured.
-    anchor: Mutex<Option<Answer>>,
+    /// The reading at which the measurement of the rate began.
+    anchor: Mutex<Option<Reading>>,
 }
 
 /// A reading: the clock's value at one value of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Answer {
+struct Reading {
     ticks: u64,
     ns: u64,
 }
@@ -72,7 +73,7 @@ impl Ticker {
 
     /// Reads the clock, returns its time, and extrapolates from it from now on.
     #[cold]
-    pub(super) fn ask(&self, counter: impl Fn() -> u64, clock: impl FnOnce() -> u64) -> u64 {
+    pub(super) fn read_clock(&self, counter: impl Fn() -> u64, clock: impl FnOnce() -> u64) -> u64 {
         // Another thread may be reading the clock already.
         let Some(mut anchor) = self.anchor.try_lock() else {
             return clock();
@@ -80,23 +81,23 @@ impl Ticker {
         let before = counter();
         let ns = clock();
         let took = counter().wrapping_sub(before);
-        if took < PROMPT {
+        if took < MAX_READING_TICKS {
             let ticks = before + took / 2;
-            let rate = self.rate_at(&mut anchor, Answer { ticks, ns });
-            self.publish(Answer { ticks, ns }, rate);
+            let rate = self.rate_at(&mut anchor, Reading { ticks, ns });
+            self.publish(Reading { ticks, ns }, rate);
         }
         ns
     }
 
     /// The rate after one more reading; 0 if it is unknown.
-    fn rate_at(&self, anchor: &mut Option<Answer>, now: Answer) -> u64 {
+    fn rate_at(&self, anchor: &mut Option<Reading>, now: Reading) -> u64 {
         let last = self.rate.load(Ordering::Relaxed);
         let Some(then) = *anchor else {
             *anchor = Some(now);
             return 0;
         };
         let ticks = now.ticks.wrapping_sub(then.ticks);
-        if ticks < if last == 0 { WINDOW } else { PRECISE } {
+        if ticks < if last == 0 { WINDOW } else { PRECISE_TICKS } {
             if last != 0 && !self.agrees(now, last) {
                 *anchor = Some(now);
                 return 0;
@@ -106,11 +107,11 @@ impl Ticker {
         let ns = u128::from(now.ns.saturating_sub(then.ns));
         let rate = (ns << 32) / u128::from(ticks);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        let is_steady = last == 0 || rate.abs_diff(last) <= last / STEADY;
-        if ticks >= PRECISE || !is_steady {
+        let is_steady = last == 0 || rate.abs_diff(last) <= last / MAX_RATE_CHANGE;
+        if ticks >= PRECISE_TICKS || !is_steady {
             *anchor = Some(now);
         }
-        if is_steady && POSSIBLE.contains(&rate) {
+        if is_steady && POSSIBLE_RATES.contains(&rate) {
             rate
         } else {
             0
@@ -119,24 +120,24 @@ impl Ticker {
 
     /// Whether the reading agrees with the extrapolated time, within the tolerance. The caller
     /// holds the lock.
-    fn agrees(&self, answer: Answer, rate: u64) -> bool {
-        let ticks = answer
+    fn agrees(&self, reading: Reading, rate: u64) -> bool {
+        let ticks = reading
             .ticks
             .wrapping_sub(self.ticks.load(Ordering::Relaxed));
         let since = (u128::from(ticks) * u128::from(rate)) >> 32;
         let since = u64::try_from(since).unwrap_or(u64::MAX);
-        let told = self.ns.load(Ordering::Relaxed).saturating_add(since);
-        told.abs_diff(answer.ns) <= TOLERATED_NS + (since >> 14)
+        let time = self.ns.load(Ordering::Relaxed).saturating_add(since);
+        time.abs_diff(reading.ns) <= TOLERANCE_NS + (since >> 14)
     }
 
     /// Makes [`Ticker::at`] extrapolate from this reading. The caller holds the lock.
-    fn publish(&self, answer: Answer, rate: u64) {
+    fn publish(&self, reading: Reading, rate: u64) {
         let version = self.version.load(Ordering::Relaxed);
         self.version
             .store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        self.ticks.store(answer.ticks, Ordering::Relaxed);
-        self.ns.store(answer.ns, Ordering::Relaxed);
+        self.ticks.store(reading.ticks, Ordering::Relaxed);
+        self.ns.store(reading.ns, Ordering::Relaxed);
         self.rate.store(rate, Ordering::Relaxed);
         self.version
             .store(version.wrapping_add(2), Ordering::Release);

@@ -1,70 +1,71 @@
-//! The background thread while the application calls.
+//! The background thread while the application makes calls.
 //!
-//! An application that polls drives the NIC better than any other thread: if packets woke this
+//! An application that polls drives the NIC better than this thread could: if packets woke this
 //! thread up, it would only take the processor away from the application. An application that calls
-//! now and then, and between its calls watches its memory for a peer's writes, does not drive the
-//! NIC meanwhile. Two observations tell them apart: how often the application calls while this
+//! only now and then, and otherwise watches its memory for a peer's writes, does not drive the NIC
+//! between its calls. Two observations tell them apart: how often the application calls while this
 //! thread waits, and whether it is in a call at the end of the wait. (An application that keeps a
-//! link busy calls seldom, but spends its time in these calls.) The time of its last call does not
-//! tell them apart: an application that polls makes no calls while this thread has its processor.
-//! While the application mostly drives, this thread backs off.
+//! link busy makes few calls, but spends its time in them.) The time of its last call does not tell
+//! them apart: an application that polls makes no calls while this thread has its processor. While
+//! the application mostly drives, this thread backs off.
 
-use super::APPLICATION_DRIVES;
+use super::APPLICATION_IDLE_AFTER;
 use crate::runtime::DeviceState;
 use crate::runtime::Engine;
-use crate::runtime::wait::{packets_of, until_something_is_due};
+use crate::runtime::wait::{packet_poll_fds, wake_ups_and_timeout};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// The maximum average time between two calls of an application that polls.
-const POLLS: Duration = Duration::from_micros(5);
+/// The maximum average time between two calls for an application to count as polling.
+const MAX_POLL_INTERVAL: Duration = Duration::from_micros(5);
 
-/// The time that an acknowledgement waits, so that it can leave together with the application's
-/// answer. If it left at once, it would wake up a thread of the peer. A peer that polls only until
-/// the acknowledgement arrives, and then watches its memory, would also not drive its NIC when the
+/// The delay of an acknowledgement, so that it can leave together with the application's answer. If
+/// it left at once, it would wake up a thread of the peer. A peer that polls only until the
+/// acknowledgement arrives, and then watches its memory, would also not drive its NIC when the
 /// answer arrives.
-const ANSWERS: Duration = Duration::from_micros(100);
+const ACK_DELAY: Duration = Duration::from_micros(100);
 
-/// The time that this thread leaves posted requests alone. Most of the time, the call that posted
-/// them is still in progress, holds the NIC, and sends them itself.
-const SENDS: Duration = Duration::from_micros(100);
+/// The time that this thread waits before it sends posted requests. Most of the time, the call that
+/// posted them is still in progress, holds the NIC, and sends them itself.
+const SEND_DELAY: Duration = Duration::from_micros(100);
 
 /// The first back-off. An application that was driving may watch its memory by now, so the thread
 /// checks again after this time. It doubles with each check that finds the application driving.
-const SHORTEST_ABSENCE: Duration = Duration::from_micros(50);
+const SHORTEST_BACKOFF: Duration = Duration::from_micros(50);
 
 /// The longest back-off. If an application has driven the NIC for at least this long and then stops
 /// without [`DeviceState::hand_over`], peers and timers wait until a check finds no call within
-/// [`APPLICATION_DRIVES`]: at most 2.5 ms. A check costs the application's processor 27 us,
+/// [`APPLICATION_IDLE_AFTER`]: at most 2.5 ms. A check costs the application's processor 27 us,
 /// including the timer, context switches and cold caches.
-const LONGEST_ABSENCE: Duration = Duration::from_millis(2);
+const LONGEST_BACKOFF: Duration = Duration::from_millis(2);
 
-/// What the last checks of a calling application found.
+/// The results of the last checks of an application that makes calls.
 #[derive(Debug)]
 pub(super) struct Standby {
-    /// The confidence that the application drives the NIC: 0 to [`Standby::CERTAIN`].
-    drives: u8,
+    /// The confidence that the application drives the NIC: 0 to [`Standby::MAX_CONFIDENCE`].
+    confidence: u8,
     /// The next back-off.
-    absence: Duration,
+    backoff: Duration,
 }
 
 impl Default for Standby {
     fn default() -> Self {
         Self {
-            drives: 0,
-            absence: SHORTEST_ABSENCE,
+            confidence: 0,
+            backoff: SHORTEST_BACKOFF,
         }
     }
 }
 
 impl Standby {
-    /// Waits for work, for at most two milliseconds, and does it unless the application polls.
+    /// Waits for work, for at most [`LONGEST_BACKOFF`], and does the work unless the application
+    /// polls.
     pub(super) fn take_turn(&mut self, shared: &DeviceState) {
         let (began, calls) = (Instant::now(), shared.calls());
-        let woken = if self.leaves_it_to_the_application() {
-            wait(shared, Vec::new(), self.absence)
+        let woken = if self.backs_off() {
+            wait(shared, Vec::new(), self.backoff)
         } else {
             wait_for_packets(shared)
         };
@@ -73,42 +74,46 @@ impl Standby {
         let in_call = shared.engine.is_locked();
         let calls = shared.calls().wrapping_sub(calls);
         if is_polling(calls, began.elapsed()) || in_call && !woken {
-            self.note(true);
+            self.note_check(true);
         } else if !in_call {
-            self.note(false);
+            self.note_check(false);
             // If another thread has the lock, it does all the work.
             if let Some(mut engine) = shared.engine.try_lock() {
                 engine.progress(shared.now());
-                if !may_wait_for_an_answer(&engine) {
+                if !may_delay_acknowledgements(&engine) {
                     engine.send(shared.now());
                 }
             }
         }
     }
 
-    /// This confidence is enough to back off.
-    const SURE: u8 = 4;
-    /// The confidence does not grow beyond this, because an application may change its behaviour.
-    const CERTAIN: u8 = 8;
+    /// The thread backs off from this confidence on.
+    const BACK_OFF_AT: u8 = 4;
+    /// The highest confidence. It is bounded because an application may change its behaviour.
+    const MAX_CONFIDENCE: u8 = 8;
 
-    fn leaves_it_to_the_application(&self) -> bool {
-        self.drives >= Self::SURE
+    fn backs_off(&self) -> bool {
+        self.confidence >= Self::BACK_OFF_AT
     }
 
     /// Notes a check. One that finds the application not driving may have fallen between two calls,
-    /// so it lowers the confidence by 2. If the result is below [`Standby::SURE`], the confidence
-    /// becomes 0.
-    fn note(&mut self, drives: bool) {
-        if drives && self.leaves_it_to_the_application() {
-            self.absence = LONGEST_ABSENCE.min(self.absence * 2);
-        } else if !drives {
-            self.absence = SHORTEST_ABSENCE;
+    /// so it lowers the confidence by 2. If the result is below [`Standby::BACK_OFF_AT`], the
+    /// confidence becomes 0.
+    fn note_check(&mut self, application_drives: bool) {
+        if application_drives && self.backs_off() {
+            self.backoff = LONGEST_BACKOFF.min(self.backoff * 2);
+        } else if !application_drives {
+            self.backoff = SHORTEST_BACKOFF;
         }
-        self.drives = if drives {
-            Self::CERTAIN.min(self.drives + 1)
+        self.confidence = if application_drives {
+            Self::MAX_CONFIDENCE.min(self.confidence + 1)
         } else {
-            let doubted = self.drives.saturating_sub(2);
-            if doubted < Self::SURE { 0 } else { doubted }
+            let lowered = self.confidence.saturating_sub(2);
+            if lowered < Self::BACK_OFF_AT {
+                0
+            } else {
+                lowered
+            }
         };
     }
 }
@@ -116,34 +121,34 @@ impl Standby {
 /// Whether `calls` calls in `time` are those of an application that polls.
 fn is_polling(calls: u64, time: Duration) -> bool {
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
-    calls > 1 && time < POLLS.saturating_mul(calls)
+    calls > 1 && time < MAX_POLL_INTERVAL.saturating_mul(calls)
 }
 
 /// Whether the only packets to send are acknowledgements, and the application has no completion
 /// channel. An application that waits for events expects its peer's acknowledgement before the
 /// peer's answer.
-fn may_wait_for_an_answer(engine: &Engine) -> bool {
+fn may_delay_acknowledgements(engine: &Engine) -> bool {
     engine.channels.is_empty() && engine.has_only_acknowledgements_to_send()
 }
 
-/// Waits for a packet or a timer, for at most half a millisecond, or [`ANSWERS`] or [`SENDS`] if
-/// packets wait to be sent. Calls of the application do not end the wait. Returns whether something
-/// came.
+/// Waits for a packet or a timer, for at most half a millisecond, or [`ACK_DELAY`] or
+/// [`SEND_DELAY`] if packets wait to be sent. Calls of the application do not end the wait. Returns
+/// whether a packet, a timer or a wake-up ended the wait.
 fn wait_for_packets(shared: &DeviceState) -> bool {
     let (wake_ups, longest) = {
         let engine = shared.engine.lock();
-        let longest = match (engine.has_work(), may_wait_for_an_answer(&engine)) {
-            (false, _) => APPLICATION_DRIVES,
-            (true, true) => ANSWERS,
+        let longest = match (engine.has_work(), may_delay_acknowledgements(&engine)) {
+            (false, _) => APPLICATION_IDLE_AFTER,
+            (true, true) => ACK_DELAY,
             (true, false) => {
                 drop(engine);
-                return wait(shared, Vec::new(), SENDS);
+                return wait(shared, Vec::new(), SEND_DELAY);
             }
         };
-        let (wake_ups, timeout) = until_something_is_due(&engine, shared.now());
+        let (wake_ups, timeout) = wake_ups_and_timeout(&engine, shared.now());
         (wake_ups, timeout.map_or(longest, |left| left.min(longest)))
     };
-    wait(shared, packets_of(&wake_ups), longest)
+    wait(shared, packet_poll_fds(&wake_ups), longest)
 }
 
 /// Waits for one of `polled`, for a wake-up of this thread, or for `longest`. Returns whether it
@@ -159,61 +164,52 @@ fn wait<'a>(shared: &'a DeviceState, mut polled: Vec<PollFd<'a>>, longest: Durat
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST_ABSENCE, Standby, is_polling};
+    use super::{LONGEST_BACKOFF, Standby, is_polling};
     use std::time::Duration;
 
     #[test]
-    fn stays_away_from_an_application_that_mostly_drives() {
+    fn backs_off_from_an_application_that_mostly_drives() {
         let mut standby = Standby::default();
-        (0..3).for_each(|_| standby.note(true));
-        assert!(
-            !standby.leaves_it_to_the_application(),
-            "a few may be by chance"
-        );
-        standby.note(false);
-        (0..3).for_each(|_| standby.note(true));
-        assert!(!standby.leaves_it_to_the_application(), "counted in a row");
-        (0..300).for_each(|_| standby.note(true));
+        (0..3).for_each(|_| standby.note_check(true));
+        assert!(!standby.backs_off(), "three checks are too few");
+        standby.note_check(false);
+        (0..3).for_each(|_| standby.note_check(true));
+        assert!(!standby.backs_off(), "three checks in a row are too few");
+        (0..300).for_each(|_| standby.note_check(true));
         for _ in 0..300 {
-            assert!(
-                standby.leaves_it_to_the_application(),
-                "looks may fall between two calls"
-            );
-            (0..2).for_each(|_| standby.note(false));
-            (0..4).for_each(|_| standby.note(true));
+            assert!(standby.backs_off(), "a check may fall between two calls");
+            (0..2).for_each(|_| standby.note_check(false));
+            (0..4).for_each(|_| standby.note_check(true));
         }
     }
 
     #[test]
-    fn comes_back_to_an_application_that_drives_no_more() {
+    fn stops_backing_off_when_the_application_stops_driving() {
         let mut standby = Standby::default();
-        (0..300).for_each(|_| standby.note(true));
-        (0..3).for_each(|_| standby.note(false));
-        assert!(!standby.leaves_it_to_the_application());
+        (0..300).for_each(|_| standby.note_check(true));
+        (0..3).for_each(|_| standby.note_check(false));
+        assert!(!standby.backs_off());
         for _ in 0..300 {
-            (0..3).for_each(|_| standby.note(true));
-            standby.note(false);
-            assert!(
-                !standby.leaves_it_to_the_application(),
-                "in doubt, it does the work"
-            );
+            (0..3).for_each(|_| standby.note_check(true));
+            standby.note_check(false);
+            assert!(!standby.backs_off(), "in doubt, it does the work");
         }
     }
 
     #[test]
-    fn looks_more_often_at_an_application_that_may_have_stopped_driving() {
+    fn checks_sooner_after_one_check_without_driving() {
         let mut standby = Standby::default();
-        (0..4).for_each(|_| standby.note(true));
-        let first = standby.absence;
+        (0..4).for_each(|_| standby.note_check(true));
+        let first = standby.backoff;
         let mut last = first;
         for _ in 0..20 {
-            standby.note(true);
-            assert!(last <= standby.absence && standby.absence <= last * 2);
-            last = standby.absence;
+            standby.note_check(true);
+            assert!(last <= standby.backoff && standby.backoff <= last * 2);
+            last = standby.backoff;
         }
-        assert_eq!(last, LONGEST_ABSENCE);
-        standby.note(false);
-        assert!(standby.leaves_it_to_the_application() && standby.absence == first);
+        assert_eq!(last, LONGEST_BACKOFF);
+        standby.note_check(false);
+        assert!(standby.backs_off() && standby.backoff == first);
     }
 
     #[test]
@@ -225,7 +221,7 @@ mod tests {
         assert!(!is_polling(0, Duration::ZERO));
         assert!(
             !is_polling(1, Duration::ZERO),
-            "it posts, and then watches memory"
+            "the application posts once, then watches memory"
         );
         assert!(!is_polling(30, us(500)));
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::environment::text_or_file;
+use crate::environment::parse_text_or_file;
 
 fn settings(text: &str) -> PrioritySettings {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -9,7 +9,7 @@ fn settings(text: &str) -> PrioritySettings {
 const AF31: u8 = 26 << 2;
 
 #[test]
-fn nothing_said_changes_nothing() {
+fn default_settings_keep_each_traffic_class() {
     let none = settings("");
     assert_eq!(none, PrioritySettings::default());
     for class in 0..=255 {
@@ -21,7 +21,7 @@ fn nothing_said_changes_nothing() {
 /// A class that the program asks for comes first, then the service level's, then the default. A
 /// forced class overrides all of these. ECN stays as it is.
 #[test]
-fn classes_come_from_who_is_nearest() {
+fn the_most_specific_traffic_class_applies() {
     let all = settings("default_roce_tos=106, sl2dscp=3:46\nsl2dscp = 4:0 # best effort");
     assert_eq!(all.traffic_class(0, 2), AF31 | 2);
     assert_eq!(all.traffic_class(0, 0), AF31);
@@ -46,8 +46,8 @@ fn priorities_follow_from_dscps() {
 }
 
 #[test]
-fn a_wrong_value_is_reported_with_valid_ones() {
-    for (text, given, said) in [
+fn an_error_lists_the_valid_values() {
+    for (text, given, expected) in [
         ("dscp", "dscp", "NAME=VALUE"),
         ("pfc=3", "pfc=3", "default_roce_tos, traffic_class"),
         ("trust=dscp,trust=pcp", "trust=pcp", "sl2dscp"),
@@ -66,24 +66,24 @@ fn a_wrong_value_is_reported_with_valid_ones() {
     ] {
         let error = text.parse::<PrioritySettings>().expect_err("wrong");
         assert_eq!(error.given, given);
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }
 
 #[test]
-fn what_a_file_says_is_as_good() {
+fn settings_can_come_from_a_file() {
     let name = format!("roce-qos-{}", std::process::id());
     let path = std::env::temp_dir().join(name);
     let at = format!("@{}", path.display());
-    let missing = text_or_file::<PrioritySettings>(&at).expect_err("no such file");
+    let missing = parse_text_or_file::<PrioritySettings>(&at).expect_err("no such file");
     assert!(missing.contains("No such file"), "{missing}");
     std::fs::write(&path, "trust=dscp\ntraffic_class=104\n").expect("written");
     assert_eq!(
-        text_or_file(&at),
+        parse_text_or_file(&at),
         Ok(settings("traffic_class=104,trust=dscp"))
     );
     std::fs::write(&path, "trust=me").expect("written");
-    let error = text_or_file::<PrioritySettings>(&at).expect_err("malformed");
+    let error = parse_text_or_file::<PrioritySettings>(&at).expect_err("malformed");
     assert!(error.starts_with("in "), "{error}");
     std::fs::remove_file(&path).expect("removed");
 }

@@ -82,7 +82,7 @@ const METRICS: &[Metric] = &[
 ];
 
 pub(super) fn write(text: &mut Text, devices: &[DeviceSnapshot]) {
-    let all = || devices.iter().flat_map(of);
+    let all = || devices.iter().flat_map(qps_of);
     let info = all().map(|(device, qp)| {
         let peer = qp.peer.clone().unwrap_or_default();
         let peer_qpn = qp.peer_qpn.map(number).unwrap_or_default();
@@ -101,7 +101,7 @@ pub(super) fn write(text: &mut Text, devices: &[DeviceSnapshot]) {
     }
 }
 
-fn of(device: &DeviceSnapshot) -> impl Iterator<Item = (&DeviceSnapshot, &QpSnapshot)> {
+fn qps_of(device: &DeviceSnapshot) -> impl Iterator<Item = (&DeviceSnapshot, &QpSnapshot)> {
     device.qps.iter().map(move |qp| (device, qp))
 }
 

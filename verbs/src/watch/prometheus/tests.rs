@@ -131,7 +131,7 @@ fn value(samples: &[Sample], name: &str, label: (&str, &str)) -> Option<f64> {
 
 /// Two contexts of one device, and a name that tries to break out of its quotes.
 #[test]
-fn the_text_is_as_prometheus_has_it() {
+fn the_text_is_valid_prometheus_format() {
     let odd = "a\"} 1\nroce_evil{x=\"\\";
     let snapshot = Snapshot {
         devices: vec![
@@ -180,6 +180,6 @@ fn the_text_is_as_prometheus_has_it() {
 }
 
 #[test]
-fn a_process_without_devices_has_nothing_to_tell() {
+fn a_process_without_devices_has_no_metrics() {
     assert_eq!(text(&Snapshot::default()), "");
 }

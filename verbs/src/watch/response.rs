@@ -1,15 +1,15 @@
-//! An answer to a connection: a head, and a body that several connections share.
+//! The response on a connection: a head, and a body that several connections share.
 
 use std::sync::Arc;
 
-/// An answer, and how much of it has been written.
-pub(super) struct Answer {
+/// A response, and the number of its bytes that have been written.
+pub(super) struct Response {
     pub(super) head: Vec<u8>,
     pub(super) body: Arc<[u8]>,
     pub(super) sent: usize,
 }
 
-impl Answer {
+impl Response {
     pub(super) fn new(head: String, body: Arc<[u8]>) -> Self {
         Self {
             head: head.into_bytes(),

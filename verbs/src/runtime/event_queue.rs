@@ -1,4 +1,4 @@
-//! Queues with a descriptor that is readable while they are not empty.
+//! Event queues with a descriptor that is readable while they are not empty.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -9,28 +9,28 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// A bounded queue. Any thread may add to it, take from it, or wait for it.
-pub(crate) struct Announcements<T> {
-    /// Counts the queue's items. It changes under the queue's lock, so it is never readable for an
-    /// item that is gone.
+pub(crate) struct EventQueue<T> {
+    /// Counts the queue's items. It changes only under the queue's lock, so it is never readable
+    /// while the queue is empty.
     ready: EventFd,
     queue: Mutex<VecDeque<T>>,
-    bound: usize,
+    capacity: usize,
 }
 
-impl<T> Announcements<T> {
-    /// A queue that holds at most `bound` items. A further item replaces the oldest.
-    pub(crate) fn new(bound: usize) -> io::Result<Self> {
+impl<T> EventQueue<T> {
+    /// A queue of at most `capacity` items. A further item replaces the oldest.
+    pub(crate) fn new(capacity: usize) -> io::Result<Self> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
         Ok(Self {
             ready: EventFd::from_value_and_flags(0, flags)?,
             queue: Mutex::new(VecDeque::new()),
-            bound,
+            capacity,
         })
     }
 
     pub(crate) fn push(&self, item: T) {
         let mut queue = self.queue.lock();
-        if queue.len() >= self.bound {
+        if queue.len() >= self.capacity {
             queue.pop_front();
         } else {
             let _ = self.ready.write(1);
@@ -74,7 +74,7 @@ impl<T> Announcements<T> {
     }
 }
 
-impl<T> AsFd for Announcements<T> {
+impl<T> AsFd for EventQueue<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
@@ -84,14 +84,14 @@ impl<T> AsFd for Announcements<T> {
 mod tests {
     use super::*;
 
-    fn readable(queue: &Announcements<u32>) -> bool {
+    fn readable(queue: &EventQueue<u32>) -> bool {
         let mut fds = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::ZERO).expect("polled") > 0
     }
 
     #[test]
-    fn the_descriptor_is_readable_while_something_waits() {
-        let queue = Announcements::new(10).expect("a queue");
+    fn the_descriptor_is_readable_while_the_queue_has_items() {
+        let queue = EventQueue::new(10).expect("a queue");
         assert!(!readable(&queue));
         queue.push(1);
         queue.push(2);
@@ -104,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_the_oldest_are_dropped() {
-        let queue = Announcements::new(3).expect("a queue");
+    fn a_full_queue_drops_the_oldest_item() {
+        let queue = EventQueue::new(3).expect("a queue");
         for item in 0..10 {
             queue.push(item);
         }

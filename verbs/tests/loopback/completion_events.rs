@@ -1,6 +1,6 @@
-//! Completions are announced on channels.
+//! Completion events on channels.
 
-use super::{End, PATIENCE, gid_index, pair};
+use super::{End, TIMEOUT, gid_index, pair};
 use roce_verbs::completion::{CompletionChannel, Notify};
 use roce_verbs::{
     CompletionQueue, ConnectOptions, QpOptions, QueuePair, RecvRequest, SendOp, SendRequest,
@@ -8,8 +8,8 @@ use roce_verbs::{
 };
 use std::time::Duration;
 
-/// Messages from `a` complete at `b`, to a queue with a channel.
-struct Announced {
+/// Two connected ends. Messages from `a` complete at `b`, in a queue with a channel.
+struct EventPair {
     a: End,
     b: End,
     from: QueuePair,
@@ -18,7 +18,7 @@ struct Announced {
     channel: CompletionChannel,
 }
 
-fn announced() -> Announced {
+fn event_pair() -> EventPair {
     let (a, b) = pair(4096, &ConnectOptions::default());
     let channel = b.context.create_channel().expect("channel");
     let cq = b.context.create_cq_with_channel(16, &channel);
@@ -35,7 +35,7 @@ fn announced() -> Announced {
         .expect("connected");
     a_qp.connect(index_a, &from_b, &ConnectOptions::default())
         .expect("connected");
-    Announced {
+    EventPair {
         a,
         b,
         from: a_qp,
@@ -45,7 +45,7 @@ fn announced() -> Announced {
     }
 }
 
-impl Announced {
+impl EventPair {
     fn send(&self, wr_id: u64) {
         let sge = self.b.region.all().expect("small");
         let sges = &[sge];
@@ -57,64 +57,64 @@ impl Announced {
         self.from.post_send(&send).expect("posted");
     }
 
-    /// Waits until the peer has acknowledged the message, so its receive has completed.
-    fn sent(&self) {
-        let sent = self.a.cq.poll_for(PATIENCE).expect("no overrun");
+    /// Waits until the peer has acknowledged the message. Its receive has then completed.
+    fn wait_until_sent(&self) {
+        let sent = self.a.cq.poll_for(TIMEOUT).expect("no overrun");
         assert_eq!(sent.expect("sent").status, WcStatus::Success);
     }
 
-    fn take(&self, wr_id: u64) {
-        let completion = self.cq.poll().expect("no overrun").expect("announced");
+    fn expect_completion(&self, wr_id: u64) {
+        let completion = self.cq.poll().expect("no overrun").expect("a completion");
         assert_eq!(completion.wr_id, wr_id);
     }
 
-    fn wait(&self) {
-        let announced = self.channel.wait(PATIENCE).expect("waited");
-        assert_eq!(announced, Some(self.cq.id()));
+    fn wait_for_event(&self) {
+        let event = self.channel.wait(TIMEOUT).expect("waited");
+        assert_eq!(event, Some(self.cq.id()));
     }
 }
 
 #[test]
-fn a_channel_wakes_who_waits() {
-    let ends = announced();
+fn a_channel_wakes_a_waiting_thread() {
+    let ends = event_pair();
     for i in 0..50 {
         ends.cq.request_notify(Notify::Next);
         ends.send(i);
-        ends.wait();
-        ends.take(i);
-        ends.sent();
+        ends.wait_for_event();
+        ends.expect_completion(i);
+        ends.wait_until_sent();
     }
 }
 
-/// Three completions share one announcement. If fewer come, the announcement is made when its
-/// period is over, or when moderation is switched off.
+/// Three completions share one event. If fewer arrive, the event is delivered at the end of its
+/// period, or when moderation is switched off.
 #[test]
-fn an_announcement_waits_for_more_completions() {
+fn a_moderated_event_waits_for_more_completions() {
     const NEVER: Duration = Duration::from_secs(1 << 20);
-    let ends = announced();
+    let ends = event_pair();
     ends.cq.moderate(3, NEVER);
     for round in 0..2 {
         ends.cq.request_notify(Notify::Next);
         for i in 0..3 {
             assert_eq!(ends.channel.poll(), None, "{round}, {i}");
             ends.send(i);
-            ends.sent();
+            ends.wait_until_sent();
         }
-        ends.wait();
-        (0..3).for_each(|i| ends.take(i));
+        ends.wait_for_event();
+        (0..3).for_each(|i| ends.expect_completion(i));
     }
     ends.cq.moderate(3, Duration::from_millis(1));
     ends.cq.request_notify(Notify::Next);
     ends.send(7);
-    ends.wait();
-    ends.take(7);
-    ends.sent();
+    ends.wait_for_event();
+    ends.expect_completion(7);
+    ends.wait_until_sent();
     ends.cq.moderate(3, NEVER);
     ends.cq.request_notify(Notify::Next);
     ends.send(8);
-    ends.sent();
+    ends.wait_until_sent();
     assert_eq!(ends.channel.poll(), None);
     ends.cq.moderate(0, NEVER);
     assert_eq!(ends.channel.poll(), Some(ends.cq.id()));
-    ends.take(8);
+    ends.expect_completion(8);
 }

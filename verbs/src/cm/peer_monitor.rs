@@ -1,8 +1,8 @@
-//! What the connection manager's thread learns about peers other than from their messages: whether
-//! processes of this host have ended, and whether other hosts refuse packets.
+//! Detects peers that end without a message: processes of this host that have ended, and other
+//! hosts that refuse packets.
 
-use super::bell::Bell;
 use super::core::{Core, PeersAndChecks};
+use super::inbox::Inbox;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_cm::{Path, QpnRange};
 use roce_udp::{PeerWatch, PortCheck};
@@ -11,8 +11,9 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// The descriptors that are polled along with the bell.
-pub(super) struct Lookout {
+/// The peers that the agent wants to have watched. The thread polls their descriptors along with
+/// the inbox.
+pub(super) struct PeerMonitor {
     interface_index: u32,
     /// Processes of this host that hold peers' QPs.
     processes: HashMap<(IpAddr, QpnRange), PeerWatch>,
@@ -20,7 +21,7 @@ pub(super) struct Lookout {
     checks: HashMap<IpAddr, PortCheck>,
 }
 
-impl Lookout {
+impl PeerMonitor {
     pub(super) fn new(interface_index: u32) -> Self {
         Self {
             interface_index,
@@ -29,11 +30,11 @@ impl Lookout {
         }
     }
 
-    /// Waits until the bell rings or there is something to [report](Self::report).
-    pub(super) fn sleep(&self, bell: &Bell, timeout: Option<Duration>) {
+    /// Waits until the inbox has work or there is something to [report](Self::report).
+    pub(super) fn sleep(&self, inbox: &Inbox, timeout: Option<Duration>) {
         let processes = self.processes.values().map(AsFd::as_fd);
         let checks = self.checks.values().map(AsFd::as_fd);
-        let fds = [bell.as_fd()].into_iter().chain(processes).chain(checks);
+        let fds = [inbox.as_fd()].into_iter().chain(processes).chain(checks);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Rounded up: a thread that wakes up too early has nothing to do, and sleeps again.
         let rounded = timeout.map(|timeout| timeout + Duration::from_micros(999));
@@ -46,10 +47,10 @@ impl Lookout {
 
     /// Tells the agent about processes that have ended and hosts that refuse packets.
     pub(super) fn report(&mut self, core: &Core) {
-        self.processes.retain(|&(remote, part), process| {
+        self.processes.retain(|&(remote, range), process| {
             let gone = process.is_gone();
             if let Ok(true) = gone {
-                core.with(|agent, now| agent.peer_gone(now, remote, part));
+                core.with(|agent, now| agent.peer_gone(now, remote, range));
             }
             // A process whose state can't be read is not watched.
             matches!(gone, Ok(false))
@@ -63,7 +64,7 @@ impl Lookout {
     }
 
     /// Starts to watch new peers, and checks hosts.
-    pub(super) fn follow(&mut self, wanted: PeersAndChecks) {
+    pub(super) fn start_watching(&mut self, wanted: PeersAndChecks) {
         for peer in wanted.peers {
             if !self.processes.contains_key(&peer)
                 && let Ok(Some(process)) = PeerWatch::start(peer.0, self.interface_index, peer.1)
@@ -77,8 +78,8 @@ impl Lookout {
     }
 
     fn check(&mut self, path: Path) {
-        let is_here = |&(remote, _): &(IpAddr, QpnRange)| remote == path.remote;
-        if self.processes.keys().any(is_here) {
+        let is_on_this_host = |&(remote, _): &(IpAddr, QpnRange)| remote == path.remote;
+        if self.processes.keys().any(is_on_this_host) {
             return;
         }
         if !self.checks.contains_key(&path.local) {

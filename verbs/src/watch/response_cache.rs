@@ -1,4 +1,5 @@
-//! The answers to watchers. They are made at a bounded rate, however many watchers ask.
+//! The responses to watchers, which are created at a bounded rate no matter how many watchers there
+//! are.
 
 use super::devices::Devices;
 use super::prometheus;
@@ -6,28 +7,28 @@ use super::snapshot::Snapshot;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Requests within this time get the same answer, so that a flood of requests does not keep taking
-/// the NIC's lock.
-const FRESH: Duration = Duration::from_millis(50);
+/// The time for which a snapshot is reused, so that a flood of requests does not keep taking the
+/// NIC's lock.
+const MAX_AGE: Duration = Duration::from_millis(50);
 
-pub(super) struct Answers<'a> {
+pub(super) struct ResponseCache<'a> {
     devices: &'a Devices,
-    made: Option<(Instant, Arc<Snapshot>)>,
+    snapshot: Option<(Instant, Arc<Snapshot>)>,
     json: Option<Arc<[u8]>>,
     text: Option<Arc<[u8]>>,
 }
 
-impl<'a> Answers<'a> {
+impl<'a> ResponseCache<'a> {
     pub(super) fn new(devices: &'a Devices) -> Self {
         Self {
             devices,
-            made: None,
+            snapshot: None,
             json: None,
             text: None,
         }
     }
 
-    /// The answer to `roce top`.
+    /// The response to `roce top`.
     pub(super) fn json(&mut self, now: Instant) -> Arc<[u8]> {
         let snapshot = self.snapshot(now);
         let make = || {
@@ -37,7 +38,7 @@ impl<'a> Answers<'a> {
         Arc::clone(self.json.get_or_insert_with(make))
     }
 
-    /// The answer to Prometheus.
+    /// The response to Prometheus.
     pub(super) fn text(&mut self, now: Instant) -> Arc<[u8]> {
         let snapshot = self.snapshot(now);
         let make = || prometheus::text(&snapshot).into_bytes().into();
@@ -45,21 +46,23 @@ impl<'a> Answers<'a> {
     }
 
     fn snapshot(&mut self, now: Instant) -> Arc<Snapshot> {
-        self.forget_old(now);
+        self.drop_expired(now);
         let (_, snapshot) = self
-            .made
+            .snapshot
             .get_or_insert_with(|| (now, Arc::new(self.devices.snapshot())));
         Arc::clone(snapshot)
     }
 
-    /// When [`Answers::forget_old`] must be called.
-    pub(super) fn old_at(&self) -> Option<Instant> {
-        self.made.as_ref().map(|(made, _)| *made + FRESH)
+    /// The time at which [`ResponseCache::drop_expired`] must be called.
+    pub(super) fn expires_at(&self) -> Option<Instant> {
+        self.snapshot
+            .as_ref()
+            .map(|(taken_at, _)| *taken_at + MAX_AGE)
     }
 
-    pub(super) fn forget_old(&mut self, now: Instant) {
-        if self.old_at().is_some_and(|at| at <= now) {
-            (self.made, self.json, self.text) = (None, None, None);
+    pub(super) fn drop_expired(&mut self, now: Instant) {
+        if self.expires_at().is_some_and(|at| at <= now) {
+            (self.snapshot, self.json, self.text) = (None, None, None);
         }
     }
 }
