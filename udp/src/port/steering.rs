@@ -1,4 +1,4 @@
-//! Which management datagrams the kernel steers to this process.
+//! Steers management datagrams to this process.
 
 use std::io;
 
@@ -44,7 +44,7 @@ impl Steering for UdpPort {
 }
 
 impl UdpPort {
-    /// Announces at all addresses which datagrams this process takes.
+    /// Announces at all addresses which management datagrams this process receives.
     fn announce(&mut self) -> io::Result<()> {
         let Self {
             sockets, services, ..
