@@ -40,8 +40,9 @@ pub(crate) fn bind(
         let advice = match source.kind() {
             ErrorKind::AddrInUse => format!(
                 "another program has it: a process that uses this stack on {interface}, or the \
-                 kernel's Soft-RoCE (rdma_rxe). See who with `ss -ulnp sport = :{ROCE_UDP_PORT}`; \
-                 stop it (`rdma link delete` for Soft-RoCE) or use another address of {interface}"
+                 kernel's Soft-RoCE (rdma_rxe). List the sockets with \
+                 `ss -ulnp sport = :{ROCE_UDP_PORT}`; stop the program (`rdma link delete` for \
+                 Soft-RoCE) or use another address of {interface}"
             ),
             ErrorKind::AddrNotAvailable => format!(
                 "{interface} doesn't have the address now, or is still checking that nobody else \

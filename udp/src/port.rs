@@ -299,7 +299,7 @@ impl Port for UdpPort {
             return Err(not_an_address(&self.config, address));
         }
         let mut socket = open(&self.config, address)?;
-        if self.services.open {
+        if self.services.is_open {
             socket
                 .announce(&self.services)
                 .map_err(|source| PortError {

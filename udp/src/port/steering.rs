@@ -16,7 +16,7 @@ impl Steering for UdpPort {
     }
 
     fn open_general_services(&mut self) -> io::Result<()> {
-        self.services.open = true;
+        self.services.is_open = true;
         self.announce()
     }
 

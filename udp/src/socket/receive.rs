@@ -7,7 +7,7 @@ use roce_stack::{IpCovered, RxMeta};
 
 use super::PortSocket;
 use crate::counters::UdpCounters;
-use crate::share::{Gets, Member};
+use crate::share::{Member, Recipient};
 use crate::sys::receive::{Bundle, RECEIVE_BATCH, ReceiveRing};
 
 /// The average size of bundles, in bytes, above which a receive requests only one bundle. The cost
@@ -173,11 +173,11 @@ fn deliver_own<'a>(
     let mut foreign = 0;
     let mut another_member_lost_packets = false;
     for (index, packet) in packets.enumerate() {
-        match member.gets(packet, index == 0) {
-            Gets::Yes => sink.packet(meta, packet),
-            gets => {
+        match member.recipient_of(packet, index == 0) {
+            Recipient::ThisProcess => sink.packet(meta, packet),
+            recipient => {
                 foreign += 1;
-                another_member_lost_packets |= gets == Gets::AnotherMember;
+                another_member_lost_packets |= recipient == Recipient::AnotherMember;
             }
         }
     }
