@@ -89,8 +89,8 @@ impl KeptBlocks {
         self.states.len() - self.free.len()
     }
 
-    /// Returns a block for packets to `reader`; `None` if no block is free. The block stays free until
-    /// [`KeptBlocks::take_prepared`].
+    /// Returns a block for packets to `reader`; `None` if no block is free. The block stays free
+    /// until [`KeptBlocks::take_prepared`].
     pub(crate) fn prepare(&mut self, reader: Reader) -> Option<Block> {
         let states = &self.states;
         let fits = |block: &Block| states[usize::from(*block)].reader == Some(reader);

@@ -42,7 +42,8 @@ fn roce_v4(frame: &[u8]) -> Option<(u16, u16, &[u8])> {
     Some((be(18)?, be(20)?, payload))
 }
 
-/// Sends all lengths and compares each frame with what its slot predicted.
+/// Sends packets of these lengths, and compares each frame with the identification that its slot
+/// predicted.
 fn assert_identifications(port: &mut UdpPort, far: &Namespace, lens: &[usize]) {
     let mut wire = capture(far);
     let mut predicted = Vec::new();

@@ -286,7 +286,7 @@ fn check_oldest(queue: &TxQueue, model: &mut VecDeque<(TxMeta, Vec<u8>, u16)>, s
     }
 }
 
-/// Queues a packet for a flow's socket and returns its identification and the block that it lies in.
+/// Queues a packet for a flow's socket. Returns its identification and the result of the commit.
 fn push_kept(
     queue: &mut TxQueue,
     kept: &mut KeptBlocks,

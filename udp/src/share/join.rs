@@ -372,8 +372,8 @@ impl Joining<'_> {
 
     fn other_user_error(&self, pid: i32, uid: u32) -> PortError {
         let what = format!(
-            "process {pid} of user {uid} has it, and only processes of one user can share a port. This process \
-             belongs to user {}. Use another address of {}, or run both as one user",
+            "process {pid} of user {uid} has it, and only processes of one user can share a port. \
+             This process belongs to user {}. Use another address of {}, or run both as one user",
             message::own_uid(),
             self.config.interface
         );

@@ -25,8 +25,7 @@ pub fn prefer_short_turns() -> io::Result<()> {
         return Ok(());
     }
     attributes.sched_runtime = SLICE_NS;
-    // SAFETY: the kernel reads as many bytes as the field `size` of `attributes` says, which it wrote
-    // itself.
+    // SAFETY: the kernel reads `attributes.size` bytes, a number that it wrote itself.
     check(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) })
 }
 

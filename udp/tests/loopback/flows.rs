@@ -168,7 +168,8 @@ fn a_false_acknowledgement_corrupts_the_packet() {
     );
 }
 
-/// The acknowledgement may be for the copy, and a flow that ends says nothing about its packets.
+/// The acknowledgement may be for the retransmission, and the end of a flow proves nothing about
+/// its packets.
 #[test]
 fn without_proof_the_receiver_keeps_the_pages() {
     let (near, far) = pair(35);
@@ -196,7 +197,8 @@ fn without_proof_the_receiver_keeps_the_pages() {
     }
 }
 
-/// Acknowledgements that come before the packets were read can't show another process's data.
+/// An acknowledgement that comes before the packets are read must not reveal another process's
+/// data.
 #[test]
 fn pages_are_not_passed_from_one_reader_to_the_next() {
     let (near, far) = pair(36);
@@ -215,7 +217,7 @@ fn pages_are_not_passed_from_one_reader_to_the_next() {
 }
 
 #[test]
-fn the_identification_counts_datagrams_also_of_those_without_a_copy() {
+fn identifications_count_up_also_for_datagrams_without_a_copy() {
     let (near, far) = pair(37);
     let (mut from, mut into) = (splicing(near, 1 << 20), open(far));
     let mut first = None;
