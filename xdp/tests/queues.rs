@@ -335,7 +335,7 @@ fn what_cannot_be_opened_says_why() {
     };
     let fails = |change: &dyn Fn(&mut SocketConfig), words: &[&str]| {
         let mut config = config(&pair.near, 1500, 1);
-        config.patience = std::time::Duration::ZERO;
+        config.bind_timeout = std::time::Duration::ZERO;
         change(&mut config);
         let open = || {
             socket::open(&config)
@@ -367,7 +367,7 @@ fn the_loopback_has_one_queue_for_one_socket() {
     }
     // The first interface of every namespace.
     const LO: u32 = 1;
-    let config = |queue, patience| SocketConfig {
+    let config = |queue, bind_timeout| SocketConfig {
         queues: vec![queue],
         memory: QueueConfig {
             rx_chunks: 8,
@@ -375,11 +375,11 @@ fn the_loopback_has_one_queue_for_one_socket() {
             max_frame_bytes: 1514,
             tx_metadata: false,
         },
-        patience,
+        bind_timeout,
         ..SocketConfig::new("lo", LO, 1500)
     };
-    let open = |queue, patience| {
-        let opened = socket::open(&config(queue, patience));
+    let open = |queue, bind_timeout| {
+        let opened = socket::open(&config(queue, bind_timeout));
         opened.map_err(|error| (error.source.raw_os_error(), error.to_string()))
     };
     Namespace::new().inside(|| {

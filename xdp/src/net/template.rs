@@ -125,7 +125,7 @@ impl Template {
         let header_len = repr.emit_headers(&mut bytes, 0);
         let ip_end = header_len - udp_len;
         let ip_at = ip_end - ip_len;
-        let longest_ip = mtu.min(usize::from(u16::MAX));
+        let max_ip_bytes = mtu.min(usize::from(u16::MAX));
         Some(Template {
             sum: constant_sum(&bytes[ip_at..ip_end], network),
             bytes,
@@ -134,7 +134,7 @@ impl Template {
             ip_end,
             network,
             is_usual: network == Network::V4 && tag.is_none(),
-            max_transport: longest_ip.saturating_sub(ip_len + udp_len),
+            max_transport: max_ip_bytes.saturating_sub(ip_len + udp_len),
             priority: tag.map(|(_, priority)| priority),
         })
     }

@@ -1,4 +1,4 @@
-use super::{CHUNK_BYTES, ChunkFault, Ledger, Owner, Umem, stays_in_chunk};
+use super::{CHUNK_BYTES, ChunkFault, Ledger, Owner, Umem, is_in_one_chunk};
 
 const CHUNK: u64 = CHUNK_BYTES as u64;
 
@@ -93,8 +93,8 @@ fn chunks_are_counted_and_come_back_once() {
 
 #[test]
 fn a_piece_stays_in_its_chunk() {
-    assert!(stays_in_chunk(CHUNK, 4096) && stays_in_chunk(CHUNK + 256, 3840));
-    assert!(stays_in_chunk(CHUNK + 4095, 1) && stays_in_chunk(CHUNK + 4095, 0));
-    assert!(!stays_in_chunk(CHUNK, 4097) && !stays_in_chunk(CHUNK + 256, 3841));
-    assert!(!stays_in_chunk(CHUNK + 1, u32::MAX));
+    assert!(is_in_one_chunk(CHUNK, 4096) && is_in_one_chunk(CHUNK + 256, 3840));
+    assert!(is_in_one_chunk(CHUNK + 4095, 1) && is_in_one_chunk(CHUNK + 4095, 0));
+    assert!(!is_in_one_chunk(CHUNK, 4097) && !is_in_one_chunk(CHUNK + 256, 3841));
+    assert!(!is_in_one_chunk(CHUNK + 1, u32::MAX));
 }
