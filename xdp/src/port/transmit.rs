@@ -30,8 +30,8 @@ pub(super) struct Special {
     header_len: usize,
     /// The next hop, if its Ethernet address is not known yet.
     waits_for: Option<IpAddr>,
-    /// The metadata of a copy to deliver: the packet is to a group that was joined here, or to an
-    /// address of computed.
+    /// The metadata of the copy to loop back, if the destination is a joined group or an address of
+    /// this port.
     copy: Option<RxMeta>,
     /// The checksum that the port computes after the packet is written.
     checksum: Option<ChecksumAt>,
