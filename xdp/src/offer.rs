@@ -89,7 +89,7 @@ pub struct DriverOffer {
 const MULTI_PIECE_BYTES: usize = (RX_PIECE_BYTES - 320) / 128 * 128;
 
 impl DriverOffer {
-    /// Marks the driver as refusing programs, for the reason `reason`.
+    /// Marks the driver as refusing programs, for this reason.
     fn with_refusal(self, reason: &'static str) -> Self {
         Self {
             native: false,

@@ -16,7 +16,7 @@ use roce_xdp::queue::{QueueConfig, QueueError};
 use roce_xdp::socket::{self, BusyPoll, SocketConfig, SocketQueue, ZeroCopy};
 use roce_xdp::umem::CHUNK_BYTES;
 use socket2::SockRef;
-use support::netns::{Namespace, Pair, may};
+use support::netns::{Namespace, Pair, can_create_namespaces};
 use support::queues::{
     assert_all_sent_and_no_chunk_lost, config, frame, open, open_with, receive, send,
 };
@@ -366,7 +366,7 @@ fn errors_of_open_say_why() {
 /// queue to several sockets only if they share memory.
 #[test]
 fn the_loopback_interface_has_one_queue_for_one_socket() {
-    if !may("the_loopback_interface_has_one_queue_for_one_socket") {
+    if !can_create_namespaces("the_loopback_interface_has_one_queue_for_one_socket") {
         return;
     }
     // The first interface of every namespace.

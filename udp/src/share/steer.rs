@@ -20,7 +20,7 @@ use crate::sys::options::attach_program;
 const UDP_HEADER: u32 = 8;
 /// `ret a`, which the libc crate lacks.
 const BPF_RET_A: u32 = BPF_RET | 0x10;
-/// The mask of the QPN in the 32-bit field_at whose last three bytes are the QPN.
+/// The mask of the QPN in the 32-bit word whose last three bytes are the QPN.
 const QPN_BITS: u32 = 0x00ff_ffff;
 /// The high bits of a QPN are the number of its part.
 const QPN_SHIFT: u32 = 16 + QpnRange::SHIFT;

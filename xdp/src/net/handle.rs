@@ -104,7 +104,7 @@ impl Net {
     /// Hold the frame in a [`Waiting`](super::Waiting), or drop it.
     ///
     /// # Errors
-    /// The reason reason nothing can be sent on this path. The refusal is counted.
+    /// The reason why nothing can be sent on this path. The refusal is counted.
     /// [`Refusal::is_transient`] tells whether it may end without intervention.
     #[inline(always)]
     pub fn header_for(&mut self, key: PathKey) -> Result<Header<'_>, Refusal> {
@@ -138,7 +138,7 @@ impl Net {
     /// sequence). The pieces of a frame must have been joined before.
     ///
     /// # Errors
-    /// The reason reason the frame is dropped. The drop is counted.
+    /// The reason why the frame is dropped. The drop is counted.
     #[inline]
     pub fn parse<'f>(&mut self, frame: &'f [u8]) -> Result<Received<'f>, RxDrop> {
         self.core.parse(frame)

@@ -39,7 +39,8 @@ impl<'a> Frame<'a> {
     /// The pieces of the frame; at least one.
     pub fn pieces(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let share = self.share;
-        // The queue has checked that each piece is within its chunk and each chunk within the share.
+        // The queue has checked that each piece is within its chunk and each chunk within the
+        // share.
         self.pieces.iter().map(|piece| {
             share
                 .bytes(piece.address, piece.len as usize)
