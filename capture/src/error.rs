@@ -12,7 +12,7 @@ pub enum CreateError {
     Empty,
     /// The name has a `%` that is followed by something other than `p` or `%`.
     Percent {
-        /// The character after it; `None` at the end of the name.
+        /// The character after the `%`; `None` at the end of the name.
         found: Option<char>,
     },
     /// An option after a comma in the name is wrong.
@@ -26,7 +26,7 @@ pub enum CreateError {
     InTheWay {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it can't be replaced.
         why: String,
     },
     /// All numbered names for the file are taken.

@@ -1,4 +1,4 @@
-//! The file of a capture. It only ever contains whole blocks.
+//! The file of a capture. It contains only complete blocks.
 
 use crate::CreateError;
 use crate::name::numbered;
@@ -7,17 +7,17 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Number of names to try before giving up.
+/// The highest number in a file name.
 const MAX_NUMBER: u32 = 9999;
 
 /// The output of a capture.
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,
-    /// Bytes of whole blocks in the file.
-    whole: u64,
-    /// Whether a partial write can be undone: not in a pipe or a device.
-    regular: bool,
+    /// The length of the complete blocks in the file, in bytes.
+    complete_bytes: u64,
+    /// Whether this is a regular file, in which a partial write can be undone.
+    is_regular: bool,
 }
 
 /// The first bytes of a capture file, pcapng or pcap, in either byte order.
@@ -38,21 +38,21 @@ pub(crate) fn create_under_free_name(
     let mut path = wanted.to_owned();
     for number in first..=MAX_NUMBER {
         path = numbered(wanted, number);
-        if leads_to_descriptor(&path) {
-            return Ok((open_there(&path)?, path, number));
+        if is_descriptor_path(&path) {
+            return Ok((open_existing(&path)?, path, number));
         }
         // O_EXCL: a link at this name is never followed.
-        match private().create_new(true).open(&path) {
+        match private_file_options().create_new(true).open(&path) {
             Ok(file) => return Ok((Output::new(file, true), path, number)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(source) => return Err(CreateError::Io { path, source }),
         }
-        // A regular file or a link stays as it is, and the next name is tried. A pipe or a device
-        // is used.
+        // If a regular file or a link has the name, try the next name. If a pipe or a device has
+        // it, open that.
         let found = std::fs::symlink_metadata(&path).map(|found| found.file_type());
-        let is_other = |kind: FileType| !kind.is_file() && !kind.is_symlink();
-        if found.is_ok_and(is_other) {
-            return Ok((open_there(&path)?, path, number));
+        let is_special = |kind: FileType| !kind.is_file() && !kind.is_symlink();
+        if found.is_ok_and(is_special) {
+            return Ok((open_existing(&path)?, path, number));
         }
     }
     Err(CreateError::Taken { path })
@@ -61,21 +61,22 @@ pub(crate) fn create_under_free_name(
 /// Creates the file. An existing file is truncated if it belongs to this user and is a capture or
 /// empty.
 pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
-    if leads_to_descriptor(path) {
-        let output = open_there(path)?;
-        if output.regular {
-            // The shell has opened the file. With `>>` it has not truncated it, so do that here.
+    if is_descriptor_path(path) {
+        let output = open_existing(path)?;
+        if output.is_regular {
+            // The shell has opened the file. With `>>`, it has not truncated the file, so do that
+            // here.
             let _ = output.file.set_len(0);
         }
         return Ok(output);
     }
-    match private().create_new(true).open(path) {
+    match private_file_options().create_new(true).open(path) {
         Ok(file) => return Ok(Output::new(file, true)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(source) => return Err(in_file(path, source)),
+        Err(source) => return Err(io_error(path, source)),
     }
-    let output = open_there(path)?;
-    if output.regular {
+    let output = open_existing(path)?;
+    if output.is_regular {
         check_replaceable(&output.file).map_err(|why| CreateError::InTheWay {
             path: path.to_owned(),
             why,
@@ -83,31 +84,31 @@ pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
         output
             .file
             .set_len(0)
-            .map_err(|source| in_file(path, source))?;
+            .map_err(|source| io_error(path, source))?;
     }
     Ok(output)
 }
 
 /// The options for opening files. New files are readable only by the user, since they hold the data
 /// that programs sent.
-fn private() -> OpenOptions {
+fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     options
 }
 
-/// Whether a path is one of the kernel's names for a process's open files. These are links that no
-/// other process can replace.
-fn leads_to_descriptor(path: &Path) -> bool {
-    let named = ["/dev/stdout", "/dev/stderr"].map(Path::new);
-    named.contains(&path) || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
+/// Whether a path is one of the kernel's names for this process's open files. These are links that
+/// no other process can replace.
+fn is_descriptor_path(path: &Path) -> bool {
+    let paths = ["/dev/stdout", "/dev/stderr"].map(Path::new);
+    paths.contains(&path) || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
 }
 
 /// Opens an existing file. Follows no links except those to descriptors.
-fn open_there(path: &Path) -> Result<Output, CreateError> {
+fn open_existing(path: &Path) -> Result<Output, CreateError> {
     let mut options = OpenOptions::new();
     options.write(true);
-    if !leads_to_descriptor(path) {
+    if !is_descriptor_path(path) {
         // Also open for reading, to check the first bytes of a file.
         let is_file = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
         options.read(is_file).custom_flags(nix::libc::O_NOFOLLOW);
@@ -120,29 +121,29 @@ fn open_there(path: &Path) -> Result<Output, CreateError> {
                 why: "it is a symbolic link, which is not followed".to_owned(),
             });
         }
-        Err(source) => return Err(in_file(path, source)),
+        Err(source) => return Err(io_error(path, source)),
     };
-    let found = file.metadata().map_err(|source| in_file(path, source))?;
-    if found.file_type().is_block_device() {
+    let metadata = file.metadata().map_err(|source| io_error(path, source))?;
+    if metadata.file_type().is_block_device() {
         return Err(CreateError::InTheWay {
             path: path.to_owned(),
             why: "it is a disk".to_owned(),
         });
     }
-    Ok(Output::new(file, found.is_file()))
+    Ok(Output::new(file, metadata.is_file()))
 }
 
 /// Checks that a file may be truncated. The error is the reason why not.
 fn check_replaceable(file: &File) -> Result<(), String> {
-    let found = file.metadata().map_err(|error| error.to_string())?;
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
     let user = nix::unistd::geteuid().as_raw();
-    if found.uid() != user {
-        let owner = found.uid();
+    if metadata.uid() != user {
+        let owner = metadata.uid();
         return Err(format!(
             "it belongs to user {owner}, and this is user {user}"
         ));
     }
-    if found.len() == 0 {
+    if metadata.len() == 0 {
         return Ok(());
     }
     let mut magic = [0; 4];
@@ -153,7 +154,7 @@ fn check_replaceable(file: &File) -> Result<(), String> {
     }
 }
 
-fn in_file(path: &Path, source: io::Error) -> CreateError {
+fn io_error(path: &Path, source: io::Error) -> CreateError {
     CreateError::Io {
         path: path.to_owned(),
         source,
@@ -161,30 +162,30 @@ fn in_file(path: &Path, source: io::Error) -> CreateError {
 }
 
 impl Output {
-    fn new(file: File, regular: bool) -> Self {
+    fn new(file: File, is_regular: bool) -> Self {
         Self {
             file,
-            whole: 0,
-            regular,
+            complete_bytes: 0,
+            is_regular,
         }
     }
 
-    /// Bytes of whole blocks in the file; `None` for a pipe or a device.
+    /// The length of the complete blocks in the file, in bytes; `None` for a pipe or a device.
     pub(crate) fn len(&self) -> Option<u64> {
-        self.regular.then_some(self.whole)
+        self.is_regular.then_some(self.complete_bytes)
     }
 
-    /// Writes whole blocks.
+    /// Writes complete blocks.
     ///
     /// # Errors
     /// The OS error. A partial write is undone if possible. The caller must not write again.
     pub(crate) fn write(&mut self, blocks: &[u8]) -> io::Result<()> {
         let result = self.file.write_all(blocks);
         match &result {
-            Ok(()) => self.whole += blocks.len() as u64,
-            Err(_) if self.regular => {
+            Ok(()) => self.complete_bytes += blocks.len() as u64,
+            Err(_) if self.is_regular => {
                 // Best effort: a truncated block at the end does not hide those before it.
-                let _ = self.file.set_len(self.whole);
+                let _ = self.file.set_len(self.complete_bytes);
             }
             Err(_) => {}
         }

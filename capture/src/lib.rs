@@ -1,7 +1,7 @@
 //! Writes packets to pcapng files, with comments on what happened to each packet.
 //!
 //! A [`Capture`] is one file, or a ring of files, with packets of one or more interfaces. A file
-//! grows only by whole packets, and the data reaches the kernel at each [`Capture::flush`], so a
+//! grows only by complete packets, and the data reaches the kernel at each [`Capture::flush`], so a
 //! process that is killed leaves a readable file. When the disk is full, or the capture reaches its
 //! [limit](Limits), the capture ends with one message on stderr. The caller gets no error, because
 //! a capture must never delay a packet or make it fail.
@@ -52,7 +52,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use writer::Writer;
 
-/// A capture file that is being written. Cheap to clone: clones write to the same file.
+/// A capture that is being written. Clones are cheap, and write to the same file.
 #[derive(Clone, Debug)]
 pub struct Capture {
     path: Arc<Path>,
@@ -63,11 +63,11 @@ pub struct Capture {
 impl Capture {
     /// Creates a file of at most 1 GiB. In `name`, `%p` stands for the process ID and `%%` for `%`.
     ///
-    /// No file is ever overwritten, whether of another process or of an earlier run. If the name is
-    /// taken, a number is inserted before its last dot (`run.pcapng`, `run-2.pcapng`, …);
-    /// [`Capture::path`] returns the name used. Only the file's owner may read it. A device or a
-    /// pipe is opened as it is, and has no limit; opening a pipe waits for its reader. Symbolic
-    /// links are not followed, except for `/dev/stdout` and the like.
+    /// Never overwrites a file. If the name is taken, a number is inserted before its last dot
+    /// (`run.pcapng`, `run-2.pcapng`, …); [`Capture::path`] returns the name used. Only the file's
+    /// owner may read it. A device or a pipe is opened as it is, and has no limit; opening a pipe
+    /// waits for its reader. Symbolic links are not followed, except for `/dev/stdout` and the
+    /// like.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -83,11 +83,11 @@ impl Capture {
         let wanted = name::expand(name.as_ref())?;
         let (file, path, number) = file::create_under_free_name(&wanted, 1)?;
         let ring = Ring::new(limits, wanted, path.clone(), number);
-        Self::over(file, path, ring)
+        Self::with_file(file, path, ring)
     }
 
-    /// As [`Capture::create`], with a setting as users write it: `NAME[,limit=SIZE][,files=N]`, as
-    /// in `run-%p.pcapng,limit=100M,files=3`.
+    /// As [`Capture::create`], with a setting that users write, `NAME[,limit=SIZE][,files=N]`. An
+    /// example is `run-%p.pcapng,limit=100M,files=3`.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -127,10 +127,10 @@ impl Capture {
         let path = path.as_ref().to_owned();
         let file = file::replace(&path)?;
         let ring = Ring::new(Limits::NONE, path.clone(), path.clone(), 1);
-        Self::over(file, path, ring)
+        Self::with_file(file, path, ring)
     }
 
-    fn over(file: file::Output, path: PathBuf, ring: Ring) -> Result<Self, CreateError> {
+    fn with_file(file: file::Output, path: PathBuf, ring: Ring) -> Result<Self, CreateError> {
         // A pipe or a device has no length, so it has no limit.
         let limits = match file.len() {
             Some(_) => ring.limits(),
@@ -149,7 +149,7 @@ impl Capture {
         self.limits
     }
 
-    /// The first file of the capture, with the name that was actually used.
+    /// The path of the first file of the capture, with the name that was used.
     pub fn path(&self) -> &Path {
         &self.path
     }

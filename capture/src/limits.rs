@@ -10,20 +10,20 @@ use std::path::PathBuf;
 /// capture without a limit soon fills the disk.
 const DEFAULT_BYTES: u64 = 1 << 30;
 
-/// The lowest limit, in bytes. It is well above the batches of some 100 KiB in which blocks are
-/// written.
-const LEAST_BYTES: u64 = 1 << 20;
+/// The lowest limit, in bytes. It is well above the size of the batches in which blocks are
+/// written, about 100 KiB.
+const MIN_BYTES: u64 = 1 << 20;
 
 /// The maximum number of files of a ring.
-const MOST_FILES: u32 = 10_000;
+const MAX_FILES: u32 = 10_000;
 
 /// The limits of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The size of each file in bytes; `None` for no limit.
     pub bytes: Option<u64>,
-    /// The number of files. With one, the capture ends at its limit; with more, it starts a new
-    /// file and removes the oldest.
+    /// The number of files. With one file, the capture ends at its limit. With more, it starts a
+    /// new file and removes the oldest.
     pub files: u32,
 }
 
@@ -79,23 +79,24 @@ pub(crate) fn parse(setting: &OsStr) -> Result<(PathBuf, Limits), CreateError> {
     let mut has_limit = false;
     while let Some((name, option)) = split_option(rest) {
         let text = String::from_utf8_lossy(option).into_owned();
-        let wrong = |right| CreateError::Option {
+        let option_error = |right| CreateError::Option {
             option: text.clone(),
             right,
         };
         match text.split_once('=') {
             Some(("limit", size)) => {
                 limits.bytes = parse_size(size).ok_or_else(|| {
-                    wrong("limit is a size of 1M or more, such as 512M or 4G, or none")
+                    option_error("limit is a size of 1M or more, such as 512M or 4G, or none")
                 })?;
                 has_limit = true;
             }
             Some(("files", count)) => {
                 let count = count.parse().ok();
-                let count = count.filter(|count| (1..=MOST_FILES).contains(count));
-                limits.files = count.ok_or_else(|| wrong("files is a number, 1 to 10000"))?;
+                let count = count.filter(|count| (1..=MAX_FILES).contains(count));
+                limits.files =
+                    count.ok_or_else(|| option_error("files is a number, 1 to 10000"))?;
             }
-            _ => return Err(wrong("the options are limit=SIZE and files=N")),
+            _ => return Err(option_error("the options are limit=SIZE and files=N")),
         }
         rest = name;
     }
@@ -133,7 +134,7 @@ fn parse_size(text: &str) -> Option<Option<u64>> {
     };
     let bytes: u64 = digits.parse().ok()?;
     let bytes = bytes.checked_mul(1 << shift)?;
-    (bytes >= LEAST_BYTES).then_some(Some(bytes))
+    (bytes >= MIN_BYTES).then_some(Some(bytes))
 }
 
 #[cfg(test)]
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_is_told_with_what_is_right() {
+    fn a_wrong_option_is_reported_with_the_valid_values() {
         for (text, right) in [
             ("run,limit=5", "1M or more"),
             ("run,limit=", "1M or more"),
@@ -179,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_said_in_words() {
-        let said = |bytes, files| Limits { bytes, files }.to_string();
+    fn limits_are_displayed_for_people() {
+        let text_of = |bytes, files| Limits { bytes, files }.to_string();
         assert_eq!(Limits::default().to_string(), "at most 1 GiB");
-        assert_eq!(said(Some(1_536 << 20), 1), "at most 1536 MiB");
+        assert_eq!(text_of(Some(1_536 << 20), 1), "at most 1536 MiB");
         assert_eq!(
-            said(Some(1_000_001), 3),
+            text_of(Some(1_000_001), 3),
             "the latest 3 files of 1000001 bytes"
         );
-        assert_eq!(said(None, 1), "without a limit");
+        assert_eq!(text_of(None, 1), "without a limit");
     }
 }

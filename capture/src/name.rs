@@ -36,7 +36,7 @@ pub(crate) fn expand(pattern: &Path) -> Result<PathBuf, CreateError> {
     Ok(OsString::from_vec(name).into())
 }
 
-/// The `number`th name for a file called `wanted`: `run.pcapng`, `run-2.pcapng`, …
+/// The `number`th name for a file called `wanted`: `run.pcapng`, `run-2.pcapng` and so on.
 pub(crate) fn numbered(wanted: &Path, number: u32) -> PathBuf {
     let Some(stem) = wanted.file_stem().filter(|_| number > 1) else {
         return wanted.to_owned();

@@ -1,4 +1,4 @@
-//! The sequence of a capture's files: what happens when one reaches its limit.
+//! The sequence of a capture's files. When one reaches its limit, the next one starts.
 
 use crate::file::{Output, create_under_free_name};
 use crate::limits::{Limits, Size};
@@ -37,10 +37,11 @@ impl Ring {
         self.files.back().unwrap_or(&self.wanted)
     }
 
-    /// Whether a file of `len` bytes has room for `more`.
-    pub(crate) fn has_room(&self, len: Option<u64>, more: usize) -> bool {
+    /// Whether a file of `len` bytes has space for `more` bytes. A file without a length is a pipe
+    /// or a device, which has no limit.
+    pub(crate) fn has_space(&self, len: Option<u64>, more: usize) -> bool {
         match (self.limits.bytes, len) {
-            (Some(most), Some(len)) => len.saturating_add(more as u64) <= most,
+            (Some(max), Some(len)) => len.saturating_add(more as u64) <= max,
             _ => true,
         }
     }
@@ -48,30 +49,31 @@ impl Ring {
     /// Starts the next file, and removes the oldest if there are too many.
     ///
     /// # Errors
-    /// If only one file is allowed, or the next can't be made.
+    /// If only one file is allowed, or the next can't be created.
     pub(crate) fn next(&mut self) -> io::Result<Output> {
         if self.limits.files <= 1 {
-            return Err(io::Error::other(self.full()));
+            return Err(io::Error::other(self.limit_message()));
         }
-        let made = create_under_free_name(&self.wanted, self.number + 1);
-        let (output, path, number) = made.map_err(|error| io::Error::other(error.to_string()))?;
+        let created = create_under_free_name(&self.wanted, self.number + 1);
+        let (output, path, number) =
+            created.map_err(|error| io::Error::other(error.to_string()))?;
         self.number = number;
         self.files.push_back(path);
         while self.files.len() > self.limits.files as usize {
             if let Some(oldest) = self.files.pop_front() {
-                // The user may have moved it.
+                // The user may have moved the file.
                 let _ = std::fs::remove_file(oldest);
             }
         }
         Ok(output)
     }
 
-    /// The message when a single file ends.
-    fn full(&self) -> String {
+    /// The reason why a capture with a single file ends.
+    fn limit_message(&self) -> String {
         let limit = Size(self.limits.bytes.unwrap_or_default());
         let name = self.wanted.display();
         format!(
-            "it has come to its limit of {limit}. {name},limit=SIZE allows more, {name},files=N \
+            "it has reached its limit of {limit}. {name},limit=SIZE allows more, {name},files=N \
              keeps the latest N files"
         )
     }

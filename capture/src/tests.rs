@@ -35,7 +35,7 @@ fn packet(interface: InterfaceId, bytes: &[u8]) -> Packet<'_> {
 }
 
 #[test]
-fn what_is_written_is_all_there() {
+fn the_file_contains_everything_that_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let capture = Capture::create(dir.path().join("a.pcapng")).unwrap();
     let lo = capture.add_interface(&LO);
@@ -105,7 +105,7 @@ fn what_is_written_is_all_there() {
 }
 
 #[test]
-fn what_is_flushed_is_in_the_file_and_memory_is_bounded() {
+fn flushed_packets_are_in_the_file_and_the_buffer_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let capture = Capture::create(dir.path().join("a")).unwrap();
     let lo = capture.add_interface(&LO);
@@ -113,7 +113,7 @@ fn what_is_flushed_is_in_the_file_and_memory_is_bounded() {
     assert_eq!(blocks(capture.path()).len(), 2, "not flushed yet");
     capture.flush();
     assert_eq!(blocks(capture.path()).len(), 3);
-    // The packets reach the file without any flush, too.
+    // Packets reach the file without a flush, too.
     for _ in 0..1000 {
         capture.packet(&packet(lo, &[0; 1000]));
     }
@@ -145,19 +145,19 @@ fn no_file_is_overwritten() {
 
 /// Only the user may read captures, and only a capture that belongs to the user is replaced.
 #[test]
-fn what_is_no_capture_is_not_replaced() {
+fn only_captures_are_replaced() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let made = Capture::replace(at("new.pcapng")).unwrap();
-    assert_eq!(mode(made.path()), 0o600);
+    let replaced = Capture::replace(at("new.pcapng")).unwrap();
+    assert_eq!(mode(replaced.path()), 0o600);
     let created = Capture::create(at("created.pcapng")).unwrap();
     assert_eq!(mode(created.path()), 0o600);
-    let lo = made.add_interface(&LO);
-    made.packet(&packet(lo, &[1]));
-    made.flush();
-    assert_eq!(blocks(made.path()).len(), 3);
+    let lo = replaced.add_interface(&LO);
+    replaced.packet(&packet(lo, &[1]));
+    replaced.flush();
+    assert_eq!(blocks(replaced.path()).len(), 3);
     // A capture, and an empty file as mktemp(1) makes it.
     fs::write(at("empty"), "").unwrap();
     for name in ["new.pcapng", "empty"] {
@@ -189,7 +189,7 @@ fn what_is_no_capture_is_not_replaced() {
     }
 }
 
-/// Packets of 1000 bytes until `bytes` are written.
+/// Writes about `bytes` bytes in packets of 1000 bytes.
 fn fill(capture: &Capture, interface: InterfaceId, bytes: usize) {
     for number in 0..bytes / 1000 {
         let mut data = [0; 1000];
@@ -225,7 +225,7 @@ fn a_capture_ends_at_its_limit() {
     );
     let len = fs::metadata(capture.path()).unwrap().len();
     assert!((800 << 10..=1 << 20).contains(&len), "{len}");
-    // The first packets, all of them whole.
+    // The file has the first packets, and all of them are complete.
     let numbers = numbers(capture.path());
     assert_eq!(numbers.len() as u64, capture.packets());
     assert!(numbers.into_iter().eq(0..capture.packets()));
@@ -273,7 +273,7 @@ fn a_ring_keeps_the_latest_files() {
 }
 
 #[test]
-fn the_process_is_in_the_name_where_it_is_asked_for() {
+fn percent_p_is_replaced_by_the_process_id() {
     let dir = tempfile::tempdir().unwrap();
     let capture = Capture::create(dir.path().join("a-%p-100%%.pcapng")).unwrap();
     let expected = format!("a-{}-100%.pcapng", std::process::id());
@@ -281,10 +281,10 @@ fn the_process_is_in_the_name_where_it_is_asked_for() {
 }
 
 #[test]
-fn a_wrong_name_says_what_would_be_right() {
+fn a_wrong_name_is_reported_with_what_is_valid() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("nowhere/a.pcapng");
-    for (name, said) in [
+    for (name, expected) in [
         ("", "name the file"),
         ("a-%d", "%d stands for nothing: %p is"),
         ("a%", "a % at the end"),
@@ -293,12 +293,12 @@ fn a_wrong_name_says_what_would_be_right() {
         ("a,limit=1", "1M or more"),
     ] {
         let error = Capture::from_setting(name).unwrap_err().to_string();
-        assert!(error.contains(said), "{name}: {error}");
+        assert!(error.contains(expected), "{name}: {error}");
     }
 }
 
 #[test]
-fn a_full_disk_ends_the_capture_and_nothing_else() {
+fn a_full_disk_is_an_error_of_create() {
     if !Path::new("/dev/full").exists() {
         return;
     }
@@ -308,7 +308,7 @@ fn a_full_disk_ends_the_capture_and_nothing_else() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_the_capture_and_nothing_else() {
+fn a_closed_pipe_ends_the_capture() {
     let (reader, writer) = std::io::pipe().unwrap();
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
     let capture = Capture::create(&path).unwrap();

@@ -14,10 +14,11 @@ use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Buffered blocks are written once they have at least this many bytes.
+/// Buffered blocks are written when they have at least this many bytes.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// The longest packet to record, in bytes: the largest snapshot length of libpcap.
+/// The maximum number of bytes of a packet that are recorded: the largest snapshot length of
+/// libpcap.
 const SNAP_BYTES: usize = 256 << 10;
 
 /// The maximum length of a comment, in bytes. A pcapng option can hold up to 65535.
@@ -37,7 +38,7 @@ pub enum LinkType {
 /// An interface whose packets are captured.
 #[derive(Clone, Copy, Debug)]
 pub struct Interface<'a> {
-    /// Its name.
+    /// The name of the interface.
     pub name: &'a str,
     /// A description for readers of the capture.
     pub description: &'a str,
@@ -61,17 +62,17 @@ pub enum Direction {
 /// A packet to capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Its interface, which must belong to this capture.
+    /// The interface, which must belong to this capture.
     pub interface: InterfaceId,
-    /// When it was seen; written in nanoseconds.
+    /// The time of the packet, which is written in nanoseconds.
     pub time: SystemTime,
-    /// Its direction.
+    /// The direction of the packet.
     pub direction: Direction,
-    /// Its bytes, starting with the header of the link type.
+    /// The bytes of the packet, starting with the header of the link type.
     pub bytes: &'a [u8],
-    /// Its length on the wire, in bytes: at least the length of `bytes`.
+    /// The length on the wire, in bytes: at least the length of `bytes`.
     pub wire_len: usize,
-    /// What happened to it, in words.
+    /// Texts that describe what happened to the packet.
     pub comments: &'a [String],
 }
 
@@ -84,10 +85,10 @@ pub(crate) struct Writer {
     head: Vec<u8>,
     /// Number of packets in `blocks`.
     pending: u64,
-    /// Packets in the file.
+    /// Number of packets in the file.
     written: u64,
     ring: Ring,
-    /// The file, or why the capture ended.
+    /// The file, or the reason why the capture ended.
     output: Result<Output, String>,
 }
 
@@ -102,7 +103,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Begins a section. Writes its header at once, so that an unwritable file shows now.
+    /// Begins a section. Writes its header at once, so that an unwritable file is reported here.
     pub(crate) fn new(mut output: Output, ring: Ring) -> Result<Self, CreateError> {
         let header = SectionHeaderBlock {
             endianness: Endianness::Little,
@@ -150,11 +151,11 @@ impl Writer {
             options: vec![
                 InterfaceDescriptionOption::IfName(interface.name.into()),
                 InterfaceDescriptionOption::IfDescription(interface.description.into()),
-                // Powers of ten: nanoseconds.
+                // The unit of time stamps is 10⁻⁹ s.
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         };
-        // Packets that are buffered come before the new interface.
+        // The buffered packets come before the new interface.
         self.flush();
         self.add(block);
         let added = self.blocks.get_ref().clone();
@@ -192,11 +193,11 @@ impl Writer {
     }
 
     fn add<'a>(&mut self, block: impl PcapNgBlock<'a>) {
-        let whole = self.blocks.get_ref().len();
+        let complete_len = self.blocks.get_ref().len();
         if let Err(error) = self.blocks.write_pcapng_block(block) {
             // Writing to memory can't fail, so the block is invalid. For example, its interface
             // belongs to another capture.
-            self.blocks.get_mut().truncate(whole);
+            self.blocks.get_mut().truncate(complete_len);
             self.end(&into_io(error));
         }
     }
@@ -214,13 +215,13 @@ impl Writer {
         self.pending = 0;
     }
 
-    /// Writes the buffered blocks, to the next file if this one has no room for them.
+    /// Writes the buffered blocks, to the next file if this one has no space for them.
     fn write(&mut self) -> io::Result<()> {
         let Ok(output) = &mut self.output else {
             return Ok(());
         };
         let blocks = self.blocks.get_ref();
-        if self.ring.has_room(output.len(), blocks.len()) {
+        if self.ring.has_space(output.len(), blocks.len()) {
             return output.write(blocks);
         }
         let mut next = self.ring.next()?;

@@ -107,7 +107,7 @@ fn a_capture_ends_at_its_limit_and_the_program_goes_on() {
     let _: Value = serde_json::from_slice(&output.stdout).expect("a report");
     for part in [
         ".pcapng, at most 1 MiB\n",
-        "packets: it has come to its limit of 1 MiB.",
+        "packets: it has reached its limit of 1 MiB.",
     ] {
         // From both processes.
         assert_eq!(said.matches(part).count(), 2, "{part}: {said}");

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|script: &[u8]| roce_xdp::double::lie(script));
+fuzz_target!(|script: &[u8]| roce_xdp::double::run_script(script));

@@ -1,10 +1,10 @@
-//! Measures a bare [`UdpPort`] without any protocol: the ceiling for everything that is built on
-//! top.
+//! Measures a bare [`UdpPort`] without any protocol, which is the upper limit for everything built
+//! on it.
 //!
 //! ```text
 //! raw_ceiling                      two threads over loopback
-//! raw_ceiling serve LOCAL MTU      the far end, until it is told to stop
-//! raw_ceiling LOCAL MTU PEER       measure against it
+//! raw_ceiling serve LOCAL MTU      the far end, until the other end stops it
+//! raw_ceiling LOCAL MTU PEER       measure against that far end
 //! ```
 //!
 //! Prints the half round trip of small packets with both ends spinning, and the one-way throughput
@@ -103,7 +103,7 @@ fn read(packet: &[u8]) -> Option<(u8, u64)> {
     Some((packet[0], u64::from_be_bytes(number)))
 }
 
-/// Answers pings and acknowledges data until told to stop.
+/// Answers pings and acknowledges data until a STOP arrives.
 fn serve(port: &mut UdpPort) -> Result<(), Error> {
     let (mut stop, mut seen, mut acknowledged) = (false, 0, 0);
     while !stop {
@@ -197,7 +197,7 @@ fn half_round_trip(
     Ok(())
 }
 
-/// `None` if no answer came: sockets lose packets.
+/// Returns `None` if no answer came, because a packet was lost.
 fn round_trip(
     port: &mut UdpPort,
     to: &TxMeta,

@@ -1,4 +1,4 @@
-//! A UDP socket of an address family, and binding it to RoCE's port.
+//! Creates UDP sockets and binds them to RoCE's port.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::ROCE_UDP_PORT;
 use crate::config::UdpPortConfig;
 use crate::sys::address::socket_address;
 
-/// A non-blocking UDP socket of the address's family.
+/// Creates a non-blocking UDP socket of the address's family.
 pub(crate) fn new_socket(address: IpAddr) -> io::Result<Socket> {
     let domain = if address.is_ipv6() {
         Domain::IPV6
@@ -25,7 +25,7 @@ pub(crate) fn new_socket(address: IpAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Binds to port 4791 of `address`.
+/// Binds a socket to port 4791 of `address`.
 ///
 /// # Errors
 /// If the address can't be bound. The text says why, and what to do.
@@ -40,8 +40,9 @@ pub(crate) fn bind(
         let advice = match source.kind() {
             ErrorKind::AddrInUse => format!(
                 "another program has it: a process that uses this stack on {interface}, or the \
-                 kernel's Soft-RoCE (rdma_rxe). See who with `ss -ulnp sport = :{ROCE_UDP_PORT}`; \
-                 stop it (`rdma link delete` for Soft-RoCE) or use another address of {interface}"
+                 kernel's Soft-RoCE (rdma_rxe). List the sockets with \
+                 `ss -ulnp sport = :{ROCE_UDP_PORT}`; stop the program (`rdma link delete` for \
+                 Soft-RoCE) or use another address of {interface}"
             ),
             ErrorKind::AddrNotAvailable => format!(
                 "{interface} doesn't have the address now, or is still checking that nobody else \

@@ -10,10 +10,10 @@ use crate::ROCE_UDP_PORT;
 use crate::sys::options;
 
 /// The maximum number of datagrams, and of errors, that one call of [`PortCheck::refused`] reads.
-const MOST: usize = 256;
+const MAX_READS: usize = 256;
 
-/// A socket that probes whether hosts accept packets. It is bound to a port of its own: several
-/// processes share the sockets of port 4791, and the kernel could report an error to any of them.
+/// A socket that probes whether hosts accept packets. It is bound to a port of its own, because
+/// several processes may share port 4791, and the kernel could report an error to any of them.
 ///
 /// Its descriptor polls as an error when [`PortCheck::refused`] has hosts to report.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl PortCheck {
     /// # Errors
     /// If the system refuses the socket or an option.
     pub fn new(local: IpAddr, interface_index: u32) -> io::Result<Self> {
-        let socket = UdpSocket::bind(at(local, 0, interface_index))?;
+        let socket = UdpSocket::bind(address_of(local, 0, interface_index))?;
         socket.set_nonblocking(true)?;
         let fd = socket.as_fd();
         match local {
@@ -45,7 +45,7 @@ impl PortCheck {
     /// Sends an empty datagram to port 4791 of `remote`. A host that accepts packets there drops
     /// it.
     pub fn ask(&self, remote: IpAddr) {
-        let to = at(remote, ROCE_UDP_PORT, self.interface_index);
+        let to = address_of(remote, ROCE_UDP_PORT, self.interface_index);
         // An error from `send_to` belongs to an earlier datagram, and a copy of it stays in the
         // error queue. If the second attempt fails too, the datagram counts as lost.
         for _ in 0..2 {
@@ -58,12 +58,12 @@ impl PortCheck {
     /// The hosts that have answered "port unreachable" since the last call.
     pub fn refused(&self) -> Vec<IpAddr> {
         // No peer sends to this socket's port on purpose, so discard what arrived.
-        for _ in 0..MOST {
+        for _ in 0..MAX_READS {
             if self.socket.recv_from(&mut [0]).is_err() {
                 break;
             }
         }
-        let mut refused: Vec<IpAddr> = (0..MOST)
+        let mut refused: Vec<IpAddr> = (0..MAX_READS)
             .map_while(|_| self.next_error())
             .flatten()
             .collect();
@@ -73,16 +73,16 @@ impl PortCheck {
     }
 
     /// Reads the next error. Returns `None` if there is none, and `Some(None)` if the error is not
-    /// "port unreachable". The inner value is the host that answered.
+    /// "port unreachable". The inner value is the host that refused.
     fn next_error(&self) -> Option<Option<IpAddr>> {
-        let mut room = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+        let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
         let fd = self.socket.as_raw_fd();
-        let got = recvmsg::<SockaddrStorage>(fd, &mut [], Some(&mut room), flags).ok()?;
-        let refuses = got
+        let received = recvmsg::<SockaddrStorage>(fd, &mut [], Some(&mut control), flags).ok()?;
+        let refuses = received
             .cmsgs()
-            .is_ok_and(|mut all| all.any(|one| is_refusal(&one)));
-        Some(refuses.then(|| got.address.and_then(host)).flatten())
+            .is_ok_and(|mut messages| messages.any(|message| is_refusal(&message)));
+        Some(refuses.then(|| received.address.and_then(ip_of)).flatten())
     }
 }
 
@@ -92,25 +92,25 @@ impl AsFd for PortCheck {
     }
 }
 
-/// Whether the error is the ICMP message "port unreachable".
+/// Whether a control message reports an ICMP "port unreachable".
 fn is_refusal(message: &ControlMessageOwned) -> bool {
     const V4: (u8, u8, u8) = (libc::SO_EE_ORIGIN_ICMP, 3, 3);
     const V6: (u8, u8, u8) = (libc::SO_EE_ORIGIN_ICMP6, 1, 4);
-    let says = |error: &libc::sock_extended_err| (error.ee_origin, error.ee_type, error.ee_code);
+    let fields = |error: &libc::sock_extended_err| (error.ee_origin, error.ee_type, error.ee_code);
     match message {
-        ControlMessageOwned::Ipv4RecvErr(error, _) => says(error) == V4,
-        ControlMessageOwned::Ipv6RecvErr(error, _) => says(error) == V6,
+        ControlMessageOwned::Ipv4RecvErr(error, _) => fields(error) == V4,
+        ControlMessageOwned::Ipv6RecvErr(error, _) => fields(error) == V6,
         _ => false,
     }
 }
 
-/// The host that the datagram was sent to.
-fn host(address: SockaddrStorage) -> Option<IpAddr> {
+/// The IP address that the datagram was sent to.
+fn ip_of(address: SockaddrStorage) -> Option<IpAddr> {
     let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
     v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
 }
 
-fn at(address: IpAddr, port: u16, interface_index: u32) -> SocketAddr {
+fn address_of(address: IpAddr, port: u16, interface_index: u32) -> SocketAddr {
     match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => {
             SocketAddrV6::new(v6, port, 0, interface_index).into()
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// Nothing listens at these loopback addresses, except at one.
+    /// No socket listens at these loopback addresses, except at `alive`.
     #[test]
-    fn a_host_without_the_port_says_so() {
+    fn hosts_without_the_port_are_reported() {
         let [local, dead, other, alive] =
             [1, 2, 3, 4].map(|last| IpAddr::from([127, 99, 77, last]));
         let _taken = UdpSocket::bind((alive, ROCE_UDP_PORT)).expect("nobody else has it");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_ipv6_are_asked_too() {
+    fn ipv6_addresses_are_probed_too() {
         let local = IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
         let Ok(check) = PortCheck::new(local, 0) else {
             return eprintln!("skipped: no IPv6");

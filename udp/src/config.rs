@@ -15,27 +15,28 @@ pub struct UdpPortConfig {
     pub mtu: usize,
     /// The interface's addresses. Only these can be activated.
     pub addresses: Vec<IpAddr>,
-    /// Bytes of receive buffer to ask the kernel for, for each address. The kernel may give less,
-    /// see `net.core.rmem_max`. Usually [`UdpPortConfig::RECEIVE_BUFFER_BYTES`].
+    /// The receive buffer to request from the kernel for each address, in bytes. The kernel may
+    /// grant less, see `net.core.rmem_max`. Usually [`UdpPortConfig::RECEIVE_BUFFER_BYTES`].
     pub receive_buffer_bytes: usize,
-    /// Bytes of send buffer to ask the kernel for, for each address.
+    /// The send buffer to request from the kernel for each address, in bytes.
     pub send_buffer_bytes: usize,
-    /// Size in bytes of each address's queue of packets that the kernel has not taken yet. Raised
-    /// to 128 KiB if less.
+    /// The size of each address's queue of packets that the kernel has not accepted yet, in bytes.
+    /// At least 128 KiB are used.
     pub queue_bytes: usize,
-    /// The most sockets for flows: each destination and source port has one, connected. A flow
-    /// without one sends from port 4791. With fewer than 4 there are none.
+    /// The maximum number of connected sockets for flows, one for each pair of destination and
+    /// source port. A flow without a socket of its own sends from port 4791. If this is less than
+    /// 4, no flow has a socket.
     pub flow_sockets: usize,
     /// Which datagrams the kernel sends without copying them.
     pub splice: UdpSplice,
-    /// The most memory for datagrams that were sent without a copy and are not acknowledged, in
-    /// bytes. When it is used up, datagrams are copied.
+    /// The maximum memory for datagrams that were sent without a copy and are not acknowledged, in
+    /// bytes. When this memory is used up, the kernel copies datagrams.
     pub kept_bytes: usize,
     /// Whether to join packets into segmented datagrams, if the kernel can segment.
     pub segmentation: bool,
     /// The part of the QPN space that this port serves, if several processes share UDP port 4791 of
-    /// its addresses. Each process has a part of its own ([`PartClaim`](crate::PartClaim)). `None`
-    /// if no other process shares the addresses.
+    /// its addresses. Each process [claims](crate::PartClaim) a part of its own. `None` if no other
+    /// process shares the addresses.
     pub part: Option<QpnRange>,
     /// The priority of each packet's socket buffer (`SO_PRIORITY`). The kernel uses it to pick the
     /// transmit queue and, on a VLAN device, the priority in the tag. With `None`, the kernel
@@ -43,16 +44,15 @@ pub struct UdpPortConfig {
     pub priorities: Option<PriorityMap>,
 }
 
-/// Which datagrams the kernel sends without copying them, from a flow's socket. A datagram holds up
-/// to 64 packets. Only packets of RC requests that are sent for the first time qualify. Needs Linux
-/// 6.5.
+/// Which datagrams from a flow's socket the kernel sends without copying them. A datagram holds up
+/// to 64 packets. Only first transmissions of RC request packets qualify. Needs Linux 6.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UdpSplice {
-    /// Those of at least 16 KiB, while that costs the sender less than a copy. The port measures
-    /// both ways: it depends on the machine, and changes.
+    /// Datagrams of at least 16 KiB, while that costs the sender less than a copy. The port
+    /// measures both methods, because the costs depend on the machine and change with time.
     #[default]
     Auto,
-    /// Those of at least this many bytes.
+    /// Datagrams of at least this many bytes.
     From(usize),
     /// None.
     Off,
@@ -86,26 +86,26 @@ impl UdpPortConfig {
         }
     }
 
-    /// The largest transport packet in a datagram of this family: what the MTU and the 16-bit
-    /// length fields leave after the IP header (without options) and the UDP header.
+    /// The maximum length of a transport packet over this address family, in bytes: the MTU,
+    /// limited by the 16-bit length fields, less the IP header (without options) and the UDP
+    /// header.
     pub(crate) fn max_packet_bytes(&self, ipv6: bool) -> usize {
         let headers = header_bytes(ipv6);
         self.mtu.min(usize::from(u16::MAX)).saturating_sub(headers)
     }
 }
 
-/// What the kernel grants the sockets of a port.
+/// The buffer sizes and offloads that the kernel grants the sockets of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOffer {
-    /// Bytes of receive buffer for each address, as the kernel granted them. The kernel adds the
-    /// same number again for the overhead of packets.
+    /// The receive buffer that the kernel granted for each address, in bytes. The kernel adds the
+    /// same number of bytes for the overhead of packets.
     pub receive_buffer_bytes: usize,
-    /// Whether consecutive packets leave as one datagram that the kernel cuts up
-    /// (`UDP_SEGMENT`).
+    /// Whether consecutive packets leave as one datagram that the kernel segments (`UDP_SEGMENT`).
     pub segmentation: bool,
-    /// Whether consecutive datagrams are received in one piece (`UDP_GRO`).
+    /// Whether one receive returns consecutive datagrams in one buffer (`UDP_GRO`).
     pub coalescing: bool,
-    /// The most sockets for flows. 0 if all packets leave from port 4791.
+    /// The maximum number of sockets for flows. 0 if all packets leave from port 4791.
     pub flow_sockets: usize,
     /// Why the kernel copies all datagrams; `None` if it sends long ones without a copy.
     pub why_copied: Option<&'static str>,

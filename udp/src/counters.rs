@@ -6,14 +6,14 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TxDrop {
-    /// Longer than the path's MTU (EMSGSIZE).
+    /// The packet is longer than the path's MTU (EMSGSIZE).
     TooLong,
-    /// No route to the network (ENETUNREACH, ENETDOWN).
+    /// There is no route to the network (ENETUNREACH, ENETDOWN).
     NetworkUnreachable,
-    /// The host does not answer to ARP or neighbour discovery, or a router says
-    /// it is unreachable (EHOSTUNREACH, EHOSTDOWN).
+    /// The host does not answer ARP or neighbour discovery, or a router reports it as unreachable
+    /// (EHOSTUNREACH, EHOSTDOWN).
     HostUnreachable,
-    /// A packet filter or the system's policy forbids it (EPERM, EACCES).
+    /// A packet filter or the system's policy forbids the packet (EPERM, EACCES).
     Forbidden,
     /// The peer answered that nothing listens at the port (ECONNREFUSED).
     Refused,
@@ -27,8 +27,8 @@ pub enum TxDrop {
     /// doesn't retry: the kernel has already dropped the packet, and the transport's retransmission
     /// backs off, as a full queue needs.
     NoBuffer,
-    /// The interface could not segment the datagram. Its first packet left alone, and the others
-    /// were dropped. From then on the socket sends each packet by itself.
+    /// The kernel could not segment the datagram. The port sent its first packet alone, and dropped
+    /// the others. From then on, the socket sends each packet in a datagram of its own.
     NoSegmentation,
     /// An earlier datagram of the same flow was dropped. The IPv4 identification that this one's
     /// ICRC covers may therefore be wrong.
@@ -70,7 +70,7 @@ impl TxDrop {
         }
     }
 
-    /// The reason behind an error of a sending system call.
+    /// The reason for a drop, from the error of the system call that sends.
     pub(crate) fn of(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EMSGSIZE) => TxDrop::TooLong,
@@ -90,44 +90,45 @@ impl TxDrop {
 /// increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
-    /// Packets that the kernel took.
+    /// Packets that the kernel accepted.
     pub tx_packets: u64,
-    /// Their bytes, BTH to ICRC.
+    /// Bytes of these packets, from BTH to ICRC.
     pub tx_bytes: u64,
-    /// Datagrams that carried them: fewer than packets if segmentation is in use.
+    /// Datagrams that carried these packets. With segmentation, there are fewer datagrams than
+    /// packets.
     pub tx_datagrams: u64,
-    /// The number of times that the kernel's buffer was full, so that packets stayed queued.
+    /// The number of times that packets stayed queued because the kernel's buffer was full.
     pub tx_blocked: u64,
     /// Reservations refused because the port's queue was full.
     pub tx_queue_full: u64,
-    /// Reservations refused because the packet can never be sent: it is too long, empty, from an
-    /// address that is not activated, or to another address family.
+    /// Reservations refused because the port can never send the packet: it is too long or empty,
+    /// its source address is not activated, or its destination belongs to another address family.
     pub tx_unsendable: u64,
     /// Sockets opened for flows.
     pub tx_flows_opened: u64,
     /// The number of times that the system refused a socket for a flow. The flow's packets then
     /// leave from port 4791.
     pub tx_flows_refused: u64,
-    /// Packets that left from port 4791 because other flows have all sockets.
+    /// Packets that left from port 4791 because other flows use all sockets.
     pub tx_flows_full: u64,
     /// Datagrams that may have left with a wrong IPv4 identification in their ICRCs.
     pub tx_wrong_ids: u64,
-    /// Bytes, BTH to ICRC, that the kernel sent without copying them.
+    /// Bytes, from BTH to ICRC, that the kernel sent without a copy.
     pub tx_spliced_bytes: u64,
     /// Datagrams that the kernel refused to send without a copy.
     pub tx_splice_refused: u64,
     /// Packets delivered to the caller.
     pub rx_packets: u64,
-    /// Their bytes, BTH to ICRC.
+    /// Bytes of these packets, from BTH to ICRC.
     pub rx_bytes: u64,
-    /// Receives from the kernel that carried these packets: single datagrams, or bundles of
-    /// datagrams.
+    /// Bundles that carried these packets: single datagrams, or consecutive datagrams in one
+    /// buffer.
     pub rx_bundles: u64,
     /// Datagrams dropped because they were longer than the largest UDP datagram.
     pub rx_truncated: u64,
     /// Datagrams dropped because the kernel reported no source address.
     pub rx_no_source: u64,
-    /// Packets dropped because they are for QPs of other processes. They arrived in one bundle with
+    /// Packets dropped because they are for QPs of other processes. Each arrived in a bundle with
     /// packets for this process.
     pub rx_foreign: u64,
     /// Receive errors that the port ignored.

@@ -2,34 +2,34 @@
 //! privilege and runs on any interface.
 //!
 //! A [`UdpPort`] has one socket for each activated address and one for each multicast group it has
-//! joined, all bound to UDP port 4791. They receive everything. A flow, that is a destination and a
-//! source port, sends from a connected socket of its own while there are enough, and otherwise from
-//! that of its address.
+//! joined, all bound to UDP port 4791. These sockets receive all packets. A flow, which is a pair
+//! of destination and source port, sends from a connected socket of its own. If there are more
+//! flows than [`UdpPortConfig::flow_sockets`], the others send from the socket of their address.
 //!
-//! Segmentation offload makes the sockets fast, in both directions: consecutive packets of one
+//! Segmentation offload makes the sockets fast in both directions. Consecutive packets of one
 //! length to one destination leave as one datagram that the kernel segments as late as possible
-//! (`UDP_SEGMENT`), and a receive returns consecutive datagrams in one buffer (`UDP_GRO`). Long
-//! datagrams of RC requests leave without a copy by the kernel; their memory is used again when the
-//! peer has acknowledged them.
+//! (`UDP_SEGMENT`). A receive returns consecutive datagrams in one buffer (`UDP_GRO`). The kernel
+//! sends long datagrams of RC requests without a copy. The port reuses their memory when the peer
+//! has acknowledged them.
 //!
 //! # Segmentation and the ICRC
 //!
 //! The ICRC covers the identification field of the IPv4 header, which a socket neither sets nor
 //! sees. The port still knows its value. An *unconnected* socket that forbids fragmentation sends
-//! every datagram with identification 0. A *connected* one counts up by one for each datagram, from
-//! a start that the port learns. In both cases, the kernel gives segment `i` of a segmented datagram
-//! the datagram's identification plus `i`. So the port fixes a packet's datagram and index when it
-//! lends the buffer for the packet, and never changes them afterwards.
+//! every datagram with identification 0. A *connected* socket counts up by one for each datagram,
+//! from a start that the port learns. In both cases, the kernel gives segment `i` of a segmented
+//! datagram the datagram's identification plus `i`. So the port fixes a packet's datagram and index
+//! when it lends the buffer for the packet, and never changes them afterwards.
 //!
 //! # Layout
 //!
-//! - `queue`: packets waiting to leave, joined into datagrams (no system calls).
-//! - `kept`: memory of packets that leave without a copy, and when it may be used again (no system
+//! - `queue`: packets waiting to be sent, joined into datagrams (no system calls).
+//! - `kept`: memory of packets that are sent without a copy, and when it can be reused (no system
 //!   calls).
 //! - `flow`: the connected sockets of flows.
-//! - `socket`: an address's socket, sending its queue and receiving.
-//! - `prepare`: options of sockets that send.
-//! - `share`: several processes that share port 4791 of one address.
+//! - `socket`: the socket of an address, which sends the queue and receives.
+//! - `prepare`: the options of sockets that send.
+//! - `share`: lets several processes share port 4791 of one address.
 //! - `port`: the [`UdpPort`], which puts sockets behind the `Port` trait.
 //! - `sys`: the system calls, and all the unsafe code of the crate.
 
@@ -53,9 +53,9 @@ pub use port::UdpPort;
 pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served};
 pub use sys::turns::prefer_short_turns;
 
-/// The UDP port of RoCEv2: the destination port of every packet, and the source port of those that
-/// don't leave from a flow's socket (RoCEv2 Annex A17.3.2 prescribes the destination port; a sender
-/// may choose any source port).
+/// The UDP port of RoCEv2. It is the destination port of every packet, as RoCEv2 Annex A17.3.2
+/// prescribes. It is also the source port of packets that don't leave from a flow's socket; a
+/// sender may choose any source port.
 pub const ROCE_UDP_PORT: u16 = roce_wire::UDP_PORT;
 
 /// The MTU of the interface `name` in this network namespace, in bytes.

@@ -17,16 +17,16 @@ use crate::ROCE_UDP_PORT;
 use crate::config::{SocketOffer, UdpPortConfig};
 use crate::counters::{TxDrop, UdpCounters};
 use crate::flow::{Flows, Splicer};
-use crate::kept::Kept;
-use crate::queue::{Via, Wanted};
+use crate::kept::KeptBlocks;
+use crate::queue::{ReserveRequest, Via};
 use crate::share::Services;
-use crate::socket::{Flushed, PortSocket, Sender, max_datagram, open, probe};
+use crate::socket::{Flushed, PortSocket, Sender, max_datagram_bytes, open, probe};
 use crate::sys::options::interface_exists;
 use crate::sys::receive::ReceiveRing;
 use crate::sys::send::SendHeaders;
 
-/// While a socket is busy, one call of `receive` in `QUIET_EVERY` polls a quiet socket.
-const QUIET_EVERY: u32 = 8;
+/// While a socket is busy, every `QUIET_POLL_INTERVAL`th call of `receive` polls a quiet one.
+const QUIET_POLL_INTERVAL: u32 = 8;
 
 /// A port over UDP sockets. See the crate's documentation, and [`Port`] for the
 /// contract.
@@ -40,18 +40,18 @@ const QUIET_EVERY: u32 = 8;
 /// [`Port::flush`] makes one system call for up to 64 datagrams of up to 64 packets
 /// each.
 ///
-/// A driver that has nothing to do sleeps until a descriptor of [`UdpPort::fds`] is ready.
+/// A driver without work sleeps until a descriptor of [`UdpPort::fds`] is ready.
 pub struct UdpPort {
     config: UdpPortConfig,
     sockets: Vec<PortSocket>,
     /// The socket that the next call receives from first.
-    next: usize,
+    next_socket: usize,
     /// The quiet socket that was polled last.
-    looked_at: usize,
+    last_polled_quiet: usize,
     /// The number of calls of `receive`.
     calls: u32,
     /// The socket of the last reservation, which the next one tries first.
-    reserved: usize,
+    reserved_socket: usize,
     ring: ReceiveRing,
     sender: Sender,
     /// The flow and position of the last reservation, if its memory is to be kept.
@@ -67,14 +67,14 @@ impl UdpPort {
         let sender = Sender {
             headers: SendHeaders::new(),
             flows: Flows::new(config.flow_sockets),
-            kept: Kept::new(config.kept_bytes),
+            kept: KeptBlocks::new(config.kept_bytes),
             splicer: Splicer::new(config.splice),
         };
         let offer = SocketOffer {
-            flow_sockets: sender.flows.most(),
-            why_copied: match sender.flows.most() {
+            flow_sockets: sender.flows.max_sockets(),
+            why_copied: match sender.flows.max_sockets() {
                 0 => Some("flows have no sockets of their own"),
-                _ => sender.splicer.off(),
+                _ => sender.splicer.off_reason(),
             },
             ..probe(&config)
         };
@@ -82,10 +82,10 @@ impl UdpPort {
             offer,
             config,
             sockets: Vec::new(),
-            next: 0,
-            looked_at: 0,
+            next_socket: 0,
+            last_polled_quiet: 0,
             calls: 0,
-            reserved: 0,
+            reserved_socket: 0,
             ring: ReceiveRing::new(),
             sender,
             to_keep: None,
@@ -94,23 +94,23 @@ impl UdpPort {
         }
     }
 
-    /// The configuration that the port was made from.
+    /// The configuration of the port.
     pub fn config(&self) -> &UdpPortConfig {
         &self.config
     }
 
-    /// What the kernel grants the port's sockets.
+    /// The buffer sizes and offloads that the kernel grants the port's sockets.
     pub fn offer(&self) -> SocketOffer {
         self.offer
     }
 
-    /// Blocks of memory, of 64 KiB each, whose packets were sent without a copy and are not
-    /// acknowledged.
+    /// The number of memory blocks, of 64 KiB each, with packets that were sent without a copy and
+    /// are not acknowledged.
     pub fn kept_blocks(&self) -> usize {
         self.sender.kept.in_use()
     }
 
-    /// What the port has done and dropped so far.
+    /// The packets that the port has sent, received and dropped so far.
     pub fn counters(&self) -> &UdpCounters {
         &self.counters
     }
@@ -169,28 +169,32 @@ impl UdpPort {
         }
         self.calls = self.calls.wrapping_add(1);
         let busy = self.sockets.iter().any(|socket| !socket.is_quiet());
-        if busy && !self.calls.is_multiple_of(QUIET_EVERY) {
+        if busy && !self.calls.is_multiple_of(QUIET_POLL_INTERVAL) {
             return None;
         }
         let found = (1..=count)
-            .map(|step| (self.looked_at + step) % count)
+            .map(|step| (self.last_polled_quiet + step) % count)
             .find(|&index| self.sockets[index].is_quiet())?;
-        self.looked_at = found;
+        self.last_polled_quiet = found;
         Some(found)
     }
 
     fn socket_of(&self, address: IpAddr) -> Option<usize> {
-        let is_it = |socket: &PortSocket| socket.address == address;
-        if self.sockets.get(self.reserved).is_some_and(is_it) {
-            return Some(self.reserved);
+        let has_address = |socket: &PortSocket| socket.address == address;
+        if self
+            .sockets
+            .get(self.reserved_socket)
+            .is_some_and(has_address)
+        {
+            return Some(self.reserved_socket);
         }
-        self.sockets.iter().position(is_it)
+        self.sockets.iter().position(has_address)
     }
 
-    /// Forgets the reservation if it was not committed.
-    fn forget(&mut self) {
-        if let Some(socket) = self.sockets.get_mut(self.reserved) {
-            socket.queue.forget();
+    /// Drops the reservation if it was not committed.
+    fn cancel_reservation(&mut self) {
+        if let Some(socket) = self.sockets.get_mut(self.reserved_socket) {
+            socket.queue.cancel_reservation();
         }
     }
 }
@@ -203,7 +207,7 @@ impl Transmit for UdpPort {
         sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        self.forget();
+        self.cancel_reservation();
         let ipv6 = to.src.is_ipv6();
         let sendable = (1..=self.config.max_packet_bytes(ipv6)).contains(&len)
             && to.dst.is_ipv6() == ipv6
@@ -212,44 +216,44 @@ impl Transmit for UdpPort {
             self.counters.tx_unsendable += 1;
             return Err(ReserveError::Unsendable);
         };
-        self.reserved = index;
+        self.reserved_socket = index;
         let Sender {
             flows,
             kept,
             splicer,
             ..
         } = &mut self.sender;
-        let own = self.sockets[index].fd();
-        let chosen = flows.choose(&self.config, own, to, flow, &mut self.counters);
-        let (via, src_port) = chosen.unwrap_or((Via::OWN, ROCE_UDP_PORT));
+        let address_socket = self.sockets[index].fd();
+        let chosen = flows.choose(&self.config, address_socket, to, flow, &mut self.counters);
+        let (via, src_port) = chosen.unwrap_or((Via::ADDRESS_SOCKET, ROCE_UDP_PORT));
         if sequenced.is_some_and(|packet| packet.is_retransmission) {
             cold_path();
             kept.note_retransmission(flow);
         }
-        let first = sequenced.filter(|packet| !packet.is_retransmission);
-        let may_keep = chosen.is_some() && first.is_some();
-        if may_keep && splicer.wants_packet(len) && self.sockets[index].queue.is_empty() {
+        let first_transmission = sequenced.filter(|packet| !packet.is_retransmission);
+        let may_keep = chosen.is_some() && first_transmission.is_some();
+        if may_keep && splicer.may_begin_block(len) && self.sockets[index].queue.is_empty() {
             splicer.begin_burst();
         }
-        let wanted = Wanted {
+        let request = ReserveRequest {
             to,
-            part: joinable(flow.to_qp),
+            part: joinable_part(flow.to_qp),
             len,
-            max_datagram: max_datagram(ipv6),
+            max_datagram_bytes: max_datagram_bytes(ipv6),
             via,
             may_keep,
-            begins_block: splicer.takes_packet(len),
+            begins_block: splicer.begins_block_with(len),
         };
-        match self.sockets[index].queue.reserve(&wanted, kept) {
-            Some(room) => {
-                self.to_keep = first
-                    .filter(|_| room.kept)
+        match self.sockets[index].queue.reserve(&request, kept) {
+            Some(space) => {
+                self.to_keep = first_transmission
+                    .filter(|_| space.kept)
                     .map(|packet| (flow, packet.position));
                 Ok(TxSlot {
-                    bytes: room.bytes,
+                    bytes: space.bytes,
                     src_port,
-                    ip: room.ip,
-                    kept: room.kept,
+                    ip: space.ip,
+                    kept: space.kept,
                 })
             }
             None => {
@@ -260,16 +264,16 @@ impl Transmit for UdpPort {
     }
 
     fn commit(&mut self) {
-        let Some(socket) = self.sockets.get_mut(self.reserved) else {
+        let Some(socket) = self.sockets.get_mut(self.reserved_socket) else {
             return;
         };
         let Sender { flows, kept, .. } = &mut self.sender;
         let committed = socket.queue.commit(kept);
         if let Some(index) = committed.begun {
-            flows.note_begun(index);
+            flows.note_datagram_begun(index);
         }
         if let (Some(block), Some((flow, position))) = (committed.block, self.to_keep.take()) {
-            kept.note(flow, position, block);
+            kept.add_packet(flow, position, block);
         }
     }
 
@@ -292,10 +296,10 @@ impl Port for UdpPort {
             return Ok(());
         }
         if !self.config.addresses.contains(&address) {
-            return Err(foreign(&self.config, address));
+            return Err(not_an_address(&self.config, address));
         }
         let mut socket = open(&self.config, address)?;
-        if self.services.open {
+        if self.services.is_open {
             socket
                 .announce(&self.services)
                 .map_err(|source| PortError {
@@ -307,20 +311,20 @@ impl Port for UdpPort {
         Ok(())
     }
 
-    /// Drops and counts the packets queued from an address that is gone, and closes its socket. The
-    /// port stays in its multicast groups.
+    /// Closes the socket of each address that is not in the new list, and drops and counts its
+    /// queued packets. The port stays in its multicast groups.
     fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
-        self.forget();
+        self.cancel_reservation();
         let (sender, counters) = (&mut self.sender, &mut self.counters);
         self.sockets.retain_mut(|socket| {
-            let stays = socket.address.is_multicast() || addresses.contains(&socket.address);
-            while !stays && !socket.queue.is_empty() {
+            let remains = socket.address.is_multicast() || addresses.contains(&socket.address);
+            while !remains && !socket.queue.is_empty() {
                 socket.drop_oldest(TxDrop::AddressGone, sender, counters);
             }
-            stays
+            remains
         });
         let is_there = |address: IpAddr| addresses.contains(&address);
-        self.sender.flows.keep_addresses(is_there);
+        self.sender.flows.retain_addresses(is_there);
         self.config.addresses = addresses;
     }
 
@@ -340,23 +344,23 @@ impl Port for UdpPort {
 
     fn leave(&mut self, group: IpAddr) {
         if group.is_multicast() {
-            self.forget();
+            self.cancel_reservation();
             self.sockets.retain(|socket| socket.address != group);
         }
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
         let count = self.sockets.len();
-        let look = self.quiet_socket();
+        let quiet = self.quiet_socket();
         let mut packets = 0;
         for _ in 0..count {
             if packets >= budget {
                 break;
             }
-            let turn = self.next % count;
-            self.next = turn + 1;
-            let socket = &mut self.sockets[turn];
-            if socket.is_quiet() && look != Some(turn) {
+            let index = self.next_socket % count;
+            self.next_socket = index + 1;
+            let socket = &mut self.sockets[index];
+            if socket.is_quiet() && quiet != Some(index) {
                 continue;
             }
             packets += socket
@@ -415,22 +419,22 @@ impl Port for UdpPort {
 }
 
 /// The part whose packets may share one datagram with a packet to `to_qp`. A management datagram
-/// never shares one: the sender can't tell which process receives it.
-fn joinable(to_qp: Qpn) -> Option<QpnRange> {
+/// never shares a datagram, because the sender can't tell which process receives it.
+fn joinable_part(to_qp: Qpn) -> Option<QpnRange> {
     (to_qp != Qpn::QP1).then(|| QpnRange::of(to_qp))
 }
 
-fn foreign(config: &UdpPortConfig, address: IpAddr) -> PortError {
-    let own: Vec<String> = config.addresses.iter().map(IpAddr::to_string).collect();
-    let own = if own.is_empty() {
+fn not_an_address(config: &UdpPortConfig, address: IpAddr) -> PortError {
+    let addresses: Vec<String> = config.addresses.iter().map(IpAddr::to_string).collect();
+    let addresses = if addresses.is_empty() {
         "none".to_owned()
     } else {
-        own.join(", ")
+        addresses.join(", ")
     };
     PortError {
         what: format!(
             "activating {address} for UDP port {ROCE_UDP_PORT}: it is no address of {}, whose \
-             addresses are: {own}",
+             addresses are: {addresses}",
             config.interface
         ),
         source: io::Error::from_raw_os_error(libc::EADDRNOTAVAIL),

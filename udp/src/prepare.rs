@@ -1,4 +1,4 @@
-//! Options of sockets that send: what packets must look like, buffers, traffic class and priority.
+//! Options of sockets that send: fragmentation, buffers, traffic class and priority.
 
 use std::ffi::c_int;
 use std::io;
@@ -11,11 +11,11 @@ use socket2::{SockRef, Socket};
 use crate::config::UdpPortConfig;
 use crate::sys::options;
 
-/// Sets the options without which packets would be wrong.
-pub(crate) fn require_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
+/// Sets the options without which the packets would not conform to RoCEv2.
+pub(crate) fn set_required_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
     match address {
         IpAddr::V4(_) => {
-            // "Don't fragment" is set, which makes the identification 0.
+            // This sets "don't fragment", and so an unconnected socket sends identification 0.
             set(
                 socket,
                 libc::IPPROTO_IP,
@@ -46,7 +46,7 @@ pub(crate) fn set_buffers(socket: &Socket, config: &UdpPortConfig) {
     set_buffer(socket, forced, plain, config.send_buffer_bytes);
 }
 
-/// A smaller buffer is no error: the granted size is read back.
+/// Ignores errors, because a smaller buffer works, too. The port reads the granted size back.
 fn set_buffer(socket: &Socket, forced: c_int, plain: c_int, bytes: usize) {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
     let _ = set(socket, libc::SOL_SOCKET, forced, bytes)
@@ -56,13 +56,13 @@ fn set_buffer(socket: &Socket, forced: c_int, plain: c_int, bytes: usize) {
 /// Sets the options of a socket that only sends, from `address`.
 ///
 /// # Errors
-/// If the kernel lacks an option without which packets would be wrong.
+/// If the kernel lacks an option without which the packets would not conform to RoCEv2.
 pub(crate) fn prepare_to_send(
     socket: &Socket,
     config: &UdpPortConfig,
     address: IpAddr,
 ) -> io::Result<()> {
-    require_options(socket, address)?;
+    set_required_options(socket, address)?;
     let (forced, plain) = (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
     set_buffer(socket, forced, plain, config.send_buffer_bytes);
     Ok(())
@@ -74,8 +74,8 @@ pub(crate) fn set_priority(socket: &Socket, priority: u8) -> io::Result<()> {
     options::set(socket.as_fd(), level, name, priority.into())
 }
 
-/// Sets the traffic class of packets that a socket sends from now on. Over IPv4 the kernel derives
-/// a priority from it at once.
+/// Sets the traffic class of packets that a socket sends from now on. Over IPv4, the kernel then
+/// also derives the priority from the class.
 pub(crate) fn set_class(socket: &Socket, address: IpAddr, class: u8) -> io::Result<()> {
     let socket = SockRef::from(socket);
     match address {
@@ -84,7 +84,7 @@ pub(crate) fn set_class(socket: &Socket, address: IpAddr, class: u8) -> io::Resu
     }
 }
 
-/// Gives a socket that sends to `to` alone its traffic class and its priority, if priorities are
+/// Sets the traffic class of a socket that sends only to `to`, and its priority if priorities are
 /// configured.
 pub(crate) fn set_class_and_priority(
     socket: &Socket,
@@ -93,7 +93,8 @@ pub(crate) fn set_class_and_priority(
 ) -> io::Result<()> {
     set_class(socket, to.src, to.traffic_class)?;
     if let Some(map) = &config.priorities {
-        // If the process may not set it, the kernel's default for the class stays in force.
+        // If the process may not set this priority, the kernel's default for the class stays in
+        // force.
         let _ = set_priority(socket, map.of(to.traffic_class));
     }
     Ok(())

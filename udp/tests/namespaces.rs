@@ -1,5 +1,5 @@
-//! Ports in two network namespaces over a veth pair: the packets on the wire, and effects of a link
-//! that loopback does not have. These tests need root.
+//! Tests ports in two network namespaces over a veth pair: the packets on the wire, and effects of
+//! a link that loopback lacks. These tests need root.
 
 mod support;
 
@@ -42,23 +42,24 @@ fn roce_v4(frame: &[u8]) -> Option<(u16, u16, &[u8])> {
     Some((be(18)?, be(20)?, payload))
 }
 
-/// Sends all lengths and compares each frame with what its slot promised.
-fn promises_hold(port: &mut UdpPort, far: &Namespace, lens: &[usize]) {
+/// Sends packets of these lengths, and compares each frame with the identification that its slot
+/// predicted.
+fn assert_identifications(port: &mut UdpPort, far: &Namespace, lens: &[usize]) {
     let mut wire = capture(far);
-    let mut promised = Vec::new();
+    let mut predicted = Vec::new();
     for (number, &len) in lens.iter().enumerate() {
         let bytes = packet(number, len);
-        promised.push((send(port, &to(NEAR, FAR), &bytes), bytes));
+        predicted.push((send(port, &to(NEAR, FAR), &bytes), bytes));
     }
     assert!(port.flush().expect("the link is there"));
     let mut frame = vec![0; 1 << 16];
-    let mut promised = promised.into_iter();
-    while promised.len() > 0 {
+    let mut predicted = predicted.into_iter();
+    while predicted.len() > 0 {
         let len = wire.read(&mut frame).expect("as many frames as packets");
         let Some((id, flags_fragment, payload)) = roce_v4(&frame[..len]) else {
             continue;
         };
-        let (ip, bytes) = promised.next().expect("a packet for each frame");
+        let (ip, bytes) = predicted.next().expect("a packet for each frame");
         assert!(
             payload == bytes,
             "{} bytes came, not {}",
@@ -69,7 +70,7 @@ fn promises_hold(port: &mut UdpPort, far: &Namespace, lens: &[usize]) {
     }
 }
 
-/// Packets that leave alone, in full datagrams, and in short ones.
+/// The lengths of packets that leave alone, in full datagrams, and in short ones.
 const LENS: [&[usize]; 5] = [
     &[64],
     &[4112; 30],
@@ -80,25 +81,25 @@ const LENS: [&[usize]; 5] = [
 
 // shows: A17.3.2-dont-fragment
 #[test]
-fn identifications_on_the_wire_are_those_promised() {
+fn identifications_on_the_wire_are_as_predicted() {
     let Some(pair) = Pair::new("identifications on the wire") else {
         return;
     };
     pair.near.inside(|| {
-        // The near end has to segment the datagrams: its identifications are the ones that matter.
+        // Make the near end segment the datagrams, because its identifications are under test.
         pair.near.run("ip link set near gso_max_segs 1");
         let (mut near, _far) = pair.ports();
         for lens in LENS {
-            promises_hold(&mut near, &pair.far, lens);
+            assert_identifications(&mut near, &pair.far, lens);
         }
         assert_eq!(near.counters().dropped_in_all(), 0);
         assert_eq!(near.counters().tx_flows_opened, 1);
     });
 }
 
-/// The identification has 16 bits, and a flow's socket counts on for as long as it lives.
+/// The identification has 16 bits, and a flow's socket counts up as long as it is open.
 #[test]
-fn identifications_are_those_promised_after_they_have_wrapped() {
+fn identifications_are_as_predicted_after_they_wrap() {
     let Some(pair) = Pair::new("identifications wrap") else {
         return;
     };
@@ -111,21 +112,21 @@ fn identifications_are_those_promised_after_they_have_wrapped() {
             }
             receive(&mut far, 100);
             if round % 100 == 0 {
-                promises_hold(&mut near, &pair.far, &[64]);
+                assert_identifications(&mut near, &pair.far, &[64]);
                 receive(&mut far, 1);
             }
         }
         assert!(near.counters().tx_datagrams >= 70_000);
-        promises_hold(&mut near, &pair.far, &[64]);
+        assert_identifications(&mut near, &pair.far, &[64]);
         assert_eq!(near.counters().tx_flows_opened, 1);
         assert_eq!(near.counters().tx_wrong_ids, 0);
     });
 }
 
-/// The answer is an error of the flow's connected socket, which the next call reports. It says
-/// nothing about the packet of that call.
+/// The ICMP message becomes an error of the flow's connected socket, which the next call reports.
+/// The error says nothing about the packet of that call.
 #[test]
-fn nobody_listens_costs_a_flow_no_packet_and_no_promise() {
+fn port_unreachable_costs_a_flow_no_packet_and_no_identification() {
     let Some(pair) = Pair::new("nobody listens to a flow") else {
         return;
     };
@@ -133,7 +134,7 @@ fn nobody_listens_costs_a_flow_no_packet_and_no_promise() {
         let (mut near, far) = pair.ports();
         drop(far);
         for _ in 0..15 {
-            promises_hold(&mut near, &pair.far, &[64]);
+            assert_identifications(&mut near, &pair.far, &[64]);
         }
         assert_eq!(near.counters().tx_flows_opened, 1);
         assert_eq!(near.counters().dropped_in_all(), 0);
@@ -143,7 +144,7 @@ fn nobody_listens_costs_a_flow_no_packet_and_no_promise() {
 }
 
 #[test]
-fn a_kernel_that_cannot_segment_costs_one_datagram_and_no_promise() {
+fn a_kernel_that_cannot_segment_costs_one_datagram_and_no_identification() {
     let Some(pair) = Pair::new("a kernel that cannot segment") else {
         return;
     };
@@ -166,7 +167,7 @@ fn a_kernel_that_cannot_segment_costs_one_datagram_and_no_promise() {
         assert_eq!(near.counters().dropped_in_all(), 9);
         assert_eq!(receive(&mut far, 1)[0].bytes, packet(0, 500));
         for lens in LENS {
-            promises_hold(&mut near, &pair.far, lens);
+            assert_identifications(&mut near, &pair.far, lens);
         }
         assert_eq!(near.counters().dropped_in_all(), 9);
     });
@@ -220,7 +221,7 @@ fn ipv6_packets_without_udp_checksum_are_received() {
 }
 
 #[test]
-fn what_a_slow_link_does_not_take_waits_in_order() {
+fn packets_wait_in_order_for_a_slow_link() {
     let Some(pair) = Pair::new("a slow link") else {
         return;
     };
@@ -300,7 +301,7 @@ fn drops_are_counted_by_their_reason() {
 }
 
 #[test]
-fn an_interface_that_goes_is_an_error_and_not_a_loop() {
+fn a_removed_interface_is_an_error_and_not_a_loop() {
     let Some(pair) = Pair::new("an interface that goes") else {
         return;
     };
@@ -318,7 +319,7 @@ fn an_interface_that_goes_is_an_error_and_not_a_loop() {
 }
 
 #[test]
-fn an_answer_of_nobody_listens_does_not_stop_the_port() {
+fn port_unreachable_does_not_stop_the_port() {
     let Some(pair) = Pair::new("nobody listens") else {
         return;
     };

@@ -1,5 +1,5 @@
-//! What a port does when the process has no descriptors left: it sends the slower way, and loses
-//! nothing. Alone in its process, since it takes away the process's descriptors.
+//! Tests a port while the process has no descriptors left: it sends in a slower way, and loses no
+//! packets. The test has a process of its own, because it uses up the process's descriptors.
 
 mod support;
 
@@ -15,8 +15,8 @@ use roce_wire::Qpn;
 use support::{loopback_config, open, open_with, packet, receive, to};
 
 const LEN: usize = 4112;
-/// Packets in each datagram.
-const EACH: usize = 4;
+/// The number of packets in each datagram.
+const PACKETS: usize = 4;
 
 /// Lowers the limit of descriptors, which may be a million.
 fn limit_descriptors() {
@@ -29,7 +29,7 @@ fn limit_descriptors() {
     assert_eq!(result, 0, "a limit may always be lowered");
 }
 
-/// All descriptors but `left`, until this is dropped.
+/// Opens files until only `left` descriptors are free. Dropping the result frees them again.
 fn take_all_but(left: usize) -> Vec<File> {
     let mut taken = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
@@ -43,11 +43,11 @@ fn take_all_but(left: usize) -> Vec<File> {
 fn send(from: &mut UdpPort, into: &mut UdpPort, ends: (IpAddr, IpAddr), first: usize) -> u16 {
     let (near, far) = ends;
     let flow = Flow::new(Qpn::new(7).expect("24 bits"), Qpn::new(8).expect("24 bits"));
-    let place = |number: usize| Position(NonZeroU64::new(number as u64 + 1).expect("not 0"));
+    let position = |number: usize| Position(NonZeroU64::new(number as u64 + 1).expect("not 0"));
     let mut source_port = 0;
-    for number in first..first + EACH {
+    for number in first..first + PACKETS {
         let sequenced = Some(Sequenced {
-            position: place(number),
+            position: position(number),
             is_retransmission: false,
         });
         let slot = from
@@ -58,16 +58,16 @@ fn send(from: &mut UdpPort, into: &mut UdpPort, ends: (IpAddr, IpAddr), first: u
         from.commit();
     }
     assert!(from.flush().expect("loopback is there"));
-    for (number, got) in (first..).zip(receive(into, EACH)) {
+    for (number, got) in (first..).zip(receive(into, PACKETS)) {
         assert!(got.bytes == packet(number, LEN), "packet {number}");
         assert_eq!(got.meta.src_port, source_port);
     }
-    from.acknowledged(flow, Acknowledged::Before(place(first + EACH)));
+    from.acknowledged(flow, Acknowledged::Before(position(first + PACKETS)));
     source_port
 }
 
 #[test]
-fn without_descriptors_the_slower_ways_go_on() {
+fn without_descriptors_the_port_sends_in_slower_ways() {
     limit_descriptors();
     let ends @ (near, far) = (
         IpAddr::from([127, 102, 1, 1]),
@@ -79,7 +79,7 @@ fn without_descriptors_the_slower_ways_go_on() {
     });
     assert_eq!(from.offer().why_copied, None, "Linux 6.5 or newer");
     let mut into = open(far);
-    let first = |round: usize| round * EACH;
+    let first = |round: usize| round * PACKETS;
 
     // No descriptor for a flow's socket: the address's own socket sends.
     let taken = take_all_but(0);
@@ -88,8 +88,8 @@ fn without_descriptors_the_slower_ways_go_on() {
     assert_eq!(from.counters().tx_flows_opened, 0);
     drop(taken);
 
-    // After a pause, it tries again. One descriptor for the socket, and none for a pipe: the kernel
-    // copies.
+    // After a pause, the port tries again. There is one descriptor for the socket and none for a
+    // pipe, so the kernel copies.
     let taken = take_all_but(1);
     let mut round = 1;
     while send(&mut from, &mut into, ends, first(round)) == 4791 {
@@ -101,7 +101,7 @@ fn without_descriptors_the_slower_ways_go_on() {
     assert_eq!(from.counters().tx_spliced_bytes, 0);
     drop(taken);
 
-    // With descriptors again, it sends without a copy.
+    // With free descriptors, the port sends without a copy again.
     send(&mut from, &mut into, ends, first(round + 1));
     assert!(from.counters().tx_spliced_bytes > 0);
     assert_eq!(from.counters().tx_wrong_ids, 0);

@@ -1,9 +1,9 @@
-//! Measures bare AF_XDP between two interfaces, without any protocol: the upper bound for
-//! everything that is built on top. The loops use only this crate's rings.
+//! Measures bare AF_XDP between two interfaces, without any protocol, which is the upper limit for
+//! everything built on it. The loops use only this crate's rings.
 //!
 //! ```text
-//! raw_rings serve INTERFACE LOCAL           the far end, until it is told to stop
-//! raw_rings INTERFACE LOCAL PEER PEER_MAC   measure against it
+//! raw_rings serve INTERFACE LOCAL           the far end, until the other end stops it
+//! raw_rings INTERFACE LOCAL PEER PEER_MAC   measure against that far end
 //! ```
 //!
 //! Prints JSON: half the round trip of small frames with both ends spinning, and the number of
@@ -36,9 +36,9 @@ const LARGE: usize = HEADERS + 12 + 4096 + 4;
 
 const WARM_UP: usize = 2_000;
 const ROUND_TRIPS: usize = 25_000;
-const FLOOD: Duration = Duration::from_millis(500);
-/// A frame without an answer for this long counts as lost.
-const LOST: Duration = Duration::from_millis(20);
+const FLOOD_TIME: Duration = Duration::from_millis(500);
+/// A frame without an answer within this time counts as lost.
+const LOSS_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The rings of one interface, with the program that fills them.
 struct Rings {
@@ -89,7 +89,7 @@ impl Rings {
         let found = all.into_iter().find(|interface| interface.name == name);
         let interface = found.ok_or_else(|| format!("there is no interface {name}"))?;
         let mac = interface.mac.ok_or("it has no MAC address")?.octets();
-        // Room for LARGE, as a device on a link with MTU 9000 has.
+        // Frames of `LARGE` bytes fit, as on a link with MTU 9000.
         let config = SocketConfig::new(name, interface.index, 9000);
         let program = Program::load(1, &RedirectConfig::default())?;
         program.add_address(IpAddr::V4(local))?;
@@ -136,7 +136,7 @@ impl Rings {
         })
     }
 
-    /// Queues a frame. Returns false if there is no room.
+    /// Queues a frame. Returns false if there is no space.
     fn send(&mut self, headers: &[[u8; HEADERS]; 2], kind: u8, len: usize) -> Result<bool, Error> {
         let frame = match self.queue.reserve(len) {
             Ok(frame) => frame,
@@ -149,14 +149,14 @@ impl Rings {
         Ok(true)
     }
 
-    /// Sends a small frame and waits for its answer: the number in it.
-    fn ask(&mut self, headers: &[[u8; HEADERS]; 2], kind: u8) -> Result<u64, Error> {
+    /// Sends a small frame and waits for the answer. Returns the number in it.
+    fn exchange(&mut self, headers: &[[u8; HEADERS]; 2], kind: u8) -> Result<u64, Error> {
         loop {
             self.send(headers, kind, SMALL)?;
             self.queue.flush()?;
             let sent = Instant::now();
             let mut answer = None;
-            while answer.is_none() && sent.elapsed() < LOST {
+            while answer.is_none() && sent.elapsed() < LOSS_TIMEOUT {
                 self.queue.receive(64, &mut |frame| {
                     if let Some(bytes) = frame.contiguous().and_then(|b| b.get(HEADERS..))
                         && bytes.first() == Some(&kind)
@@ -172,7 +172,7 @@ impl Rings {
         }
     }
 
-    /// Answers requests and counts the other frames until it is told to stop.
+    /// Answers requests and counts other frames until a STOP arrives.
     fn serve(&mut self) -> Result<(), Error> {
         let mut count = 0_u64;
         let mut asked: Option<Vec<u8>> = None;
@@ -207,24 +207,24 @@ impl Rings {
     fn measure(&mut self, headers: &[[u8; HEADERS]; 2]) -> Result<(), Error> {
         let mut times = Vec::with_capacity(ROUND_TRIPS);
         for _ in 0..WARM_UP {
-            self.ask(headers, PING)?;
+            self.exchange(headers, PING)?;
         }
         for _ in 0..ROUND_TRIPS {
             let start = Instant::now();
-            self.ask(headers, PING)?;
+            self.exchange(headers, PING)?;
             times.push(start.elapsed().as_nanos() as f64 / 2e3);
         }
         times.sort_by(f64::total_cmp);
 
         let (start, mut sent) = (Instant::now(), 0_u64);
-        while start.elapsed() < FLOOD {
+        while start.elapsed() < FLOOD_TIME {
             for _ in 0..32 {
                 sent += u64::from(self.send(headers, DATA, LARGE)?);
             }
             self.queue.flush()?;
         }
         let seconds = start.elapsed().as_secs_f64();
-        let received = self.ask(headers, REPORT)?;
+        let received = self.exchange(headers, REPORT)?;
         println!(
             "{{\"mode\": \"{}\", \"zero_copy\": {}, \"frame_bytes\": {LARGE}, \
              \"half_round_trip_us\": {:.3}, \"sent_per_second\": {:.0}, \

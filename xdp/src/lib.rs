@@ -1,17 +1,17 @@
-//! RoCE over AF_XDP: frames go from a NIC's queue into our own memory and back, bypassing the
-//! kernel's network stack. This crate knows nothing of queue pairs.
+//! RoCE over AF_XDP: frames go from a NIC's queue into this process's memory and back, bypassing
+//! the kernel's network stack. This crate does not deal with queue pairs.
 //!
 //! # Layout
 //!
 //! - `double`: test doubles for the kernel.
-//! - `net`: routes, neighbours, addresses, and the headers from Ethernet to UDP, which the kernel's
-//!   stack handles for a socket but not for a raw frame.
+//! - `net`: routes, neighbours, addresses, and the headers from Ethernet to UDP, which the kernel
+//!   handles for sockets but not for raw frames.
 //! - `offer`: what an interface supports, queried without changing its configuration.
 //! - `port`: the [`XdpPort`], which implements the `Port` trait of `roce-port` with queues.
-//! - `program`: the redirect program, which sends our frames to our sockets and all others to
-//!   the kernel.
-//! - `queue`: one queue of an interface: frames in, frames out.
-//! - `ring`: the rings between us and the kernel, generic over the memory.
+//! - `program`: the redirect program, which redirects this port's frames to its sockets and passes
+//!   all others to the kernel.
+//! - `queue`: one queue of an interface, which receives and sends frames.
+//! - `ring`: the rings shared with the kernel, generic over the memory.
 //! - `socket`: AF_XDP sockets.
 //! - `umem`: the memory that holds frames, and the ownership of its chunks.
 //! - `sys`: the system calls, and nearly all the unsafe code of the crate.

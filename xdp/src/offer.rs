@@ -1,5 +1,6 @@
-//! What an interface offers to AF_XDP, and whether this process may use it. The queries bind no
-//! AF_XDP socket and attach no program, because a driver may reset its queues when either happens.
+//! Queries what an interface supports for AF_XDP, and whether this process may use AF_XDP. The
+//! queries bind no AF_XDP socket and attach no program, because a driver may reset its queues when
+//! either happens.
 
 mod routes;
 mod virtio;
@@ -15,7 +16,7 @@ use roce_port::PortError;
 use crate::program::{Holder, Program, RedirectConfig, holder};
 use crate::sys::netlink::{self, LINK_HEADERS, attribute, find};
 use crate::sys::xsk;
-use crate::umem::{ROOM_FOR_HEADERS, RX_PIECE_BYTES};
+use crate::umem::{LINK_OVERHEAD_BYTES, RX_PIECE_BYTES};
 
 /// Offset of the link type in `struct ifinfomsg`. Type 1 is Ethernet.
 const LINK_TYPE: usize = 16 + 2;
@@ -35,7 +36,7 @@ mod netdev {
     /// The program runs in the driver, which can redirect to sockets.
     pub(super) const NATIVE: u64 = 1 | 2;
     pub(super) const ZERO_COPY: u64 = 8;
-    /// What the driver does for frames that it sends from our memory. Since Linux 6.8.
+    /// The offloads of the driver for frames that it sends from user memory. Since Linux 6.8.
     pub(super) const TX_TIMESTAMP: u64 = 1;
     pub(super) const TX_CHECKSUM: u64 = 2;
 }
@@ -46,72 +47,74 @@ mod ethtool {
     pub(super) const CHANNELS_GET: u8 = 17;
     pub(super) const CHANNELS_HEADER: u16 = 1;
     pub(super) const HEADER_DEV_INDEX: u16 = 1;
-    /// The flag of an attribute that holds attributes.
+    /// The flag of an attribute that contains attributes.
     pub(super) const NESTED: u16 = 0x8000;
     pub(super) const RX_COUNT: u16 = 6;
     pub(super) const COMBINED_COUNT: u16 = 9;
 }
 
-/// What an interface supports.
+/// The properties of an interface that matter for AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Whether it is Ethernet. Other links are not supported.
     pub ethernet: bool,
     /// Number of receive queues; at least one.
     pub queues: u32,
-    /// What its driver can do; `None` on kernels before 6.3, which don't report it.
+    /// The capabilities of the driver; `None` on kernels before 6.3, which don't report them.
     pub driver: Option<DriverOffer>,
     /// The program that is already attached, if there is one.
     pub holder: Option<Holder>,
 }
 
-/// What the driver of an interface can do.
+/// The capabilities of the driver of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverOffer {
     /// Whether the redirect program can run in the driver. Otherwise it runs in the kernel, in
     /// generic mode.
     pub native: bool,
-    /// Whether it can read and write frames in our memory.
+    /// Whether the driver can read and write frames in user memory.
     pub zero_copy: bool,
-    /// The maximum number of pieces of a frame in our memory; 1 on kernels before 6.6.
+    /// The maximum number of pieces of a frame in user memory; 1 on kernels before 6.6.
     pub zero_copy_pieces: u32,
-    /// Whether it can fill in the UDP checksum of frames in our memory.
+    /// Whether the driver can fill in the UDP checksum of frames in user memory.
     pub tx_checksum: bool,
-    /// Whether it reports when a frame in our memory has left.
+    /// Whether the driver reports when it has sent a frame from user memory.
     pub tx_timestamp: bool,
-    /// Why it refuses programs although the kernel reports that it supports them, if that is known.
+    /// Why the driver refuses programs although the kernel reports support, if a reason is known.
     pub refusal: Option<&'static str>,
 }
 
 /// The maximum number of bytes in each piece of a frame that has several pieces. The kernel keeps
 /// 320 bytes after each piece for its own use, and the driver gets the rest in units of 128.
-const BYTES_OF_SEVERAL: usize = (RX_PIECE_BYTES - 320) / 128 * 128;
+const MULTI_PIECE_BYTES: usize = (RX_PIECE_BYTES - 320) / 128 * 128;
 
 impl DriverOffer {
-    /// Marks the driver as refusing programs, for the reason `why`.
-    fn that_refuses(self, why: &'static str) -> Self {
+    /// Marks the driver as refusing programs, for this reason.
+    fn with_refusal(self, reason: &'static str) -> Self {
         Self {
             native: false,
             zero_copy: false,
-            refusal: Some(why),
+            refusal: Some(reason),
             ..self
         }
     }
 
-    /// The largest link MTU, in bytes, at which the driver can read and write frames in our memory;
-    /// 0 if it can't at any. Linux 7.2 refuses zero-copy above it; older kernels lost longer
-    /// frames.
+    /// The largest link MTU, in bytes, at which the driver can read and write frames in user
+    /// memory; 0 without zero-copy. Linux 7.2 refuses zero-copy with a larger MTU. Older kernels
+    /// lost longer frames.
     pub fn zero_copy_mtu(&self) -> usize {
-        let several = (self.zero_copy_pieces as usize).saturating_mul(BYTES_OF_SEVERAL);
+        let multi_piece = (self.zero_copy_pieces as usize).saturating_mul(MULTI_PIECE_BYTES);
         match self.zero_copy {
-            true if self.zero_copy_pieces > 1 => several.max(RX_PIECE_BYTES) - ROOM_FOR_HEADERS,
-            true => RX_PIECE_BYTES - ROOM_FOR_HEADERS,
+            true if self.zero_copy_pieces > 1 => {
+                multi_piece.max(RX_PIECE_BYTES) - LINK_OVERHEAD_BYTES
+            }
+            true => RX_PIECE_BYTES - LINK_OVERHEAD_BYTES,
             false => 0,
         }
     }
 }
 
-/// What the interface with this index supports, in the network namespace of the calling thread.
+/// Queries the interface with this index, in the network namespace of the calling thread.
 ///
 /// # Errors
 /// If there is no such interface, or the kernel does not report it.
@@ -133,7 +136,7 @@ pub fn of_interface(index: u32) -> io::Result<Offer> {
 /// Checks whether this process may open AF_XDP sockets and load the redirect program.
 ///
 /// # Errors
-/// What the process may not do.
+/// The operation that the process may not do, and the required capabilities.
 pub fn permission() -> Result<(), PortError> {
     xsk::socket().map_err(|source| PortError {
         what: "making an AF_XDP socket (it takes CAP_NET_RAW)".to_owned(),
@@ -162,11 +165,11 @@ pub(crate) fn driver(index: u32) -> Option<DriverOffer> {
     let driver = driver_of(&answer)?;
     Some(match refusal(index) {
         None => driver,
-        Some(why) => driver.that_refuses(why),
+        Some(reason) => driver.with_refusal(reason),
     })
 }
 
-/// Why the driver refuses programs, if that is known beforehand.
+/// Why the driver refuses programs, if a reason is known before attaching one.
 fn refusal(index: u32) -> Option<&'static str> {
     let link = netlink::link(index).ok()?;
     let name = find(link.get(LINK_HEADERS..)?, IFLA_IFNAME)?;
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_cannot_redirect_is_no_native_one() {
+    fn a_driver_without_redirect_is_not_native() {
         let of = |native, zero_copy| {
             Some(DriverOffer {
                 native,
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_does_for_sent_frames_is_read() {
+    fn offloads_of_a_driver_are_read() {
         let of = |offloads: u64| {
             let mut attributes = features(0x2b);
             attributes.extend(attribute(netdev::ZERO_COPY_PIECES, &8_u32.to_ne_bytes()));
@@ -250,7 +253,7 @@ mod tests {
 
     /// The values of Linux 7.2: with a larger MTU, binding the socket fails with EINVAL.
     #[test]
-    fn zero_copy_has_a_largest_mtu() {
+    fn zero_copy_limits_the_mtu() {
         let of = |zero_copy, zero_copy_pieces| {
             let driver = DriverOffer {
                 zero_copy,
@@ -268,7 +271,7 @@ mod tests {
 
     /// Every machine has a loopback interface, with index 1.
     #[test]
-    fn the_loopback_offers_one_queue_and_no_ethernet() {
+    fn the_loopback_interface_has_one_queue_and_no_ethernet() {
         let offer = of_interface(1).expect("it is there");
         assert!(!offer.ethernet);
         assert_eq!(offer.queues, 1);
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_offers_nothing() {
+    fn a_missing_interface_is_an_error() {
         assert!(of_interface(u32::MAX >> 1).is_err());
     }
 }

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-/// Whether this process runs as root. If not, reports loudly that a test is skipped, or fails if it
-/// must run.
+/// Whether this process runs as root. If not, reports on stderr that a test is skipped, or fails if
+/// tests must not be skipped.
 pub(crate) fn is_root(test: &str) -> bool {
-    // SAFETY: the call takes nothing and can't fail.
+    // SAFETY: the call has no parameters and can't fail.
     if unsafe { libc::geteuid() } == 0 {
         return true;
     }

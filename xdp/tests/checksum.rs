@@ -1,4 +1,4 @@
-//! UDP checksums of packets over IPv6, on veth pairs. An ordinary socket, which accepts only
+//! Tests UDP checksums of packets over IPv6, on veth pairs. An ordinary socket, which accepts only
 //! packets with a correct checksum, verifies them. These tests need root.
 
 mod support;
@@ -10,8 +10,8 @@ use roce_wire::UDP_PORT;
 use roce_xdp::program::AttachMode;
 use roce_xdp::{Ipv6Checksum, XdpPort};
 use support::netns::{End, Pair};
-use support::ports::{config, from_to, no_chunk_is_lost, open_with, send};
-use support::{PATIENCE, bytes, wait_for};
+use support::ports::{assert_no_chunk_is_lost, config, from_to, open_with, send};
+use support::{TIMEOUT, bytes, wait_for};
 
 /// Odd and even, short and as long as the link allows.
 const LENS: [usize; 5] = [16, 17, 272, 1039, 1452];
@@ -26,7 +26,7 @@ fn open(end: &End, mtu: usize, queues: u32, ipv6_checksum: Ipv6Checksum) -> XdpP
 fn listen(end: &End) -> UdpSocket {
     let bind = || UdpSocket::bind((Ipv6Addr::from(end.v6), UDP_PORT)).expect("a free port");
     let socket = end.namespace.inside(bind);
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     socket
 }
 
@@ -36,14 +36,14 @@ fn counter(port: &XdpPort, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no {name} in {all:?}")).1
 }
 
-/// Sends packets of all lengths, and sees them arrive as datagrams.
+/// Sends packets of all lengths, and checks that they arrive as datagrams.
 fn all_lengths(pair: &Pair, port: &mut XdpPort, socket: &UdpSocket) {
     let to = from_to(&pair.near, &pair.far, true);
     for len in LENS {
         let packet = bytes(len, len);
         send(port, &to, &packet);
         // The first waits for its neighbour.
-        no_chunk_is_lost(port);
+        assert_no_chunk_is_lost(port);
         let mut got = [0; 2000];
         let got_len = socket
             .recv(&mut got)
@@ -52,8 +52,8 @@ fn all_lengths(pair: &Pair, port: &mut XdpPort, socket: &UdpSocket) {
     }
 }
 
-/// The packets that a socket of `far` receives with and without checksums. `offload` says whether
-/// the interface computes them for the kernel, or pretends to, as a veth does.
+/// Checks that a socket of `far` receives packets with checksums. `offload` switches the checksum
+/// offload of the interface on or off; a veth only pretends to have it.
 fn checksums_are_right(test: &str, offload: &str, queues: u32) {
     let Some(pair) = Pair::new(test, 1500, queues) else {
         return;
@@ -78,7 +78,7 @@ fn checksums_are_right(test: &str, offload: &str, queues: u32) {
             &from_to(&pair.near, &pair.far, false),
             &bytes(1, 100),
         );
-        no_chunk_is_lost(&mut port);
+        assert_no_chunk_is_lost(&mut port);
         let counted = ["tx_checksums", "tx_checksums_here"].map(|name| counter(&port, name));
         assert_eq!(counted, [theirs, ours], "{who:?}");
     }
@@ -86,19 +86,19 @@ fn checksums_are_right(test: &str, offload: &str, queues: u32) {
 
 // shows: A17.3.2-checksum
 #[test]
-fn the_kernel_computes_checksums_for_us() {
-    checksums_are_right("the_kernel_computes_checksums_for_us", "off", 2);
+fn the_kernel_computes_checksums() {
+    checksums_are_right("the_kernel_computes_checksums", "off", 2);
 }
 
 #[test]
-fn an_interface_that_computes_checksums_is_left_to_it() {
+fn an_interface_with_checksum_offload_computes_checksums() {
     checksums_are_right("an_interface_that_computes_checksums", "on", 1);
 }
 
 /// An ordinary socket drops a packet over IPv6 without a checksum. Otherwise, the tests above would
 /// prove nothing.
 #[test]
-fn a_packet_without_checksum_is_none_for_an_ordinary_socket() {
+fn an_ordinary_socket_drops_packets_without_a_checksum() {
     let Some(pair) = Pair::new("a_packet_without_checksum", 1500, 1) else {
         return;
     };
@@ -106,7 +106,7 @@ fn a_packet_without_checksum_is_none_for_an_ordinary_socket() {
     let to = from_to(&pair.near, &pair.far, true);
     let mut without = open(&pair.near, 1500, 1, Ipv6Checksum::None);
     send(&mut without, &to, &bytes(1, 100));
-    no_chunk_is_lost(&mut without);
+    assert_no_chunk_is_lost(&mut without);
     let refused = || {
         let counters = pair.far.namespace.run("cat /proc/net/snmp6");
         let line = counters
@@ -119,18 +119,18 @@ fn a_packet_without_checksum_is_none_for_an_ordinary_socket() {
     assert!(socket.recv(&mut [0; 2000]).is_err());
 }
 
-/// Frames of several pieces have no room for metadata, so the port computes their checksums.
+/// Frames of several pieces have no space for metadata, so the port computes their checksums.
 #[test]
-fn checksums_of_long_packets_are_ours() {
+fn the_port_computes_checksums_of_long_packets() {
     let mtu = 4300;
-    let Some(pair) = Pair::new("checksums_of_long_packets_are_ours", mtu, 1) else {
+    let Some(pair) = Pair::new("the_port_computes_checksums_of_long_packets", mtu, 1) else {
         return;
     };
     let socket = listen(&pair.far);
     let mut port = open(&pair.near, mtu, 1, Ipv6Checksum::Auto);
     let packet = bytes(7, 4112);
     send(&mut port, &from_to(&pair.near, &pair.far, true), &packet);
-    no_chunk_is_lost(&mut port);
+    assert_no_chunk_is_lost(&mut port);
     let mut got = [0; 5000];
     let len = socket
         .recv(&mut got)

@@ -10,14 +10,15 @@ use roce_xdp::{XdpPort, XdpPortConfig};
 use support::netns::{End, Pair};
 use support::wait_for;
 
-/// The environment variable with the victim's interface. The test runs its own program with it.
+/// The environment variable with the victim's interface. The test runs its own executable with this
+/// variable.
 const VICTIM: &str = "ROCE_XDP_VICTIM";
 
 fn open(interface: &str, index: u32) -> XdpPort {
     XdpPort::open(XdpPortConfig::new(interface, index, 1500)).expect("nobody holds it")
 }
 
-/// The victim's part: opens a port, reports it, and waits for its end.
+/// The victim's main function: opens a port, reports that, and waits until it is killed.
 #[test]
 fn victim() {
     let Some(index) = std::env::var(VICTIM)
@@ -29,7 +30,7 @@ fn victim() {
     let mut port = open("near", index);
     port.activate([10, 91, 0, 1].into()).expect("its own");
     println!("\nopen");
-    // Also ends if its parent ends first.
+    // The process also ends if its parent ends first.
     let _ = std::io::stdin().read(&mut [0]);
     drop(port);
 }
@@ -41,8 +42,8 @@ fn has_program(end: &End) -> bool {
 }
 
 #[test]
-fn nothing_is_left_of_a_process_that_was_killed() {
-    let Some(pair) = Pair::new("nothing_is_left_of_a_process_that_was_killed", 1500, 1) else {
+fn a_killed_process_leaves_nothing_behind() {
+    let Some(pair) = Pair::new("a_killed_process_leaves_nothing_behind", 1500, 1) else {
         return;
     };
     let near = &pair.near;
@@ -68,6 +69,6 @@ fn nothing_is_left_of_a_process_that_was_killed() {
         "open: {is_open}, program: {had_program}"
     );
     wait_for("the program is gone", || (!has_program(near)).then_some(()));
-    // The queue, too, is free within the patience of the configuration.
+    // The queue is free, too, within the configuration's `bind_timeout`.
     drop(near.namespace.inside(|| open("near", near.index)));
 }

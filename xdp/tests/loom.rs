@@ -1,5 +1,5 @@
-//! The rings under every order in which two processors may see each other's accesses to
-//! memory. Run with `RUSTFLAGS="--cfg loom" cargo test -p roce-xdp --test loom --release`.
+//! Tests the rings under every order in which two processors may see each other's memory accesses.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p roce-xdp --test loom --release`.
 #![cfg(loom)]
 
 use std::sync::atomic::Ordering;
@@ -79,13 +79,13 @@ impl RingMemory for Handle {
 
     fn read(&self, index: u32) -> u64 {
         let slot = &self.0.0.slots[index as usize % self.0.0.slots.len()];
-        // SAFETY: loom checks that nobody writes it meanwhile.
+        // SAFETY: loom checks that nothing writes the slot concurrently.
         slot.with(|value| unsafe { *value })
     }
 
     fn write(&self, index: u32, entry: u64) {
         let slot = &self.0.0.slots[index as usize % self.0.0.slots.len()];
-        // SAFETY: loom checks that nobody else uses it meanwhile.
+        // SAFETY: loom checks that nothing else accesses the slot concurrently.
         slot.with_mut(|value| unsafe { *value = entry });
     }
 }
@@ -97,7 +97,7 @@ fn sides(ring: &Arc<Ring>) -> (Producer<Handle>, Consumer<Handle>) {
 }
 
 #[test]
-fn entries_are_seen_whole_and_slots_are_written_again_only_when_read() {
+fn entries_are_complete_when_read_and_slots_are_reused_only_after() {
     const ENTRIES: u64 = 3;
     loom::model(|| {
         // The counters wrap between the first entry and the second.
@@ -125,7 +125,7 @@ fn entries_are_seen_whole_and_slots_are_written_again_only_when_read() {
 }
 
 #[test]
-fn a_kernel_that_goes_to_sleep_is_woken_or_sees_the_entry() {
+fn a_kernel_that_goes_idle_is_woken_or_sees_the_entry() {
     loom::model(|| {
         let ring = LoomRing::new(2, 0);
         let (mut producer, mut consumer) = sides(&ring);

@@ -1,4 +1,5 @@
-//! Two whole NICs over AF_XDP: messages of many packets, at every path MTU. These tests need root.
+//! Tests two complete NICs over AF_XDP with messages of many packets, at every path MTU. These
+//! tests need root.
 
 mod support;
 
@@ -14,7 +15,7 @@ use roce_wire::{PathMtu, Psn, Qpn, RnrTimer};
 use roce_xdp::XdpPort;
 use roce_xdp::program::AttachMode;
 use support::netns::{End, Pair};
-use support::ports::{no_chunk_is_lost, open};
+use support::ports::{assert_no_chunk_is_lost, open};
 use support::{bytes, wait_for};
 
 const MESSAGE: usize = 1 << 20;
@@ -104,8 +105,8 @@ impl Host {
         }
     }
 
-    /// The work of a driver in one turn.
-    fn turn(&mut self, now: Instant) {
+    /// The work of one iteration of a driver.
+    fn drive(&mut self, now: Instant) {
         if self.nic.wants_to_send() {
             self.nic.transmit(now, &mut self.port);
         }
@@ -125,7 +126,7 @@ impl Host {
     }
 }
 
-/// Posts a request at `near` for all of both buffers, and waits for its completion.
+/// Posts a request at `near` that covers both buffers completely, and waits for its completion.
 fn request(near: &mut Host, far: &mut Host, start: std::time::Instant, op: SendOp) {
     let now = || Instant::ZERO + start.elapsed();
     let sge = Sge {
@@ -136,8 +137,8 @@ fn request(near: &mut Host, far: &mut Host, start: std::time::Instant, op: SendO
     let wr = SendRequest::new(1, op, sge);
     near.nic.post_send(now(), near.qpn, &wr).expect("posted");
     let completion = wait_for("the completion", || {
-        near.turn(now());
-        far.turn(now());
+        near.drive(now());
+        far.drive(now());
         near.cq.poll().expect("no overrun")
     });
     assert_eq!(completion.status, WcStatus::Success);
@@ -188,7 +189,7 @@ fn messages_cross(test: &str, attach: AttachMode, queues: u32) {
         assert!(near.contents() == other, "READ at {path_mtu:?}");
     }
     for host in [&mut near, &mut far] {
-        no_chunk_is_lost(&mut host.port);
+        assert_no_chunk_is_lost(&mut host.port);
     }
 }
 
@@ -203,6 +204,6 @@ fn messages_cross_in_generic_mode() {
 }
 
 #[test]
-fn messages_cross_by_two_queues() {
-    messages_cross("messages_cross_by_two_queues", AttachMode::Auto, 2);
+fn messages_cross_with_two_queues() {
+    messages_cross("messages_cross_with_two_queues", AttachMode::Auto, 2);
 }

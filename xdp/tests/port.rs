@@ -1,4 +1,4 @@
-//! Ports over veth pairs: packets of all lengths, in every mode. These tests need root.
+//! Tests ports over veth pairs with packets of all lengths, in every mode. These tests need root.
 
 mod support;
 
@@ -13,11 +13,12 @@ use roce_xdp::net::{Priority, RxDrop, Tagging};
 use roce_xdp::program::AttachMode;
 use support::netns::Pair;
 use support::ports::{
-    Received, config, cross, drive, from_to, no_chunk_is_lost, open, open_udp, open_with, send,
+    Received, assert_no_chunk_is_lost, config, cross, drive, from_to, open, open_udp, open_with,
+    send,
 };
 use support::{bytes, wait_for};
 
-/// Lengths for every path MTU, and some at the borders of chunks.
+/// Lengths for every path MTU, and some at chunk boundaries.
 const LENS: [usize; 10] = [16, 64, 272, 528, 1040, 2064, 3797, 3800, 4112, 4128];
 
 fn packets_cross(test: &str, attach: AttachMode, queues: u32) {
@@ -26,11 +27,11 @@ fn packets_cross(test: &str, attach: AttachMode, queues: u32) {
     };
     let mut near = open(&pair.near, 4300, queues, attach);
     let mut far = open(&pair.far, 4300, queues, attach);
-    // Neither knows its neighbour at first.
+    // At first, neither port knows its neighbour.
     cross(&pair, &mut near, &mut far, &LENS);
     cross(&pair, &mut near, &mut far, &[4112; 30]);
     for port in [&mut near, &mut far] {
-        no_chunk_is_lost(port);
+        assert_no_chunk_is_lost(port);
     }
 }
 
@@ -45,13 +46,13 @@ fn packets_cross_in_generic_mode() {
 }
 
 #[test]
-fn packets_cross_by_two_queues() {
-    packets_cross("packets_cross_by_two_queues", AttachMode::Auto, 2);
+fn packets_cross_with_two_queues() {
+    packets_cross("packets_cross_with_two_queues", AttachMode::Auto, 2);
 }
 
 #[test]
-fn sockets_and_frames_understand_each_other() {
-    let Some(pair) = Pair::new("sockets_and_frames_understand_each_other", 4300, 1) else {
+fn udp_ports_and_xdp_ports_interoperate() {
+    let Some(pair) = Pair::new("udp_ports_and_xdp_ports_interoperate", 4300, 1) else {
         return;
     };
     let mut xdp = open(&pair.near, 4300, 1, AttachMode::Auto);
@@ -63,7 +64,7 @@ fn sockets_and_frames_understand_each_other() {
     };
     cross(&pair, &mut udp, &mut xdp, &LENS);
     cross(&pair, &mut udp, &mut xdp, &[1040; 30]);
-    no_chunk_is_lost(&mut xdp);
+    assert_no_chunk_is_lost(&mut xdp);
 }
 
 #[test]
@@ -84,9 +85,9 @@ fn packets_cross_in_a_vlan() {
         let mut near = open(&pair.near, 5, attach);
         let mut far = open(&pair.far, 5, attach);
         cross(&pair, &mut near, &mut far, &LENS);
-        no_chunk_is_lost(&mut near);
+        assert_no_chunk_is_lost(&mut near);
         drop(near);
-        // First one of another VLAN, then one of ours.
+        // Send a frame of another VLAN first, then one of this VLAN.
         let mut other = open(&pair.near, 6, attach);
         send(
             &mut other,
@@ -112,8 +113,8 @@ fn packets_cross_in_a_vlan() {
 }
 
 #[test]
-fn what_is_to_ourselves_comes_back() {
-    let Some(pair) = Pair::new("what_is_to_ourselves_comes_back", 1500, 1) else {
+fn packets_to_own_addresses_are_looped_back() {
+    let Some(pair) = Pair::new("packets_to_own_addresses_are_looped_back", 1500, 1) else {
         return;
     };
     let mut port = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -131,8 +132,8 @@ fn what_is_to_ourselves_comes_back() {
 }
 
 #[test]
-fn groups_are_joined_and_left() {
-    let Some(pair) = Pair::new("groups_are_joined_and_left", 1500, 1) else {
+fn groups_can_be_joined_and_left() {
+    let Some(pair) = Pair::new("groups_can_be_joined_and_left", 1500, 1) else {
         return;
     };
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -194,15 +195,15 @@ fn groups_are_joined_and_left() {
 }
 
 #[test]
-fn a_group_for_which_the_program_has_no_room_stays_left() {
-    let test = "a_group_for_which_the_program_has_no_room_stays_left";
+fn joining_fails_when_the_program_has_too_many_addresses() {
+    let test = "joining_fails_when_the_program_has_too_many_addresses";
     let Some(pair) = Pair::new(test, 1500, 1) else {
         return;
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("up to the hard limit");
     let mut port = open(&pair.near, 1500, 1, AttachMode::Auto);
-    // Each joined group is a socket, and an address of the program's table of 1,024.
+    // Each joined group takes a socket, and one of the 1,024 addresses of the program.
     let mut joined = (0..2048_u32).map(|n| IpAddr::from(Ipv4Addr::from(0xefc0_0000 + n)));
     let refused = joined.find_map(|group| {
         let outcome = pair.near.namespace.inside(|| port.join(group));
@@ -215,8 +216,8 @@ fn a_group_for_which_the_program_has_no_room_stays_left() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_counted() {
-    let Some(pair) = Pair::new("what_cannot_be_sent_is_counted", 1500, 1) else {
+fn unsendable_packets_are_counted() {
+    let Some(pair) = Pair::new("unsendable_packets_are_counted", 1500, 1) else {
         return;
     };
     let mut port = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -271,7 +272,7 @@ fn what_cannot_be_sent_is_counted() {
 }
 
 #[test]
-fn a_port_may_be_passed_to_another_thread() {
+fn a_port_can_move_to_another_thread() {
     fn check<T: Send>() {}
     check::<roce_xdp::XdpPort>();
 }

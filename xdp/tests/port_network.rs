@@ -1,5 +1,5 @@
-//! Ports over veth pairs: neighbours, addresses and interfaces that come and go. These tests need
-//! root.
+//! Tests ports over veth pairs with neighbours, addresses and interfaces that come and go. These
+//! tests need root.
 
 mod support;
 
@@ -14,7 +14,7 @@ use roce_xdp::net::WaitDrop;
 use roce_xdp::program::AttachMode;
 use roce_xdp::{XdpPort, XdpPortConfig};
 use support::netns::Pair;
-use support::ports::{Received, cross, drive, from_to, no_chunk_is_lost, open, send};
+use support::ports::{Received, assert_no_chunk_is_lost, cross, drive, from_to, open, send};
 use support::{bytes, wait_for};
 
 #[test]
@@ -43,11 +43,11 @@ fn packets_wait_for_a_neighbour_that_answers_late() {
         (received.len() >= sent.len()).then_some(())
     });
     assert!(received == sent, "as they were, and in order");
-    no_chunk_is_lost(&mut near);
+    assert_no_chunk_is_lost(&mut near);
 }
 
 #[test]
-fn a_neighbour_that_does_not_answer_costs_only_its_packets() {
+fn a_silent_neighbour_costs_only_its_own_packets() {
     let Some(pair) = Pair::new("a_neighbour_that_does_not_answer", 1500, 1) else {
         return;
     };
@@ -57,7 +57,7 @@ fn a_neighbour_that_does_not_answer_costs_only_its_packets() {
         dst: IpAddr::from([10, 91, 0, 77]),
         ..from_to(&pair.near, &pair.far, false)
     };
-    // More than may wait for one neighbour.
+    // Send more packets than can wait for one neighbour.
     for number in 0..40 {
         send(&mut near, &nobody, &bytes(number, 100));
     }
@@ -77,7 +77,7 @@ fn a_neighbour_that_does_not_answer_costs_only_its_packets() {
             .expect("a port that works");
         (dropped(&near) == 40).then_some(())
     });
-    no_chunk_is_lost(&mut near);
+    assert_no_chunk_is_lost(&mut near);
 }
 
 #[test]
@@ -122,8 +122,8 @@ fn addresses_come_and_go() {
 }
 
 #[test]
-fn an_interface_that_goes_ends_the_port() {
-    let Some(pair) = Pair::new("an_interface_that_goes_ends_the_port", 1500, 1) else {
+fn a_removed_interface_ends_the_port() {
+    let Some(pair) = Pair::new("a_removed_interface_ends_the_port", 1500, 1) else {
         return;
     };
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -141,8 +141,12 @@ fn an_interface_that_goes_ends_the_port() {
 }
 
 #[test]
-fn a_second_port_says_who_holds_the_interface() {
-    let Some(pair) = Pair::new("a_second_port_says_who_holds_the_interface", 1500, 1) else {
+fn the_error_of_a_second_port_names_the_attached_program() {
+    let Some(pair) = Pair::new(
+        "the_error_of_a_second_port_names_the_attached_program",
+        1500,
+        1,
+    ) else {
         return;
     };
     let first = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -154,10 +158,10 @@ fn a_second_port_says_who_holds_the_interface() {
     assert!(second().is_ok(), "it can be opened again at once");
 }
 
-/// Sockets are writable while the link is down, but nothing leaves: a driver that waited for them
-/// would spin.
+/// Sockets are writable while the link is down, although no frame leaves. A driver that waited for
+/// them would spin.
 #[test]
-fn nobody_waits_to_write_while_the_link_is_down() {
+fn no_descriptor_waits_to_write_while_the_link_is_down() {
     let Some(pair) = Pair::new("nobody_waits_to_write_while_down", 1500, 1) else {
         return;
     };

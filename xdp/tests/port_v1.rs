@@ -15,11 +15,12 @@ use roce_xdp::net::{Priority, RxDrop, Tagging};
 use roce_xdp::program::AttachMode;
 use support::netns::{End, Pair};
 use support::ports::{
-    Received, config, cross, cross_by, drive, from_to, no_chunk_is_lost, open, open_with, send,
+    Received, assert_no_chunk_is_lost, config, cross, cross_with_version, drive, from_to, open,
+    open_with, send,
 };
-use support::{PATIENCE, bytes, wait_for};
+use support::{TIMEOUT, bytes, wait_for};
 
-/// With path MTU 256 and 4096, and with packets longer than one chunk.
+/// The lengths of packets with path MTU 256 to 4096, some of them longer than a chunk.
 const LENS: [usize; 6] = [16, 272, 1040, 3797, 3830, 4128];
 
 fn open_v1(end: &End, mtu: usize, attach: AttachMode, tagging: Tagging) -> XdpPort {
@@ -54,11 +55,11 @@ fn packets_cross_with_and_without_a_tag() {
     ] {
         let [mut near, mut far] =
             [&pair.near, &pair.far].map(|end| open_v1(end, 4300, attach, tagging));
-        cross_by(RoceVersion::V1, &pair, &mut near, &mut far, &LENS);
+        cross_with_version(RoceVersion::V1, &pair, &mut near, &mut far, &LENS);
         // Both versions have the ports of one interface.
         cross(&pair, &mut near, &mut far, &LENS);
         for port in [&mut near, &mut far] {
-            no_chunk_is_lost(port);
+            assert_no_chunk_is_lost(port);
         }
     }
 }
@@ -71,7 +72,7 @@ fn frames(end: &End) -> (Box<dyn DataLinkSender>, Box<dyn DataLinkReceiver>) {
             .find(|interface| interface.name == end.interface)
             .expect("the interface is there");
         let config = Config {
-            read_timeout: Some(PATIENCE),
+            read_timeout: Some(TIMEOUT),
             ..Config::default()
         };
         match pnet_datalink::channel(&interface, config).expect("root may") {
@@ -117,7 +118,7 @@ fn framed(
     frame
 }
 
-/// Byte by byte: Ethernet, a GRH with the traffic class and the hop limit, and the packet.
+/// Checks frames byte by byte: Ethernet header, GRH with traffic class and hop limit, and packet.
 // shows: A16-ethertype, A16-grh, A16-next-hop
 #[test]
 fn the_wire_has_a_grh_after_the_ethernet_header() {
@@ -148,7 +149,7 @@ fn the_wire_has_a_grh_after_the_ethernet_header() {
         let packet = bytes(number, 100);
         send(&mut near, &to, &packet);
         let want = framed((pair.near.mac, pair.far.mac), None, &to, &packet);
-        // The kernel's questions for neighbours pass, too.
+        // The kernel's ARP and neighbour discovery requests arrive, too.
         wait_for("the frame", || {
             near.follow_network().expect("a network");
             near.flush().expect("a port that works");
@@ -157,12 +158,12 @@ fn the_wire_has_a_grh_after_the_ethernet_header() {
     }
 }
 
-/// Frames that are made by hand: without a tag, with one for its priority alone; of a VLAN
-/// that is not ours, with an odd GRH, to others.
+/// Handmade frames: untagged, with a tag only for the priority, with the tag of another VLAN, with
+/// an invalid GRH, and to other addresses.
 // shows: A16-grh
 #[test]
-fn what_is_ours_is_taken_from_the_wire() {
-    let Some(pair) = Pair::new("what_is_ours_is_taken_from_the_wire", 1500, 1) else {
+fn only_valid_v1_frames_to_this_port_are_accepted() {
+    let Some(pair) = Pair::new("only_valid_v1_frames_to_this_port_are_accepted", 1500, 1) else {
         return;
     };
     let (mut sender, _wire) = frames(&pair.far);
@@ -215,8 +216,8 @@ fn what_is_ours_is_taken_from_the_wire() {
 
 /// A port without RoCE v1 enabled neither sends nor accepts it.
 #[test]
-fn without_being_asked_for_there_is_none() {
-    let Some(pair) = Pair::new("without_being_asked_for_there_is_none", 1500, 1) else {
+fn roce_v1_is_off_by_default() {
+    let Some(pair) = Pair::new("roce_v1_is_off_by_default", 1500, 1) else {
         return;
     };
     let mut near = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);
@@ -246,8 +247,12 @@ fn without_being_asked_for_there_is_none() {
 
 // shows: A16-next-hop
 #[test]
-fn what_is_behind_a_router_is_refused_by_name() {
-    let Some(pair) = Pair::new("what_is_behind_a_router_is_refused_by_name", 1500, 1) else {
+fn destinations_behind_a_router_are_refused_with_a_message() {
+    let Some(pair) = Pair::new(
+        "destinations_behind_a_router_are_refused_with_a_message",
+        1500,
+        1,
+    ) else {
         return;
     };
     let mut near = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);
@@ -282,8 +287,8 @@ fn what_is_behind_a_router_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_to_ourselves_comes_back() {
-    let Some(pair) = Pair::new("what_is_to_ourselves_comes_back", 1500, 1) else {
+fn packets_to_own_addresses_are_looped_back() {
+    let Some(pair) = Pair::new("packets_to_own_addresses_are_looped_back", 1500, 1) else {
         return;
     };
     let mut port = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);

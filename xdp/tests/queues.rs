@@ -1,4 +1,4 @@
-//! Queues over veth pairs: the frames on the wire, and the kernel's behaviour when sockets,
+//! Tests queues over veth pairs: the frames on the wire, and the kernel's behaviour when sockets,
 //! programs and interfaces come and go. These tests need root.
 
 mod support;
@@ -16,16 +16,18 @@ use roce_xdp::queue::{QueueConfig, QueueError};
 use roce_xdp::socket::{self, BusyPoll, SocketConfig, SocketQueue, ZeroCopy};
 use roce_xdp::umem::CHUNK_BYTES;
 use socket2::SockRef;
-use support::netns::{Namespace, Pair, may};
-use support::queues::{config, frame, nothing_is_lost, open, open_with, receive, send};
-use support::{PATIENCE, bytes, wait_for};
+use support::netns::{Namespace, Pair, can_create_namespaces};
+use support::queues::{
+    assert_all_sent_and_no_chunk_lost, config, frame, open, open_with, receive, send,
+};
+use support::{TIMEOUT, bytes, wait_for};
 
-/// Lengths around the borders of chunks, both of received and of sent frames.
+/// Lengths around the chunk boundaries of received and of sent frames.
 const LENS: [usize; 12] = [
     4, 64, 1040, 3797, 3798, 3799, 4050, 4054, 4055, 4112, 7700, 8900,
 ];
 
-/// Sends frames of all lengths from `near` to `far`, and sees all of them arrive as they were.
+/// Sends frames of all lengths from `near` to `far`, and checks that all arrive unchanged.
 fn all_lengths(pair: &Pair, near: &mut SocketQueue, far: &mut SocketQueue) {
     let mut sent = VecDeque::new();
     let mut received = VecDeque::new();
@@ -76,8 +78,8 @@ fn frames_cross(test: &str, mode: AttachMode, expected: Mode) {
     let send_buffer = SockRef::from(near.kernel()).send_buffer_size();
     let for_all = memory.tx_chunks() as usize * CHUNK_BYTES;
     assert!(send_buffer.expect("an option of every socket") >= for_all);
-    nothing_is_lost(near, &memory);
-    nothing_is_lost(far, &memory);
+    assert_all_sent_and_no_chunk_lost(near, &memory);
+    assert_all_sent_and_no_chunk_lost(far, &memory);
 }
 
 #[test]
@@ -127,7 +129,7 @@ fn frames_cross_with_preferred_busy_polling() {
 
 /// Whether the kernel has an option for the number of pieces that one call sends
 /// (`XDP_MAX_TX_SKB_BUDGET`). Tested by setting it to the ring's size.
-fn sends_as_many_as_told(queue: &SocketQueue, ring: u32) -> bool {
+fn supports_send_budget(queue: &SocketQueue, ring: u32) -> bool {
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
     let (fd, len) = (queue.kernel().as_fd(), size_of::<u32>() as libc::socklen_t);
     let value = std::ptr::from_ref(&ring).cast();
@@ -136,23 +138,23 @@ fn sends_as_many_as_told(queue: &SocketQueue, ring: u32) -> bool {
 }
 
 #[test]
-fn one_call_sends_a_full_ring_where_the_kernel_can() {
-    let (mtu, test) = (9000, "one_call_sends_a_full_ring_where_the_kernel_can");
+fn one_call_sends_a_full_ring_if_the_kernel_supports_it() {
+    let (mtu, test) = (9000, "one_call_sends_a_full_ring_if_the_kernel_supports_it");
     let Some(pair) = Pair::new(test, mtu, 1) else {
         return;
     };
     let mut near = open(&pair.near, mtu, 1, AttachMode::Auto);
     let near = &mut near.queues[0];
     let memory = config(&pair.near, mtu, 1).memory;
-    // Each has two pieces.
+    // Each frame has two pieces.
     let frame = frame(&pair.near, &pair.far, false, 0, 4112);
     for _ in 0..memory.tx_frames {
         send(near, &frame);
     }
     let sent = near.flush().expect("a queue that works");
     let calls = near.counters().tx_wakeups;
-    // Other drivers may not even report how many they took.
-    if sends_as_many_as_told(near, memory.tx_chunks().next_power_of_two()) {
+    // Other drivers may not report how many frames they took.
+    if supports_send_budget(near, memory.tx_chunks().next_power_of_two()) {
         let pieces = 2 * memory.tx_frames;
         assert_eq!((sent, calls), (true, 1), "for {pieces} pieces");
     }
@@ -162,7 +164,8 @@ fn one_call_sends_a_full_ring_where_the_kernel_can() {
     });
 }
 
-/// Frames cross by two queues at the same time, whose memory is registered once or for each queue.
+/// Sends frames through two queues at the same time. Their memory is registered once, or once for
+/// each queue.
 fn two_queues(test: &str, share_memory: bool) {
     let mtu = 4300;
     let Some(pair) = Pair::new(test, mtu, 2) else {
@@ -186,7 +189,8 @@ fn two_queues(test: &str, share_memory: bool) {
     let memory = config(&pair.near, mtu, 2).memory;
     for number in 0..200 {
         for queue in 0..2 {
-            // What leaves by one queue of a veth arrives at the same of its peer.
+            // A frame sent by a queue of a veth arrives at the queue with the same number of its
+            // peer.
             let frame = frame(&pair.near, &pair.far, queue == 1, number, 4112);
             send(&mut near.queues[queue], &frame);
             near.queues[queue].flush().expect("a queue that works");
@@ -199,7 +203,7 @@ fn two_queues(test: &str, share_memory: bool) {
         }
     }
     for queue in near.queues.iter_mut().chain(&mut far.queues) {
-        nothing_is_lost(queue, &memory);
+        assert_all_sent_and_no_chunk_lost(queue, &memory);
     }
     for (number, queue) in far.queues.iter().enumerate() {
         assert_eq!(
@@ -215,13 +219,13 @@ fn two_queues_share_their_memory() {
 }
 
 #[test]
-fn two_queues_have_their_memory_to_themselves() {
-    two_queues("two_queues_have_their_memory_to_themselves", false);
+fn two_queues_register_their_own_memory() {
+    two_queues("two_queues_register_their_own_memory", false);
 }
 
 #[test]
-fn others_are_not_disturbed() {
-    let Some(pair) = Pair::new("others_are_not_disturbed", 1500, 1) else {
+fn traffic_for_the_kernel_is_not_disturbed() {
+    let Some(pair) = Pair::new("traffic_for_the_kernel_is_not_disturbed", 1500, 1) else {
         return;
     };
     let far = open(&pair.far, 1500, 1, AttachMode::Auto);
@@ -231,23 +235,23 @@ fn others_are_not_disturbed() {
         let listen = || TcpListener::bind((peer, UDP_PORT)).expect("a free port");
         let listener = there.inside(listen);
         let connect =
-            || TcpStream::connect_timeout(&listener.local_addr().expect("bound"), PATIENCE);
+            || TcpStream::connect_timeout(&listener.local_addr().expect("bound"), TIMEOUT);
         let mut client = here
             .inside(connect)
             .expect("ARP, neighbour discovery and TCP pass");
         let (mut server, _) = listener.accept().expect("a connection");
-        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        server.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let sent = bytes(2, 100_000);
         client.write_all(&sent).expect("a connection");
         let mut got = vec![0; sent.len()];
         server.read_exact(&mut got).expect("what was sent");
         assert!(got == sent);
     }
-    // UDP to another port, and a big datagram in fragments to ours.
+    // Send UDP to another port, and a large fragmented datagram to port 4791.
     for (port, len) in [(4792, 1000), (UDP_PORT, 5000)] {
         let bind = || UdpSocket::bind(("10.91.0.2", port)).expect("a free port");
         let server = there.inside(bind);
-        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        server.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let client = here.inside(|| UdpSocket::bind("10.91.0.1:0").expect("a free port"));
         let sent = bytes(1, len);
         client.send_to(&sent, ("10.91.0.2", port)).expect("a route");
@@ -259,9 +263,9 @@ fn others_are_not_disturbed() {
 }
 
 #[test]
-fn an_address_is_ours_as_long_as_the_program_knows_it() {
+fn frames_are_redirected_while_the_program_has_the_address() {
     let Some(pair) = Pair::new(
-        "an_address_is_ours_as_long_as_the_program_knows_it",
+        "frames_are_redirected_while_the_program_has_the_address",
         1500,
         1,
     ) else {
@@ -289,8 +293,8 @@ fn an_address_is_ours_as_long_as_the_program_knows_it() {
 }
 
 #[test]
-fn a_program_that_is_there_is_named() {
-    let Some(pair) = Pair::new("a_program_that_is_there_is_named", 1500, 1) else {
+fn the_error_names_a_program_that_is_attached() {
+    let Some(pair) = Pair::new("the_error_names_a_program_that_is_attached", 1500, 1) else {
         return;
     };
     for (there, mode) in [
@@ -329,13 +333,13 @@ fn a_queue_can_be_opened_again_at_once() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
-    let Some(pair) = Pair::new("what_cannot_be_opened_says_why", 1500, 1) else {
+fn errors_of_open_say_why() {
+    let Some(pair) = Pair::new("errors_of_open_say_why", 1500, 1) else {
         return;
     };
     let fails = |change: &dyn Fn(&mut SocketConfig), words: &[&str]| {
         let mut config = config(&pair.near, 1500, 1);
-        config.patience = std::time::Duration::ZERO;
+        config.bind_timeout = std::time::Duration::ZERO;
         change(&mut config);
         let open = || {
             socket::open(&config)
@@ -358,16 +362,16 @@ fn what_cannot_be_opened_says_why() {
     drop(held);
 }
 
-/// Why two processes can't both have `lo`: the kernel gives a queue to one socket, unless others
-/// are over the same memory, and there is one queue.
+/// Shows why two processes can't both use `lo`: the interface has one queue, and the kernel gives a
+/// queue to several sockets only if they share memory.
 #[test]
-fn the_loopback_has_one_queue_for_one_socket() {
-    if !may("the_loopback_has_one_queue_for_one_socket") {
+fn the_loopback_interface_has_one_queue_for_one_socket() {
+    if !can_create_namespaces("the_loopback_interface_has_one_queue_for_one_socket") {
         return;
     }
     // The first interface of every namespace.
     const LO: u32 = 1;
-    let config = |queue, patience| SocketConfig {
+    let config = |queue, bind_timeout| SocketConfig {
         queues: vec![queue],
         memory: QueueConfig {
             rx_chunks: 8,
@@ -375,11 +379,11 @@ fn the_loopback_has_one_queue_for_one_socket() {
             max_frame_bytes: 1514,
             tx_metadata: false,
         },
-        patience,
+        bind_timeout,
         ..SocketConfig::new("lo", LO, 1500)
     };
-    let open = |queue, patience| {
-        let opened = socket::open(&config(queue, patience));
+    let open = |queue, bind_timeout| {
+        let opened = socket::open(&config(queue, bind_timeout));
         opened.map_err(|error| (error.source.raw_os_error(), error.to_string()))
     };
     Namespace::new().inside(|| {
@@ -391,12 +395,12 @@ fn the_loopback_has_one_queue_for_one_socket() {
         let (code, said) = open(1, Duration::ZERO).expect_err("there is none");
         assert_eq!(code, Some(libc::EINVAL), "{said}");
         drop(first);
-        open(0, PATIENCE).expect("it is free again");
+        open(0, TIMEOUT).expect("it is free again");
     });
 }
 
 #[test]
-fn a_link_that_is_down_is_no_error_and_one_that_is_gone_is() {
+fn a_link_that_is_down_is_no_error_but_a_removed_one_is() {
     let Some(pair) = Pair::new("a_link_that_is_down", 1500, 1) else {
         return;
     };

@@ -1,20 +1,22 @@
-//! Sockets for flows: one for each destination and source port, connected.
+//! Connected sockets for flows: one for each pair of destination and source port.
 //!
 //! A connected socket saves the kernel a look-up of the route for each datagram, and can send
 //! without a copy ([`Pipe`](crate::sys::splice::Pipe)). Its source port differs from flow to flow,
-//! so that networks and NICs spread them. It never receives: replies go to port 4791.
+//! so that networks and NICs spread the flows over links and queues. It never receives, because
+//! replies go to port 4791.
 //!
-//! The sockets are few: a table of [`WAYS`] places for each of some sets. A flow that finds no place
-//! uses the address's own socket, from port 4791. A place is taken over when its socket has not been
-//! used for a while.
+//! The number of sockets is limited. They are in a set-associative table with [`WAYS`] slots in
+//! each set. A flow that finds no free slot uses the address's socket, which sends from port 4791.
+//! A flow takes over a slot whose socket has not been used in the last [`IDLE_FLUSHES`] flushes.
 //!
 //! # IPv4 identification
 //!
-//! The ICRC covers it, and a connected socket counts it upwards from a random start. So it is
-//! learned when the socket is opened (`identification`), and counted along. It is learned again
-//! after any error, and compared every [`CHECK_EVERY`] datagrams.
+//! The ICRC covers the identification, and a connected socket counts it up from a random start. So
+//! the port learns the number when it opens the socket ([`identification`]), and counts along.
+//! After any error, the port learns the number again. Every [`CHECK_EVERY`] datagrams, it compares
+//! its count with the kernel's.
 
-mod cheaper;
+mod method;
 mod open;
 mod splicer;
 
@@ -33,19 +35,19 @@ use crate::sys::{identification, options};
 
 pub(crate) use splicer::Splicer;
 
-/// The places in each set.
+/// The number of slots in each set of the table.
 const WAYS: usize = 4;
 
-/// A socket that was not used in this many flushes of the port makes room for another flow's.
+/// A flow may take over the slot of a socket that was not used in this many flushes of the port.
 const IDLE_FLUSHES: u64 = 1 << 14;
 
-/// After the system has refused a socket, none is opened for this many flushes.
+/// After the system has refused a socket, the port opens none for this many flushes.
 const PAUSE_FLUSHES: u64 = 1 << 12;
 
-/// The number of datagrams after which the identification is compared with the kernel's.
+/// The number of datagrams after which the port compares its identification with the kernel's.
 const CHECK_EVERY: u32 = 1 << 14;
 
-/// What a socket belongs to.
+/// Identifies the flow that a socket belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     to: TxMeta,
@@ -55,26 +57,27 @@ struct Key {
 /// A connected socket.
 pub(crate) struct FlowSocket {
     key: Key,
-    /// The port that it is bound to. It differs from the key's if that was in use.
+    /// The port that the socket is bound to. It differs from the key's if that port was in use.
     pub(crate) source_port: u16,
     socket: Socket,
-    /// The identification of the next datagram that is queued, over IPv4.
+    /// Over IPv4, the identification of the next datagram that the port queues.
     next_id: u16,
-    /// Whether `next_id` is right.
+    /// Whether `next_id` agrees with the kernel's count, as far as the port knows.
     id_is_known: bool,
-    /// Datagrams sent since it was compared.
-    unchecked: u32,
-    /// Datagrams that are queued.
+    /// The number of datagrams sent since `next_id` was last compared with the kernel's count.
+    sent_since_check: u32,
+    /// The number of queued datagrams.
     queued: usize,
-    /// The flush in which it was used last.
-    used: u64,
-    /// The flow sends from port 4791 before this flush, because the identification could not be
-    /// learned.
-    rests_until: u64,
-    /// The segment size that is set at the socket; 0 if none.
-    segment: u16,
-    /// An error was reported that may belong to an earlier packet, so the datagram was sent again.
-    pub(crate) tried_again: bool,
+    /// The flush in which the socket was last used.
+    last_used: u64,
+    /// Until this flush, the flow sends from port 4791, because the port could not learn the
+    /// identification.
+    unusable_until: u64,
+    /// The segment size that is set at the socket, in bytes; 0 if none is set.
+    segment_bytes: u16,
+    /// Whether the oldest datagram was retried, because the reported error may belong to an earlier
+    /// packet.
+    pub(crate) retried: bool,
 }
 
 impl FlowSocket {
@@ -82,170 +85,173 @@ impl FlowSocket {
         self.socket.as_fd()
     }
 
-    /// Notes that the kernel took a datagram.
+    /// Records that the kernel accepted a datagram.
     pub(crate) fn note_sent(&mut self) {
         self.queued -= 1;
-        self.unchecked += 1;
-        self.tried_again = false;
+        self.sent_since_check += 1;
+        self.retried = false;
     }
 
-    /// Notes that a datagram was dropped. Nobody knows whether the kernel counted it.
+    /// Records that a datagram was dropped. The kernel may or may not have counted it.
     pub(crate) fn note_dropped(&mut self) {
         self.queued -= 1;
-        self.tried_again = false;
-        self.doubt();
+        self.retried = false;
+        self.invalidate_id();
     }
 
-    /// Has the identification compared before the next datagram that finds none queued.
-    pub(crate) fn check_soon(&mut self) {
-        self.unchecked = CHECK_EVERY;
+    /// Makes the port compare the identification with the kernel's the next time it begins a
+    /// datagram and none is queued.
+    pub(crate) fn request_id_check(&mut self) {
+        self.sent_since_check = CHECK_EVERY;
     }
 
-    /// Has the identification learned again.
-    pub(crate) fn doubt(&mut self) {
+    /// Makes the port learn the identification again.
+    pub(crate) fn invalidate_id(&mut self) {
         self.id_is_known = false;
     }
 
-    /// Whether the datagrams that are queued may have wrong identifications.
-    pub(crate) fn is_in_doubt(&self) -> bool {
+    /// Whether the queued datagrams may have wrong identifications.
+    pub(crate) fn has_unknown_id(&self) -> bool {
         !self.id_is_known && self.key.to.src.is_ipv4()
     }
 
-    /// Makes the kernel cut datagrams that carry no control message into packets of this length; 0:
-    /// into none.
-    pub(crate) fn set_segment(&mut self, segment: u16) -> io::Result<()> {
-        if self.segment != segment {
+    /// Makes the kernel cut datagrams without a control message into packets of `bytes` bytes. 0
+    /// switches that off.
+    pub(crate) fn set_segment_bytes(&mut self, bytes: u16) -> io::Result<()> {
+        if self.segment_bytes != bytes {
             let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);
-            options::set(self.fd(), level, name, segment.into())?;
-            self.segment = segment;
+            options::set(self.fd(), level, name, bytes.into())?;
+            self.segment_bytes = bytes;
         }
         Ok(())
     }
 
-    /// Whether a datagram of `len` bytes leaves whole without a control message.
-    pub(crate) fn leaves_whole(&self, len: usize) -> bool {
-        self.segment == 0 || len <= usize::from(self.segment)
+    /// Whether the kernel sends a datagram of `len` bytes uncut if it has no control message.
+    pub(crate) fn leaves_unsegmented(&self, len: usize) -> bool {
+        self.segment_bytes == 0 || len <= usize::from(self.segment_bytes)
     }
 
-    /// Makes sure that `next_id` is right. Returns whether it is.
-    fn settle_id(&mut self, counters: &mut UdpCounters) -> bool {
-        let IpAddr::V4(own) = self.key.to.src else {
+    /// Learns or compares `next_id` if that is due. Returns whether it is known.
+    fn ensure_id_is_known(&mut self, counters: &mut UdpCounters) -> bool {
+        let IpAddr::V4(source) = self.key.to.src else {
             return true;
         };
-        if self.queued > 0 || (self.id_is_known && self.unchecked < CHECK_EVERY) {
+        if self.queued > 0 || (self.id_is_known && self.sent_since_check < CHECK_EVERY) {
             return self.id_is_known;
         }
-        let Ok(next_id) = identification::next(self.fd(), own) else {
+        let Ok(next_id) = identification::next(self.fd(), source) else {
             self.id_is_known = false;
             return false;
         };
-        // The datagram that shows the number has the one that was due.
+        // The datagram that revealed the number consumed the expected one.
         if self.id_is_known && next_id != self.next_id.wrapping_add(1) {
-            counters.tx_wrong_ids += u64::from(self.unchecked);
+            counters.tx_wrong_ids += u64::from(self.sent_since_check);
         }
         self.next_id = next_id;
         self.id_is_known = true;
-        self.unchecked = 0;
+        self.sent_since_check = 0;
         true
     }
 }
 
 /// The sockets of a port.
 pub(crate) struct Flows {
-    places: Box<[Option<FlowSocket>]>,
-    /// The flow of the last packet, and its place.
-    last: Option<(TxMeta, Flow, FlowIndex)>,
+    slots: Box<[Option<FlowSocket>]>,
+    /// The flow of the last packet, and the index of its socket.
+    last_choice: Option<(TxMeta, Flow, FlowIndex)>,
     /// The number of flushes so far.
     flushes: u64,
-    /// No socket is opened before this flush.
+    /// The port opens no socket before this flush.
     paused_until: u64,
-    /// The last destination that the system refused to connect to, and the flush in which it did.
-    unreachable: Option<(Key, u64)>,
+    /// The last flow for which the system refused a socket, and the flush in which it did.
+    last_refused: Option<(Key, u64)>,
 }
 
 impl Flows {
-    /// At most `most` sockets, rounded down to a power of two; none if that is less than [`WAYS`].
-    pub(crate) fn new(most: usize) -> Self {
-        let most = most.min(usize::from(FlowIndex::MAX));
-        let sets = most
+    /// A table for at most `max_sockets` sockets, rounded down to a power of two. It has no slots
+    /// if that is less than [`WAYS`].
+    pub(crate) fn new(max_sockets: usize) -> Self {
+        let max_sockets = max_sockets.min(usize::from(FlowIndex::MAX));
+        let sets = max_sockets
             .checked_ilog2()
             .map_or(0, |log| (1_usize << log) / WAYS);
         Self {
-            places: (0..sets * WAYS).map(|_| None).collect(),
-            last: None,
+            slots: (0..sets * WAYS).map(|_| None).collect(),
+            last_choice: None,
             flushes: 0,
             paused_until: 0,
-            unreachable: None,
+            last_refused: None,
         }
     }
 
     pub(crate) fn get(&self, index: FlowIndex) -> Option<&FlowSocket> {
-        self.places.get(usize::from(index))?.as_ref()
+        self.slots.get(usize::from(index))?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, index: FlowIndex) -> Option<&mut FlowSocket> {
-        self.places.get_mut(usize::from(index))?.as_mut()
+        self.slots.get_mut(usize::from(index))?.as_mut()
     }
 
-    /// The most sockets.
-    pub(crate) fn most(&self) -> usize {
-        self.places.len()
+    /// The maximum number of sockets.
+    pub(crate) fn max_sockets(&self) -> usize {
+        self.slots.len()
     }
 
-    /// Notes that the port flushes its queues.
+    /// Counts a flush of the port.
     pub(crate) fn note_flush(&mut self) {
         self.flushes += 1;
     }
 
-    /// Notes that a datagram was begun that leaves through the flow's socket.
-    pub(crate) fn note_begun(&mut self, index: FlowIndex) {
+    /// Records that the queue begins a datagram that leaves from the flow's socket.
+    pub(crate) fn note_datagram_begun(&mut self, index: FlowIndex) {
         if let Some(socket) = self.get_mut(index) {
             socket.queued += 1;
             socket.next_id = socket.next_id.wrapping_add(1);
         }
     }
 
-    /// Closes the sockets of addresses that are gone. None of them has a datagram queued.
-    pub(crate) fn keep_addresses(&mut self, is_there: impl Fn(IpAddr) -> bool) {
-        for place in &mut self.places {
-            if place.as_ref().is_some_and(|s| !is_there(s.key.to.src)) {
-                *place = None;
+    /// Closes the sockets of addresses for which `is_there` returns false. The caller has emptied
+    /// their queues.
+    pub(crate) fn retain_addresses(&mut self, is_there: impl Fn(IpAddr) -> bool) {
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|s| !is_there(s.key.to.src)) {
+                *slot = None;
             }
         }
-        self.last = None;
+        self.last_choice = None;
     }
 
-    /// The socket that a packet of the flow leaves from, and its source port. `own` is the socket of
-    /// the packet's source address.
+    /// Returns the socket that a packet of the flow leaves from, and its source port. `None` means
+    /// the socket of the packet's source address, which is `address_socket`.
     pub(crate) fn choose(
         &mut self,
         config: &UdpPortConfig,
-        own: BorrowedFd<'_>,
+        address_socket: BorrowedFd<'_>,
         to: &TxMeta,
         flow: Flow,
         counters: &mut UdpCounters,
     ) -> Option<(Via, u16)> {
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             return None;
         }
-        let index = match &self.last {
+        let index = match &self.last_choice {
             Some((last_to, last_flow, index)) if last_flow == &flow && last_to == to => *index,
             _ => {
-                let index = self.find(config, own, to, flow, counters)?;
-                self.last = Some((*to, flow, index));
+                let index = self.find(config, address_socket, to, flow, counters)?;
+                self.last_choice = Some((*to, flow, index));
                 index
             }
         };
         let flushes = self.flushes;
         let socket = self.get_mut(index)?;
-        socket.used = flushes;
-        if flushes < socket.rests_until {
+        socket.last_used = flushes;
+        if flushes < socket.unusable_until {
             return None;
         }
-        if !socket.settle_id(counters) {
+        if !socket.ensure_id_is_known(counters) {
             if socket.queued == 0 {
                 counters.tx_flows_refused += 1;
-                socket.rests_until = flushes + PAUSE_FLUSHES;
+                socket.unusable_until = flushes + PAUSE_FLUSHES;
             }
             return None;
         }
@@ -256,10 +262,11 @@ impl Flows {
         Some((via, socket.source_port))
     }
 
+    /// Returns the index of the flow's socket, and opens one if there is none and a slot is free.
     fn find(
         &mut self,
         config: &UdpPortConfig,
-        own: BorrowedFd<'_>,
+        address_socket: BorrowedFd<'_>,
         to: &TxMeta,
         flow: Flow,
         counters: &mut UdpCounters,
@@ -272,36 +279,36 @@ impl Flows {
             to: *to,
             source_port: flow.source_port(),
         };
-        let first = (hash(&key) % (self.places.len() / WAYS)) * WAYS;
+        let first = (hash(&key) % (self.slots.len() / WAYS)) * WAYS;
         let set = first..first + WAYS;
         let index_of = |at: usize| FlowIndex::try_from(at).ok();
-        let has_key = |at: &usize| self.places[*at].as_ref().is_some_and(|s| s.key == key);
+        let has_key = |at: &usize| self.slots[*at].as_ref().is_some_and(|s| s.key == key);
         if let Some(at) = set.clone().find(has_key) {
             return index_of(at);
         }
-        let last_use = |at: &usize| {
-            self.places[*at]
+        let flush_after_last_use = |at: &usize| {
+            self.slots[*at]
                 .as_ref()
-                .map_or(0, |socket| socket.used + 1)
+                .map_or(0, |socket| socket.last_used + 1)
         };
-        let at = set.min_by_key(last_use)?;
-        let is_free = self.places[at].as_ref().is_none_or(|socket| {
-            socket.queued == 0 && self.flushes.saturating_sub(socket.used) > IDLE_FLUSHES
+        let at = set.min_by_key(flush_after_last_use)?;
+        let is_free = self.slots[at].as_ref().is_none_or(|socket| {
+            socket.queued == 0 && self.flushes.saturating_sub(socket.last_used) > IDLE_FLUSHES
         });
         if !is_free {
             counters.tx_flows_full += 1;
             return None;
         }
-        let is_refused = |(refused, at): (Key, u64)| {
-            refused == key && self.flushes.saturating_sub(at) < PAUSE_FLUSHES
+        let was_refused = |(refused, flush): (Key, u64)| {
+            refused == key && self.flushes.saturating_sub(flush) < PAUSE_FLUSHES
         };
-        if self.flushes < self.paused_until || self.unreachable.is_some_and(is_refused) {
+        if self.flushes < self.paused_until || self.last_refused.is_some_and(was_refused) {
             return None;
         }
-        match open::open(config, &key, own) {
+        match open::open(config, &key, address_socket) {
             Ok(socket) => {
                 counters.tx_flows_opened += 1;
-                self.places[at] = Some(socket);
+                self.slots[at] = Some(socket);
                 index_of(at)
             }
             Err(error) => {
@@ -309,7 +316,7 @@ impl Flows {
                 if is_shortage(&error) {
                     self.paused_until = self.flushes + PAUSE_FLUSHES;
                 } else {
-                    self.unreachable = Some((key, self.flushes));
+                    self.last_refused = Some((key, self.flushes));
                 }
                 None
             }
@@ -317,8 +324,8 @@ impl Flows {
     }
 }
 
-/// Whether the process or the system has run out of something, so that no other destination would
-/// be luckier.
+/// Whether the process or the system lacks a resource, so that opening a socket for another
+/// destination would fail, too.
 fn is_shortage(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -333,7 +340,7 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-/// A number that differs between destinations and source ports (FNV-1a).
+/// Hashes the destination and the source port (FNV-1a).
 fn hash(key: &Key) -> usize {
     let start = (0xcbf2_9ce4_8422_2325_u64 ^ u64::from(key.source_port)).wrapping_mul(PRIME);
     const PRIME: u64 = 0x0100_0000_01b3;
@@ -342,6 +349,6 @@ fn hash(key: &Key) -> usize {
         IpAddr::V4(ip) => ip.octets().iter().fold(start, mix),
         IpAddr::V6(ip) => ip.octets().iter().fold(start, mix),
     };
-    // The upper half is the well-mixed one.
+    // The upper half is mixed better.
     (hash >> 32) as usize
 }

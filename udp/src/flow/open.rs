@@ -15,9 +15,9 @@ use crate::sys::address::socket_address;
 use crate::sys::options;
 
 /// The number of source ports to try.
-const TRIES: u16 = 8;
+const MAX_SOURCE_PORTS: u16 = 8;
 
-/// A classic BPF program that drops what arrives: a single return of 0.
+/// A classic BPF program that drops all packets: a single instruction that returns 0.
 const DROP_ALL: [libc::sock_filter; 1] = [libc::sock_filter {
     code: 0x06,
     jt: 0,
@@ -25,19 +25,19 @@ const DROP_ALL: [libc::sock_filter; 1] = [libc::sock_filter {
     k: 0,
 }];
 
-/// Opens the socket. `own` is the address's.
+/// Opens the socket. `address_socket` is the socket of the flow's source address.
 pub(super) fn open(
     config: &UdpPortConfig,
     key: &Key,
-    own: BorrowedFd<'_>,
+    address_socket: BorrowedFd<'_>,
 ) -> io::Result<FlowSocket> {
     let Key { to, source_port } = *key;
     let socket = new_socket(to.src)?;
     // The calling thread may have moved to another network namespace.
-    if options::namespace_of(socket.as_fd()) != options::namespace_of(own) {
+    if options::namespace_of(socket.as_fd()) != options::namespace_of(address_socket) {
         return Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
     }
-    // Nobody sends to this port on purpose.
+    // No peer sends to this port on purpose.
     options::attach_program(socket.as_fd(), libc::SO_ATTACH_FILTER, &DROP_ALL)?;
     prepare_to_send(&socket, config, to.src)?;
     set_class_and_priority(&socket, config, &to)?;
@@ -48,11 +48,11 @@ pub(super) fn open(
             IpAddr::V6(_) => socket.set_unicast_hops_v6(to.hop_limit.into())?,
         }
     }
-    let source_port = (0..TRIES)
+    let source_port = (0..MAX_SOURCE_PORTS)
         .map(|step| 0xc000 | source_port.wrapping_add(step))
         .find(|&port| {
-            let own = socket_address(to.src, port, config.interface_index);
-            socket.bind(&own.into()).is_ok()
+            let source = socket_address(to.src, port, config.interface_index);
+            socket.bind(&source.into()).is_ok()
         })
         .ok_or(io::ErrorKind::AddrInUse)?;
     let peer = socket_address(to.dst, ROCE_UDP_PORT, config.interface_index);
@@ -63,11 +63,11 @@ pub(super) fn open(
         socket,
         next_id: 0,
         id_is_known: false,
-        unchecked: 0,
+        sent_since_check: 0,
         queued: 0,
-        used: 0,
-        rests_until: 0,
-        segment: 0,
-        tried_again: false,
+        last_used: 0,
+        unusable_until: 0,
+        segment_bytes: 0,
+        retried: false,
     })
 }

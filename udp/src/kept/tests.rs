@@ -13,35 +13,35 @@ fn flow(number: u32) -> Flow {
     Flow::new(qpn, qpn)
 }
 
-fn at(place: u64) -> Position {
-    Position(NonZeroU64::new(place).expect("not 0"))
+fn at(position: u64) -> Position {
+    Position(NonZeroU64::new(position).expect("not 0"))
 }
 
-fn kept(blocks: usize) -> Kept {
-    Kept::new(blocks * BLOCK_BYTES)
+fn kept(blocks: usize) -> KeptBlocks {
+    KeptBlocks::new(blocks * BLOCK_BYTES)
 }
 
 /// Takes a block for `reader`, and fills it with `byte`.
-fn take(kept: &mut Kept, reader: Reader, byte: u8) -> Block {
-    let block = kept.offer(reader).expect("a free block");
+fn take(kept: &mut KeptBlocks, reader: Reader, byte: u8) -> Block {
+    let block = kept.prepare(reader).expect("a free block");
     kept.bytes_mut(block).fill(byte);
-    kept.take();
+    kept.take_prepared();
     block
 }
 
-fn holds(kept: &Kept, block: Block, byte: u8) -> bool {
+fn holds(kept: &KeptBlocks, block: Block, byte: u8) -> bool {
     kept.bytes(block).iter().all(|&found| found == byte)
 }
 
 #[test]
-fn a_block_is_used_again_when_all_its_packets_are_acknowledged() {
+fn a_block_is_reused_when_all_its_packets_are_acknowledged() {
     let mut kept = kept(1);
     let block = take(&mut kept, reader(1), 7);
-    for place in 1..=3 {
-        kept.note(flow(1), at(place), block);
+    for position in 1..=3 {
+        kept.add_packet(flow(1), at(position), block);
     }
-    kept.note(flow(2), at(9), block);
-    kept.left(block, true);
+    kept.add_packet(flow(2), at(9), block);
+    kept.note_sent(block, true);
     let reports = [
         (flow(1), Acknowledged::Before(at(3))),
         (flow(3), Acknowledged::All),
@@ -50,19 +50,20 @@ fn a_block_is_used_again_when_all_its_packets_are_acknowledged() {
     ];
     for (flow, which) in reports {
         kept.acknowledged(flow, which);
-        assert_eq!(kept.offer(reader(1)), None, "after {flow:?} {which:?}");
+        assert_eq!(kept.prepare(reader(1)), None, "after {flow:?} {which:?}");
         assert!(holds(&kept, block, 7));
     }
     kept.acknowledged(flow(2), Acknowledged::Before(at(10)));
-    assert_eq!(kept.offer(reader(1)), Some(block));
+    assert_eq!(kept.prepare(reader(1)), Some(block));
     assert!(kept.flows.is_empty() && kept.newest.is_none());
 }
 
-/// The pages are the same, and hold what the process wrote last.
+/// Tests how a block ends: it keeps its pages, with what was last written to them, or gets new
+/// ones.
 #[test]
-fn only_an_acknowledgement_leaves_the_pages() {
+fn a_block_keeps_its_pages_only_after_an_acknowledgement() {
     let poison = if cfg!(debug_assertions) { POISON } else { 7 };
-    type Ending = fn(&mut Kept, Block);
+    type Ending = fn(&mut KeptBlocks, Block);
     let endings: [(&str, Ending, u8); 4] = [
         (
             "acknowledged",
@@ -86,7 +87,7 @@ fn only_an_acknowledgement_leaves_the_pages() {
             "for another process next",
             |kept, block| {
                 kept.acknowledged(flow(1), Acknowledged::Before(at(6)));
-                assert_eq!(kept.offer(reader(2)), Some(block));
+                assert_eq!(kept.prepare(reader(2)), Some(block));
             },
             0,
         ),
@@ -94,8 +95,8 @@ fn only_an_acknowledgement_leaves_the_pages() {
     for (name, ending, expected) in endings {
         let mut kept = kept(1);
         let block = take(&mut kept, reader(1), 7);
-        kept.note(flow(1), at(5), block);
-        kept.left(block, true);
+        kept.add_packet(flow(1), at(5), block);
+        kept.note_sent(block, true);
         ending(&mut kept, block);
         assert_eq!(kept.in_use(), 0, "{name}");
         if expected == 0 && cfg!(debug_assertions) && name != "for another process next" {
@@ -108,28 +109,28 @@ fn only_an_acknowledgement_leaves_the_pages() {
 }
 
 #[test]
-fn a_flow_that_ends_before_its_block_is_sent_proves_nothing() {
+fn a_block_gets_new_pages_if_its_flow_ends_before_it_is_sent() {
     let mut kept = kept(1);
     let block = take(&mut kept, reader(1), 7);
-    kept.note(flow(1), at(5), block);
+    kept.add_packet(flow(1), at(5), block);
     kept.acknowledged(flow(1), Acknowledged::All);
-    assert_eq!(kept.offer(reader(1)), None, "it waits to be sent");
+    assert_eq!(kept.prepare(reader(1)), None, "it waits to be sent");
     assert!(holds(&kept, block, 7));
-    kept.left(block, true);
+    kept.note_sent(block, true);
     assert_eq!(kept.in_use(), 0);
     assert_eq!(kept.states[0].reader, None);
 }
 
 #[test]
-fn what_was_copied_is_free_at_once_and_later_news_of_it_changes_nothing() {
+fn a_copied_block_is_free_at_once_and_late_reports_change_nothing() {
     let mut kept = kept(1);
     let block = take(&mut kept, reader(1), 7);
-    kept.note(flow(1), at(5), block);
-    kept.left(block, false);
+    kept.add_packet(flow(1), at(5), block);
+    kept.note_sent(block, false);
     let again = take(&mut kept, reader(1), 8);
     assert_eq!(again, block);
-    kept.note(flow(2), at(1), block);
-    kept.left(block, true);
+    kept.add_packet(flow(2), at(1), block);
+    kept.note_sent(block, true);
     kept.note_retransmission(flow(1));
     kept.acknowledged(flow(1), Acknowledged::Before(at(6)));
     assert_eq!(kept.in_use(), 1);
@@ -144,18 +145,22 @@ fn what_was_copied_is_free_at_once_and_later_news_of_it_changes_nothing() {
 }
 
 #[test]
-fn blocks_of_the_same_reader_are_preferred_and_without_any_there_is_none() {
+fn blocks_of_the_same_reader_are_preferred_and_no_block_means_none() {
     let mut kept = kept(2);
     let first = take(&mut kept, reader(1), 1);
     let second = take(&mut kept, reader(2), 2);
-    assert_eq!(kept.offer(reader(1)), None);
+    assert_eq!(kept.prepare(reader(1)), None);
     for block in [first, second] {
-        kept.left(block, false);
+        kept.note_sent(block, false);
     }
-    assert_eq!(kept.offer(reader(1)), Some(first));
-    assert_eq!(kept.offer(reader(2)), Some(second));
-    assert_eq!(kept.offer(reader(1)), Some(first), "an offer takes nothing");
+    assert_eq!(kept.prepare(reader(1)), Some(first));
+    assert_eq!(kept.prepare(reader(2)), Some(second));
+    assert_eq!(
+        kept.prepare(reader(1)),
+        Some(first),
+        "an offer takes nothing"
+    );
     let mut none = self::kept(0);
-    assert_eq!(none.offer(reader(1)), None);
+    assert_eq!(none.prepare(reader(1)), None);
     none.acknowledged(flow(1), Acknowledged::All);
 }

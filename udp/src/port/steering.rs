@@ -1,4 +1,4 @@
-//! Which management datagrams the kernel steers to this process.
+//! Steers management datagrams to this process.
 
 use std::io;
 
@@ -16,7 +16,7 @@ impl Steering for UdpPort {
     }
 
     fn open_general_services(&mut self) -> io::Result<()> {
-        self.services.open = true;
+        self.services.is_open = true;
         self.announce()
     }
 
@@ -44,7 +44,7 @@ impl Steering for UdpPort {
 }
 
 impl UdpPort {
-    /// Announces at all addresses which datagrams this process takes.
+    /// Announces at all addresses which management datagrams this process receives.
     fn announce(&mut self) -> io::Result<()> {
         let Self {
             sockets, services, ..

@@ -6,9 +6,9 @@ use std::ops::Range;
 /// Each datagram begins on its own cache line.
 const ALIGN: usize = 64;
 
-/// A ring of datagrams in one piece of memory. Each datagram is contiguous, and they are freed in
-/// the order in which they were added. When the arena runs empty, it starts again at the beginning,
-/// so an arena that holds little stays in the cache.
+/// A ring of datagrams in contiguous memory. Each datagram is contiguous, and they are freed in the
+/// order in which they were added. When the arena runs empty, it starts again at the beginning, so
+/// an arena that holds little stays in the cache.
 #[derive(Debug)]
 pub(super) struct Arena {
     bytes: Box<[u8]>,
@@ -33,8 +33,9 @@ impl Arena {
         &mut self.bytes[span]
     }
 
-    /// The offset at which the newest datagram can grow by `len` bytes; `None` without room.
-    pub(super) fn after_newest(&self, len: usize) -> Option<usize> {
+    /// The offset at which the newest datagram can grow by `len` bytes; `None` if there is no
+    /// space.
+    pub(super) fn space_after_newest(&self, len: usize) -> Option<usize> {
         let end = self.spans.back()?.end;
         let limit = if self.wraps() {
             self.spans.front()?.start
@@ -44,8 +45,8 @@ impl Arena {
         (end + len <= limit).then_some(end)
     }
 
-    /// The offset of a new datagram of `len` bytes; `None` without room.
-    pub(super) fn place(&self, len: usize) -> Option<usize> {
+    /// The offset for a new datagram of `len` bytes; `None` if there is no space.
+    pub(super) fn find_space(&self, len: usize) -> Option<usize> {
         let (Some(first), Some(last)) = (self.spans.front(), self.spans.back()) else {
             return (len <= self.bytes.len()).then_some(0);
         };

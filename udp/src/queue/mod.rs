@@ -1,7 +1,7 @@
-//! Packets waiting to leave from one address, joined into datagrams.
+//! The transmit queue of one address. It joins packets into datagrams.
 //!
-//! The bytes of a datagram lie in the queue's [`Arena`] or, if it may leave without a copy, in a
-//! block of [`Kept`].
+//! The bytes of a datagram lie in the queue's [`Arena`] or, if the datagram may be sent without a
+//! copy, in a block of [`KeptBlocks`].
 
 mod arena;
 
@@ -10,13 +10,13 @@ use std::ops::Range;
 
 use roce_stack::{IpCovered, QpnRange, TxMeta};
 
-use crate::kept::{Block, Kept};
+use crate::kept::{Block, KeptBlocks};
 use arena::Arena;
 
 #[cfg(test)]
 mod tests;
 
-/// The most segments that every kernel with UDP_SEGMENT takes in one datagram.
+/// The maximum number of segments in a datagram that every kernel with UDP_SEGMENT accepts.
 pub(crate) const MAX_SEGMENTS: usize = 64;
 
 /// The flags and fragment offset that follow the identification in the IPv4 header: "don't
@@ -29,44 +29,45 @@ pub(crate) type FlowIndex = u16;
 /// The socket that a datagram leaves from, and the identification of its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Via {
-    /// The flow's socket; the address's own if `None`.
+    /// The flow's socket; `None` means the socket of the address.
     pub(crate) flow: Option<FlowIndex>,
     /// The IPv4 identification of the next datagram of that socket.
     pub(crate) next_id: u16,
 }
 
 impl Via {
-    /// The address's own socket. It gives each datagram identification 0.
-    pub(crate) const OWN: Self = Self {
+    /// The socket of the address. It sends each datagram with identification 0.
+    pub(crate) const ADDRESS_SOCKET: Self = Self {
         flow: None,
         next_id: 0,
     };
 }
 
-/// A packet to reserve room for.
+/// A packet to reserve space for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ReserveRequest<'a> {
     pub(crate) to: &'a TxMeta,
-    /// The part of its destination QP. If `None`, it leaves in a datagram of its own.
+    /// The part of the destination QP. If `None`, the packet leaves in a datagram of its own.
     pub(crate) part: Option<QpnRange>,
-    /// Its length in bytes.
+    /// The length of the packet in bytes.
     pub(crate) len: usize,
-    /// The longest datagram that it may be part of, in bytes.
-    pub(crate) max_datagram: usize,
+    /// The maximum length of the datagram that the packet joins, in bytes.
+    pub(crate) max_datagram_bytes: usize,
     pub(crate) via: Via,
-    /// Whether its memory may be kept until it is acknowledged.
+    /// Whether the memory may be kept until the packet is acknowledged.
     pub(crate) may_keep: bool,
-    /// Whether a datagram that begins with it should leave without a copy, if its memory may be
-    /// kept.
+    /// Whether a datagram that begins with the packet should be sent without a copy, if its memory
+    /// may be kept.
     pub(crate) begins_block: bool,
 }
 
-/// Room for a packet.
+/// Reserved space for a packet.
 #[derive(Debug)]
-pub(crate) struct Room<'a> {
+pub(crate) struct ReservedSpace<'a> {
     pub(crate) bytes: &'a mut [u8],
     /// The fields of the IP header that the packet's ICRC covers.
     pub(crate) ip: IpCovered,
+    /// Whether the memory must not change until the packet is acknowledged.
     pub(crate) kept: bool,
 }
 
@@ -83,22 +84,22 @@ enum Memory {
 pub(crate) struct Datagram {
     /// The destination, source and options.
     pub(crate) to: TxMeta,
-    /// The flow's socket that it leaves from; the address's own if `None`.
+    /// The flow's socket that it leaves from; `None` means the socket of the address.
     pub(crate) flow: Option<FlowIndex>,
-    /// The IPv4 identification of its first packet.
+    /// The IPv4 identification of the first packet.
     id: u16,
     memory: Memory,
     /// Length of the datagram in bytes.
     pub(crate) len: usize,
-    /// Length of each packet but the last, in bytes. The last may be shorter.
+    /// Length of each packet but the last, in bytes. The last one may be shorter.
     pub(crate) segment: usize,
     /// Number of packets.
     pub(crate) segments: usize,
-    /// Packets cut off when the kernel refused the whole datagram; see
+    /// The number of packets cut off when the kernel refused the whole datagram; see
     /// [`TxQueue::cut_to_first`].
     pub(crate) cut: usize,
     /// Whether another packet may still join.
-    open: bool,
+    accepts_more: bool,
     /// The part that the packets' destination QPs belong to. The receiving host may have a process
     /// for each part, and steers a datagram by its first packet. If `None`, no other packet joins
     /// the datagram.
@@ -106,7 +107,7 @@ pub(crate) struct Datagram {
 }
 
 impl Datagram {
-    /// The block that it lies in, if it may leave without a copy.
+    /// The block that the datagram lies in, if it may be sent without a copy.
     pub(crate) fn block(&self) -> Option<Block> {
         match self.memory {
             Memory::Block(block) => Some(block),
@@ -114,21 +115,22 @@ impl Datagram {
         }
     }
 
-    fn takes(&self, wanted: &Wanted<'_>) -> bool {
-        self.open
-            && wanted.part.is_some()
-            && self.part == wanted.part
-            && self.flow == wanted.via.flow
-            && wanted.len <= self.segment
+    /// Whether a packet can join the datagram.
+    fn accepts(&self, request: &ReserveRequest<'_>) -> bool {
+        self.accepts_more
+            && request.part.is_some()
+            && self.part == request.part
+            && self.flow == request.via.flow
+            && request.len <= self.segment
             && self.segments < MAX_SEGMENTS
-            && self.len + wanted.len <= wanted.max_datagram
-            // The acknowledgement of the others would say nothing about its memory.
-            && (wanted.may_keep || self.block().is_none())
-            && self.to == *wanted.to
+            && self.len + request.len <= request.max_datagram_bytes
+            // A block is reused when its packets are acknowledged, and this packet may never be.
+            && (request.may_keep || self.block().is_none())
+            && self.to == *request.to
     }
 }
 
-/// The position of the packet that was reserved last.
+/// The reservation for the next packet to commit.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     to: TxMeta,
@@ -140,16 +142,16 @@ struct Reservation {
     joins: bool,
 }
 
-/// What [`TxQueue::commit`] did.
+/// The result of [`TxQueue::commit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Committed {
-    /// The flow for which a new datagram was begun.
+    /// The flow's socket, if the packet begins a new datagram that leaves from it.
     pub(crate) begun: Option<FlowIndex>,
     /// The block that the packet lies in, if it is kept.
     pub(crate) block: Option<Block>,
 }
 
-/// The transmit queue of one address. The module's documentation describes its layout.
+/// The transmit queue of one address. See the module's documentation for its layout.
 #[derive(Debug)]
 pub(crate) struct TxQueue {
     arena: Arena,
@@ -157,8 +159,8 @@ pub(crate) struct TxQueue {
     max_datagrams: usize,
     packets: usize,
     reserved: Option<Reservation>,
-    /// Whether packets may be joined. May be switched off at any time; packets that are already
-    /// joined stay so.
+    /// Whether packets may be joined. May be switched off at any time. Packets that are already
+    /// joined stay joined.
     pub(crate) segmentation: bool,
 }
 
@@ -184,33 +186,33 @@ impl TxQueue {
         self.datagrams.is_empty()
     }
 
-    /// Reserves room for a packet; `None` if the queue is full.
+    /// Reserves space for a packet. Returns `None` if the queue is full.
     ///
-    /// Nothing changes until [`Self::commit`], so a reservation can be dropped.
+    /// The queue does not change until [`Self::commit`], so a reservation can be dropped.
     pub(crate) fn reserve<'a>(
         &'a mut self,
-        wanted: &Wanted<'_>,
-        kept: &'a mut Kept,
-    ) -> Option<Room<'a>> {
+        request: &ReserveRequest<'_>,
+        kept: &'a mut KeptBlocks,
+    ) -> Option<ReservedSpace<'a>> {
         self.reserved = None;
-        let (memory, start, index) = match self.join(wanted) {
-            Some(place) => place,
-            None => self.begin(wanted, kept)?,
+        let (memory, start, index) = match self.space_in_newest(request) {
+            Some(space) => space,
+            None => self.space_in_new(request, kept)?,
         };
         let id = match self.datagrams.back() {
             Some(last) if index > 0 => last.id.wrapping_add(index),
-            _ => wanted.via.next_id,
+            _ => request.via.next_id,
         };
         self.reserved = Some(Reservation {
-            to: *wanted.to,
-            part: wanted.part,
-            flow: wanted.via.flow,
+            to: *request.to,
+            part: request.part,
+            flow: request.via.flow,
             id,
             memory,
-            len: wanted.len,
+            len: request.len,
             joins: index > 0,
         });
-        let ip = if wanted.to.dst.is_ipv4() {
+        let ip = if request.to.dst.is_ipv4() {
             IpCovered::V4 {
                 id,
                 flags_fragment: DONT_FRAGMENT,
@@ -218,12 +220,12 @@ impl TxQueue {
         } else {
             IpCovered::V6
         };
-        let span = start..start + wanted.len;
+        let span = start..start + request.len;
         let (bytes, is_kept) = match memory {
             Memory::Arena(_) => (self.arena.bytes_mut(span), false),
             Memory::Block(block) => (kept.bytes_mut(block).get_mut(span)?, true),
         };
-        Some(Room {
+        Some(ReservedSpace {
             bytes,
             ip,
             kept: is_kept,
@@ -231,7 +233,7 @@ impl TxQueue {
     }
 
     /// Queues the reserved packet. Does nothing without a reservation.
-    pub(crate) fn commit(&mut self, kept: &mut Kept) -> Committed {
+    pub(crate) fn commit(&mut self, kept: &mut KeptBlocks) -> Committed {
         let Some(packet) = self.reserved.take() else {
             return Committed::default();
         };
@@ -244,7 +246,7 @@ impl TxQueue {
             Some(last) if packet.joins => {
                 last.len += packet.len;
                 last.segments += 1;
-                last.open = packet.len == last.segment;
+                last.accepts_more = packet.len == last.segment;
                 if block.is_none() {
                     self.arena.extend(packet.len);
                 }
@@ -254,7 +256,7 @@ impl TxQueue {
         }
         match packet.memory {
             Memory::Arena(start) => self.arena.push(start..start + packet.len),
-            Memory::Block(_) => kept.take(),
+            Memory::Block(_) => kept.take_prepared(),
         }
         self.datagrams.push_back(Datagram {
             to: packet.to,
@@ -265,7 +267,7 @@ impl TxQueue {
             segment: packet.len,
             segments: 1,
             cut: 0,
-            open: true,
+            accepts_more: true,
             part: packet.part,
         });
         Committed {
@@ -275,7 +277,7 @@ impl TxQueue {
     }
 
     /// Drops the reservation.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn cancel_reservation(&mut self) {
         self.reserved = None;
     }
 
@@ -285,7 +287,7 @@ impl TxQueue {
     }
 
     /// The bytes of a datagram of this queue.
-    pub(crate) fn bytes<'a>(&'a self, datagram: &Datagram, kept: &'a Kept) -> &'a [u8] {
+    pub(crate) fn bytes<'a>(&'a self, datagram: &Datagram, kept: &'a KeptBlocks) -> &'a [u8] {
         match datagram.memory {
             Memory::Arena(start) => self.arena.bytes(range(start, datagram.len)),
             Memory::Block(block) => kept.bytes(block).get(..datagram.len).unwrap_or_default(),
@@ -313,36 +315,41 @@ impl TxQueue {
             first.cut += cut;
             first.len = first.segment;
             first.segments = 1;
-            first.open = false;
+            first.accepts_more = false;
         }
     }
 
-    /// Where a packet is that joins the newest datagram: the datagram's memory, the packet's offset
-    /// there, and its index in the datagram.
-    fn join(&self, wanted: &Wanted<'_>) -> Option<(Memory, usize, u16)> {
+    /// Finds space for a packet that joins the newest datagram. Returns the datagram's memory, the
+    /// packet's offset there, and its index in the datagram.
+    fn space_in_newest(&self, request: &ReserveRequest<'_>) -> Option<(Memory, usize, u16)> {
         let last = self.datagrams.back()?;
-        if !self.segmentation || !last.takes(wanted) {
+        if !self.segmentation || !last.accepts(request) {
             return None;
         }
         let start = match last.memory {
-            Memory::Arena(_) => self.arena.after_newest(wanted.len)?,
+            Memory::Arena(_) => self.arena.space_after_newest(request.len)?,
             Memory::Block(_) => last.len,
         };
         Some((last.memory, start, u16::try_from(last.segments).ok()?))
     }
 
-    /// Where a packet is that begins a datagram, in the form of [`Self::join`].
-    fn begin(&self, wanted: &Wanted<'_>, kept: &mut Kept) -> Option<(Memory, usize, u16)> {
+    /// Finds space for a packet that begins a datagram. Returns it in the form of
+    /// [`Self::space_in_newest`].
+    fn space_in_new(
+        &self,
+        request: &ReserveRequest<'_>,
+        kept: &mut KeptBlocks,
+    ) -> Option<(Memory, usize, u16)> {
         if self.datagrams.len() == self.max_datagrams {
             return None;
         }
-        let reader = wanted.part.map(|part| (wanted.to.dst, part));
-        if let Some(reader) = reader.filter(|_| wanted.may_keep && wanted.begins_block)
-            && let Some(block) = kept.offer(reader)
+        let reader = request.part.map(|part| (request.to.dst, part));
+        if let Some(reader) = reader.filter(|_| request.may_keep && request.begins_block)
+            && let Some(block) = kept.prepare(reader)
         {
             return Some((Memory::Block(block), 0, 0));
         }
-        let start = self.arena.place(wanted.len)?;
+        let start = self.arena.find_space(request.len)?;
         Some((Memory::Arena(start), start, 0))
     }
 }

@@ -22,31 +22,31 @@ fn queue() -> TxQueue {
     TxQueue::new(1 << 18, 100, true)
 }
 
-/// No memory to keep.
-fn none() -> Kept {
-    Kept::new(0)
+/// A pool without blocks.
+fn none() -> KeptBlocks {
+    KeptBlocks::new(0)
 }
 
 fn reserve<'a>(
     queue: &'a mut TxQueue,
     to: &TxMeta,
     len: usize,
-    max_datagram: usize,
+    max_datagram_bytes: usize,
 ) -> Option<(&'a mut [u8], IpCovered)> {
-    let wanted = Wanted {
+    let request = ReserveRequest {
         to,
         part: PART,
         len,
-        max_datagram,
-        via: Via::OWN,
+        max_datagram_bytes,
+        via: Via::ADDRESS_SOCKET,
         may_keep: false,
         begins_block: false,
     };
-    // Nothing is lent from it.
+    // It has no blocks, so the returned space never borrows from it.
     let kept = Box::leak(Box::new(none()));
-    let room = queue.reserve(&wanted, kept)?;
-    assert!(!room.kept);
-    Some((room.bytes, room.ip))
+    let space = queue.reserve(&request, kept)?;
+    assert!(!space.kept);
+    Some((space.bytes, space.ip))
 }
 
 /// Queues a packet and returns its identification.
@@ -151,7 +151,7 @@ fn ipv6_has_no_identification() {
 }
 
 #[test]
-fn a_reservation_that_is_not_committed_leaves_nothing() {
+fn a_reservation_that_is_not_committed_changes_nothing() {
     let mut queue = queue();
     push(&mut queue, &to(2), 500);
     // A commit would have closed the datagram, and begun another.
@@ -160,7 +160,7 @@ fn a_reservation_that_is_not_committed_leaves_nothing() {
     assert_eq!(push(&mut queue, &to(2), 500), 1);
     queue.commit(&mut none());
     reserve(&mut queue, &to(2), 500, MAX).expect("room");
-    queue.forget();
+    queue.cancel_reservation();
     queue.commit(&mut none());
     assert_eq!(segments(&queue), [(2, 1000)]);
     // A failed reservation drops the previous one.
@@ -171,7 +171,7 @@ fn a_reservation_that_is_not_committed_leaves_nothing() {
 }
 
 #[test]
-fn full_of_datagrams_but_not_of_packets() {
+fn a_full_queue_still_accepts_packets_that_join_the_last_datagram() {
     let mut queue = TxQueue::new(1 << 16, 3, true);
     for last in 1..=3 {
         push(&mut queue, &to(last), 100);
@@ -187,7 +187,7 @@ fn full_of_datagrams_but_not_of_packets() {
 }
 
 #[test]
-fn cutting_leaves_the_first_packet_closed() {
+fn no_packet_joins_the_first_one_after_a_cut() {
     let mut queue = queue();
     for _ in 0..5 {
         push(&mut queue, &to(2), 300);
@@ -206,7 +206,7 @@ fn cutting_leaves_the_first_packet_closed() {
     assert_eq!(
         push(&mut alone, &to(2), 300),
         0,
-        "nothing joins what was cut"
+        "no packet joins a cut datagram"
     );
 }
 
@@ -286,14 +286,19 @@ fn check_oldest(queue: &TxQueue, model: &mut VecDeque<(TxMeta, Vec<u8>, u16)>, s
     }
 }
 
-/// Queues a packet for a flow's socket and returns its identification and the block that it lies in.
-fn push_kept(queue: &mut TxQueue, kept: &mut Kept, len: usize, may_keep: bool) -> (u16, Committed) {
+/// Queues a packet for a flow's socket. Returns its identification and the result of the commit.
+fn push_kept(
+    queue: &mut TxQueue,
+    kept: &mut KeptBlocks,
+    len: usize,
+    may_keep: bool,
+) -> (u16, Committed) {
     let next_id = 65_530 + queue.iter().len() as u16;
-    let wanted = Wanted {
+    let request = ReserveRequest {
         to: &to(2),
         part: PART,
         len,
-        max_datagram: MAX,
+        max_datagram_bytes: MAX,
         via: Via {
             flow: Some(3),
             next_id,
@@ -301,9 +306,9 @@ fn push_kept(queue: &mut TxQueue, kept: &mut Kept, len: usize, may_keep: bool) -
         may_keep,
         begins_block: len >= 1024,
     };
-    let room = queue.reserve(&wanted, kept).expect("room");
-    room.bytes.fill(len as u8);
-    let (is_kept, ip) = (room.kept, room.ip);
+    let space = queue.reserve(&request, kept).expect("room");
+    space.bytes.fill(len as u8);
+    let (is_kept, ip) = (space.kept, space.ip);
     let IpCovered::V4 { id, .. } = ip else {
         panic!("an IPv4 packet has an identification, got {ip:?}");
     };
@@ -313,8 +318,8 @@ fn push_kept(queue: &mut TxQueue, kept: &mut Kept, len: usize, may_keep: bool) -
 }
 
 #[test]
-fn what_may_be_kept_lies_in_a_block_and_nothing_else_joins_it() {
-    let (mut queue, mut kept) = (queue(), Kept::new(2 << 16));
+fn packets_that_may_be_kept_lie_in_a_block_and_no_other_packet_joins_it() {
+    let (mut queue, mut kept) = (queue(), KeptBlocks::new(2 << 16));
     let mut ids = Vec::new();
     let mut blocks = Vec::new();
     for (len, may_keep) in [
@@ -331,7 +336,8 @@ fn what_may_be_kept_lies_in_a_block_and_nothing_else_joins_it() {
         blocks.push(committed.block.is_some());
     }
     // Identifications count up over the end of their range, from datagram to datagram and within
-    // one. There are two blocks, so the last packet is not kept, but the arena's takes any.
+    // one. There are only two blocks, so the last packets lie in the arena, where any packet may
+    // join.
     assert_eq!(
         ids,
         [65_530, 65_531, 65_531, 65_532, 65_533, 65_534, 65_535]
@@ -352,7 +358,7 @@ fn what_may_be_kept_lies_in_a_block_and_nothing_else_joins_it() {
 
 #[test]
 fn a_short_last_packet_joins_the_block_that_it_could_not_begin() {
-    let (mut queue, mut kept) = (queue(), Kept::new(2 << 16));
+    let (mut queue, mut kept) = (queue(), KeptBlocks::new(2 << 16));
     let blocks: Vec<bool> = [4112, 4112, 80, 80]
         .iter()
         .map(|&len| {

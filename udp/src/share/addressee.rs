@@ -1,4 +1,4 @@
-//! Decides which process a packet is for. The decision reads the same bytes as the BPF program.
+//! Decides which process a packet is for, from the same bytes as the BPF program.
 
 use roce_stack::QpnRange;
 use roce_wire::Qpn;
@@ -18,22 +18,23 @@ pub(super) const SERVICE: usize = MESSAGE + 12;
 /// The high bits of an ID are the part of the process that chose it.
 pub(super) const ID_SHIFT: u32 = 25;
 
-/// BTH and DETH come before the MAD.
+/// Offset of the MAD, which follows BTH and DETH.
 const MAD: usize = 12 + 8;
-/// The communication management message comes after the MAD header.
+/// Offset of the communication management message, which follows the MAD header.
 const MESSAGE: usize = MAD + 24;
 
-/// Communication management's class (IBTA 1.7, 13.4.4).
+/// The management class of communication management (IBTA 1.7, 13.4.4).
 pub(super) const COMMUNICATION: u8 = 7;
 
-/// The messages of communication management that are steered differently (IBTA 1.7, 16.7.3).
+/// The attribute IDs of the communication management messages that are not steered by the remote ID
+/// (IBTA 1.7, 16.7.3).
 pub(super) mod attribute {
     pub(in super::super) const REQ: u16 = 0x10;
     pub(in super::super) const SIDR_REQ: u16 = 0x17;
     pub(in super::super) const SIDR_REP: u16 = 0x18;
 }
 
-/// Which process a packet is for.
+/// The process that a packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Addressee {
     /// The process that has this part.
@@ -88,8 +89,8 @@ mod tests {
         QpnRange::new(number).expect("a part")
     }
 
-    /// A datagram to QP1 with a message, whose words are 0x0600_0000 (part 3) at the request
-    /// ID and 0x0a00_0000 (part 5) at the remote ID.
+    /// A datagram to QP1 with a message whose request ID is 0x0600_0000 (part 3) and whose remote
+    /// ID is 0x0a00_0000 (part 5).
     fn mad(class: u8, attribute: u16) -> Vec<u8> {
         let mut bytes = vec![0; 12 + 8 + 256 + 4];
         bytes[7] = 1;
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn each_message_says_whom_it_is_for() {
+    fn each_message_identifies_its_process() {
         for attribute in [0x10, 0x17] {
             assert_eq!(Addressee::of(&mad(7, attribute)), Addressee::Server);
         }
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn other_packets_are_for_the_part_of_their_number() {
+    fn other_packets_are_for_the_part_of_their_destination_qpn() {
         let mut bytes = mad(7, 0x13);
         (bytes[5], bytes[7]) = (8, 1);
         assert_eq!(Addressee::of(&bytes), Addressee::Part(part(4)));

@@ -1,4 +1,4 @@
-//! Claims of parts of the QPNs.
+//! Claims of parts of the QPN space.
 
 use std::io::{self, ErrorKind};
 
@@ -39,8 +39,8 @@ impl PartClaim {
     }
 }
 
-/// A claim to be made later, by any thread. It applies to the network namespace of the thread that
-/// made this value.
+/// Claims a part later, from any thread. The claim applies to the network namespace of the thread
+/// that created this value.
 #[derive(Debug)]
 pub struct PartClaimer {
     interface_index: u32,
@@ -52,22 +52,22 @@ impl PartClaimer {
     /// Prepares a claim; claims nothing yet.
     ///
     /// # Errors
-    /// If the kernel gives no socket.
+    /// If the kernel refuses a socket.
     pub fn new(interface_index: u32) -> io::Result<Self> {
         Ok(Self {
             interface_index,
-            socket: names::nameless()?,
+            socket: names::unbound()?,
         })
     }
 
     /// Claims the first free part on the interface, for as long as this value lives. Call it once.
     ///
     /// # Errors
-    /// If all parts are claimed, the kernel refuses, or it is called a second time.
+    /// If all parts are claimed, the kernel refuses, or this is the second call.
     pub fn claim(&self) -> io::Result<QpnRange> {
         for part in (0..PARTS).filter_map(QpnRange::new) {
             let name = names::part_of_interface(self.interface_index, part);
-            match names::give(&self.socket, &name) {
+            match names::bind(&self.socket, &name) {
                 Ok(()) => return Ok(part),
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 Err(error) => return Err(error),

@@ -20,37 +20,37 @@ impl Holder {
     pub(super) fn of(name: &str) -> Option<Self> {
         let table = fs::read("/proc/thread-self/net/unix").ok()?;
         let inode = inode(&String::from_utf8_lossy(&table), name)?;
-        let wanted = PathBuf::from(format!("socket:[{inode}]"));
+        let link_target = PathBuf::from(format!("socket:[{inode}]"));
         let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
             let name = entry.file_name();
             name.to_str()?.parse().ok()
         });
-        let pid = pids.into_iter().find(|pid| has_open(*pid, &wanted))?;
+        let pid = pids.into_iter().find(|pid| has_open(*pid, &link_target))?;
         let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let program = program.trim_end().to_owned();
         Some(Self { pid, program })
     }
 }
 
-/// The inode of a name in the kernel's table of Unix sockets: the seventh field, before the name. A
-/// connection that waits to be accepted has the name, too, but inode 0.
+/// The inode of a name in the kernel's table of Unix sockets. It is the seventh field, before the
+/// name. A connection that waits to be accepted also has the name, but inode 0.
 fn inode(table: &str, name: &str) -> Option<u64> {
     table.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(6);
         let inode = fields.next()?.parse().ok()?;
-        let is_it = fields.next()?.strip_prefix('@')? == name;
-        (is_it && inode != 0).then_some(inode)
+        let has_name = fields.next()?.strip_prefix('@')? == name;
+        (has_name && inode != 0).then_some(inode)
     })
 }
 
-fn has_open(pid: u32, wanted: &Path) -> bool {
+fn has_open(pid: u32, link_target: &Path) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return false;
     };
     let mut links = descriptors
         .flatten()
         .filter_map(|entry| fs::read_link(entry.path()).ok());
-    links.any(|link| link == wanted)
+    links.any(|link| link == link_target)
 }
 
 impl fmt::Display for Holder {
@@ -69,11 +69,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_that_has_a_name_is_found() {
+    fn the_process_that_holds_a_name_is_found() {
         let name = format!("{}/holder/{}", names::PREFIX, std::process::id());
         assert_eq!(Holder::of(&name), None);
-        let held = names::hold_in_sight(&name).expect("nobody else has it");
-        assert_eq!(names::is_in_sight(&name).ok(), Some(true));
+        let held = names::hold_connectable(&name).expect("nobody else has it");
+        assert_eq!(names::is_connectable(&name).ok(), Some(true));
         let found = Holder::of(&name).expect("it is there");
         assert_eq!(found.pid, std::process::id());
         assert!(!found.program.is_empty());

@@ -1,7 +1,7 @@
 //! The thread that answers for a member of a group.
 //!
 //! It sends the group's sockets to members that ask, and accepts the sockets that new members add.
-//! When another member is gone, the thread closes that member's socket to all packets and empties
+//! When another member is gone, the thread makes that member's socket accept no packets and empties
 //! it, because this process may hold the only descriptor of the socket.
 
 use std::io::{self, ErrorKind};
@@ -18,20 +18,20 @@ use roce_stack::QpnRange;
 
 use super::group;
 use super::message::{self, Kind};
-use super::names::{self, Place};
+use super::names::{self, SharedAddress};
 use super::steer;
 use super::table::Table;
 
-/// How many times to try to take the name of a member that is gone. A process that ends closes its
-/// descriptors one by one.
-const CLEANING_TRIES: u32 = 500;
-const CLEANING_EVERY_MS: u8 = 10;
+/// The maximum number of attempts to take the name of a member that is gone. A process that ends
+/// closes its descriptors one by one.
+const CLEANUP_ATTEMPTS: u32 = 500;
+const CLEANUP_INTERVAL_MS: u8 = 10;
 
 /// The pause before another attempt to accept a new member while no file descriptor is left.
-const FULL: Duration = Duration::from_millis(20);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A group's sockets, starting with the first.
-pub(super) type Held = Arc<Mutex<Vec<OwnedFd>>>;
+pub(super) type HeldSockets = Arc<Mutex<Vec<OwnedFd>>>;
 
 /// Locks the sockets, even if a thread panicked while it held the lock.
 pub(super) fn lock(held: &Mutex<Vec<OwnedFd>>) -> MutexGuard<'_, Vec<OwnedFd>> {
@@ -42,7 +42,7 @@ pub(super) fn lock(held: &Mutex<Vec<OwnedFd>>) -> MutexGuard<'_, Vec<OwnedFd>> {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) stream: UnixStream,
-    /// The member at the other end, once it has introduced itself.
+    /// The part of the member at the other end, after its first message.
     pub(super) part: Option<QpnRange>,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Starts the thread. It answers connections to `listener` from now on.
     pub(super) fn start(
-        place: Place,
+        shared: SharedAddress,
         part: QpnRange,
         listener: UnixListener,
         peers: Vec<Peer>,
-        held: Held,
+        held: HeldSockets,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         for peer in &peers {
@@ -68,8 +68,8 @@ impl Keeper {
         }
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let stop = Arc::new(EventFd::from_value_and_flags(0, flags)?);
-        let work = Work {
-            place,
+        let keeper = KeeperThread {
+            shared,
             part,
             listener,
             peers,
@@ -77,11 +77,11 @@ impl Keeper {
             gone: Vec::new(),
         };
         let until = Arc::clone(&stop);
-        // The thread inherits this mask: none of the application's signals may be delivered to it.
+        // The new thread inherits this mask, so that it receives none of the application's signals.
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         let thread = std::thread::Builder::new()
             .name("roce-share".to_owned())
-            .spawn(move || work.run(&until));
+            .spawn(move || keeper.run(&until));
         before.thread_set_mask()?;
         Ok(Self {
             stop,
@@ -99,31 +99,32 @@ impl Drop for Keeper {
     }
 }
 
-struct Work {
-    place: Place,
+struct KeeperThread {
+    shared: SharedAddress,
     part: QpnRange,
     listener: UnixListener,
     peers: Vec<Peer>,
-    held: Held,
-    /// Members that are gone and not yet cleaned up after.
+    held: HeldSockets,
+    /// Members that are gone and whose sockets are not cleaned up yet.
     gone: Vec<Gone>,
 }
 
-impl Work {
+impl KeeperThread {
     fn run(mut self, stop: &EventFd) {
         while let Some(ready) = self.wait(stop) {
             self.clean_up();
-            if ready.newcomer {
+            if ready.has_connection {
                 self.accept();
             }
-            // In descending order, because some are removed.
+            // In descending order, because `handle_message` may remove the peer.
             for &index in ready.peers.iter().rev() {
-                self.hear(index);
+                self.handle_message(index);
             }
         }
     }
 
-    /// Waits until there is work; `None` if the thread is to end.
+    /// Waits until a descriptor is ready or a clean-up is due. Returns `None` if the thread is to
+    /// end.
     fn wait(&self, stop: &EventFd) -> Option<Ready> {
         let fds = [stop.as_fd(), self.listener.as_fd()];
         let streams = self.peers.iter().map(|peer| peer.stream.as_fd());
@@ -135,7 +136,7 @@ impl Work {
         let timeout = if self.gone.is_empty() {
             PollTimeout::NONE
         } else {
-            PollTimeout::from(CLEANING_EVERY_MS)
+            PollTimeout::from(CLEANUP_INTERVAL_MS)
         };
         // An interrupted poll reports nothing as ready.
         let _ = poll(&mut polled, timeout);
@@ -145,7 +146,7 @@ impl Work {
         }
         let peers = polled[2..].iter().enumerate();
         Some(Ready {
-            newcomer: is_ready(&polled[1]),
+            has_connection: is_ready(&polled[1]),
             peers: peers
                 .filter_map(|(index, fd)| is_ready(fd).then_some(index))
                 .collect(),
@@ -156,31 +157,31 @@ impl Work {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if message::is_ours(&stream) && stream.set_nonblocking(true).is_ok() {
+                    if message::is_same_user(&stream) && stream.set_nonblocking(true).is_ok() {
                         self.peers.push(Peer { stream, part: None });
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // Too many files are open: leave the new member in the backlog.
-                Err(_) => return std::thread::sleep(FULL),
+                // Too many files are open, so leave the new member in the backlog.
+                Err(_) => return std::thread::sleep(ACCEPT_RETRY_INTERVAL),
             }
         }
     }
 
     /// Handles a message from a peer.
-    fn hear(&mut self, index: usize) {
+    fn handle_message(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         match message::receive(&peer.stream) {
-            Ok(Some(said)) => {
-                peer.part = Some(said.part);
+            Ok(Some(message)) => {
+                peer.part = Some(message.part);
                 let mut held = lock(&self.held);
-                match said.kind {
-                    Kind::Ask => {
+                match message.kind {
+                    Kind::RequestSockets => {
                         // A member that gets no answer asks another one.
-                        let _ = message::send(&peer.stream, Kind::Here, self.part, &held);
+                        let _ = message::send(&peer.stream, Kind::Announce, self.part, &held);
                     }
-                    Kind::Here if said.sockets.len() > held.len() => *held = said.sockets,
-                    Kind::Here => {}
+                    Kind::Announce if message.sockets.len() > held.len() => *held = message.sockets,
+                    Kind::Announce => {}
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -191,18 +192,18 @@ impl Work {
         }
     }
 
-    /// Closes and empties the sockets of members that are gone, and steers their datagrams to
-    /// others.
+    /// Closes and empties the sockets of members that are gone, and steers their management
+    /// datagrams to other members.
     fn clean_up(&mut self) {
-        let (place, held) = (self.place, lock(&self.held));
+        let (shared, held) = (self.shared, lock(&self.held));
         self.gone.retain_mut(|gone| {
             let Some(socket) = held.get(usize::from(gone.part.number())) else {
                 return false;
             };
-            gone.tries -= 1;
-            gone.is_closed = gone.is_closed || close_after(&place, gone.part, socket);
-            let is_done = gone.is_closed && steer_past(&place, gone.part, socket);
-            !is_done && gone.tries > 0
+            gone.attempts_left -= 1;
+            gone.is_closed = gone.is_closed || close_socket_of(&shared, gone.part, socket);
+            let is_done = gone.is_closed && stop_steering_to(&shared, gone.part, socket);
+            !is_done && gone.attempts_left > 0
         });
     }
 }
@@ -210,9 +211,9 @@ impl Work {
 /// A member that is gone.
 struct Gone {
     part: QpnRange,
-    /// Attempts left.
-    tries: u32,
-    /// Whether its socket is closed to packets.
+    /// The number of attempts left.
+    attempts_left: u32,
+    /// Whether the socket accepts no packets any more.
     is_closed: bool,
 }
 
@@ -220,33 +221,33 @@ impl Gone {
     fn new(part: QpnRange) -> Self {
         Self {
             part,
-            tries: CLEANING_TRIES,
+            attempts_left: CLEANUP_ATTEMPTS,
             is_closed: false,
         }
     }
 }
 
-/// Closes a socket whose owner is gone. It holds the member's name meanwhile, so that no process
-/// can take the place and its socket.
-fn close_after(place: &Place, part: QpnRange, socket: &OwnedFd) -> bool {
-    let Ok(_name) = names::hold(&place.member(part)) else {
+/// Makes the socket of a member that is gone accept no packets. Holds the member's name meanwhile,
+/// so that no process can take the part and its socket.
+fn close_socket_of(shared: &SharedAddress, part: QpnRange, socket: &OwnedFd) -> bool {
+    let Ok(_name) = names::hold(&shared.member(part)) else {
         return false;
     };
     // This fails only if the kernel is out of memory. In that case, the socket fills up and stays
     // full.
-    let _ = group::close_down(socket.as_fd());
+    let _ = group::close_and_discard(socket.as_fd());
     true
 }
 
-/// Attaches a new steering program once nothing is announced for the part any more. A process that
-/// has taken the part meanwhile announces for itself.
-fn steer_past(place: &Place, part: QpnRange, socket: &OwnedFd) -> bool {
-    let is_forgotten = Table::read(place).is_ok_and(|table| !table.knows(part));
-    is_forgotten && steer::follow(place, socket.as_fd()).is_ok()
+/// Attaches a new steering program if no name announces anything for the part any more. A process
+/// that has taken the part meanwhile attaches a program itself.
+fn stop_steering_to(shared: &SharedAddress, part: QpnRange, socket: &OwnedFd) -> bool {
+    let is_withdrawn = Table::read(shared).is_ok_and(|table| !table.mentions(part));
+    is_withdrawn && steer::update(shared, socket.as_fd()).is_ok()
 }
 
 struct Ready {
-    newcomer: bool,
+    has_connection: bool,
     /// Indices of peers, ascending.
     peers: Vec<usize>,
 }

@@ -1,4 +1,4 @@
-//! A process's place in the group of one address.
+//! A process's membership in the group of one address.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,35 +7,35 @@ use roce_stack::QpnRange;
 use socket2::Socket;
 
 use super::addressee::Addressee;
-use super::keeper::{self, Held, Keeper};
-use super::names::Place;
+use super::keeper::{self, HeldSockets, Keeper};
+use super::names::SharedAddress;
 use super::services::{Announced, Services};
 use super::{group, steer};
 use crate::sys::options;
 
-/// This process's place in the group. Other processes can take the place once this value is
-/// dropped.
+/// This process's membership in the group. Another process can become the member for this part
+/// after this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Member {
-    place: Place,
+    shared: SharedAddress,
     part: QpnRange,
     own: Socket,
-    held: Held,
+    held: HeldSockets,
     announced: Announced,
-    /// Dropped last, because it holds the name.
+    /// Dropped last, because it holds the member's name.
     _keeper: Keeper,
 }
 
 impl Member {
     pub(super) fn new(
-        place: Place,
+        shared: SharedAddress,
         part: QpnRange,
         own: Socket,
-        held: Held,
+        held: HeldSockets,
         keeper: Keeper,
     ) -> Self {
         Self {
-            place,
+            shared,
             part,
             own,
             held,
@@ -44,22 +44,22 @@ impl Member {
         }
     }
 
-    /// Which process a packet of a bundle is for. The kernel has steered the bundle by its first
-    /// packet.
-    pub(crate) fn gets(&self, packet: &[u8], is_first: bool) -> Gets {
+    /// Returns the process that a packet of a bundle is for. The kernel has steered the bundle by
+    /// its first packet.
+    pub(crate) fn recipient_of(&self, packet: &[u8], is_first: bool) -> Recipient {
         match Addressee::of(packet) {
-            Addressee::Part(part) if part == self.part => Gets::Yes,
-            Addressee::Part(part) if self.knows(part) => Gets::AnotherMember,
-            Addressee::Part(_) => Gets::Nobody,
-            Addressee::Unknown => Gets::Yes,
-            // The kernel's program decides which process takes it.
-            Addressee::Server if is_first => Gets::Yes,
-            Addressee::Server => Gets::AnotherMember,
+            Addressee::Part(part) if part == self.part => Recipient::ThisProcess,
+            Addressee::Part(part) if self.has_socket_of(part) => Recipient::AnotherMember,
+            Addressee::Part(_) => Recipient::NoProcess,
+            Addressee::Unknown => Recipient::ThisProcess,
+            // The steering program has decided which process receives it.
+            Addressee::Server if is_first => Recipient::ThisProcess,
+            Addressee::Server => Recipient::AnotherMember,
         }
     }
 
-    /// Whether the group has or had a socket for QPs in this part.
-    fn knows(&self, part: QpnRange) -> bool {
+    /// Whether this process holds a socket for this part. The socket may have no member.
+    fn has_socket_of(&self, part: QpnRange) -> bool {
         usize::from(part.number()) < keeper::lock(&self.held).len()
     }
 
@@ -67,20 +67,20 @@ impl Member {
     /// others.
     ///
     /// # Errors
-    /// If the kernel refuses. It may steer some of them all the same.
+    /// If the kernel refuses. It may steer some of the datagrams nevertheless.
     pub(crate) fn announce(&mut self, services: &Services) -> io::Result<()> {
-        let wanted = services.at(self.place.address);
+        let wanted = services.at_address(self.shared.address);
         self.announced
-            .say(&self.place, self.part, wanted.as_deref())?;
-        steer::follow(&self.place, self.own.as_fd())
+            .update(&self.shared, self.part, wanted.as_deref())?;
+        steer::update(&self.shared, self.own.as_fd())
     }
 
     /// Turns off GRO at all sockets of this address. The kernel has joined packets for different
-    /// members, and steers a bundle by its first packet. Members that lose packets in every bundle
-    /// might never make progress.
+    /// members, and steers a bundle by its first packet. A member that loses packets in every
+    /// bundle might never make progress.
     pub(crate) fn stop_coalescing(&self) {
         for socket in keeper::lock(&self.held).iter() {
-            // A kernel without this option joins nothing.
+            // A kernel without this option joins no packets.
             let _ = options::set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 0);
         }
     }
@@ -91,18 +91,18 @@ impl Drop for Member {
         // If this fails, requests for the announced services are lost for a while.
         let _ = self.announce(&Services::default());
         // Other members hold the socket, too. This fails only if the kernel is out of memory. In
-        // that case, the socket fills up and stays full until another process takes this place.
-        let _ = group::close_down(self.own.as_fd());
+        // that case, the socket fills up and stays full until another process takes this part.
+        let _ = group::close_and_discard(self.own.as_fd());
     }
 }
 
-/// Which process gets a packet of a bundle.
+/// The process that a packet of a bundle is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gets {
+pub(crate) enum Recipient {
     /// This process.
-    Yes,
-    /// Another member, most likely. That member has not received the packet.
+    ThisProcess,
+    /// Most likely another member. It has not received the packet.
     AnotherMember,
     /// No process.
-    Nobody,
+    NoProcess,
 }

@@ -14,10 +14,9 @@ use roce_stack::QpnRange;
 #[repr(u8)]
 pub(super) enum Kind {
     /// The sender requests the group's sockets.
-    Ask = 1,
-    /// The sender is a member. Any sockets that come with the message are the group's, starting
-    /// with the first.
-    Here = 2,
+    RequestSockets = 1,
+    /// The sender is a member. The message may carry the group's sockets, starting with the first.
+    Announce = 2,
 }
 
 /// A message, the sender's part, and the sockets that came with it.
@@ -57,14 +56,14 @@ pub(super) fn send(
 pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     let mut bytes = [0; 2];
     let mut vectors = [IoSliceMut::new(&mut bytes)];
-    let mut room = nix::cmsg_space!([RawFd; QpnRange::COUNT as usize]);
+    let mut control = nix::cmsg_space!([RawFd; QpnRange::COUNT as usize]);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let received = recvmsg::<()>(from.as_raw_fd(), &mut vectors, Some(&mut room), flags)?;
+    let received = recvmsg::<()>(from.as_raw_fd(), &mut vectors, Some(&mut control), flags)?;
     let mut sockets = Vec::new();
     for control in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = control {
-            // SAFETY: the kernel has just made them for this process, and nobody else
-            // knows of them.
+            // SAFETY: the kernel has just created these descriptors for this process, and nothing
+            // else uses them.
             sockets.extend(
                 descriptors
                     .iter()
@@ -74,15 +73,15 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     }
     let (count, flags) = (received.bytes, received.flags);
     if flags.contains(MsgFlags::MSG_CTRUNC) {
-        // There is room for every socket a group can have, so this process is out of descriptors.
+        // The buffer fits every socket of the largest group, so this process is out of descriptors.
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     if count == 0 {
         return Ok(None);
     }
     let kind = match bytes[0] {
-        1 => Some(Kind::Ask),
-        2 => Some(Kind::Here),
+        1 => Some(Kind::RequestSockets),
+        2 => Some(Kind::Announce),
         _ => None,
     };
     match (kind, QpnRange::new(bytes[1])) {
@@ -96,18 +95,18 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
 }
 
 /// Process ID and user ID of the other end.
-pub(super) fn who(stream: &UnixStream) -> io::Result<(i32, u32)> {
+pub(super) fn peer_credentials(stream: &UnixStream) -> io::Result<(i32, u32)> {
     let peer = getsockopt(stream, sockopt::PeerCredentials)?;
     Ok((peer.pid(), peer.uid()))
 }
 
 /// Whether the other end is a process of this user.
-pub(super) fn is_ours(stream: &UnixStream) -> bool {
-    who(stream).is_ok_and(|(_, uid)| uid == own_uid())
+pub(super) fn is_same_user(stream: &UnixStream) -> bool {
+    peer_credentials(stream).is_ok_and(|(_, uid)| uid == own_uid())
 }
 
 /// The user that the kernel reports as the owner of this process's sockets.
 pub(super) fn own_uid() -> u32 {
-    // SAFETY: it only returns a number.
+    // SAFETY: the call only returns a number.
     unsafe { libc::geteuid() }
 }

@@ -1,4 +1,4 @@
-//! Several processes share one address, as several programs share one RNIC.
+//! Lets several processes share one address, as several programs share one RNIC.
 //!
 //! The sockets of UDP port 4791 at one address are a `SO_REUSEPORT` group. Socket `p` of the group
 //! is for the QPs whose numbers lie in [part](roce_stack::QpnRange) `p`. A program in the kernel
@@ -7,12 +7,12 @@
 //!
 //! # Why every process holds every socket
 //!
-//! When a socket of a group is closed, the kernel moves the last one into its place, and packets
-//! would go to the wrong socket from then on. So no socket may be closed while one with a greater
-//! number is open. Each process holds descriptors of all sockets from the first to its own, and
-//! possibly more: those it received from an earlier member, and those it added at the end. When a
-//! process ends, for whatever reason, the kernel closes only the sockets that no other process
-//! holds. These are the last ones, so no socket in use moves.
+//! When a socket of a group is closed, the kernel gives its number to the last socket of the group,
+//! and packets would go to the wrong socket from then on. So no socket may be closed while one with
+//! a greater number is open. Each process holds descriptors of all sockets from the first to its
+//! own, and possibly more: those it received from an earlier member, and those it added at the end.
+//! When a process ends, for whatever reason, the kernel closes only the sockets that no other
+//! process holds. These are the last ones, so no socket in use gets another number.
 //!
 //! # How processes find each other
 //!
@@ -20,9 +20,9 @@
 //! the network namespace, as the port does, and vanish with the process:
 //!
 //! - a part of an interface belongs to the process that has bound its name ([`PartClaim`]);
-//! - a place in the group of an address belongs to the process that listens at its name and hands
-//!   the group's sockets to later members (`keeper`);
-//! - a process that changes a group has bound the name that is its lock (`join`);
+//! - a part at an address belongs to the process that listens at the member's name and hands the
+//!   group's sockets to later members (`keeper`);
+//! - a process that changes a group has bound the name of the group's lock (`join`);
 //! - a process that receives management datagrams has bound a name for that, and one more for each
 //!   service whose requests it receives. The BPF program is made from these names (`table`).
 //!
@@ -33,12 +33,12 @@ mod addressee;
 mod claim;
 mod group;
 mod holder;
-mod household;
 mod join;
 mod keeper;
 mod member;
 mod message;
 mod names;
+mod process_sockets;
 mod service_claim;
 mod services;
 mod sockets;
@@ -49,7 +49,7 @@ mod watch;
 pub use claim::{PartClaim, PartClaimer};
 pub use holder::Holder;
 pub(crate) use join::join;
-pub(crate) use member::{Gets, Member};
+pub(crate) use member::{Member, Recipient};
 pub use service_claim::{ClaimError, ServiceClaim};
 pub(crate) use services::Services;
 pub use services::is_served;

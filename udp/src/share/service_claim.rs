@@ -11,7 +11,7 @@ use super::holder::Holder;
 use super::{names, table};
 
 /// A claim of a service. No other claim in this network namespace has the service at any of these
-/// addresses while this value lives. The claim ends with the process, however that ends.
+/// addresses while this value lives. The claim also ends when the process ends or is killed.
 #[derive(Debug)]
 pub struct ServiceClaim {
     _name: OwnedFd,
@@ -21,7 +21,7 @@ pub struct ServiceClaim {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// Another claim has it.
+    /// Another claim has the service.
     Taken {
         /// The addresses at which the other claim has it.
         at: Addresses,
@@ -49,55 +49,55 @@ impl ServiceClaim {
         // least one of them then sees the other.
         let held = match addresses {
             Addresses::One(_) => names::hold(&name),
-            _ => names::hold_in_sight(&name),
+            _ => names::hold_connectable(&name),
         };
         let held = match held {
             Ok(held) => held,
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                return Err(taken(addresses, &name));
+                return Err(taken_error(addresses, &name));
             }
             Err(error) => return Err(error.into()),
         };
         let other = match addresses {
-            Addresses::One(address) => wider(address, service)?,
-            _ => overlapping(addresses, &name, service)?,
+            Addresses::One(address) => find_wider(address, service)?,
+            _ => find_overlapping(addresses, &name, service)?,
         };
         match other {
-            Some((at, name)) => Err(taken(at, &name)),
+            Some((at, name)) => Err(taken_error(at, &name)),
             None => Ok(Self { _name: held }),
         }
     }
 }
 
-/// A claim at several addresses that include this one.
-fn wider(address: IpAddr, service: u32) -> io::Result<Option<(Addresses, String)>> {
+/// Finds a claim at several addresses that include this one.
+fn find_wider(address: IpAddr, service: u32) -> io::Result<Option<(Addresses, String)>> {
     let family = match address {
         IpAddr::V4(_) => Addresses::V4,
         IpAddr::V6(_) => Addresses::V6,
     };
     for at in [Addresses::All, family] {
         let name = names::claim(at, 0, service);
-        if names::is_in_sight(&name)? {
+        if names::is_connectable(&name)? {
             return Ok(Some((at, name)));
         }
     }
     Ok(None)
 }
 
-/// A claim other than `own` at one of these addresses.
-fn overlapping(
+/// Finds a claim other than `own` at one of these addresses.
+fn find_overlapping(
     addresses: Addresses,
     own: &str,
     service: u32,
 ) -> io::Result<Option<(Addresses, String)>> {
     let overlapping = |name: String| {
-        let at = names::claimed(&name, service)?;
+        let at = names::claimed_at(&name, service)?;
         (name != own && at.overlaps(addresses)).then_some((at, name))
     };
     Ok(table::names()?.into_iter().find_map(overlapping))
 }
 
-fn taken(at: Addresses, name: &str) -> ClaimError {
+fn taken_error(at: Addresses, name: &str) -> ClaimError {
     ClaimError::Taken {
         at,
         holder: Holder::of(name),

@@ -8,20 +8,19 @@ use std::os::fd::OwnedFd;
 
 use roce_stack::{Addresses, QpnRange};
 
-use super::names::{self, Place};
+use super::names::{self, SharedAddress};
 use super::table;
 
-/// Whether some process, this one or another, takes requests for a service that are sent to an
+/// Whether any process, this one or another, receives requests for a service that are sent to an
 /// address (see [`Steering::serve`](roce_port::Steering::serve)). `service` is the lower half of
-/// its ID. The interface's index matters only for link-local addresses. Returns `false` if the
-/// kernel's table of names can't be read.
+/// the service ID. The interface's index matters only for link-local addresses. Returns `false` if
+/// the kernel's table of names can't be read.
 pub fn is_served(address: IpAddr, interface_index: u32, service: u32) -> bool {
-    let table = table::Table::read(&Place::new(address, interface_index));
+    let table = table::Table::read(&SharedAddress::new(address, interface_index));
     table.is_ok_and(|table| table.services.iter().any(|(served, _)| *served == service))
 }
 
-/// The socket names by which this process announces which management datagrams it receives at an
-/// address.
+/// The names by which this process announces which management datagrams it receives at an address.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     agent: Option<OwnedFd>,
@@ -29,11 +28,11 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Announces the services in `wanted`, and nothing else, from now on. With `None`, announces
+    /// Replaces the announcements: announces the services in `wanted`. With `None`, announces
     /// nothing. Returns whether the announcements changed.
-    pub(super) fn say(
+    pub(super) fn update(
         &mut self,
-        place: &Place,
+        shared: &SharedAddress,
         part: QpnRange,
         wanted: Option<&[u32]>,
     ) -> io::Result<bool> {
@@ -44,13 +43,13 @@ impl Announced {
         let mut changed = self.services.len() != before;
         for service in services {
             if !self.services.contains_key(service) {
-                let name = names::hold(&place.server(*service, part))?;
+                let name = names::hold(&shared.server(*service, part))?;
                 self.services.insert(*service, name);
                 changed = true;
             }
         }
         match (wanted, &self.agent) {
-            (Some(_), None) => self.agent = Some(names::hold(&place.agent(part))?),
+            (Some(_), None) => self.agent = Some(names::hold(&shared.agent(part))?),
             (None, Some(_)) => self.agent = None,
             _ => return Ok(changed),
         }
@@ -58,11 +57,11 @@ impl Announced {
     }
 }
 
-/// The management datagrams that a port receives: either none, or those that no other process
-/// receives and the requests for the services in `served`.
+/// The management datagrams that a port receives. If `is_open`, it receives those that no other
+/// process receives, and the requests for the services in `served`. Otherwise, it receives none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Services {
-    pub(crate) open: bool,
+    pub(crate) is_open: bool,
     served: Vec<(Addresses, u32)>,
 }
 
@@ -77,10 +76,10 @@ impl Services {
         self.served.retain(|served| *served != (addresses, service));
     }
 
-    /// The services at one address; `None` if the process takes nothing there.
-    pub(crate) fn at(&self, address: IpAddr) -> Option<Vec<u32>> {
+    /// The services at one address; `None` if the process receives no management datagrams.
+    pub(crate) fn at_address(&self, address: IpAddr) -> Option<Vec<u32>> {
         let served = self.served.iter().filter(|(at, _)| at.contains(address));
-        self.open
+        self.is_open
             .then(|| served.map(|(_, service)| *service).collect())
     }
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use crate::ROCE_UDP_PORT;
 
 /// The maximum number of times to read a table that keeps changing.
-const READS: u32 = 20;
+const MAX_READS: u32 = 20;
 
 /// A socket that is bound to port 4791 of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +18,13 @@ pub(super) struct Bound {
     pub(super) uid: u32,
 }
 
-/// All sockets bound to port 4791 of `address` in the calling thread's network namespace, whichever
-/// process has them.
+/// All sockets of any process that are bound to port 4791 of `address` in the calling thread's
+/// network namespace.
 pub(super) fn bound_to(address: IpAddr) -> io::Result<Vec<Bound>> {
-    // The kernel returns its table in pieces. If a socket is closed between two of them, another
-    // one may be missing.
+    // The kernel returns its table in pieces. If a socket is closed between two pieces, another
+    // socket may be missing.
     let mut last = read_table(address)?;
-    for _ in 0..READS {
+    for _ in 0..MAX_READS {
         let again = read_table(address)?;
         if again == last {
             break;
@@ -58,16 +58,16 @@ fn parse(text: &str, address: IpAddr) -> Vec<Bound> {
     text.lines().filter_map(bound).collect()
 }
 
-/// Address and port as the table prints them: words of four bytes, in this machine's byte order.
+/// Address and port as the table prints them: groups of four bytes, in this machine's byte order.
 fn local(address: IpAddr) -> String {
     let octets = match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
     };
     let mut text = String::new();
-    for word in octets.as_chunks::<4>().0 {
+    for bytes in octets.as_chunks::<4>().0 {
         // Writing to a string does not fail.
-        let _ = write!(text, "{:08X}", u32::from_ne_bytes(*word));
+        let _ = write!(text, "{:08X}", u32::from_ne_bytes(*bytes));
     }
     let _ = write!(text, ":{ROCE_UDP_PORT:04X}");
     text

@@ -1,4 +1,4 @@
-//! The BPF programs that steer packets.
+//! The BPF programs that steer packets to the sockets of a group.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,8 +13,8 @@ use roce_wire::Qpn;
 use super::addressee::{
     ATTRIBUTE, CLASS, COMMUNICATION, ID_SHIFT, QPN, REMOTE_ID, REQUEST_ID, SERVICE, attribute,
 };
-use super::names::Place;
-use super::table::{READS, Table};
+use super::names::SharedAddress;
+use super::table::{MAX_READS, Table};
 use crate::sys::options::attach_program;
 
 const UDP_HEADER: u32 = 8;
@@ -22,72 +22,78 @@ const UDP_HEADER: u32 = 8;
 const BPF_RET_A: u32 = BPF_RET | 0x10;
 /// The mask of the QPN in the 32-bit word whose last three bytes are the QPN.
 const QPN_BITS: u32 = 0x00ff_ffff;
-/// The first bits of a QPN are the number of its part.
+/// The high bits of a QPN are the number of its part.
 const QPN_SHIFT: u32 = 16 + QpnRange::SHIFT;
 
 /// A program's return value.
 #[derive(Clone, Copy)]
-enum Give {
+enum ReturnValue {
     /// The value of the accumulator.
-    Accumulated,
+    Accumulator,
     Number(u32),
 }
 
-/// Makes the group of this socket steer by the current names. Several processes may do so at the
-/// same time. Each changes its own names first and reads all names afterwards, so the last one to
-/// attach a program has seen all changes.
-pub(super) fn follow(place: &Place, socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Attaches a program made from the current names to the group of this socket. Several processes
+/// may do so at the same time. Each changes its own names first and reads all names afterwards, so
+/// the last process to attach a program has seen all changes.
+pub(super) fn update(shared: &SharedAddress, socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut followed = None;
-    for _ in 0..READS {
-        let table = Table::read(place)?;
+    for _ in 0..MAX_READS {
+        let table = Table::read(shared)?;
         if followed.as_ref() == Some(&table) {
             break;
         }
-        by_table(socket, &table)?;
+        attach(socket, &table)?;
         followed = Some(table);
     }
     Ok(())
 }
 
-/// Makes the group of this socket steer by the part of the destination QPN: the part's number is
-/// the socket's number. `table` says where management datagrams go. Packets that are too short to
-/// tell go to the first socket.
-pub(super) fn by_table(socket: BorrowedFd<'_>, table: &Table) -> io::Result<()> {
+/// Attaches a program to the group of this socket that steers by the part of the destination QPN:
+/// the part's number is the socket's number. `table` determines the recipients of management
+/// datagrams. Packets that are too short to have the field go to the first socket.
+pub(super) fn attach(socket: BorrowedFd<'_>, table: &Table) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &steering(table))
 }
 
 /// Makes the socket accept only packets for `part`, and management datagrams that identify no
 /// process. The filter is needed because the kernel may deliver a packet for a part without a
 /// socket to any socket of the group. It sees only the first packet of a bundle.
-pub(super) fn only_part(socket: BorrowedFd<'_>, part: QpnRange) -> io::Result<()> {
+pub(super) fn accept_only(socket: BorrowedFd<'_>, part: QpnRange) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_FILTER, &filter(part))
 }
 
 /// Closes the socket to all packets.
-pub(super) fn nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
-    attach_program(socket, libc::SO_ATTACH_FILTER, &[give(Give::Number(0))])
+pub(super) fn accept_nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
+    attach_program(
+        socket,
+        libc::SO_ATTACH_FILTER,
+        &[ret(ReturnValue::Number(0))],
+    )
 }
 
 /// The program that picks a group's socket. Its input starts at the UDP payload.
 fn steering(table: &Table) -> Vec<sock_filter> {
-    let others = [give(Give::Number(table.others().number().into()))];
+    let others = [ret(ReturnValue::Number(
+        table.default_agent().number().into(),
+    ))];
     let mut requests = Vec::with_capacity(2 * table.services.len() + 2);
     requests.push(load(BPF_W, SERVICE, 0));
     for (service, part) in &table.services {
         requests.push(jump_unless_equal(*service, 1));
-        requests.push(give(Give::Number(part.number().into())));
+        requests.push(ret(ReturnValue::Number(part.number().into())));
     }
     requests.extend(others);
-    by_addressee(0, &[give(Give::Accumulated)], &others, &requests)
+    by_addressee(0, &[ret(ReturnValue::Accumulator)], &others, &requests)
 }
 
 /// The program that filters a socket's packets. Its input starts at the UDP header.
 fn filter(part: QpnRange) -> Vec<sock_filter> {
-    let everything = [give(Give::Number(u32::MAX))];
+    let everything = [ret(ReturnValue::Number(u32::MAX))];
     let own = [
         jump_unless_equal(part.number().into(), 1),
-        give(Give::Number(u32::MAX)),
-        give(Give::Number(0)),
+        ret(ReturnValue::Number(u32::MAX)),
+        ret(ReturnValue::Number(0)),
     ];
     by_addressee(UDP_HEADER, &own, &everything, &everything)
 }
@@ -118,10 +124,11 @@ fn by_addressee(
     program.push(jump_if_equal(COMMUNICATION.into(), others.len()));
     program.extend(others);
     program.push(load(BPF_H, ATTRIBUTE, from));
-    // Requests may take many instructions, and a jump skips 255 at most, so they come last.
-    let answers = 1 + by_request_id.len() + by_remote_id.len();
-    program.push(jump_if_equal(attribute::REQ.into(), answers + 1));
-    program.push(jump_if_equal(attribute::SIDR_REQ.into(), answers));
+    // The code for requests may have many instructions, and a jump skips at most 255, so that code
+    // comes last.
+    let replies_len = 1 + by_request_id.len() + by_remote_id.len();
+    program.push(jump_if_equal(attribute::REQ.into(), replies_len + 1));
+    program.push(jump_if_equal(attribute::SIDR_REQ.into(), replies_len));
     program.push(jump_if_equal(
         attribute::SIDR_REP.into(),
         by_remote_id.len(),
@@ -137,10 +144,10 @@ fn load(size: u32, at: usize, from: u32) -> sock_filter {
     step(BPF_LD | size | BPF_ABS, from + at as u32)
 }
 
-fn give(what: Give) -> sock_filter {
+fn ret(what: ReturnValue) -> sock_filter {
     match what {
-        Give::Accumulated => step(BPF_RET_A, 0),
-        Give::Number(number) => step(BPF_RET | BPF_K, number),
+        ReturnValue::Accumulator => step(BPF_RET_A, 0),
+        ReturnValue::Number(number) => step(BPF_RET | BPF_K, number),
     }
 }
 
@@ -174,13 +181,13 @@ mod tests {
     use super::super::addressee::Addressee;
     use super::*;
 
-    /// Runs a program as the kernel does: a load beyond the end returns 0.
+    /// Runs a program as the kernel does. A load beyond the end makes the program return 0.
     fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
         let (mut a, mut at) = (0_u32, 0);
         loop {
             let sock_filter { code, jt, jf, k } = program[at];
             at += 1;
-            let word = |bytes: usize| {
+            let field_at = |bytes: usize| {
                 let field = packet.get(k as usize..k as usize + bytes)?;
                 Some(
                     field
@@ -189,9 +196,9 @@ mod tests {
                 )
             };
             let loaded = match u32::from(code) {
-                code if code == BPF_LD | BPF_W | BPF_ABS => word(4),
-                code if code == BPF_LD | BPF_H | BPF_ABS => word(2),
-                code if code == BPF_LD | BPF_B | BPF_ABS => word(1),
+                code if code == BPF_LD | BPF_W | BPF_ABS => field_at(4),
+                code if code == BPF_LD | BPF_H | BPF_ABS => field_at(2),
+                code if code == BPF_LD | BPF_B | BPF_ABS => field_at(1),
                 code if code == BPF_ALU | BPF_AND | BPF_K => Some(a & k),
                 code if code == BPF_ALU | BPF_RSH | BPF_K => Some(a >> k),
                 code if code == BPF_JMP | BPF_JEQ | BPF_K => {
@@ -222,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Packets of all kinds, from a seed; most are nearly valid.
+    /// Pseudo-random packets of all kinds. Most are nearly valid.
     fn packets() -> impl Iterator<Item = Vec<u8>> {
         let mut state = 5_u32;
         let mut draw = move |below: u32| {
@@ -246,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_steers_as_the_bytes_say() {
+    fn the_program_decides_as_addressee_does() {
         let table = table(1000);
         let program = steering(&table);
         let served = |packet: &[u8]| {
             let service = packet.get(56..60)?;
             let service = u32::from_be_bytes(service.try_into().ok()?);
             let found = table.services.iter().find(|(of, _)| *of == service);
-            Some(found.map_or(table.others(), |(_, part)| *part))
+            Some(found.map_or(table.default_agent(), |(_, part)| *part))
         };
         let mut seen = [0; 3];
         for packet in packets() {
@@ -283,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_lets_in_what_its_part_may_get() {
+    fn a_filter_accepts_only_packets_that_its_part_may_receive() {
         let program = filter(part(0x55));
         for mut packet in packets() {
             if packet.len() < 60 {
@@ -291,13 +298,13 @@ mod tests {
             }
             // Most are for other parts.
             packet[48] = packet[48] & 1 | 0x54 << 1 | packet[48] & 2;
-            let lets_in = run(&program, &[&[0; 8], &packet[..]].concat()) > 0;
+            let accepts = run(&program, &[&[0; 8], &packet[..]].concat()) > 0;
             let expected = match Addressee::of(&packet) {
                 Addressee::Part(of) => of == part(0x55),
                 Addressee::Server => true,
                 Addressee::Unknown => false,
             };
-            assert_eq!(lets_in, expected, "{packet:02x?}");
+            assert_eq!(accepts, expected, "{packet:02x?}");
         }
     }
 }

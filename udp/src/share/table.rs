@@ -1,24 +1,24 @@
-//! Which process takes which management datagrams at an address, according to the names.
+//! Which process receives which management datagrams at an address, according to the names.
 //!
-//! An answer carries an ID that the requesting agent chose, and the high bits of the ID are the
-//! agent's part. A request carries a service ID. This table says which process takes requests for
-//! each service, and which agent refuses those for services that no process takes.
+//! A reply carries an ID that the requesting agent chose, and the high bits of the ID are the
+//! agent's part. A request carries a service ID. This table says which process receives the
+//! requests for each service, and which agent rejects requests for services without a process.
 
 use std::fs;
 use std::io;
 
 use roce_stack::QpnRange;
 
-use super::names::Place;
+use super::names::SharedAddress;
 
 /// The maximum number of times to read a table that keeps changing.
-pub(super) const READS: u32 = 20;
+pub(super) const MAX_READS: u32 = 20;
 
 /// The table of one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    /// Services, as the lower half of their IDs, and the part that takes requests for each;
-    /// ascending.
+    /// The services, as the lower half of their IDs, and the part that receives the requests for
+    /// each; ascending.
     pub(super) services: Vec<(u32, QpnRange)>,
     /// The parts of all agents; ascending.
     pub(super) agents: Vec<QpnRange>,
@@ -26,12 +26,12 @@ pub(super) struct Table {
 
 impl Table {
     /// Reads the table from the names that exist now.
-    pub(super) fn read(place: &Place) -> io::Result<Self> {
-        Ok(Self::of(place, &names()?))
+    pub(super) fn read(shared: &SharedAddress) -> io::Result<Self> {
+        Ok(Self::of(shared, &names()?))
     }
 
-    fn of(place: &Place, names: &[String]) -> Self {
-        let (agents, services) = (place.agents(), place.services());
+    fn of(shared: &SharedAddress, names: &[String]) -> Self {
+        let (agents, services) = (shared.agents(), shared.services());
         let mut table = Self::default();
         for name in names {
             if let Some(part) = name.strip_prefix(&agents).and_then(part) {
@@ -46,19 +46,19 @@ impl Table {
         }
         table.agents.sort_unstable();
         table.services.sort_unstable();
-        // A service has one listener. If two names announce it, the lowest part counts.
+        // A service has one listener. If two names announce it, the lower part wins.
         table.services.dedup_by_key(|(service, _)| *service);
         table
     }
 
-    /// The part that takes requests for services without a listener: the lowest agent's, or part 0
-    /// if there is no agent.
-    pub(super) fn others(&self) -> QpnRange {
+    /// The part that receives requests for services without a listener: the lowest part with an
+    /// agent, or part 0 if there is no agent.
+    pub(super) fn default_agent(&self) -> QpnRange {
         self.agents.first().copied().unwrap_or(QpnRange::FIRST)
     }
 
-    /// Whether a name announces anything for the part.
-    pub(super) fn knows(&self, part: QpnRange) -> bool {
+    /// Whether any name announces something for the part.
+    pub(super) fn mentions(&self, part: QpnRange) -> bool {
         self.agents.contains(&part) || self.services.iter().any(|(_, of)| *of == part)
     }
 }
@@ -67,7 +67,7 @@ impl Table {
 /// The kernel returns its table in pieces, so this reads it until two reads agree.
 pub(super) fn names() -> io::Result<Vec<String>> {
     let mut last = read_names()?;
-    for _ in 0..READS {
+    for _ in 0..MAX_READS {
         let again = read_names()?;
         if again == last {
             break;
@@ -81,7 +81,7 @@ fn read_names() -> io::Result<Vec<String>> {
     const TABLE: &str = "/proc/thread-self/net/unix";
     let text = fs::read(TABLE)
         .map_err(|error| io::Error::new(error.kind(), format!("reading {TABLE}: {error}")))?;
-    // Other programs may use any bytes in their names.
+    // The names of other programs may contain any bytes.
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
@@ -110,17 +110,17 @@ mod tests {
 
     #[test]
     fn the_kernels_table_is_read() {
-        let place = Place::new(IpAddr::from([10, 0, 0, 1]), 3);
-        let other = Place::new("fe80::1".parse().expect("an address"), 3);
+        let shared = SharedAddress::new(IpAddr::from([10, 0, 0, 1]), 3);
+        let other = SharedAddress::new("fe80::1".parse().expect("an address"), 3);
         let of = |number| QpnRange::new(number).expect("a part");
         let names = [
-            place.agent(of(9)),
-            place.agent(of(2)),
-            place.server(0x0106_1234, of(9)),
-            place.server(0x0106_0001, of(2)),
-            place.server(0x0106_1234, of(3)),
-            place.member(of(4)),
-            place.lock(),
+            shared.agent(of(9)),
+            shared.agent(of(2)),
+            shared.server(0x0106_1234, of(9)),
+            shared.server(0x0106_0001, of(2)),
+            shared.server(0x0106_1234, of(3)),
+            shared.member(of(4)),
+            shared.lock(),
             other.agent(of(1)),
             other.server(0x0106_1111, of(1)),
         ];
@@ -132,14 +132,14 @@ mod tests {
         for name in &names {
             text += &format!("0: 00000002 00000000 00010000 0001 01 4711 @{name}\n");
         }
-        let table = Table::of(&place, &parse(&text));
+        let table = Table::of(&shared, &parse(&text));
         let services = vec![(0x0106_0001, of(2)), (0x0106_1234, of(3))];
         let agents = vec![of(2), of(9)];
         assert_eq!(table, Table { services, agents });
-        assert_eq!(table.others(), of(2));
-        assert!(table.knows(of(3)) && table.knows(of(9)) && !table.knows(of(4)));
+        assert_eq!(table.default_agent(), of(2));
+        assert!(table.mentions(of(3)) && table.mentions(of(9)) && !table.mentions(of(4)));
         let table = Table::of(&other, &parse(&text));
         assert_eq!(table.services, [(0x0106_1111, of(1))]);
-        assert_eq!(Table::default().others(), of(0));
+        assert_eq!(Table::default().default_agent(), of(0));
     }
 }

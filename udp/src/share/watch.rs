@@ -9,13 +9,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_stack::QpnRange;
 
 use super::message;
-use super::names::{self, Place};
+use super::names::{self, SharedAddress};
 
 /// The maximum number of messages to read in one call.
-const MOST_SAID: u32 = 16;
+const MAX_MESSAGES: u32 = 16;
 
-/// How many times to reconnect to a process that hangs up but keeps its name.
-const TRIES: u32 = 5;
+/// The maximum number of reconnections to a process that hangs up but keeps its name.
+const MAX_RECONNECTS: u32 = 5;
 
 /// A process of this user, in this network namespace, that has a part of the QPNs at an address.
 /// Its descriptor becomes readable when [`PeerWatch::is_gone`] should be called.
@@ -27,7 +27,7 @@ pub struct PeerWatch {
     name: String,
     stream: UnixStream,
     pid: i32,
-    tries: u32,
+    reconnects_left: u32,
 }
 
 impl PeerWatch {
@@ -42,7 +42,7 @@ impl PeerWatch {
         interface_index: u32,
         part: QpnRange,
     ) -> io::Result<Option<Self>> {
-        let name = Place::new(address, interface_index).member(part);
+        let name = SharedAddress::new(address, interface_index).member(part);
         let Some((stream, pid)) = connect(&name)? else {
             return Ok(None);
         };
@@ -50,7 +50,7 @@ impl PeerWatch {
             name,
             stream,
             pid,
-            tries: TRIES,
+            reconnects_left: MAX_RECONNECTS,
         }))
     }
 
@@ -63,8 +63,8 @@ impl PeerWatch {
             // Only the name counts: a process may refuse this connection, or may close its
             // descriptors in any order while it ends.
             match connect(&self.name)? {
-                Some((stream, pid)) if pid == self.pid && self.tries > 0 => {
-                    self.tries -= 1;
+                Some((stream, pid)) if pid == self.pid && self.reconnects_left > 0 => {
+                    self.reconnects_left -= 1;
                     self.stream = stream;
                 }
                 Some((_, pid)) if pid == self.pid => {
@@ -93,13 +93,13 @@ fn connect(name: &str) -> io::Result<Option<(UnixStream, i32)>> {
         Err(error) => return Err(error),
     };
     stream.set_nonblocking(true)?;
-    let (pid, uid) = message::who(&stream)?;
+    let (pid, uid) = message::peer_credentials(&stream)?;
     Ok((uid == message::own_uid()).then_some((stream, pid)))
 }
 
-/// Whether the other end has closed the connection. Discards all messages that wait.
+/// Whether the other end has closed the connection. Discards waiting messages.
 fn has_hung_up(stream: &UnixStream) -> io::Result<bool> {
-    for _ in 0..MOST_SAID {
+    for _ in 0..MAX_MESSAGES {
         let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
         if poll(&mut fds, PollTimeout::ZERO)? == 0 {
             return Ok(false);

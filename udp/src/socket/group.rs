@@ -1,5 +1,5 @@
-//! Multicast groups. Each has a socket of its own, bound to the group's address. Packets that other
-//! sockets send to a group leave through the port's interface.
+//! Multicast groups. Each has a socket of its own, bound to the group's address. The port's other
+//! sockets send packets to groups through the port's interface.
 
 use std::ffi::c_int;
 use std::io;
@@ -15,11 +15,11 @@ use crate::sys::options;
 /// Linux's `IPV6_MULTICAST_ALL`, which the libc crate lacks.
 const IPV6_MULTICAST_ALL: c_int = 29;
 
-/// Makes a socket that is bound to `group` receive the packets sent to it on the interface, and on
-/// no other.
+/// Makes a socket that is bound to `group` receive packets that arrive for the group on the
+/// interface, and on no other interface.
 ///
 /// # Errors
-/// If the kernel refuses; the text says what and why.
+/// If the kernel refuses. The text says which group, and which limits apply.
 pub(super) fn join(
     socket: &Socket,
     config: &UdpPortConfig,
@@ -33,7 +33,7 @@ pub(super) fn join(
             socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
         }
         IpAddr::V6(group) => {
-            // Kernels before 4.20 lack it.
+            // Kernels before 4.20 lack this option.
             let _ = set(socket, libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
             socket.join_multicast_v6(&group, index)
         }
@@ -49,8 +49,8 @@ pub(super) fn join(
 }
 
 /// Makes packets that a socket sends to groups leave through the interface. If that fails, the
-/// interface has no multicast, and sending to a group there is a counted drop.
-pub(super) fn send_through(socket: &Socket, config: &UdpPortConfig, address: IpAddr) {
+/// interface has no multicast, and the port drops and counts packets to groups.
+pub(super) fn set_multicast_interface(socket: &Socket, config: &UdpPortConfig, address: IpAddr) {
     let index = config.interface_index;
     let _ = match address {
         IpAddr::V4(_) => options::set_multicast_interface_v4(socket.as_fd(), index),

@@ -11,7 +11,7 @@ use socket2::Socket;
 use super::{PortSocket, group, priority};
 use crate::bind::{bind, new_socket};
 use crate::config::{SocketOffer, UdpPortConfig, header_bytes};
-use crate::prepare::{require_options, set_buffers, set_class, set_priority};
+use crate::prepare::{set_buffers, set_class, set_priority, set_required_options};
 use crate::queue::TxQueue;
 use crate::share;
 use crate::sys::{options, receive::BUNDLE_BYTES};
@@ -19,11 +19,11 @@ use crate::sys::{options, receive::BUNDLE_BYTES};
 /// The maximum number of datagrams in one socket's queue.
 const MAX_DATAGRAMS: usize = 512;
 
-/// The socket for `address`, which may be a multicast group.
+/// Opens the socket for `address`, which may be a multicast group.
 ///
 /// # Errors
-/// If the address can't be bound, or the kernel lacks an option without which
-/// packets would be wrong. The text says what to do.
+/// If the address can't be bound, or the kernel lacks an option without which packets would not
+/// conform to RoCEv2. The text says what to do.
 pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket, PortError> {
     let fail = |what: &str| {
         let what = format!("{what} for {address} of {}", config.interface);
@@ -32,7 +32,7 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
     let (socket, member) = match config.part {
         Some(part) if !address.is_multicast() => {
             let (socket, member) = share::join(config, address, part)?;
-            forget_class(&socket, address).map_err(fail("resetting a UDP socket"))?;
+            reset_class(&socket, address).map_err(fail("resetting a UDP socket"))?;
             (socket, Some(member))
         }
         _ => {
@@ -50,14 +50,14 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
     if address.is_multicast() {
         group::join(&socket, config, address)?;
     } else {
-        group::send_through(&socket, config, address);
+        group::set_multicast_interface(&socket, config, address);
     }
     if let Some(map) = &config.priorities {
-        priority::require(&socket, map).map_err(fail(
+        priority::check_permitted(&socket, map).map_err(fail(
             "setting SO_PRIORITY 7, which needs CAP_NET_ADMIN (0 to 6 do not), as a DSCP asks,",
         ))?;
     }
-    require_options(&socket, address).map_err(fail(
+    set_required_options(&socket, address).map_err(fail(
         "setting the options that RoCEv2 needs (no fragmentation, traffic class) on a UDP socket",
     ))?;
     set_buffers(&socket, config);
@@ -72,18 +72,19 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         socket,
         member,
         scope: config.interface_index,
-        own_class: 0,
-        lone_class: 0,
+        socket_class: 0,
+        last_single_class: 0,
         priorities: config.priorities,
         has_priority: false,
-        burst: 1,
+        receive_batch: 1,
         empty_polls: 0,
     })
 }
 
-/// What the kernel would grant a socket of `config`.
+/// Returns the buffer sizes and offloads that the kernel grants a socket of `config`. Returns the
+/// minimum if no socket can be opened.
 pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
-    const LEAST: SocketOffer = SocketOffer {
+    const FALLBACK: SocketOffer = SocketOffer {
         receive_buffer_bytes: 64 << 10,
         segmentation: false,
         coalescing: false,
@@ -102,14 +103,14 @@ pub(crate) fn probe(config: &UdpPortConfig) -> SocketOffer {
             receive_buffer_bytes: socket.recv_buffer_size()? / 2,
             segmentation: config.segmentation && can_segment,
             coalescing,
-            ..LEAST
+            ..FALLBACK
         })
     };
-    probe().unwrap_or(LEAST)
+    probe().unwrap_or(FALLBACK)
 }
 
 /// Resets the traffic class and priority of a socket that belonged to another process.
-fn forget_class(socket: &Socket, address: IpAddr) -> io::Result<()> {
+fn reset_class(socket: &Socket, address: IpAddr) -> io::Result<()> {
     set_class(socket, address, 0)?;
     set_priority(socket, 0)
 }
@@ -122,20 +123,20 @@ fn use_offloads(socket: &Socket, address: IpAddr) -> (bool, bool) {
         // and no others.
         let _ = set(socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
     }
-    // Without this option, packets arrive one by one.
-    let can_join = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+    // Without this option, each receive returns one datagram.
+    let can_coalesce = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
     // An old kernel would ignore the control message of the same name and send one huge datagram,
     // so check beforehand. 0 is the default.
     let can_segment = set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-    (can_segment, can_join)
+    (can_segment, can_coalesce)
 }
 
 fn set(socket: &Socket, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     options::set(socket.as_fd(), level, name, value)
 }
 
-/// The largest length of a datagram that is joined from several packets, in bytes: what the 16-bit
-/// length fields leave, whatever the MTU.
-pub(crate) fn max_datagram(ipv6: bool) -> usize {
+/// The maximum length of a datagram that is joined from several packets, in bytes. The 16-bit
+/// length fields limit it, not the MTU.
+pub(crate) fn max_datagram_bytes(ipv6: bool) -> usize {
     usize::from(u16::MAX) - header_bytes(ipv6)
 }

@@ -1,4 +1,4 @@
-//! Receiving, and splitting bundles into packets.
+//! Receives bundles and splits them into packets.
 
 use std::io::{self, ErrorKind};
 
@@ -7,32 +7,34 @@ use roce_stack::{IpCovered, RxMeta};
 
 use super::PortSocket;
 use crate::counters::UdpCounters;
-use crate::share::{Gets, Member};
+use crate::share::{Member, Recipient};
 use crate::sys::receive::{Bundle, RECEIVE_BATCH, ReceiveRing};
 
-/// The average size of a bundle, in bytes, above which a receive asks for only one: the cost of the
-/// system call is already spread over many packets, and several such bundles overflow the cache.
+/// The average size of bundles, in bytes, above which a receive requests only one bundle. The cost
+/// of the system call is already spread over many packets, and several such bundles would overflow
+/// the cache.
 const LARGE_BUNDLE: usize = 8 << 10;
 
 /// The maximum number of consecutive errors that one call ignores.
-const PATIENCE: usize = 8;
+const MAX_IGNORED_ERRORS: usize = 8;
 
-/// Consecutive empty polls before a socket counts as quiet: some 20 us.
+/// The number of consecutive empty polls after which a socket counts as quiet. They take about 20
+/// µs.
 const QUIET_AFTER: u32 = 64;
 
 impl PortSocket {
-    /// Whether nothing has arrived lately.
+    /// Whether the last polls of the socket found no packet.
     pub(crate) fn is_quiet(&self) -> bool {
         self.empty_polls >= QUIET_AFTER
     }
 
     /// Receives with one system call, or with several while long bundles arrive. Such bundles are
-    /// pieces of a stream, and one acknowledgement for several of them saves as much as receiving a
-    /// bundle costs. Stops once `budget` packets are received; the last bundle
-    /// may exceed it. Returns the number of packets passed to `sink`.
+    /// parts of a stream, and one acknowledgement for several of them saves as much as receiving a
+    /// bundle costs. Stops once `budget` packets are received. The last bundle may exceed the
+    /// budget. Returns the number of packets passed to `sink`.
     ///
     /// # Errors
-    /// Errors that a working socket does not report.
+    /// Errors that mean that the socket is unusable.
     pub(crate) fn receive(
         &mut self,
         budget: usize,
@@ -61,51 +63,56 @@ impl PortSocket {
         counters: &mut UdpCounters,
         sink: &mut dyn RxSink,
     ) -> io::Result<(usize, usize)> {
-        let asked = self.burst.min(budget);
-        for _ in 0..PATIENCE {
-            match ring.receive(self.fd(), asked) {
-                Ok(got) => return Ok((got, self.hand_out(got, asked, ring, counters, sink))),
+        let requested = self.receive_batch.min(budget);
+        for _ in 0..MAX_IGNORED_ERRORS {
+            match ring.receive(self.fd(), requested) {
+                Ok(received) => {
+                    return Ok((
+                        received,
+                        self.deliver(received, requested, ring, counters, sink),
+                    ));
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.burst = 1;
+                    self.receive_batch = 1;
                     self.empty_polls = self.empty_polls.saturating_add(1);
                     return Ok((0, 0));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_ours(&error) => return Err(error),
-                // The error reports what happened to an earlier packet of ours. Reading it has
-                // cleared it.
+                Err(error) if is_socket_error(&error) => return Err(error),
+                // The error reports what happened to an earlier packet of this socket. The call has
+                // cleared the error.
                 Err(_) => counters.rx_errors += 1,
             }
         }
         Ok((0, 0))
     }
 
-    fn hand_out(
+    fn deliver(
         &mut self,
-        got: usize,
-        asked: usize,
+        received: usize,
+        requested: usize,
         ring: &ReceiveRing,
         counters: &mut UdpCounters,
         sink: &mut dyn RxSink,
     ) -> usize {
         self.empty_polls = 0;
         let (mut packets, mut bytes) = (0, 0);
-        for bundle in (0..got).filter_map(|index| ring.bundle(index)) {
-            packets += self.split(&bundle, counters, sink);
+        for bundle in (0..received).filter_map(|index| ring.bundle(index)) {
+            packets += self.deliver_bundle(&bundle, counters, sink);
             bytes += bundle.bytes.len();
         }
-        counters.rx_bundles += got as u64;
+        counters.rx_bundles += received as u64;
         counters.rx_packets += packets as u64;
         counters.rx_bytes += bytes as u64;
-        self.burst = match () {
-            () if bytes > got * LARGE_BUNDLE => 1,
-            () if got == asked => (2 * asked).min(RECEIVE_BATCH),
-            () => got.max(1),
+        self.receive_batch = match () {
+            () if bytes > received * LARGE_BUNDLE => 1,
+            () if received == requested => (2 * requested).min(RECEIVE_BATCH),
+            () => received.max(1),
         };
         packets
     }
 
-    fn split(
+    fn deliver_bundle(
         &self,
         bundle: &Bundle<'_>,
         counters: &mut UdpCounters,
@@ -138,9 +145,9 @@ impl PortSocket {
         let packets = bundle.bytes.chunks(segment);
         let count = packets.len();
         match &self.member {
-            // The kernel has checked the first packet.
+            // The filter in the kernel has checked the first packet.
             Some(member) if count > 1 => {
-                let foreign = hand_out_own(member, packets, &meta, sink);
+                let foreign = deliver_own(member, packets, &meta, sink);
                 counters.rx_foreign += foreign as u64;
                 count - foreign
             }
@@ -154,35 +161,34 @@ impl PortSocket {
     }
 }
 
-/// Hands out the packets of a bundle that are for this process; returns the number of the others.
-/// The kernel joins packets with the same addresses and ports, whatever their QPs. Our own senders
-/// keep packets for different processes apart; other senders may not.
-fn hand_out_own<'a>(
+/// Delivers the packets of a bundle that are for this process. Returns the number of the others.
+/// The kernel joins packets with the same addresses and ports, whatever their QPs. Senders of this
+/// stack keep packets for different processes apart; other senders may not.
+fn deliver_own<'a>(
     member: &Member,
     packets: impl Iterator<Item = &'a [u8]>,
     meta: &RxMeta,
     sink: &mut dyn RxSink,
 ) -> usize {
     let mut foreign = 0;
-    let mut others_miss_some = false;
+    let mut another_member_lost_packets = false;
     for (index, packet) in packets.enumerate() {
-        match member.gets(packet, index == 0) {
-            Gets::Yes => sink.packet(meta, packet),
-            gets => {
+        match member.recipient_of(packet, index == 0) {
+            Recipient::ThisProcess => sink.packet(meta, packet),
+            recipient => {
                 foreign += 1;
-                others_miss_some |= gets == Gets::AnotherMember;
+                another_member_lost_packets |= recipient == Recipient::AnotherMember;
             }
         }
     }
-    if others_miss_some {
+    if another_member_lost_packets {
         member.stop_coalescing();
     }
     foreign
 }
 
-/// Whether an error means that the socket is unusable, rather than that something happened to a
-/// packet.
-fn is_ours(error: &io::Error) -> bool {
+/// Whether an error means that the socket is unusable. Other errors report the fate of a packet.
+fn is_socket_error(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(

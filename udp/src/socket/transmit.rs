@@ -7,7 +7,7 @@ use super::PortSocket;
 use crate::ROCE_UDP_PORT;
 use crate::counters::{TxDrop, UdpCounters};
 use crate::flow::{FlowSocket, Flows, Splicer};
-use crate::kept::Kept;
+use crate::kept::KeptBlocks;
 use crate::prepare::set_class;
 use crate::queue::{Datagram, FlowIndex};
 use crate::sys::send::{Outgoing, SEND_BATCH, SendHeaders, send_plain};
@@ -17,24 +17,24 @@ use crate::sys::send::{Outgoing, SEND_BATCH, SendHeaders, send_plain};
 pub(crate) enum Flushed {
     /// The queue is empty.
     Empty,
-    /// The kernel accepts no more for now.
+    /// The kernel accepts no more packets for now.
     Blocked,
     /// The queue is empty, and some packets were dropped with an error that a missing interface
     /// would cause.
     Suspicious,
 }
 
-/// What all sockets of a port send with.
+/// The state that all sockets of a port share for sending.
 pub(crate) struct Sender {
     pub(crate) headers: SendHeaders,
     pub(crate) flows: Flows,
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptBlocks,
     pub(crate) splicer: Splicer,
 }
 
-/// What one system call sent.
+/// The datagrams that one system call sent.
 enum Sent {
-    /// This many datagrams, copied.
+    /// This many datagrams, with a copy.
     Copies(usize),
     /// One datagram, by reference.
     ByReference,
@@ -45,7 +45,7 @@ impl PortSocket {
     pub(crate) fn flush(&mut self, sender: &mut Sender, counters: &mut UdpCounters) -> Flushed {
         let mut suspicious = false;
         while !self.queue.is_empty() {
-            if self.oldest_is_in_doubt(sender) {
+            if self.oldest_has_unknown_id(sender) {
                 self.drop_oldest(TxDrop::Identification, sender, counters);
                 continue;
             }
@@ -63,7 +63,7 @@ impl PortSocket {
                         return Flushed::Blocked;
                     }
                     _ => {
-                        self.refused(&error, sender, counters);
+                        self.handle_refusal(&error, sender, counters);
                         suspicious |= matches!(
                             TxDrop::of(&error),
                             TxDrop::AddressGone | TxDrop::Invalid | TxDrop::NetworkUnreachable
@@ -79,41 +79,43 @@ impl PortSocket {
         }
     }
 
-    /// Whether the oldest datagram may have a wrong identification. Nobody knows whether the kernel
-    /// counted one before it that was dropped.
-    fn oldest_is_in_doubt(&self, sender: &mut Sender) -> bool {
+    /// Whether the oldest datagram may have a wrong identification, because an earlier datagram was
+    /// dropped, which the kernel may or may not have counted.
+    fn oldest_has_unknown_id(&self, sender: &mut Sender) -> bool {
         let flow = self.queue.iter().next().and_then(|first| first.flow);
         flow.and_then(|index| sender.flows.get_mut(index))
-            .is_some_and(|socket| socket.is_in_doubt())
+            .is_some_and(|socket| socket.has_unknown_id())
     }
 
-    /// Sends one datagram or several in one go.
+    /// Sends the oldest datagram, and possibly more, with one system call.
     fn send_some(&mut self, sender: &mut Sender, counters: &mut UdpCounters) -> io::Result<Sent> {
         let flow = self.queue.iter().next().and_then(|first| first.flow);
         if let Some(index) = flow {
             return self.send_through_flow(index, sender, counters);
         }
-        let only = self.settle_priority();
+        let only_class = self.adopt_priority();
         let Sender { headers, kept, .. } = sender;
-        if let Some(lone) = self.lone() {
-            self.settle_class(lone.to.traffic_class);
-            if lone.to.traffic_class == self.own_class {
-                let to = Some((lone.to.dst, ROCE_UDP_PORT));
-                send_plain(self.fd(), self.queue.bytes(&lone, kept), to, self.scope)?;
+        if let Some(single) = self.only_packet() {
+            self.adopt_repeated_class(single.to.traffic_class);
+            if single.to.traffic_class == self.socket_class {
+                let to = Some((single.to.dst, ROCE_UDP_PORT));
+                send_plain(self.fd(), self.queue.bytes(&single, kept), to, self.scope)?;
                 return Ok(Sent::Copies(1));
             }
         }
         let scope = self.scope;
-        let now = |datagram: &Datagram| {
-            datagram.flow.is_none() && only.is_none_or(|only| datagram.to.traffic_class == only)
+        let belongs = |datagram: &Datagram| {
+            datagram.flow.is_none()
+                && only_class.is_none_or(|class| datagram.to.traffic_class == class)
         };
-        let queued = self.queue.iter().take_while(|datagram| now(datagram));
+        let queued = self.queue.iter().take_while(|datagram| belongs(datagram));
         let outgoing = queued.map(|datagram| Outgoing {
             bytes: self.queue.bytes(datagram, kept),
             to: Some((datagram.to.dst, ROCE_UDP_PORT)),
             scope,
-            // A message with a class of its own gets the priority that the kernel derives from it.
-            traffic_class: only.is_none().then_some(datagram.to.traffic_class),
+            // A message with a class of its own would get the priority that the kernel derives from
+            // the class.
+            traffic_class: only_class.is_none().then_some(datagram.to.traffic_class),
             hop_limit: datagram.to.hop_limit,
             segment: segment_of(datagram),
         });
@@ -122,7 +124,7 @@ impl PortSocket {
             .map(Sent::Copies)
     }
 
-    /// Sends the oldest datagrams, which leave from a flow's socket.
+    /// Sends the oldest datagram, and possibly more, from a flow's socket.
     fn send_through_flow(
         &self,
         index: FlowIndex,
@@ -139,17 +141,17 @@ impl PortSocket {
             return Err(ErrorKind::NotFound.into());
         };
         let bytes = self.queue.bytes(first, kept);
-        if first.block().is_some() && splicer.wants(first.len) {
+        if first.block().is_some() && splicer.sends_by_reference(first.len) {
             match send_by_reference(socket, splicer, first, bytes) {
                 Ok(()) => return Ok(Sent::ByReference),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
                 Err(error) => {
                     counters.tx_splice_refused += 1;
-                    if may_be_segmentation(&error) {
+                    if may_mean_no_segmentation(&error) {
                         splicer.turn_off();
                     }
-                    // The kernel may have numbered the datagram, so a copy could leave with the next
-                    // number.
+                    // The kernel may have counted the datagram, so a second attempt could leave
+                    // with the next identification.
                     if first.to.src.is_ipv4() && !was_not_sent(&error) {
                         return Err(error);
                     }
@@ -157,56 +159,62 @@ impl PortSocket {
             }
         }
         let is_alone = self.queue.iter().len() == 1;
-        if is_alone && first.segments == 1 && socket.leaves_whole(first.len) {
+        if is_alone && first.segments == 1 && socket.leaves_unsegmented(first.len) {
             send_plain(socket.fd(), bytes, None, self.scope)?;
             return Ok(Sent::Copies(1));
         }
         let scope = self.scope;
-        // A call for several hides the error of any but the first, and whether the kernel numbered
-        // the datagram that failed.
+        // A call for several datagrams hides the error of any but the first, and so whether the
+        // kernel counted the datagram that failed.
         let batch = match first.to.src {
             IpAddr::V4(_) => 1,
             IpAddr::V6(_) => SEND_BATCH,
         };
-        let mut place = 0;
-        let now = |datagram: &&Datagram| {
-            place += 1;
+        let mut position = 0;
+        let belongs = |datagram: &&Datagram| {
+            position += 1;
             datagram.flow == Some(index)
-                && (place == 1 || datagram.block().is_none() || !splicer.wants(datagram.len))
+                && (position == 1
+                    || datagram.block().is_none()
+                    || !splicer.sends_by_reference(datagram.len))
         };
-        let outgoing = self.queue.iter().take_while(now).map(|datagram| Outgoing {
-            bytes: self.queue.bytes(datagram, kept),
-            to: None,
-            scope,
-            traffic_class: None,
-            hop_limit: 0,
-            segment: segment_of(datagram)
-                .or_else(|| (!socket.leaves_whole(datagram.len)).then_some(0)),
-        });
+        let outgoing = self
+            .queue
+            .iter()
+            .take_while(belongs)
+            .map(|datagram| Outgoing {
+                bytes: self.queue.bytes(datagram, kept),
+                to: None,
+                scope,
+                traffic_class: None,
+                hop_limit: 0,
+                segment: segment_of(datagram)
+                    .or_else(|| (!socket.leaves_unsegmented(datagram.len)).then_some(0)),
+            });
         headers
             .send(socket.fd(), outgoing.take(batch))
             .map(Sent::Copies)
     }
 
-    /// The only datagram in the queue, if it is a single packet with the default hop limit. Such a
-    /// packet takes the path that determines latency.
-    fn lone(&self) -> Option<Datagram> {
+    /// The only datagram in the queue, if it is a single packet with the default hop limit. Latency
+    /// depends on such packets, so they have a path of their own.
+    fn only_packet(&self) -> Option<Datagram> {
         let mut queued = self.queue.iter();
         let datagram = queued.next()?;
         let plain = datagram.segments == 1 && datagram.to.hop_limit == 0;
         (plain && queued.len() == 0).then_some(*datagram)
     }
 
-    /// Makes `class` the socket's own when two packets in a row have it. Packets of the socket's
-    /// own class need no control message.
-    fn settle_class(&mut self, class: u8) {
-        if class != self.own_class
-            && class == self.lone_class
+    /// Sets `class` at the socket when two packets in a row have it. Packets of the socket's class
+    /// need no control message.
+    fn adopt_repeated_class(&mut self, class: u8) {
+        if class != self.socket_class
+            && class == self.last_single_class
             && set_class(&self.socket, self.address, class).is_ok()
         {
-            self.own_class = class;
+            self.socket_class = class;
         }
-        self.lone_class = class;
+        self.last_single_class = class;
     }
 
     fn count_sent(&mut self, sender: &mut Sender, counters: &mut UdpCounters, by_reference: bool) {
@@ -217,7 +225,7 @@ impl PortSocket {
             socket.note_sent();
         }
         if let Some(block) = sent.block() {
-            sender.kept.left(block, by_reference);
+            sender.kept.note_sent(block, by_reference);
         }
         counters.tx_datagrams += 1;
         counters.tx_packets += sent.segments as u64;
@@ -226,7 +234,7 @@ impl PortSocket {
             counters.tx_spliced_bytes += sent.len as u64;
         }
         if sent.cut > 0 {
-            // The packet left alone, so the kernel had refused to segment.
+            // The first packet was accepted alone, so the kernel had refused to segment.
             counters.drop_packets(TxDrop::NoSegmentation, sent.cut);
             self.queue.segmentation = false;
         }
@@ -236,26 +244,33 @@ impl PortSocket {
     /// can't segment, as with an interface without checksum offload or with IPsec. It also answers
     /// EINVAL to an impossible destination. Sending the first packet alone tells the two cases
     /// apart.
-    fn refused(&mut self, error: &io::Error, sender: &mut Sender, counters: &mut UdpCounters) {
+    fn handle_refusal(
+        &mut self,
+        error: &io::Error,
+        sender: &mut Sender,
+        counters: &mut UdpCounters,
+    ) {
         let Some(first) = self.queue.iter().next().copied() else {
             return;
         };
         let socket = first.flow.and_then(|index| sender.flows.get_mut(index));
-        let numbers = first.to.src.is_ipv4() && socket.is_some();
+        let consumes_id = first.to.src.is_ipv4() && socket.is_some();
         if let Some(socket) = socket
             && was_not_sent(error)
-            && !std::mem::replace(&mut socket.tried_again, true)
+            && !std::mem::replace(&mut socket.retried, true)
         {
-            // A connected socket reports what happened to an earlier packet, and sends nothing.
-            socket.check_soon();
+            // The error reports what happened to an earlier packet of the connected socket. This
+            // datagram was not sent.
+            socket.request_id_check();
             return;
         }
-        if first.segments > 1 && may_be_segmentation(error) {
-            if !numbers {
+        if first.segments > 1 && may_mean_no_segmentation(error) {
+            if !consumes_id {
                 self.queue.cut_to_first();
                 return;
             }
-            // The kernel may have numbered it, so its first packet can't leave alone.
+            // The kernel may have counted the datagram, so the identification of its first packet
+            // may be wrong now.
             self.queue.segmentation = false;
         }
         self.drop_oldest(TxDrop::of(error), sender, counters);
@@ -264,33 +279,33 @@ impl PortSocket {
     /// Drops the oldest datagram.
     pub(crate) fn drop_oldest(
         &mut self,
-        why: TxDrop,
+        reason: TxDrop,
         sender: &mut Sender,
         counters: &mut UdpCounters,
     ) {
         let Some(dropped) = self.queue.pop() else {
             return;
         };
-        counters.drop_packets(why, dropped.segments + dropped.cut);
+        counters.drop_packets(reason, dropped.segments + dropped.cut);
         if let Some(socket) = dropped.flow.and_then(|index| sender.flows.get_mut(index)) {
             socket.note_dropped();
         }
         if let Some(block) = dropped.block() {
-            sender.kept.left(block, false);
+            sender.kept.note_sent(block, false);
         }
     }
 }
 
 /// Whether the kernel may have refused a datagram because it can't segment it.
-fn may_be_segmentation(error: &io::Error) -> bool {
+fn may_mean_no_segmentation(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
     )
 }
 
-/// Whether an error of a connected socket means that the kernel did not begin to send: the error is
-/// ICMP's report about an earlier packet, or the kernel could not take the datagram.
+/// Whether an error of a connected socket means that the kernel did not begin to send. The error is
+/// an ICMP report about an earlier packet, or the kernel could not accept the datagram.
 fn was_not_sent(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WriteZero
         || matches!(
@@ -321,8 +336,8 @@ fn send_by_reference(
     bytes: &[u8],
 ) -> io::Result<()> {
     let segment = segment_of(datagram);
-    if segment.is_some() || !socket.leaves_whole(datagram.len) {
-        socket.set_segment(segment.unwrap_or(0))?;
+    if segment.is_some() || !socket.leaves_unsegmented(datagram.len) {
+        socket.set_segment_bytes(segment.unwrap_or(0))?;
     }
     splicer.send(socket.fd(), bytes)
 }

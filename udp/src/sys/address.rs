@@ -17,7 +17,7 @@ pub(crate) union RawAddress {
 
 impl RawAddress {
     /// Size of an address of either family, in bytes.
-    pub(crate) const ROOM: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
+    pub(crate) const SIZE: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
 
     /// All zero, which is no address.
     pub(crate) fn empty() -> Self {
@@ -77,12 +77,13 @@ impl RawAddress {
     }
 }
 
-/// Whether the address needs an interface index.
+/// Whether a socket address with this IP address needs an interface index.
 fn is_scoped(ip: Ipv6Addr) -> bool {
     ip.is_unicast_link_local() || ip.is_multicast()
 }
 
-/// `ip` and `port` with the scope that a link-local address needs.
+/// The socket address of `ip` and `port`. `scope` is the interface index, which only link-local and
+/// multicast addresses need.
 pub(crate) fn socket_address(ip: IpAddr, port: u16, scope: u32) -> SocketAddr {
     match ip {
         IpAddr::V6(v6) if is_scoped(v6) => SocketAddr::V6(SocketAddrV6::new(v6, port, 0, scope)),

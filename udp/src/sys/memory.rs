@@ -1,18 +1,18 @@
-//! Memory that the kernel may keep reading after a system call: pages of their own.
+//! Memory that the kernel may keep reading after a system call.
 
 use std::io;
 use std::ptr::NonNull;
 
-/// Length of a block in bytes: as much as a datagram can have, and as many pages as a pipe takes by
-/// default (16).
+/// Length of a block in bytes. A block fits the longest datagram, and its 16 pages fit into a pipe
+/// of the default size.
 pub(crate) const BLOCK_BYTES: usize = 1 << 16;
 
-/// Linux's `MADV_DONTNEED_LOCKED`, which the libc crate lacks: the same for memory that the program
-/// has locked (`mlockall`). Since Linux 5.18.
+/// Linux's `MADV_DONTNEED_LOCKED`, which the libc crate lacks. It is `MADV_DONTNEED` for memory
+/// that the program has locked (`mlockall`). Since Linux 5.18.
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 
-/// Anonymous memory, divided into blocks of [`BLOCK_BYTES`] that begin on page boundaries. It costs
-/// nothing until it is written.
+/// Anonymous memory, divided into blocks of [`BLOCK_BYTES`] that begin on page boundaries. A page
+/// takes no memory until it is written.
 pub(crate) struct Blocks {
     start: NonNull<u8>,
     count: usize,
@@ -44,7 +44,7 @@ impl Blocks {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // Huge pages save the kernel look-ups. Without them everything works as well.
+        // Huge pages save the kernel look-ups. They are not required.
         //
         // SAFETY: the range was mapped just now, and the advice changes no contents.
         unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) };
@@ -55,7 +55,7 @@ impl Blocks {
     /// The bytes of a block.
     ///
     /// # Panics
-    /// If there are fewer blocks.
+    /// If there are not more than `block` blocks.
     pub(crate) fn bytes(&self, block: usize) -> &[u8] {
         let at = self.offset(block);
         // SAFETY: `offset` has checked that the block lies in the mapping, which lives as long as
@@ -63,24 +63,24 @@ impl Blocks {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), BLOCK_BYTES) }
     }
 
-    /// The bytes of a block, to be written.
+    /// The bytes of a block, for writing.
     ///
     /// # Panics
-    /// If there are fewer blocks.
+    /// If there are not more than `block` blocks.
     pub(crate) fn bytes_mut(&mut self, block: usize) -> &mut [u8] {
         let at = self.offset(block);
         // SAFETY: as in `bytes`; `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), BLOCK_BYTES) }
     }
 
-    /// Replaces the pages of a block by new ones, full of zeros. Readers that still
-    /// refer to the old pages keep them, with their contents.
+    /// Replaces the pages of a block with new pages, full of zeros. Readers that still refer to the
+    /// old pages keep them, with their contents.
     ///
     /// # Panics
-    /// If there are fewer blocks.
+    /// If there are not more than `block` blocks.
     ///
     /// # Errors
-    /// If the kernel refuses: then the block has its old pages.
+    /// If the kernel refuses. The block then keeps its old pages.
     pub(crate) fn renew(&mut self, block: usize) -> io::Result<()> {
         let at = self.offset(block);
         // SAFETY: the range is part of an anonymous mapping that `self` owns and that nobody has
@@ -107,7 +107,7 @@ impl Blocks {
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        // SAFETY: the mapping is `self`'s own, has this length, and nobody can use it any more.
+        // SAFETY: `self` owns the mapping, which has this length, and nothing can use it any more.
         // The kernel keeps pages that it still reads.
         unsafe {
             libc::munmap(

@@ -1,5 +1,4 @@
-//! An interface's MTU. It comes from the kernel rather than from sysfs, which may show another
-//! network namespace.
+//! The MTU of an interface. A system call returns it; sysfs may show another network namespace.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,8 +8,8 @@ pub(crate) fn interface_mtu(name: &str) -> io::Result<usize> {
     // SAFETY: an `ifreq` of zeros is a valid value: names and unions of integers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays zero and ends the name.
-    let room = request.ifr_name.len() - 1;
-    if name.len() > room || name.is_empty() {
+    let max_len = request.ifr_name.len() - 1;
+    if name.len() > max_len || name.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "no interface has such a name",

@@ -1,4 +1,5 @@
-//! Socket options, and whether an interface exists.
+//! Functions of a socket: options, waiting packets, inode, and whether an interface exists in its
+//! network namespace.
 
 use std::ffi::c_int;
 use std::io;
@@ -115,7 +116,7 @@ pub(crate) fn attach_program(
 pub(crate) fn discard_waiting(fd: BorrowedFd<'_>) {
     // No socket's buffer holds this many packets.
     for _ in 0..1 << 20 {
-        // SAFETY: nothing is written to a buffer of no bytes.
+        // SAFETY: the buffer has length 0, so the kernel writes nothing.
         let result = unsafe {
             libc::recv(
                 fd.as_raw_fd(),
@@ -134,7 +135,7 @@ pub(crate) fn discard_waiting(fd: BorrowedFd<'_>) {
 pub(crate) fn inode_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: a C struct of integers: zero is valid.
     let mut status: libc::stat = unsafe { zeroed() };
-    // SAFETY: the call writes a `stat` to where the pointer is, and `status` is one.
+    // SAFETY: the call writes one `stat` through the pointer, and `status` is one.
     if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) } == 0 {
         Ok(status.st_ino)
     } else {

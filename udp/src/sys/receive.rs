@@ -1,4 +1,4 @@
-//! Receiving several datagrams, or bundles of them, in one system call.
+//! Receives several datagrams, or bundles of datagrams, with one system call.
 
 use std::ffi::c_int;
 use std::io;
@@ -12,14 +12,14 @@ use super::address::RawAddress;
 #[cfg(test)]
 mod tests;
 
-/// The most bundles in one system call.
+/// The maximum number of bundles in one system call.
 pub(crate) const RECEIVE_BATCH: usize = 16;
 
-/// Size of the buffer for one bundle, in bytes: no UDP datagram, and no bundle of them, is longer.
+/// Size of the buffer for one bundle, in bytes. No UDP datagram and no bundle is longer.
 pub(crate) const BUNDLE_BYTES: usize = 1 << 16;
 
 /// Size of the buffer for control messages, in bytes. The messages for traffic class and segment
-/// size take 48. The rest leaves room for messages that a system policy may add.
+/// size take 48. The rest is for messages that a system policy may add.
 const CONTROL_BYTES: usize = 192;
 
 #[derive(Clone, Copy)]
@@ -32,8 +32,8 @@ struct Parts {
     control: Control,
 }
 
-/// One datagram, or several in one piece from one sender and of one length (the last may be
-/// shorter).
+/// One datagram, or several consecutive datagrams from one sender. They have one length, except
+/// that the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bundle<'a> {
     pub(crate) bytes: &'a [u8],
@@ -54,9 +54,8 @@ pub(crate) struct ReceiveRing {
     filled: usize,
 }
 
-// SAFETY: what keeps the type from being `Send` by itself are the raw pointers in
-// the headers and vectors. They are written afresh by the very call that lets the
-// kernel use them, and followed by nobody else.
+// SAFETY: only the raw pointers in the headers and vectors keep the type from being `Send`. Each
+// call that passes them to the kernel writes them first, and nothing else dereferences them.
 unsafe impl Send for ReceiveRing {}
 
 impl ReceiveRing {
@@ -80,12 +79,12 @@ impl ReceiveRing {
     pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>, count: usize) -> io::Result<usize> {
         let count = count.clamp(1, RECEIVE_BATCH);
         self.filled = 0;
-        self.offer(count);
+        self.prepare_headers(count);
         let fd = fd.as_raw_fd();
-        // `recvmsg` costs the kernel less than a `recvmmsg` of one. A larger batch looks for a
-        // second datagram in vain before it returns the first.
+        // `recvmsg` costs less than a `recvmmsg` for one datagram. A larger batch would look for a
+        // second datagram, often in vain, before it returns the first.
         //
-        // SAFETY (both calls): `offer` filled the first `count` headers just now
+        // SAFETY (both calls): `prepare_headers` filled the first `count` headers just now
         // with pointers into buffers and parts, all owned by `self` and not
         // otherwise borrowed, and with the lengths of the buffers that they point to.
         if count == 1 {
@@ -96,7 +95,7 @@ impl ReceiveRing {
             self.filled = 1;
         } else {
             // SAFETY: see above; no timeout is given.
-            let got = unsafe {
+            let received = unsafe {
                 libc::recvmmsg(
                     fd,
                     self.headers.as_mut_ptr(),
@@ -105,13 +104,13 @@ impl ReceiveRing {
                     ptr::null_mut(),
                 )
             };
-            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-            self.filled = got.min(count);
+            let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+            self.filled = received.min(count);
         }
         Ok(self.filled)
     }
 
-    /// Bundle `index` of the last receive; `None` if that received fewer.
+    /// Bundle `index` of the last receive; `None` if that call received fewer bundles.
     #[allow(
         clippy::unnecessary_cast,
         reason = "musl has u32 where glibc has usize"
@@ -137,7 +136,7 @@ impl ReceiveRing {
     }
 
     /// Points the first `count` headers to their buffers.
-    fn offer(&mut self, count: usize) {
+    fn prepare_headers(&mut self, count: usize) {
         let slots = self.headers.iter_mut().zip(&mut self.parts);
         let buffers = self.buffers.chunks_exact_mut(BUNDLE_BYTES);
         for ((header, parts), buffer) in slots.zip(buffers).take(count) {
@@ -145,7 +144,7 @@ impl ReceiveRing {
             parts.vector.iov_len = buffer.len();
             let to_kernel = &mut header.msg_hdr;
             to_kernel.msg_name = (&raw mut parts.name).cast();
-            to_kernel.msg_namelen = RawAddress::ROOM;
+            to_kernel.msg_namelen = RawAddress::SIZE;
             to_kernel.msg_iov = &raw mut parts.vector;
             to_kernel.msg_iovlen = 1;
             to_kernel.msg_control = (&raw mut parts.control.0).cast();
@@ -156,8 +155,8 @@ impl ReceiveRing {
     }
 }
 
-/// Reads the control messages that the kernel wrote. Whatever the bytes, it stays within them and
-/// terminates.
+/// Reads the control messages that the kernel wrote. With any content, it stays within the bytes
+/// and terminates.
 #[allow(
     clippy::unnecessary_cast,
     reason = "musl has u32 where glibc has usize"

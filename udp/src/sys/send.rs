@@ -1,4 +1,4 @@
-//! Sending several datagrams in one system call.
+//! Sends several datagrams with one system call.
 
 use std::ffi::c_int;
 use std::io;
@@ -12,10 +12,11 @@ use super::address::RawAddress;
 #[cfg(test)]
 mod tests;
 
-/// The most datagrams in one system call.
+/// The maximum number of datagrams in one system call.
 pub(crate) const SEND_BATCH: usize = 64;
 
-/// Size of the buffer for control messages: room for three (class, hop limit, segment size).
+/// Size of the buffer for control messages, in bytes. It fits three messages (class, hop limit,
+/// segment size).
 const CONTROL_BYTES: usize = 96;
 
 /// One datagram to send.
@@ -26,16 +27,16 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) to: Option<(IpAddr, u16)>,
     /// The interface, for link-local destinations.
     pub(crate) scope: u32,
-    /// `None` selects the socket's own. Only with a destination.
+    /// The traffic class; `None` selects the socket's. Set only with a destination.
     pub(crate) traffic_class: Option<u8>,
-    /// 0 selects the socket's own. Only with a destination.
+    /// The hop limit; 0 selects the socket's. Set only with a destination.
     pub(crate) hop_limit: u8,
-    /// If set, the kernel cuts `bytes` into packets of this length; 0 if it must not, although the
-    /// socket is set to.
+    /// If set, the kernel cuts `bytes` into packets of this length. 0 means that the kernel must
+    /// not cut, even if the socket has a segment size.
     pub(crate) segment: Option<u16>,
 }
 
-/// Control messages, as they are built.
+/// Control messages under construction.
 #[repr(C, align(8))]
 struct Control {
     bytes: [u8; CONTROL_BYTES],
@@ -89,7 +90,7 @@ impl Control {
     }
 }
 
-/// What the kernel reads for one datagram besides its bytes.
+/// The data that the kernel reads for one datagram besides its bytes.
 struct Parts {
     name: RawAddress,
     vector: libc::iovec,
@@ -102,9 +103,8 @@ pub(crate) struct SendHeaders {
     parts: Box<[Parts]>,
 }
 
-// SAFETY: what keeps the type from being `Send` by itself are the raw pointers in
-// the headers and vectors. They are written afresh by the very call that lets the
-// kernel read them, and read by nobody else.
+// SAFETY: only the raw pointers in the headers and vectors keep the type from being `Send`. Each
+// call that passes them to the kernel writes them first, and nothing else dereferences them.
 unsafe impl Send for SendHeaders {}
 
 impl SendHeaders {
@@ -171,8 +171,8 @@ impl SendHeaders {
     }
 }
 
-/// Sends one packet by itself, with the socket's own traffic class and hop limit: the fastest way
-/// for a small packet. Without a destination, the socket must be connected.
+/// Sends one packet with the socket's traffic class and hop limit. This is the fastest way to send
+/// a small packet. Without a destination, the socket must be connected.
 ///
 /// # Errors
 /// The kernel's error.

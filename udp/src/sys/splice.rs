@@ -1,4 +1,5 @@
-//! Sends that the kernel does not copy: pages go by reference through a pipe into a socket.
+//! Sends datagrams that the kernel does not copy: references to pages go through a pipe into a
+//! socket.
 //!
 //! `vmsplice` puts references to the pages into a pipe, and `splice` moves them to a connected
 //! socket. Since Linux 6.5, a UDP socket attaches such pages to the packet (`MSG_SPLICE_PAGES`).
@@ -10,11 +11,13 @@ use std::ptr;
 
 /// A pipe that carries one datagram at a time.
 pub(crate) struct Pipe {
-    into: OwnedFd,
-    out: OwnedFd,
+    write_end: OwnedFd,
+    read_end: OwnedFd,
 }
 
 impl Pipe {
+    /// Creates a pipe.
+    ///
     /// # Errors
     /// If the process has no descriptors left.
     pub(crate) fn new() -> io::Result<Self> {
@@ -25,12 +28,15 @@ impl Pipe {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just opened both descriptors for this call.
-        let [out, into] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        Ok(Self { into, out })
+        let [read_end, write_end] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok(Self {
+            write_end,
+            read_end,
+        })
     }
 
     /// Sends `bytes` as one datagram from a connected socket, without copying them. After an error,
-    /// the pipe may hold part of them: it can't be used any more.
+    /// the pipe may hold part of the bytes and can't be used any more.
     ///
     /// # Errors
     /// The kernel's error. `WouldBlock` if the socket's send buffer is full; `WriteZero` if the
@@ -44,17 +50,17 @@ impl Pipe {
         // references to their pages, which outlive the mapping, and only reads them.
         let taken = unsafe {
             libc::vmsplice(
-                self.into.as_fd().as_raw_fd(),
+                self.write_end.as_fd().as_raw_fd(),
                 &raw const vector,
                 1,
                 libc::SPLICE_F_NONBLOCK,
             )
         };
-        all_of(taken, bytes.len())?;
+        check_complete(taken, bytes.len())?;
         // SAFETY: the call moves references within the kernel; no offsets are given.
         let sent = unsafe {
             libc::splice(
-                self.out.as_fd().as_raw_fd(),
+                self.read_end.as_fd().as_raw_fd(),
                 ptr::null_mut(),
                 to.as_raw_fd(),
                 ptr::null_mut(),
@@ -62,14 +68,14 @@ impl Pipe {
                 libc::SPLICE_F_NONBLOCK,
             )
         };
-        all_of(sent, bytes.len())
+        check_complete(sent, bytes.len())
     }
 }
 
-/// Whether a call took all of its bytes.
-fn all_of(taken: isize, wanted: usize) -> io::Result<()> {
+/// Checks that a call took all bytes.
+fn check_complete(taken: isize, expected: usize) -> io::Result<()> {
     match usize::try_from(taken) {
-        Ok(taken) if taken == wanted => Ok(()),
+        Ok(taken) if taken == expected => Ok(()),
         Ok(_) => Err(io::ErrorKind::WriteZero.into()),
         Err(_) => Err(io::Error::last_os_error()),
     }

@@ -1,4 +1,4 @@
-//! A port with several addresses: activating them, removing them, and taking turns.
+//! Tests a port with several addresses: activating, removing and polling them.
 
 use std::net::{IpAddr, UdpSocket};
 
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 #[test]
-fn errors_of_activation_say_what_to_do() {
+fn activation_errors_say_what_to_do() {
     let (near, far) = pair(9);
     let elsewhere = IpAddr::from([198, 51, 100, 7]);
     let mut port = UdpPort::new(UdpPortConfig::new("lo", 1, 65536, vec![near, elsewhere]));
@@ -57,7 +57,7 @@ fn errors_of_activation_say_what_to_do() {
 }
 
 #[test]
-fn activating_twice_is_nothing_and_addresses_can_go() {
+fn activating_twice_has_no_effect_and_addresses_can_be_removed() {
     let (near, far) = pair(10);
     let mut port = open_with(UdpPortConfig::new("lo", 1, 65536, vec![near, far]));
     port.activate(near).expect("again");
@@ -67,7 +67,7 @@ fn activating_twice_is_nothing_and_addresses_can_go() {
     assert_eq!(port.fds().filter(|fd| fd.wants_write).count(), 2);
     port.set_addresses(vec![near]);
     assert_eq!(port.counters().dropped(TxDrop::AddressGone), 1);
-    // That of the address, and that of the flow whose packet waits.
+    // The socket of the address, and the socket of the flow whose packet waits.
     assert_eq!((port.fds().len(), port.queued()), (2, 1));
     assert!(
         port.reserve(&to(far, near), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
@@ -83,7 +83,7 @@ fn activating_twice_is_nothing_and_addresses_can_go() {
 }
 
 #[test]
-fn every_activated_address_gets_its_turn() {
+fn every_activated_address_receives() {
     let (near, far) = pair(13);
     let mut port = open_with(UdpPortConfig::new("lo", 1, 65536, vec![near, far]));
     for (src, dst) in [(near, far), (far, near)] {
@@ -103,7 +103,7 @@ fn every_activated_address_gets_its_turn() {
 }
 
 #[test]
-fn quiet_addresses_are_looked_at_even_while_another_is_busy() {
+fn quiet_addresses_are_polled_while_another_is_busy() {
     let address = |last| IpAddr::from([127, 101, 15, last]);
     let (busy, quiet) = (address(1), [address(2), address(3)]);
     let addresses = vec![busy, quiet[0], quiet[1]];

@@ -1,4 +1,5 @@
-//! The traffic class and the ECN bits arrive, also when packets of a flush differ in them.
+//! Tests that the traffic class and the ECN bits arrive, also when packets of one flush differ in
+//! them.
 
 use std::net::IpAddr;
 
@@ -10,7 +11,7 @@ use crate::support::{open, packet, receive, send, to};
 use crate::{V6, exchange, open_v6, pair};
 
 fn classes(from: &mut UdpPort, mut into: Option<&mut UdpPort>, to: &TxMeta) {
-    // The classes come alone, repeated (so that the socket adopts the class), and changing.
+    // Each class comes once, or repeatedly so that the socket adopts it.
     for traffic_class in [0, 2, 2, 2, 1, 3, 1, 0, 0, 0xb8, 0xba, 0xba, 0xff, 2] {
         let to = TxMeta {
             traffic_class,
@@ -31,7 +32,7 @@ fn traffic_class_and_ecn_arrive_over_ipv4() {
 // shows: A17.5-traffic-class
 #[test]
 fn traffic_class_and_ecn_arrive_over_ipv6() {
-    if let Some((_turn, mut port)) = open_v6("traffic class over IPv6") {
+    if let Some((_lock, mut port)) = open_v6("traffic class over IPv6") {
         classes(&mut port, None, &to(V6, V6));
     }
 }

@@ -1,4 +1,4 @@
-//! Flows have sockets of their own, and long datagrams leave without a copy.
+//! Tests that flows have sockets of their own, and that long datagrams leave without a copy.
 
 use std::net::{IpAddr, UdpSocket};
 use std::num::NonZeroU64;
@@ -21,11 +21,11 @@ fn flow(number: u32) -> Flow {
     Flow::new(qpn(number), qpn(0x100))
 }
 
-fn place(number: usize) -> Position {
+fn position(number: usize) -> Position {
     Position(NonZeroU64::new(number as u64 + 1).expect("not 0"))
 }
 
-/// Every datagram leaves without a copy, with room for `kept` bytes.
+/// A port that sends every datagram without a copy, and keeps at most `kept` bytes.
 fn splicing(address: IpAddr, kept: usize) -> UdpPort {
     open_with(UdpPortConfig {
         splice: UdpSplice::From(0),
@@ -43,7 +43,7 @@ fn queue(
     is_retransmission: bool,
 ) -> (u16, bool) {
     let sequenced = Some(Sequenced {
-        position: place(number),
+        position: position(number),
         is_retransmission,
     });
     let slot = port
@@ -56,7 +56,7 @@ fn queue(
 }
 
 #[test]
-fn each_flow_has_its_source_port_and_management_has_that_of_roce() {
+fn each_flow_has_its_source_port_and_management_datagrams_have_4791() {
     let (near, far) = pair(30);
     let (mut from, mut into) = (open(near), open(far));
     for number in 2..10 {
@@ -83,9 +83,9 @@ fn a_source_port_in_use_is_replaced_by_the_next() {
     assert_eq!(receive(&mut into, 1)[0].meta.src_port, source_port);
 }
 
-/// The flows without a socket share that of the address.
+/// The flows without a socket of their own share the socket of the address.
 #[test]
-fn more_flows_than_sockets_work_all_the_same() {
+fn more_flows_than_sockets_work() {
     let (near, far) = pair(32);
     for sockets in [0, 3, 4, 16] {
         let mut from = open_with(UdpPortConfig {
@@ -115,7 +115,7 @@ fn more_flows_than_sockets_work_all_the_same() {
 
 /// The receiver reads late, so that the kernel holds references to all the packets.
 #[test]
-fn what_is_kept_stays_until_it_is_acknowledged() {
+fn kept_packets_stay_until_they_are_acknowledged() {
     let (near, far) = pair(33);
     let (mut from, mut into) = (splicing(near, 4 << 16), open(far));
     let mut kept = 0;
@@ -131,7 +131,7 @@ fn what_is_kept_stays_until_it_is_acknowledged() {
     for (number, got) in receive(&mut into, 24).iter().enumerate() {
         assert!(got.bytes == packet(number, LEN), "packet {number}");
     }
-    from.acknowledged(flow(1), Acknowledged::Before(place(3)));
+    from.acknowledged(flow(1), Acknowledged::Before(position(3)));
     assert!(queue(&mut from, (near, far), flow(1), 24, false).1);
     assert!(
         queue(&mut from, (near, far), flow(1), 25, false).1,
@@ -152,15 +152,14 @@ fn what_is_kept_stays_until_it_is_acknowledged() {
     }
 }
 
-/// Shows that the packets are indeed sent by reference, and that a use of the memory too soon does
-/// not go unnoticed.
+/// Shows that the packets are sent by reference, and that reusing the memory too early is noticed.
 #[test]
-fn an_acknowledgement_that_is_not_true_damages_what_it_is_about() {
+fn a_false_acknowledgement_corrupts_the_packet() {
     let (near, far) = pair(34);
     let (mut from, mut into) = (splicing(near, 1 << 16), open(far));
     assert!(queue(&mut from, (near, far), flow(1), 0, false).1);
     assert!(from.flush().expect("loopback is there"));
-    from.acknowledged(flow(1), Acknowledged::Before(place(1)));
+    from.acknowledged(flow(1), Acknowledged::Before(position(1)));
     assert!(queue(&mut from, (near, far), flow(1), 1, false).1);
     let got = receive(&mut into, 1);
     assert!(
@@ -169,7 +168,8 @@ fn an_acknowledgement_that_is_not_true_damages_what_it_is_about() {
     );
 }
 
-/// The acknowledgement may be for the copy, and a flow that ends says nothing about its packets.
+/// The acknowledgement may be for the retransmission, and the end of a flow proves nothing about
+/// its packets.
 #[test]
 fn without_proof_the_receiver_keeps_the_pages() {
     let (near, far) = pair(35);
@@ -182,7 +182,7 @@ fn without_proof_the_receiver_keeps_the_pages() {
         } else {
             assert!(!queue(&mut from, (near, far), flow(1), 0, true).1, "a copy");
             assert!(from.flush().expect("loopback is there"));
-            Acknowledged::Before(place(1))
+            Acknowledged::Before(position(1))
         };
         from.acknowledged(flow(1), which);
         assert!(queue(&mut from, (near, far), flow(1), 1, false).1);
@@ -197,7 +197,8 @@ fn without_proof_the_receiver_keeps_the_pages() {
     }
 }
 
-/// Acknowledgements that come before the packets were read can't show another process's data.
+/// An acknowledgement that comes before the packets are read must not reveal another process's
+/// data.
 #[test]
 fn pages_are_not_passed_from_one_reader_to_the_next() {
     let (near, far) = pair(36);
@@ -205,7 +206,7 @@ fn pages_are_not_passed_from_one_reader_to_the_next() {
     let (mut from, mut into) = (splicing(near, 1 << 16), open(far));
     assert!(queue(&mut from, (near, far), flow(1), 0, false).1);
     assert!(from.flush().expect("loopback is there"));
-    from.acknowledged(flow(1), Acknowledged::Before(place(1)));
+    from.acknowledged(flow(1), Acknowledged::Before(position(1)));
     let secret = queue(&mut from, (near, other), flow(2), 1, false);
     assert!(secret.1, "the block is free");
     let got = receive(&mut into, 1);
@@ -216,13 +217,13 @@ fn pages_are_not_passed_from_one_reader_to_the_next() {
 }
 
 #[test]
-fn the_identification_counts_datagrams_also_of_those_without_a_copy() {
+fn identifications_count_up_also_for_datagrams_without_a_copy() {
     let (near, far) = pair(37);
     let (mut from, mut into) = (splicing(near, 1 << 20), open(far));
     let mut first = None;
     for number in 0..40_usize {
         let sequenced = Some(Sequenced {
-            position: place(number),
+            position: position(number),
             is_retransmission: false,
         });
         let len = if number % 3 == 0 { 60 } else { LEN };

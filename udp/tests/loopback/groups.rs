@@ -7,10 +7,10 @@ use roce_port::Port;
 use crate::pair;
 use crate::support::{open, packet, receive, receive_now, send, to};
 
-/// A group's packets come to every port that joined it, the sender's own included, with
-/// the group as their destination; and to none that left it.
+/// Every port that has joined a group receives the group's packets, including the sender's port.
+/// The group is their destination. Ports that have left the group receive nothing.
 #[test]
-fn a_group_reaches_all_that_joined() {
+fn packets_to_a_group_reach_all_members() {
     let (a, b) = pair(90);
     let group = IpAddr::from([239, 101, 90, 1]);
     let (mut sender, mut other) = (open(a), open(b));
@@ -31,7 +31,7 @@ fn a_group_reaches_all_that_joined() {
             assert_eq!(received.bytes, *sent);
         }
     }
-    // Addresses that change do not end a membership; leaving does.
+    // Changing the addresses does not end a membership. Leaving does.
     other.set_addresses(vec![b]);
     assert_eq!(other.fds().len(), 2);
     other.leave(group);
@@ -46,7 +46,7 @@ fn a_group_reaches_all_that_joined() {
 }
 
 #[test]
-fn only_groups_are_joined() {
+fn only_multicast_addresses_are_joined() {
     let (a, _) = pair(91);
     let mut port = open(a);
     let error = port

@@ -7,7 +7,7 @@ use roce_udp::UdpPortConfig;
 use crate::support::{loopback_config, open, open_with, packet, receive, send, to};
 use crate::{V6, exchange, open_v6, pair};
 
-/// Mixed lengths: those that the transport sends, and those that it never should.
+/// Mixed lengths: sequences that the transport sends, and sequences that it should never send.
 fn mixes(longest: usize) -> Vec<Vec<usize>> {
     let mut mixes = vec![
         vec![1],
@@ -57,7 +57,7 @@ fn every_mix_of_lengths_arrives_in_order_over_ipv4() {
 
 #[test]
 fn every_mix_of_lengths_arrives_in_order_over_ipv6() {
-    let Some((_turn, mut port)) = open_v6("every mix of lengths over IPv6") else {
+    let Some((_lock, mut port)) = open_v6("every mix of lengths over IPv6") else {
         return;
     };
     for lens in mixes(65_487) {
@@ -67,7 +67,7 @@ fn every_mix_of_lengths_arrives_in_order_over_ipv6() {
 }
 
 #[test]
-fn without_segmentation_everything_arrives_too() {
+fn every_mix_of_lengths_arrives_without_segmentation() {
     let (near, far) = pair(2);
     let mut from = open_with(UdpPortConfig {
         segmentation: false,
@@ -92,7 +92,7 @@ fn without_segmentation_everything_arrives_too() {
 }
 
 #[test]
-fn what_does_not_segment_still_receives_in_one_piece() {
+fn a_port_without_segmentation_still_receives_bundles() {
     let (near, far) = pair(16);
     let mut into = open_with(UdpPortConfig {
         segmentation: false,
@@ -108,7 +108,7 @@ fn what_does_not_segment_still_receives_in_one_piece() {
 }
 
 #[test]
-fn a_row_of_equal_packets_leaves_as_one_datagram() {
+fn consecutive_equal_packets_leave_as_one_datagram() {
     let (near, far) = pair(3);
     let (mut from, mut into) = (open(near), open(far));
     let mut first = None;

@@ -1,5 +1,5 @@
 //! Ports over the loopback interface. These tests need no privilege. Each test has its own
-//! addresses in 127/8. Those over `::1` share one address, and take turns.
+//! addresses in 127/8. Tests over `::1` share one address, and run one at a time.
 
 mod addresses;
 mod arrivals;
@@ -24,15 +24,14 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// A lock for `::1`, and a port there, which sends to itself. The port is closed before the lock is
-/// released.
+/// A lock for `::1`, and a port at that address, which sends to itself.
 fn open_v6(test: &str) -> Option<(MutexGuard<'static, ()>, UdpPort)> {
-    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if UdpSocket::bind((V6, 0)).is_err() {
         skip(test, "the loopback interface has no ::1");
         return None;
     }
-    Some((turn, open(V6)))
+    Some((lock, open(V6)))
 }
 
 /// The two addresses of test `test`.
@@ -41,8 +40,8 @@ fn pair(test: u8) -> (IpAddr, IpAddr) {
     (address(1), address(2))
 }
 
-/// Sends packets of these lengths, from one port to the other or, if there is no other, to itself,
-/// and checks that they arrive. Keeps no more of them in flight than a small receive buffer holds.
+/// Sends packets of these lengths from one port to the other or, without another port, to itself,
+/// and checks that they arrive. Keeps no more packets in flight than a small receive buffer holds.
 fn exchange(from: &mut UdpPort, mut into: Option<&mut UdpPort>, to: &TxMeta, lens: &[usize]) {
     let mut rest = lens;
     while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! What a port and an interface say about themselves.
+//! Tests the properties of ports and interfaces.
 
 use roce_port::Port;
 use roce_udp::{UdpPort, UdpPortConfig};
@@ -7,7 +7,7 @@ use crate::pair;
 use crate::support::loopback_config;
 
 #[test]
-fn the_mtu_of_an_interface_is_told_or_why_not() {
+fn the_mtu_of_an_interface_or_an_error_is_returned() {
     assert!(roce_udp::interface_mtu("lo").expect("every machine has it") >= 1280);
     for name in ["", "no-such-if", "a-name-far-too-long-for-an-interface"] {
         assert!(roce_udp::interface_mtu(name).is_err(), "{name:?}");
@@ -21,7 +21,7 @@ fn a_port_can_move_to_another_thread() {
 }
 
 #[test]
-fn the_receive_buffer_is_what_the_kernel_gives() {
+fn the_receive_buffer_is_the_size_that_the_kernel_granted() {
     let (near, _) = pair(14);
     let sized = |receive_buffer_bytes| {
         UdpPort::new(UdpPortConfig {

@@ -1,5 +1,5 @@
-//! Packets that a port cannot send: its queue is full, they never fit, or the kernel refuses
-//! them.
+//! Tests packets that a port cannot send because its queue is full, they never fit, or the kernel
+//! refuses them.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::support::{loopback_config, open, open_with, packet, receive, send, to
 use crate::{V6, pair};
 
 #[test]
-fn a_full_queue_says_so_and_loses_nothing() {
+fn a_full_queue_is_reported_and_loses_nothing() {
     let (near, far) = pair(6);
     let mut from = open_with(UdpPortConfig {
         queue_bytes: 0,
@@ -43,7 +43,7 @@ fn a_full_queue_says_so_and_loses_nothing() {
 }
 
 #[test]
-fn what_can_never_be_sent_is_refused_and_counted() {
+fn unsendable_packets_are_refused_and_counted() {
     let (near, far) = pair(7);
     let config = UdpPortConfig::new("lo", 1, 1500, vec![near, V6]);
     let mut port = UdpPort::new(config);
@@ -75,7 +75,7 @@ fn what_can_never_be_sent_is_refused_and_counted() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_dropped_by_reason_and_the_rest_goes_on() {
+fn packets_that_the_kernel_refuses_are_counted_and_others_are_sent() {
     let (near, far) = pair(8);
     let (mut from, mut into) = (open(near), open(far));
     let broadcast = IpAddr::from([255, 255, 255, 255]);

@@ -1,10 +1,10 @@
-//! Bundles: packets that the kernel delivers in one piece, and packets that leave in one piece.
+//! Bundles, which the kernel delivers in one buffer, and packets that leave as one datagram.
 
 use super::*;
 use roce_stack::{Flow, Transmit};
 use roce_wire::Qpn;
 
-/// Sends the packets as one datagram that the kernel is to cut up.
+/// Sends the packets as one datagram that the kernel segments.
 pub(super) fn send_in_one<const N: usize>(from: &UdpSocket, packets: &[[u8; N]]) {
     let size = N as libc::c_int;
     // SAFETY: the pointer is to an `int` that lives through the call, and its size is given.
@@ -22,7 +22,7 @@ pub(super) fn send_in_one<const N: usize>(from: &UdpSocket, packets: &[[u8; N]])
 }
 
 #[test]
-fn a_mixed_bundle_ends_the_joining() {
+fn a_mixed_bundle_stops_coalescing() {
     let address = fresh_address();
     let (mut first, mut second) = (open(address, 0), open(address, 1));
     let from = sender(address);
@@ -47,7 +47,7 @@ fn a_mixed_bundle_ends_the_joining() {
 }
 
 #[test]
-fn bundles_with_what_is_for_nobody_go_on() {
+fn bundles_with_packets_for_no_process_keep_coalescing() {
     let address = fresh_address();
     let mut port = open(address, 0);
     let from = sender(address);
@@ -60,7 +60,7 @@ fn bundles_with_what_is_for_nobody_go_on() {
 }
 
 #[test]
-fn what_is_for_different_processes_leaves_apart() {
+fn packets_for_different_processes_leave_in_separate_datagrams() {
     let (near, far) = (fresh_address(), fresh_address());
     let mut from = open(near, 0);
     let mut ports: Vec<_> = [0, 1].map(|part| (part, open(far, part))).into();

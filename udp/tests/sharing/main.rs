@@ -1,10 +1,10 @@
-//! Several ports share UDP port 4791 of one address: in one process, and in several of
-//! which some are killed.
+//! Several ports share UDP port 4791 of one address, in one process and in several processes, some
+//! of which are killed.
 
 mod bundles;
 mod management;
-mod places;
 mod processes;
+mod steering;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -17,8 +17,8 @@ use roce_port::{Port, PortError};
 use roce_stack::{QpnRange, RxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 
-/// How long a test waits for what must happen before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time that a test waits for an event before it fails.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An address of the loopback network that no other test uses.
 fn fresh_address() -> IpAddr {
@@ -65,7 +65,7 @@ fn sender(address: IpAddr) -> UdpSocket {
     socket
 }
 
-/// Parts and numbers of the packets that wait at the port.
+/// The parts and numbers of the packets that wait at the port.
 fn waiting(port: &mut UdpPort) -> Vec<(u8, u8)> {
     let mut got = Vec::new();
     let mut sink = |_: &RxMeta, bytes: &[u8]| got.push((bytes[5] >> QpnRange::SHIFT, bytes[8]));
@@ -73,12 +73,12 @@ fn waiting(port: &mut UdpPort) -> Vec<(u8, u8)> {
     got
 }
 
-/// Checks that each of `ports` receives the packets for its part, and nothing else, and that
-/// packets for `nobody` are not delivered.
-fn assert_steering(address: IpAddr, ports: &mut [(u8, UdpPort)], nobody: &[u8]) {
+/// Checks that each of `ports` receives the packets for its part and no others, and that packets
+/// for the parts in `unclaimed` are not delivered.
+fn assert_steering(address: IpAddr, ports: &mut [(u8, UdpPort)], unclaimed: &[u8]) {
     let from = sender(address);
     for number in 0..3 {
-        for &to in ports.iter().map(|(part, _)| part).chain(nobody) {
+        for &to in ports.iter().map(|(part, _)| part).chain(unclaimed) {
             from.send(&packet(to, number)).expect("sent");
         }
     }
@@ -88,9 +88,10 @@ fn assert_steering(address: IpAddr, ports: &mut [(u8, UdpPort)], nobody: &[u8]) 
     }
 }
 
-/// Inodes, and bytes that wait, of the sockets that are bound to the address.
+/// The inodes of the sockets that are bound to the address, and the numbers of bytes that wait in
+/// them.
 fn bound(address: IpAddr) -> Vec<(String, String)> {
-    // The table is read in pieces, and other tests change it meanwhile.
+    // The kernel returns the table in pieces, and other tests change it meanwhile.
     let mut last = bound_now(address);
     loop {
         let again = bound_now(address);
@@ -122,7 +123,7 @@ fn bound_now(address: IpAddr) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Names of Unix sockets that have the address in them.
+/// The lines of Unix sockets whose names contain the address.
 fn names(address: IpAddr) -> Vec<String> {
     let table = fs::read_to_string("/proc/thread-self/net/unix").expect("a table");
     let of_it = format!("/{address}%");
@@ -138,11 +139,11 @@ fn assert_nothing_left(address: IpAddr) {
     });
 }
 
-/// Waits until `is_so` returns true. Fails after [`PATIENCE`].
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until `condition` returns true. Fails after [`TIMEOUT`].
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+    while !condition() {
+        assert!(start.elapsed() < TIMEOUT, "{what}: not after {TIMEOUT:?}");
         std::thread::yield_now();
     }
 }

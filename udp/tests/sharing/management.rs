@@ -1,6 +1,6 @@
-//! Management datagrams: which process gets which.
+//! Tests which process receives which management datagrams.
 
-use super::processes::Other;
+use super::processes::OtherProcess;
 use super::*;
 use roce_port::Steering;
 use roce_stack::{Addresses, Flow, Transmit};
@@ -32,15 +32,15 @@ fn request(attribute: u16, service: u32, number: u8) -> [u8; 280] {
     bytes
 }
 
-/// An answer to an ID that was chosen in `part`.
-fn answer(attribute: u16, part: u8, number: u8) -> [u8; 280] {
+/// A reply to a request whose ID was chosen in `part`.
+fn reply(attribute: u16, part: u8, number: u8) -> [u8; 280] {
     let mut bytes = mad(attribute, number);
     let id_at = if attribute == SIDR_REP { 44 } else { 48 };
     bytes[id_at..id_at + 4].copy_from_slice(&(u32::from(part) << 25 | 0x0155_5555).to_be_bytes());
     bytes
 }
 
-/// A port that takes management datagrams.
+/// A port that receives management datagrams.
 fn open_agent(address: IpAddr, part: u8) -> UdpPort {
     let mut port = open(address, part);
     port.open_general_services().expect("steered");
@@ -58,9 +58,9 @@ fn assert_claimed(claim: Result<ServiceClaim, ClaimError>) {
 }
 
 #[test]
-fn requests_reach_the_listener_and_answers_who_asked() {
+fn requests_reach_the_listener_and_replies_the_requester() {
     for address in [fresh_address(), "::1".parse().expect("an address")] {
-        // Others use ::1, with other parts.
+        // Other tests use ::1, with other parts.
         let parts = [20, 21, 22];
         let mut ports = parts.map(|part| open_agent(address, part));
         ports[2]
@@ -80,17 +80,17 @@ fn requests_reach_the_listener_and_answers_who_asked() {
         send(&request(REQ, SERVICE, 1));
         send(&request(SIDR_REQ, SERVICE, 2));
         send(&request(REQ, SERVICE + 1, 3));
-        // No process serves these: the first agent refuses them.
+        // No process serves these services, so the first agent receives the requests.
         send(&request(REQ, SERVICE + 2, 4));
         send(&request(REQ, SERVICE ^ 0x0017_0000, 5));
         send(&mad(0x1e, 6)[..0]);
         for (number, part) in (10..).zip(parts) {
             for (step, attribute) in (0..).zip([REJ, REP, DREQ, SIDR_REP]) {
-                send(&answer(attribute, part, number + 10 * step));
+                send(&reply(attribute, part, number + 10 * step));
             }
         }
         // A part that no process has.
-        send(&answer(REP, 99, 7));
+        send(&reply(REP, 99, 7));
         // Packets to QPs are steered by their part.
         for part in parts {
             send(&packet(part, 60 + part));
@@ -108,10 +108,10 @@ fn requests_reach_the_listener_and_answers_who_asked() {
     }
 }
 
-/// A listener keeps its requests when a process joins that takes no management datagrams, even if
-/// the address was not shared before.
+/// A listener keeps its requests when a process joins that receives no management datagrams, even
+/// if the address was not shared before.
 #[test]
-fn a_lone_listener_stays_one_when_another_joins() {
+fn a_listener_keeps_its_requests_when_another_process_joins() {
     let address = fresh_address();
     let mut first = open_agent(address, 3);
     first
@@ -126,7 +126,7 @@ fn a_lone_listener_stays_one_when_another_joins() {
     }
     assert_eq!(numbers(&mut first), [2, 3]);
     assert_eq!(waiting(&mut second), []);
-    // An address that comes later is served, too.
+    // An address that is added later is served, too.
     let later = fresh_address();
     let mut addresses = first.config().addresses.clone();
     addresses.push(later);
@@ -144,10 +144,10 @@ fn a_lone_listener_stays_one_when_another_joins() {
 }
 
 #[test]
-fn a_killed_listeners_port_is_free_and_others_refuse_for_it() {
+fn a_killed_listeners_service_is_free_and_others_receive_its_requests() {
     let address = fresh_address();
     let service = own_service(4);
-    let killed = Other::listening(address, 0, service);
+    let killed = OtherProcess::listening(address, 0, service);
     let mut port = open_agent(address, 1);
     assert_claimed(ServiceClaim::take(Some(address), 1, service));
     assert_claimed(ServiceClaim::take(None, 1, service));
@@ -188,7 +188,7 @@ fn claim(address: Option<IpAddr>, service: u32) -> ServiceClaim {
 }
 
 #[test]
-fn a_service_is_one_processes() {
+fn a_service_belongs_to_one_process() {
     let (here, there) = (fresh_address(), fresh_address());
     let take = |address, service| ServiceClaim::take(address, 1, service);
     let service = own_service(1);
@@ -211,7 +211,7 @@ fn a_service_is_one_processes() {
 
 /// The same service can be claimed once for IPv4 and once for IPv6.
 #[test]
-fn a_service_can_be_one_families() {
+fn a_service_can_be_claimed_for_one_family() {
     let service = own_service(5);
     let v6 = IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
     let v4 = fresh_address();
@@ -247,9 +247,9 @@ fn a_service_can_be_one_families() {
     drop(at_one);
 }
 
-/// Many claims at once: each service is claimed by at most one process.
+/// Several threads claim at once. At most one claim of a service succeeds.
 #[test]
-fn who_claims_at_once_never_shares() {
+fn concurrent_claims_never_share_a_service() {
     let address = fresh_address();
     let service = own_service(3);
     for _ in 0..20 {
@@ -265,9 +265,10 @@ fn who_claims_at_once_never_shares() {
     drop(claim(None, service));
 }
 
-/// A sender can't tell which process receives a management datagram, so each leaves by itself.
+/// A sender can't tell which process receives a management datagram, so each leaves in a datagram
+/// of its own.
 #[test]
-fn management_datagrams_leave_apart() {
+fn management_datagrams_leave_in_separate_datagrams() {
     let (near, far) = (fresh_address(), fresh_address());
     let mut from = open(near, 0);
     let mut ports = [0, 1].map(|part| open_agent(far, part));
@@ -289,10 +290,10 @@ fn management_datagrams_leave_apart() {
     assert_eq!(numbers(&mut ports[1]), [0, 2, 4]);
 }
 
-/// This process splits bundles that the kernel has joined. A request after the first packet may be
-/// for any process, so this process must not reject it.
+/// A process splits bundles that the kernel has joined. A request after the first packet may be for
+/// any process, so this process must not reject it.
 #[test]
-fn requests_inside_of_bundles_come_to_nobody_and_end_the_joining() {
+fn requests_inside_a_bundle_are_dropped_and_stop_coalescing() {
     let address = fresh_address();
     let mut ports = [0, 1].map(|part| open_agent(address, part));
     ports[1]
@@ -300,15 +301,15 @@ fn requests_inside_of_bundles_come_to_nobody_and_end_the_joining() {
         .expect("steered");
     let from = sender(address);
     let bundle = [
-        answer(REP, 0, 1),
+        reply(REP, 0, 1),
         request(REQ, SERVICE, 2),
-        answer(REP, 0, 3),
-        answer(REP, 1, 4),
+        reply(REP, 0, 3),
+        reply(REP, 1, 4),
     ];
     bundles::send_in_one(&from, &bundle);
     assert_eq!(numbers(&mut ports[0]), [1, 3]);
     assert_eq!(ports[0].counters().rx_foreign, 2);
-    // Now the kernel takes them apart.
+    // Now the kernel no longer joins them.
     let before = ports[0].counters().rx_bundles;
     bundles::send_in_one(&from, &bundle);
     waiting(&mut ports[0]);

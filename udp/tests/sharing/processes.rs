@@ -14,17 +14,17 @@ use roce_udp::ServiceClaim;
 
 const ROLE: &str = "ROCE_TEST_SHARING";
 
-/// A process that has a port at an address. It is killed when this value is dropped.
-pub(super) struct Other {
+/// Another process that has a port at an address. It is killed when this value is dropped.
+pub(super) struct OtherProcess {
     child: Child,
-    said: String,
+    status: String,
 }
 
-impl Other {
-    /// One that takes management datagrams, and requests for a service that it claims.
+impl OtherProcess {
+    /// A process that receives management datagrams, and requests for a service that it claims.
     pub(super) fn listening(address: IpAddr, part: u8, service: u32) -> Self {
         let other = Self::start_as(format!("{address} {part} {service}"), None);
-        assert_eq!(other.said, "open");
+        assert_eq!(other.status, "open");
         other
     }
 
@@ -35,7 +35,7 @@ impl Other {
     fn start_as(role: String, uid: Option<u32>) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("a path"));
         command
-            .args(["--exact", "processes::is_the_other_process", "--nocapture"])
+            .args(["--exact", "processes::other_process", "--nocapture"])
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -43,17 +43,17 @@ impl Other {
             command.uid(uid).gid(uid);
         }
         let mut child = command.spawn().expect("started");
-        let said = child.stdout.take().expect("piped");
-        let mut lines = BufReader::new(said).lines().map_while(Result::ok);
-        let said = lines
+        let stdout = child.stdout.take().expect("piped");
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let status = lines
             .find_map(|line| Some(line.split_once("PORT: ")?.1.to_owned()))
-            .expect("it says whether it has the port");
-        Self { child, said }
+            .expect("a line with the status");
+        Self { child, status }
     }
 
     fn with_port(address: IpAddr, part: u8) -> Self {
         let other = Self::start(address, part, None);
-        assert_eq!(other.said, "open");
+        assert_eq!(other.status, "open");
         other
     }
 
@@ -61,24 +61,24 @@ impl Other {
         let pid = Pid::from_raw(self.child.id().cast_signed());
         kill(pid, signal).expect("a process of ours");
         if signal == Signal::SIGSTOP {
-            // All its threads.
+            // Wait until all its threads have stopped.
             let stopped = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).expect("a child");
             assert!(matches!(stopped, WaitStatus::Stopped(..)), "{stopped:?}");
         }
     }
 }
 
-impl Drop for Other {
+impl Drop for OtherProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The other process: holds a port until it is killed, if [`ROLE`] is set. As a test, it does
-/// nothing.
+/// The main function of the other process: if [`ROLE`] is set, it holds a port until it is killed.
+/// Otherwise, as a test, it does nothing.
 #[test]
-fn is_the_other_process() {
+fn other_process() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
@@ -96,22 +96,22 @@ fn is_the_other_process() {
         port.serve(Addresses::from(None), service).expect("steered");
         ServiceClaim::take(Some(address), 1, service).expect("free")
     });
-    let said = match &opened {
+    let status = match &opened {
         Ok(_) => "open".to_owned(),
         Err(error) => error.to_string(),
     };
-    println!("PORT: {said}");
-    std::io::stdout().flush().expect("said");
-    // Ends at the latest when the test ends.
+    println!("PORT: {status}");
+    std::io::stdout().flush().expect("flushed");
+    // End when the test ends, at the latest.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 #[test]
-fn who_is_killed_disturbs_nobody() {
+fn a_killed_process_does_not_disturb_the_others() {
     let address = fresh_address();
-    let killed = [0, 3, 4].map(|part| Other::with_port(address, part));
+    let killed = [0, 3, 4].map(|part| OtherProcess::with_port(address, part));
     let mut ports: Vec<_> = [1, 2, 5].map(|part| (part, open(address, part))).into();
-    let survivor = Other::with_port(address, 6);
+    let survivor = OtherProcess::with_port(address, 6);
     assert_eq!(bound(address).len(), 7);
     // Packets that wait for a process that ends are discarded.
     let from = sender(address);
@@ -120,7 +120,7 @@ fn who_is_killed_disturbs_nobody() {
     }
     drop(killed);
     assert_steering(address, &mut ports, &[0, 3, 4, 8]);
-    until("what nobody reads is thrown away", || {
+    until("unread packets are discarded", || {
         bound(address)
             .iter()
             .all(|(_, queued)| queued == "00000000")
@@ -132,7 +132,7 @@ fn who_is_killed_disturbs_nobody() {
             .iter()
             .all(|(_, queued)| queued == "00000000")
     );
-    // New members take the places again, with the same sockets.
+    // New members take over the parts, with the same sockets.
     let before = bound(address);
     ports.push((3, open(address, 3)));
     assert_eq!(bound(address), before);
@@ -149,7 +149,7 @@ fn who_is_killed_disturbs_nobody() {
 #[test]
 fn nothing_is_left_when_all_are_killed() {
     let address = fresh_address();
-    let all = [2, 0, 1].map(|part| Other::with_port(address, part));
+    let all = [2, 0, 1].map(|part| OtherProcess::with_port(address, part));
     assert_eq!(
         (bound(address).len(), names(address).is_empty()),
         (3, false)
@@ -163,9 +163,9 @@ fn nothing_is_left_when_all_are_killed() {
 }
 
 #[test]
-fn a_stopped_process_is_named_and_harms_nobody_else() {
+fn the_error_names_a_stopped_process_and_others_continue() {
     let address = fresh_address();
-    let stopped = Other::with_port(address, 0);
+    let stopped = OtherProcess::with_port(address, 0);
     stopped.signal(Signal::SIGSTOP);
     let error = try_open(address, 1)
         .err()
@@ -184,21 +184,24 @@ fn a_stopped_process_is_named_and_harms_nobody_else() {
 }
 
 #[test]
-fn another_user_is_told_who_has_it() {
-    // SAFETY: it only returns a number.
+fn the_error_for_another_user_names_the_process() {
+    // SAFETY: the call only returns a number.
     if unsafe { libc::geteuid() } != 0 {
-        support::skip("another_user_is_told_who_has_it", "it takes root");
+        support::skip(
+            "the_error_for_another_user_names_the_process",
+            "it takes root",
+        );
         return;
     }
     let address = fresh_address();
     let _root = open(address, 0);
-    let other = Other::start(address, 1, Some(12_345));
+    let other = OtherProcess::start(address, 1, Some(12_345));
     let process = format!("process {} of user 0", std::process::id());
     for part in ["4791", &process, "12345", "another address"] {
         assert!(
-            other.said.contains(part),
+            other.status.contains(part),
             "{part:?} is missing: {}",
-            other.said
+            other.status
         );
     }
 }

@@ -13,8 +13,8 @@ use roce_port::Port;
 use roce_stack::{Flow, IpCovered, RxMeta, Transmit, TxMeta};
 use roce_udp::{UdpPort, UdpPortConfig};
 
-/// How long a test waits for packets before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time that a test waits for packets before it fails.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A received packet, copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The receive buffers that an ordinary user gets with the default `net.core.rmem_max`.
+/// A configuration with the receive buffer that an unprivileged user gets with the default
+/// `net.core.rmem_max`.
 pub(crate) fn loopback_config(address: IpAddr) -> UdpPortConfig {
     UdpPortConfig {
         receive_buffer_bytes: 212_992,
@@ -57,7 +58,7 @@ pub(crate) fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
     }
 }
 
-/// Queues `bytes` and returns the covered fields that were promised.
+/// Queues `bytes`. Returns the covered fields that the port predicts.
 pub(crate) fn send(port: &mut UdpPort, to: &TxMeta, bytes: &[u8]) -> IpCovered {
     let slot = port
         .reserve(to, Flow::new(Qpn::QP0, Qpn::QP0), None, bytes.len())
@@ -80,8 +81,8 @@ pub(crate) fn receive(port: &mut UdpPort, count: usize) -> Vec<Received> {
     while received.len() < count {
         receive_now(port, &mut received);
         assert!(
-            start.elapsed() < PATIENCE,
-            "{} of {count} packets after {PATIENCE:?}; {:?}",
+            start.elapsed() < TIMEOUT,
+            "{} of {count} packets after {TIMEOUT:?}; {:?}",
             received.len(),
             port.counters()
         );
@@ -89,7 +90,7 @@ pub(crate) fn receive(port: &mut UdpPort, count: usize) -> Vec<Received> {
     received
 }
 
-/// Receives the packets that have arrived so far into `into`. Returns their number.
+/// Appends the packets that have arrived so far to `into`. Returns their number.
 pub(crate) fn receive_now(port: &mut UdpPort, into: &mut Vec<Received>) -> usize {
     let mut sink = |meta: &RxMeta, bytes: &[u8]| {
         let bytes = bytes.to_vec();
@@ -98,7 +99,7 @@ pub(crate) fn receive_now(port: &mut UdpPort, into: &mut Vec<Received>) -> usize
     port.receive(1000, &mut sink).expect("a port that works")
 }
 
-/// A packet of `len` bytes that no other `number` has.
+/// A packet of `len` bytes whose content depends on `number`.
 pub(crate) fn packet(number: usize, len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32 ^ (number as u32).wrapping_mul(0x85eb_ca6b);
     let next = |_| {
@@ -113,7 +114,7 @@ pub(crate) fn required() -> bool {
     std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require")
 }
 
-/// Reports loudly that a test is skipped, or fails if it must run.
+/// Reports on stderr that a test is skipped, or fails if tests must not be skipped.
 pub(crate) fn skip(test: &str, why: &str) {
     assert!(
         !required(),

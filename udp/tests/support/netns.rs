@@ -18,7 +18,7 @@ const NEAR_MAC: &str = "02:00:00:00:90:01";
 const FAR_MAC: &str = "02:00:00:00:90:02";
 const MTU: usize = 9000;
 
-/// A network namespace. It ends when this and all sockets in it are closed.
+/// A network namespace. It is deleted when this value and all sockets in it are closed.
 pub(crate) struct Namespace {
     handle: File,
 }
@@ -50,7 +50,7 @@ impl Namespace {
         std::thread::scope(|scope| scope.spawn(enter).join().expect("the work succeeds"))
     }
 
-    /// Runs a command inside; words are separated by spaces.
+    /// Runs a command in this namespace. Spaces separate its arguments.
     pub(crate) fn run(&self, line: &str) {
         self.inside(|| {
             let mut words = line.split_whitespace();
@@ -68,8 +68,8 @@ impl Namespace {
         index.parse().expect("a number")
     }
 
-    /// Waits until an interface can send. After it comes up, the kernel takes a while to notice,
-    /// and drops packets meanwhile.
+    /// Waits until an interface can send. For a short time after it comes up, the kernel drops
+    /// packets.
     fn wait_for(&self, interface: &str) {
         let start = Instant::now();
         loop {
@@ -106,11 +106,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// A pair; `None`, after a message on stderr, if this process may not create namespaces.
+    /// A pair of namespaces. Returns `None`, after a message on stderr, if this process may not
+    /// create namespaces.
     pub(crate) fn new(test: &str) -> Option<Self> {
-        // SAFETY: the call takes nothing and can't fail.
+        // SAFETY: the call has no parameters and can't fail.
         if unsafe { libc::geteuid() } != 0 {
-            skip(test, "making network namespaces takes root");
+            skip(test, "creating network namespaces requires root");
             return None;
         }
         if Command::new("ip").arg("-V").output().is_err() {
@@ -138,8 +139,7 @@ impl Pair {
             namespace.run(&format!("ip address add {local}/64 dev {interface} nodad"));
             namespace.run(&format!("ip link set {interface} up"));
         }
-        // Neighbours are known from the start: packets that wait for an answer to
-        // ARP are overtaken by later ones.
+        // Add the neighbours: later packets would overtake those that wait for an ARP reply.
         for (namespace, interface, mac, neighbours) in [
             (
                 &near,

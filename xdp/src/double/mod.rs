@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub use script::lie;
+pub use script::run_script;
 
 use crate::queue::{Kernel, Queue, QueueConfig, QueueError, RingName, Rings};
 use crate::ring::{Consumer, Descriptor, HeapRing, Producer, RingMemory};
@@ -18,13 +18,13 @@ use crate::umem::Umem;
 type Descriptors = Arc<HeapRing<Descriptor>>;
 type Addresses = Arc<HeapRing<u64>>;
 
-/// A [`Kernel`] without a kernel: it counts wake-ups, and can make them fail.
+/// A [`Kernel`] that counts wake-ups, and can make them fail.
 #[derive(Clone, Debug, Default)]
 pub struct DoubleKernel {
     tx_wakes: Rc<Cell<u32>>,
     rx_wakes: Rc<Cell<u32>>,
-    fails: Rc<Cell<Option<i32>>>,
-    /// The ring to take entries from at each wake-up, and the number of entries.
+    error: Rc<Cell<Option<i32>>>,
+    /// The ring to take entries from at each wake-up, and the maximum number of entries.
     takes: Option<(Descriptors, u32)>,
 }
 
@@ -41,12 +41,12 @@ impl DoubleKernel {
 
     /// Makes every wake-up from now on fail with this OS error.
     pub fn fail(&self, error: i32) {
-        self.fails.set(Some(error));
+        self.error.set(Some(error));
     }
 
-    fn woken(&self, count: &Cell<u32>) -> io::Result<()> {
+    fn count_wakeup(&self, count: &Cell<u32>) -> io::Result<()> {
         count.set(count.get() + 1);
-        self.fails
+        self.error
             .get()
             .map_or(Ok(()), |error| Err(io::Error::from_raw_os_error(error)))
     }
@@ -57,20 +57,20 @@ impl Kernel for DoubleKernel {
     type Addresses = Addresses;
 
     fn wake_tx(&self) -> io::Result<()> {
-        if let Some((ring, most)) = &self.takes {
+        if let Some((ring, max)) = &self.takes {
             let (end, at) = (
                 ring.producer().load(Ordering::Acquire),
                 ring.consumer().load(Ordering::Relaxed),
             );
-            let taken = end.wrapping_sub(at).min(*most);
+            let taken = end.wrapping_sub(at).min(*max);
             ring.consumer()
                 .store(at.wrapping_add(taken), Ordering::Release);
         }
-        self.woken(&self.tx_wakes)
+        self.count_wakeup(&self.tx_wakes)
     }
 
     fn wake_rx(&self) -> io::Result<()> {
-        self.woken(&self.rx_wakes)
+        self.count_wakeup(&self.rx_wakes)
     }
 
     fn polls(&self) -> bool {
@@ -124,7 +124,7 @@ impl KernelSide {
         self.completion.submit();
     }
 
-    /// Sets or clears the flag that asks for wake-ups.
+    /// Sets or clears the flag that requests wake-ups.
     pub fn want_wakeup(&self, wanted: bool) {
         let flag = if wanted {
             libc::XDP_RING_NEED_WAKEUP
@@ -136,8 +136,8 @@ impl KernelSide {
     }
 }
 
-/// A queue and the kernel's end of it. The queue's memory does not begin at address 0, so there are
-/// addresses that are not its own.
+/// A queue and the kernel's end of it. The queue's memory does not begin at address 0, so some
+/// valid addresses are outside of it.
 ///
 /// At each wake-up for the TX ring, the double removes up to `takes` entries from the ring, as if
 /// the kernel had sent them. With `None`, the test takes the entries with [`KernelSide::take_tx`].
@@ -156,32 +156,32 @@ pub fn queue(
         rx: Arc::new(HeapRing::new(config.rx_chunks, start)),
         tx: Arc::new(HeapRing::new(config.tx_chunks(), start)),
     };
-    let ours = || Rings {
+    let shared = || Rings {
         fill: Arc::clone(&rings.fill),
         completion: Arc::clone(&rings.completion),
         rx: Arc::clone(&rings.rx),
         tx: Arc::clone(&rings.tx),
     };
-    let (a, b) = (ours(), ours());
+    let (a, b) = (shared(), shared());
     let corrupt = |ring| move |corrupt| QueueError::Corrupt { ring, corrupt };
     let side = KernelSide {
         fill: Consumer::new(a.fill).map_err(corrupt(RingName::Fill))?,
         completion: Producer::new(a.completion).map_err(corrupt(RingName::Completion))?,
         rx: Producer::new(a.rx).map_err(corrupt(RingName::Rx))?,
         tx: Consumer::new(a.tx).map_err(corrupt(RingName::Tx))?,
-        rings: ours(),
+        rings: shared(),
     };
     let kernel = DoubleKernel {
-        takes: takes.map(|most| (Arc::clone(&rings.tx), most)),
+        takes: takes.map(|max| (Arc::clone(&rings.tx), max)),
         ..DoubleKernel::default()
     };
-    let share = QueueError::Share {
+    let too_small = QueueError::Share {
         wanted: config.chunks(),
         there: 0,
     };
     let umem = Umem::new(config.chunks() + 2).and_then(|umem| umem.cut(&[1, config.chunks(), 1]));
-    let Some(share_of_ours) = umem.ok().and_then(|shares| shares.into_iter().nth(1)) else {
-        return Err(share);
+    let Some(queue_share) = umem.ok().and_then(|shares| shares.into_iter().nth(1)) else {
+        return Err(too_small);
     };
-    Ok((Queue::new(kernel, b, share_of_ours, config)?, side))
+    Ok((Queue::new(kernel, b, queue_share, config)?, side))
 }

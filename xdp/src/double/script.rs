@@ -21,7 +21,7 @@ const WITH_METADATA: QueueConfig = QueueConfig {
     ..CONFIG
 };
 
-/// The script's bytes, one after the other; zeroes after the end.
+/// The script's bytes, one after the other. After the end, zeroes follow.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -33,7 +33,7 @@ impl Script<'_> {
         first
     }
 
-    /// A number of any size; small ones and chunk boundaries are more frequent.
+    /// A number of any size. Small numbers and chunk boundaries are more frequent.
     fn number(&mut self) -> u64 {
         match self.byte() % 4 {
             0 => self.byte().into(),
@@ -50,7 +50,7 @@ impl Script<'_> {
 /// # Panics
 /// If the queue breaks its contract: it returns a frame whose pieces are not within chunks of its
 /// own, or it loses or duplicates a chunk.
-pub fn lie(script: &[u8]) {
+pub fn run_script(script: &[u8]) {
     let mut script = Script(script);
     let config = if script.byte() & 1 == 0 {
         CONFIG
@@ -94,7 +94,7 @@ pub fn lie(script: &[u8]) {
                 }
                 None => {}
             },
-            _ => kernel_acts(&mut script, &mut kernel),
+            _ => act_as_kernel(&mut script, &mut kernel),
         }
         let counts = queue.chunks();
         assert_eq!(counts.total(), config.chunks());
@@ -103,7 +103,7 @@ pub fn lie(script: &[u8]) {
     }
 }
 
-/// Checks what must hold for every frame that is handed out.
+/// Checks the invariants of a delivered frame.
 fn check(frame: Frame<'_>) {
     let pieces = frame.pieces().len();
     assert!(
@@ -114,7 +114,7 @@ fn check(frame: Frame<'_>) {
     assert_eq!(frame.len(), frame.pieces().map(<[u8]>::len).sum::<usize>());
 }
 
-fn kernel_acts(script: &mut Script<'_>, kernel: &mut KernelSide) {
+fn act_as_kernel(script: &mut Script<'_>, kernel: &mut KernelSide) {
     match script.byte() % 8 {
         0 | 1 => {
             // A piece in a chunk of the fill ring. Its length may be 0.
@@ -156,7 +156,7 @@ fn kernel_acts(script: &mut Script<'_>, kernel: &mut KernelSide) {
 
 #[cfg(test)]
 mod tests {
-    /// Pseudo-random numbers that are the same in every run (splitmix64).
+    /// Pseudo-random bytes that are the same in every run (splitmix64).
     fn bytes(seed: u64, len: usize) -> Vec<u8> {
         let mut state = seed;
         let mut next = || {
@@ -169,9 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn no_lie_breaks_a_queue() {
+    fn no_script_breaks_a_queue() {
         for seed in 0..2000 {
-            super::lie(&bytes(seed, 600));
+            super::run_script(&bytes(seed, 600));
         }
     }
 }

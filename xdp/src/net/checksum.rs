@@ -4,7 +4,8 @@
 /// offset of the packet. If the number of bytes is odd, a zero byte is assumed after the last.
 #[inline]
 pub(super) fn sum(bytes: &[u8]) -> u64 {
-    // Sums of 32-bit words fold to those of 16-bit words, and 2^32 of them fit.
+    // A sum of 32-bit words folds to the same value as the sum of the 16-bit words, and 2^32 words
+    // fit into a `u64`.
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words
         .iter()
@@ -39,8 +40,8 @@ pub(super) fn of_udp(sum: u64) -> u16 {
 mod tests {
     use super::*;
 
-    /// The definition: one word at a time, with the carry added at once.
-    fn plain(bytes: &[u8]) -> u16 {
+    /// The sum as RFC 1071 defines it: one word at a time, with the carry added at once.
+    fn reference(bytes: &[u8]) -> u16 {
         bytes.chunks(2).fold(0_u16, |sum, word| {
             let word = u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or_default()]);
             let (sum, carry) = sum.overflowing_add(word);
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_the_definition() {
+    fn sums_match_the_definition() {
         // RFC 1071, 3.
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(fold(sum(&bytes)), 0xddf2);
@@ -57,11 +58,11 @@ mod tests {
         for len in (0..40).chain(4090..4200) {
             assert_eq!(
                 fold(sum(&bytes[..len])),
-                plain(&bytes[..len]),
+                reference(&bytes[..len]),
                 "{len} bytes"
             );
         }
-        assert_eq!(fold(sum(&[0xff; 65535])), plain(&[0xff; 65535]));
+        assert_eq!(fold(sum(&[0xff; 65535])), reference(&[0xff; 65535]));
     }
 
     #[test]

@@ -29,11 +29,11 @@ pub enum NeighbourState {
     Stale,
     /// The neighbour did not answer.
     Failed,
-    /// Nothing is known and no request is on its way.
+    /// No address is known, and no request is outstanding.
     None,
 }
 
-/// Where the kernel would send a packet.
+/// The way on which the kernel would send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Over the interface, through a gateway or, without one, directly to the destination.
@@ -47,15 +47,15 @@ pub enum Route {
     Multicast,
     /// Over the interface, to the broadcast address.
     Broadcast,
-    /// To this machine itself: to this or another of its interfaces.
+    /// To this host itself: to this or another of its interfaces.
     Local,
     /// No route over the interface: there is none, or it leads over another interface.
     None,
-    /// A rule or route prohibits it.
+    /// A rule or route prohibits the packet.
     Prohibited,
 }
 
-/// News for the core.
+/// An event for the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -87,7 +87,7 @@ pub enum Event {
     RoutesChanged,
     /// The answer to [`Request::Route`].
     Route(PathKey, Route),
-    /// A neighbour's address and what is known of it.
+    /// The state of a neighbour.
     Neighbour {
         /// Its IP address.
         address: IpAddr,
@@ -98,23 +98,23 @@ pub enum Event {
     },
     /// A neighbour was forgotten.
     NeighbourGone(IpAddr),
-    /// Events were lost: everything has to be requested again.
+    /// Events were lost, so all facts have to be requested again.
     Overrun,
 }
 
 /// A request of the core to its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Ask for the link: [`Event::Link`] or [`Event::LinkGone`].
+    /// Request the link: [`Event::Link`] or [`Event::LinkGone`].
     Link,
-    /// Ask for all addresses: [`Event::Addresses`] and [`Event::Others`].
+    /// Request all addresses: [`Event::Addresses`] and [`Event::Others`].
     Addresses,
-    /// Ask where a packet would be sent: [`Event::Route`].
+    /// Request the route of a packet: [`Event::Route`].
     Route(PathKey),
-    /// Ask for the state of this neighbour, and tell the kernel that it is in use unless
-    /// its address is known and good: [`Event::Neighbour`] or [`Event::NeighbourGone`].
+    /// Request the state of this neighbour, and report to the kernel that the neighbour is in use
+    /// unless its address is valid: [`Event::Neighbour`] or [`Event::NeighbourGone`].
     Neighbour(IpAddr),
-    /// Ask for the Ethernet address of another interface of this host, of this index:
+    /// Request the Ethernet address of another interface of this host, with this index:
     /// [`Event::OtherLink`].
     OtherLink(u32),
 }

@@ -10,7 +10,7 @@ use super::reasons::Refusal;
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// An interface's link, as far as frames depend on it.
+/// The properties of an interface's link that affect frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The interface's index, which also is the scope of link-local addresses.
@@ -92,7 +92,7 @@ pub enum Tagging {
     Fixed(VlanTag, Priority),
 }
 
-/// Where a tag's three bits of priority come from.
+/// The source of a tag's three priority bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Always this value, 0 to 7.
@@ -123,8 +123,7 @@ impl Tagging {
         Ok(())
     }
 
-    /// The tag for frames of `link`, with priority 0, and where the priority comes
-    /// from.
+    /// The tag for frames of `link`, with priority 0, and the source of the priority.
     pub(super) fn tag(self, link: &Link) -> Option<(VlanTag, Priority)> {
         let (tag, priority) = match self {
             Tagging::None => return None,

@@ -1,4 +1,4 @@
-//! Received frames.
+//! Parses received frames.
 
 use std::hint::cold_path;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,15 +37,15 @@ pub(super) struct Station<'a> {
 /// A RoCE packet in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// The facts about its headers that the stack needs.
+    /// The header fields that the stack needs.
     pub meta: RxMeta,
-    /// The bytes from the BTH to the ICRC. They do not include the padding of short frames.
+    /// The bytes from the BTH to the ICRC, without the padding of short frames.
     pub transport: &'a [u8],
 }
 
 /// Parses a frame of the most common form: to this Ethernet address and one of these IP addresses,
 /// untagged, IPv4 without options, and valid. Returns `None` for any other frame, including frames
-/// from or to a reserved IPv4 address. The caller passes those to [`Station::parse`].
+/// from or to a reserved IPv4 address. The caller passes such frames to [`Station::parse`].
 #[inline]
 pub(super) fn parse_usual<'f>(
     mac: &Mac,
@@ -173,8 +173,8 @@ impl Station<'_> {
         })
     }
 
-    /// Checks that a frame belongs to our VLAN. Without a VLAN, it may carry a tag for its priority
-    /// only (IEEE 802.1Q, 6.9).
+    /// Checks that a frame belongs to the station's VLAN. Without a VLAN, the frame may carry a tag
+    /// only for its priority (IEEE 802.1Q, 6.9).
     fn check_vlan(&self, link: &FrameLink) -> Result<(), RxDrop> {
         let own = self.vlan.filter(|own| own.vid() != 0);
         let right = match (link.vlans, own) {

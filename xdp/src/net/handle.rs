@@ -17,14 +17,14 @@ use super::reasons::{NetCounters, Refusal, RxDrop};
 /// The maximum number of requests to the kernel before a path's first header. For an ordinary next
 /// hop, there are two: the route and the neighbour. For another interface of this host, there are
 /// three: the route, the interface's Ethernet address, and the route again.
-const QUESTIONS: usize = 3;
+const MAX_REQUESTS: usize = 3;
 
-/// The state of an interface and of its network, kept up to date through netlink. See the module's
+/// The state of an interface and its network, kept up to date through netlink. See the module's
 /// documentation.
 ///
-/// No call waits for the network. A request to the kernel takes microseconds (longer while another
-/// process holds the lock of its routing tables). It is made only when a destination is new or
-/// something has changed.
+/// No call waits for the network. A request to the kernel takes microseconds, or longer while
+/// another process holds the lock of the routing tables. Requests are made only when a destination
+/// is new or the network has changed.
 pub struct Net {
     core: Core,
     netlink: Netlink,
@@ -35,8 +35,8 @@ impl Net {
     /// thread.
     ///
     /// # Errors
-    /// If there is no such interface, if it isn't Ethernet, if a VLAN's tag is requested but it
-    /// is not a VLAN device, or if the kernel provides no netlink socket.
+    /// If there is no such interface, if it isn't Ethernet, if a VLAN tag is requested but the
+    /// interface is not a VLAN device, or if the kernel refuses a netlink socket.
     pub fn open(index: u32, config: CoreConfig, now: Instant) -> Result<Net, PortError> {
         let netlink = Netlink::open(index).map_err(|source| PortError {
             what: format!("following interface {index} by netlink"),
@@ -46,17 +46,17 @@ impl Net {
         let mut net = Net { core, netlink };
         net.netlink.serve(&mut net.core);
         if net.core.is_gone() {
-            return Err(net.gone(index));
+            return Err(net.gone_error(index));
         }
         let link = net.core.link().ok_or_else(|| PortError {
             what: format!("asking for interface {index}"),
             source: io::ErrorKind::InvalidData.into(),
         })?;
         if !link.ethernet {
-            return Err(unsupported(link, "it is not an Ethernet interface"));
+            return Err(unsupported_error(link, "it is not an Ethernet interface"));
         }
         if let Err(Refusal::NoVlan) = config.tagging.check(link) {
-            return Err(unsupported(
+            return Err(unsupported_error(
                 link,
                 "frames are to carry its VLAN's tag, but it is not a VLAN device",
             ));
@@ -65,7 +65,7 @@ impl Net {
     }
 
     /// Handles pending events and returns the changes that affect frames. Never blocks. One call
-    /// handles a bounded number of events; the descriptor stays readable if there are more.
+    /// handles a bounded number of events. The descriptor stays readable if there are more.
     ///
     /// Makes a system call. Call it when [`Net::fd`] is readable and at [`Net::next_deadline`]; a
     /// caller that only spins calls it about every millisecond.
@@ -78,7 +78,7 @@ impl Net {
         self.netlink.serve(&mut self.core);
         if self.core.is_gone() {
             let index = self.core.link().map_or(0, |link| link.index);
-            return Err(self.gone(index));
+            return Err(self.gone_error(index));
         }
         passed.map_err(|source| PortError {
             what: "reading events by netlink".to_owned(),
@@ -97,11 +97,11 @@ impl Net {
         self.netlink.fd()
     }
 
-    /// The header of packets on this path. For a path in use this is a table lookup; a new path is
-    /// requested at once.
+    /// The header of packets on this path. For a path in use, this is a table lookup. A new path is
+    /// requested from the kernel at once.
     ///
-    /// If the header waits for a next hop, the frame lacks only its destination's Ethernet address:
-    /// hold it in a [`Waiting`](super::Waiting), or drop it.
+    /// If the header waits for a next hop, the frame lacks only its destination's Ethernet address.
+    /// Hold the frame in a [`Waiting`](super::Waiting), or drop it.
     ///
     /// # Errors
     /// The reason why nothing can be sent on this path. The refusal is counted.
@@ -115,11 +115,11 @@ impl Net {
         self.core.header(found).ok_or(Refusal::RoutePending)
     }
 
-    /// Finds a path, and asks the kernel for its unknown parts.
+    /// Finds a path, and requests its unknown parts from the kernel.
     #[inline(never)]
     fn find(&mut self, key: PathKey) -> Result<PathIndex, Refusal> {
         let mut found = self.core.find(key);
-        for _ in 0..QUESTIONS {
+        for _ in 0..MAX_REQUESTS {
             if !self.core.has_requests() {
                 break;
             }
@@ -176,7 +176,7 @@ impl Net {
         self.core.counters()
     }
 
-    fn gone(&self, index: u32) -> PortError {
+    fn gone_error(&self, index: u32) -> PortError {
         let name = self.core.link().map_or("", |link| &link.name);
         PortError {
             what: format!("interface {name} (index {index}) is gone"),
@@ -191,9 +191,9 @@ impl std::fmt::Debug for Net {
     }
 }
 
-fn unsupported(link: &Link, why: &str) -> PortError {
+fn unsupported_error(link: &Link, reason: &str) -> PortError {
     PortError {
-        what: format!("sending frames on interface {}: {why}", link.name),
+        what: format!("sending frames on interface {}: {reason}", link.name),
         source: io::ErrorKind::Unsupported.into(),
     }
 }

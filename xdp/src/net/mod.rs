@@ -1,4 +1,4 @@
-//! Routes, neighbours, addresses, and the headers from Ethernet to UDP: what the kernel's stack
+//! Routes, neighbours, addresses, and the headers from Ethernet to UDP, which the kernel's stack
 //! handles for a socket but not for a raw frame.
 //!
 //! ```text
@@ -15,8 +15,8 @@
 //! # Use
 //!
 //! - [`Net::open`] follows one interface. Wait for [`Net::fd`] and [`Net::next_deadline`] along
-//!   with everything else, and then call [`Net::poll`]. It returns whether the MTU, addresses or
-//!   neighbours have changed, and fails if the interface is gone.
+//!   with other descriptors and deadlines, and then call [`Net::poll`]. It returns whether the MTU,
+//!   addresses or neighbours have changed, and fails if the interface is gone.
 //! - To send: get the header from [`Net::header_for`], check the length against
 //!   [`Template::max_transport`], and [`Template::write`] the header in front of the transport
 //!   packet. If the header waits for a next hop, pass the frame to a [`Waiting`], and call
@@ -25,17 +25,17 @@
 //!
 //! # Division of labour
 //!
-//! The kernel decides where a packet goes and who a neighbour is. Routes are not read
-//! and interpreted here: the kernel is asked once for each pair of source and
-//! destination (`RTM_GETROUTE`), as for a socket that is bound to the interface, so
-//! that the kernel applies its rules, metrics, tables and next hop objects as usual.
-//! ARP and neighbour discovery are the kernel's, too: it is told that a neighbour is in
-//! use (`NTF_USE`), and its table is followed. See docs/adr/0011-netlink.md.
+//! The kernel chooses the route of a packet and resolves neighbours. This module does not read and
+//! interpret routes. It requests the route from the kernel once for each pair of source and
+//! destination (`RTM_GETROUTE`), as for a socket that is bound to the interface, so that the kernel
+//! applies its rules, metrics, tables and next hop objects as usual. The kernel also does ARP and
+//! neighbour discovery: this module reports that a neighbour is in use (`NTF_USE`), and follows the
+//! changes of the kernel's table. See docs/adr/0011-netlink.md.
 //!
-//! The crate makes one decision itself: packets for another interface of the same host leave over
-//! the link if they are within the link's prefix. The kernel would deliver them locally, and
-//! answers no ARP between its own interfaces. Such a packet arrives only if a cable or switch
-//! connects the two interfaces.
+//! This module makes one decision itself: packets for another interface of the same host leave over
+//! the link if their destination is within the link's prefix. The kernel would deliver them
+//! locally, and does not answer ARP between its own interfaces. Such a packet arrives only if a
+//! cable or switch connects the two interfaces.
 //!
 //! # Bounds
 //!
@@ -46,8 +46,8 @@
 //! # Layout
 //!
 //! - `core`: the state machine, without I/O; `facts` and `event` are its inputs.
-//! - `template`: headers to send. `checksum`: their checksums. `frame`: received frames.
-//!   `waiting`: frames on hold.
+//! - `template`: headers to send. `checksum`: their checksums. `frame`: received frames. `waiting`:
+//!   frames that wait for a next hop.
 //! - `netlink`: requests and events as the kernel's messages. `handle`: [`Net`].
 //! - `reasons`: why a packet is not sent or not accepted, and counters.
 

@@ -1,4 +1,4 @@
-//! Why a packet is not sent or not accepted, each reason with a counter.
+//! The reasons why a packet is not sent or not accepted, with a counter for each.
 
 /// Defines an enum of reasons with a name for each and a list of all.
 macro_rules! reasons {
@@ -41,24 +41,24 @@ reasons! {
         SourceNotOurs = "tx_source_not_ours",
         /// The source address may not be used yet, because of duplicate address detection.
         SourceTentative = "tx_source_tentative",
-        /// Source and destination are of different families.
+        /// Source and destination belong to different address families.
         Families = "tx_families",
         /// The destination is unspecified, or a broadcast address.
         Destination = "tx_destination",
         /// The destination is an address of this machine, so packets to it do not go over the link.
         /// Addresses of other interfaces that are on the link are not refused.
         Local = "tx_local",
-        /// No route leads there over this interface.
+        /// No route leads to the destination over this interface.
         NoRoute = "tx_no_route",
-        /// The route leads through a gateway, which RoCE v1 packets do not pass.
+        /// The route leads through a gateway, which does not forward RoCE v1 packets.
         OffLink = "tx_off_link",
-        /// The route, or a rule, forbids it.
+        /// The route, or a rule, prohibits the packet.
         Prohibited = "tx_prohibited",
         /// The kernel has not answered the route request yet.
         RoutePending = "tx_route_pending",
-        /// The next hop does not answer to ARP or neighbour discovery.
+        /// The next hop does not answer ARP or neighbour discovery.
         HostUnreachable = "tx_host_unreachable",
-        /// A VLAN's tag is requested, but the interface is not a VLAN device.
+        /// A VLAN tag is requested, but the interface is not a VLAN device.
         NoVlan = "tx_no_vlan",
     }
 }
@@ -82,7 +82,7 @@ reasons! {
     RxDrop {
         /// The frame ends within the Ethernet header or a tag.
         Truncated = "rx_truncated",
-        /// The frame is for another station.
+        /// The destination is another Ethernet address.
         OtherMac = "rx_other_mac",
         /// The frame belongs to another VLAN, or has more than one tag.
         OtherVlan = "rx_other_vlan",
@@ -119,7 +119,7 @@ reasons! {
 reasons! {
     /// Why a frame that waited for its neighbour's address was dropped.
     WaitDrop {
-        /// Too many frames waited, for the same neighbour or in all, and this was the oldest of
+        /// Too many frames waited, for the same neighbour or in total, and this was the oldest of
         /// them.
         Overflow = "wait_overflow",
         /// The neighbour does not answer.
@@ -138,7 +138,8 @@ pub struct NetCounters {
     pub route_lookups: u64,
     /// Requests to the kernel for a neighbour in use.
     pub neighbour_requests: u64,
-    /// Times that the kernel's buffer for events overflowed and everything was requested again.
+    /// The number of times that the kernel's buffer for events overflowed and all facts were
+    /// requested again.
     pub overruns: u64,
     /// Messages from the kernel that could not be decoded.
     pub unparsed: u64,

@@ -1,4 +1,4 @@
-//! Header templates: complete except for the fields that change from packet to packet.
+//! Header templates, which are complete except for the fields that change from packet to packet.
 
 use roce_stack::{IpCovered, RoceVersion};
 use roce_wire::{FrameRepr, Grh, Link as FrameLink, NetworkHeader, UDP_PORT, UdpHeader, VlanTag};
@@ -49,7 +49,7 @@ enum Network {
 pub struct Template {
     bytes: [u8; MAX_HEADER_LEN],
     header_len: usize,
-    /// Where the IP header or GRH starts and ends.
+    /// The offsets of the start and the end of the IP header or GRH.
     ip_at: usize,
     ip_end: usize,
     network: Network,
@@ -60,7 +60,7 @@ pub struct Template {
     /// Over IPv4, the sum of the header's constant 16-bit words; over IPv6, the sum of the pseudo
     /// header without the length (RFC 8200, 8.1). A GRH has none.
     sum: u64,
-    /// Where the tag's priority comes from, if there is a tag.
+    /// The source of the tag's priority, if there is a tag.
     priority: Option<Priority>,
 }
 
@@ -75,8 +75,8 @@ pub struct PacketFields {
     pub hop_limit: u8,
     /// The UDP source port.
     pub src_port: u16,
-    /// IPv4's identification. Packets that are never fragmented may all have the same
-    /// (RFC 6864, 4.1).
+    /// The IPv4 identification. Packets that are never fragmented may all have the same one (RFC
+    /// 6864, 4.1).
     pub id: u16,
 }
 
@@ -116,7 +116,8 @@ impl Template {
             udp: Some(UdpHeader {
                 src_port: UDP_PORT,
                 dst_port: UDP_PORT,
-                // RoCEv2 sends no UDP checksum, because the ICRC covers more (Annex A17.3.2).
+                // RoCEv2 packets carry no UDP checksum, because the ICRC covers more (Annex
+                // A17.3.2).
                 checksum: 0,
             }),
         };
@@ -124,7 +125,7 @@ impl Template {
         let header_len = repr.emit_headers(&mut bytes, 0);
         let ip_end = header_len - udp_len;
         let ip_at = ip_end - ip_len;
-        let longest_ip = mtu.min(usize::from(u16::MAX));
+        let max_ip_bytes = mtu.min(usize::from(u16::MAX));
         Some(Template {
             sum: constant_sum(&bytes[ip_at..ip_end], network),
             bytes,
@@ -133,7 +134,7 @@ impl Template {
             ip_end,
             network,
             is_usual: network == Network::V4 && tag.is_none(),
-            max_transport: longest_ip.saturating_sub(ip_len + udp_len),
+            max_transport: max_ip_bytes.saturating_sub(ip_len + udp_len),
             priority: tag.map(|(_, priority)| priority),
         })
     }
@@ -252,8 +253,8 @@ impl Template {
         };
         let sum = checksum::of_udp(checksum::sum(covered));
         let at = usize::from(at.offset);
-        if let Some(place) = covered.get_mut(at..at + 2) {
-            place.copy_from_slice(&sum.to_be_bytes());
+        if let Some(field) = covered.get_mut(at..at + 2) {
+            field.copy_from_slice(&sum.to_be_bytes());
         }
     }
 
@@ -335,7 +336,7 @@ fn gid_of(address: std::net::IpAddr) -> [u8; 16] {
     }
 }
 
-/// The sum of the constant fields: see [`Template`].
+/// The sum of the constant fields, see [`Template`].
 fn constant_sum(ip: &[u8], network: Network) -> u64 {
     let sum = match network {
         // Without the total length and the checksum.

@@ -15,16 +15,17 @@ pub const MAX_WAITING_PER_HOP: usize = 16;
 /// The maximum number of frames that wait for all next hops together.
 pub const MAX_WAITING: usize = 256;
 
-/// The longest wait of a frame. It equals the time that the kernel spends on resolving a neighbour:
-/// three tries, a second apart. By then the transport has retransmitted the packet.
+/// The maximum time that a frame waits. It equals the time that the kernel spends on resolving a
+/// neighbour: three attempts, one second apart. By then, the transport has retransmitted the
+/// packet.
 pub const MAX_WAIT: Duration = Duration::from_secs(3);
 
-/// Frames that wait, each identified by a value of the owner's choice, such as the chunk that holds
-/// it. The ICRC does not cover Ethernet addresses, so the missing address can be filled in later:
-/// [`Template::readdress`](super::Template::readdress).
+/// Frames that wait. The owner chooses the value that identifies a frame, such as the chunk that
+/// holds it. The ICRC does not cover Ethernet addresses, so the missing address can be filled in
+/// later: [`Template::readdress`](super::Template::readdress).
 ///
-/// The bounds are fixed: [`MAX_WAITING_PER_HOP`], [`MAX_WAITING`] and [`MAX_WAIT`]. Every frame
-/// that goes in comes out once, either to be sent or with the reason to drop it.
+/// The bounds are fixed: [`MAX_WAITING_PER_HOP`], [`MAX_WAITING`] and [`MAX_WAIT`]. Every held
+/// frame is returned exactly once, either to be sent or with the reason to drop it.
 #[derive(Debug)]
 pub struct Waiting<T> {
     frames: VecDeque<Frame<T>>,
@@ -108,7 +109,7 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// When the oldest frame reaches [`MAX_WAIT`].
+    /// The time at which the oldest frame reaches [`MAX_WAIT`].
     pub fn next_deadline(&self) -> Option<Instant> {
         self.frames.front().map(|oldest| oldest.since + MAX_WAIT)
     }

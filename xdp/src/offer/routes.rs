@@ -23,18 +23,18 @@ const NEXT_HOP_INDEX: usize = 4;
 
 /// Whether a default route of any routing table, IPv4 or IPv6, leads through the interface with
 /// this index, or through one above it: a bond or bridge that it is part of, or a VLAN device.
-/// Looks in the network namespace of the calling thread.
+/// Queries the network namespace of the calling thread.
 ///
 /// # Errors
 /// If the kernel does not answer.
 pub fn has_default_route(index: u32) -> io::Result<bool> {
-    let mut above = BTreeMap::new();
+    let mut links = BTreeMap::new();
     netlink::dump(libc::RTM_GETLINK, &[0; 16], |message| {
-        if let Some((link, over)) = link(message) {
-            above.insert(link, over);
+        if let Some((link, neighbours)) = link(message) {
+            links.insert(link, neighbours);
         }
     })?;
-    let through = upwards(index, &above);
+    let through = with_links_above(index, &links);
     let mut found = false;
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut request = [0; 12];
@@ -59,17 +59,17 @@ struct Neighbours {
 fn link(message: &[u8]) -> Option<(u32, Neighbours)> {
     let index = number(message.get(LINK_INDEX..)?)?;
     let attributes = message.get(LINK_HEADERS..)?;
-    let told = |kind| number(find(attributes, kind)?);
-    let is_here = find(attributes, IFLA_LINK_NETNSID).is_none();
+    let link_index = |kind| number(find(attributes, kind)?);
+    let is_in_this_namespace = find(attributes, IFLA_LINK_NETNSID).is_none();
     let neighbours = Neighbours {
-        master: told(IFLA_MASTER),
-        lower: told(IFLA_LINK).filter(|_| is_here),
+        master: link_index(IFLA_MASTER),
+        lower: link_index(IFLA_LINK).filter(|_| is_in_this_namespace),
     };
     Some((index, neighbours))
 }
 
 /// An interface and all interfaces above it.
-fn upwards(index: u32, links: &BTreeMap<u32, Neighbours>) -> BTreeSet<u32> {
+fn with_links_above(index: u32, links: &BTreeMap<u32, Neighbours>) -> BTreeSet<u32> {
     let mut found = BTreeSet::from([index]);
     loop {
         let before = found.len();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_above_an_interface_is_found() {
+    fn links_above_an_interface_are_found() {
         let link = |lower, master| Neighbours { master, lower };
         // 2 and 3 are parts of the bond 4, which has the VLAN 5, which is part of the bridge 6.
         let links = BTreeMap::from([
@@ -161,16 +161,16 @@ mod tests {
             (6, link(None, None)),
             (7, link(None, None)),
         ]);
-        assert_eq!(upwards(2, &links), BTreeSet::from([2, 4, 5, 6]));
-        assert_eq!(upwards(5, &links), BTreeSet::from([5, 6]));
-        assert_eq!(upwards(7, &links), BTreeSet::from([7]));
+        assert_eq!(with_links_above(2, &links), BTreeSet::from([2, 4, 5, 6]));
+        assert_eq!(with_links_above(5, &links), BTreeSet::from([5, 6]));
+        assert_eq!(with_links_above(7, &links), BTreeSet::from([7]));
         // Each end of a veth pair is below the other.
         let cable = BTreeMap::from([(8, link(Some(9), None)), (9, link(Some(8), None))]);
-        assert_eq!(upwards(8, &cable), BTreeSet::from([8, 9]));
+        assert_eq!(with_links_above(8, &cable), BTreeSet::from([8, 9]));
     }
 
     #[test]
-    fn the_kernel_tells_of_this_machine() {
+    fn a_missing_interface_has_no_default_route() {
         assert_eq!(has_default_route(u32::MAX >> 1).ok(), Some(false));
     }
 }

@@ -1,4 +1,4 @@
-//! What a virtio_net device reports beyond what the kernel reports about its driver.
+//! Checks whether virtio_net refuses XDP programs for a device.
 //!
 //! The kernel lists virtio_net among the drivers with native XDP. But attaching a program fails
 //! with EOPNOTSUPP if the hypervisor may coalesce packets or leave out their checksums, and the
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
-/// Features of a device (`linux/virtio_net.h`), by their bits.
+/// The bit numbers of device features (`linux/virtio_net.h`).
 const GUEST_CSUM: usize = 1;
 const CTRL_GUEST_OFFLOADS: usize = 2;
 const GUEST_TSO4: usize = 7;
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn offloads_that_cannot_be_turned_off_are_a_refusal() {
+    fn offloads_that_cannot_be_turned_off_cause_a_refusal() {
         assert_eq!(refusal_of(&with(&[])), None);
         for offload in OFFLOADS {
             assert!(refusal_of(&with(&[0, offload])).is_some(), "bit {offload}");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_virtio_device_refuses_nothing_by_this() {
+    fn other_devices_have_no_virtio_refusal() {
         assert_eq!(refusal(OsStr::new("lo"), 1), None);
         assert_eq!(refusal(OsStr::new("no such interface"), 1), None);
     }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use roce_stack::Instant;
 
-/// How often a driver that only spins looks for network events.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// The number of calls of [`Clock::is_time_to_look`] for each reading of the clock.
-const CALLS_PER_LOOK: u32 = 16;
+/// The interval at which a driver that spins polls for network events.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// The number of calls of [`Clock::network_poll_is_due`] for each reading of the clock.
+const CALLS_PER_READING: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct Clock {
     start: std::time::Instant,
-    looked: Instant,
+    last_poll: Instant,
     calls: u32,
 }
 
@@ -20,7 +20,7 @@ impl Clock {
     pub(super) fn new() -> Self {
         Self {
             start: std::time::Instant::now(),
-            looked: Instant::ZERO,
+            last_poll: Instant::ZERO,
             calls: 0,
         }
     }
@@ -29,17 +29,17 @@ impl Clock {
         Instant::ZERO + self.start.elapsed()
     }
 
-    /// Whether it is time to look for network events.
-    pub(super) fn is_time_to_look(&mut self) -> bool {
+    /// Whether a poll for network events is due. If so, records the time.
+    pub(super) fn network_poll_is_due(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
-        if !self.calls.is_multiple_of(CALLS_PER_LOOK) {
+        if !self.calls.is_multiple_of(CALLS_PER_READING) {
             return false;
         }
         let now = self.now();
-        let is_time = now.saturating_duration_since(self.looked) >= LOOK_EVERY;
-        if is_time {
-            self.looked = now;
+        let is_due = now.saturating_duration_since(self.last_poll) >= POLL_INTERVAL;
+        if is_due {
+            self.last_poll = now;
         }
-        is_time
+        is_due
     }
 }

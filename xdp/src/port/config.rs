@@ -17,7 +17,7 @@ const IPV4_HEADERS: usize = 20 + 8;
 const GRH: usize = 40;
 
 /// The maximum number of queues with which each queue still has the full amount of memory, 16 MiB.
-const QUEUES_WITH_ALL: u32 = 4;
+const QUEUES_WITH_FULL_MEMORY: u32 = 4;
 
 /// The longest transport packet in an IP packet of `mtu` bytes.
 pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool, roce_v1: bool) -> usize {
@@ -28,16 +28,16 @@ pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool, roce_v1: bool) -> usize {
     })
 }
 
-/// How the UDP checksum of packets over IPv6 is filled in. RoCEv2 requires none (Annex A17.3.2,
-/// with RFC 6936), but a firewall on the path may. Over IPv4, packets carry none.
+/// The component that fills in the UDP checksum of packets over IPv6. RoCEv2 requires no checksum
+/// (Annex A17.3.2, with RFC 6936), but a firewall on the path may. Packets over IPv4 carry none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ipv6Checksum {
     /// No checksum: the field is 0.
     #[default]
     None,
-    /// By the driver, or by the kernel in copy mode; by this port if neither can.
+    /// The driver, or the kernel in copy mode; this port if neither can.
     Auto,
-    /// By this port.
+    /// This port.
     Software,
 }
 
@@ -53,7 +53,7 @@ pub struct XdpPortConfig {
     /// Tags, and the number of paths to remember. Whether RoCE v1 is accepted follows from
     /// `redirect`.
     pub net: CoreConfig,
-    /// How the UDP checksum of packets over IPv6 is filled in.
+    /// The component that fills in the UDP checksum of packets over IPv6.
     pub ipv6_checksum: Ipv6Checksum,
 }
 
@@ -74,7 +74,7 @@ impl XdpPortConfig {
     pub fn use_queues(&mut self, count: u32) {
         let sockets = &mut self.sockets;
         sockets.queues = (0..count.max(1)).collect();
-        let share = count.div_ceil(QUEUES_WITH_ALL).clamp(1, 16);
+        let share = count.div_ceil(QUEUES_WITH_FULL_MEMORY).clamp(1, 16);
         sockets.memory.rx_chunks = (sockets.memory.rx_chunks / share).max(1);
         sockets.memory.tx_frames = (sockets.memory.tx_frames / share).max(1);
     }
@@ -89,11 +89,11 @@ impl XdpPortConfig {
     /// addresses.
     pub fn max_packet_bytes<'a>(&self, mut addresses: impl Iterator<Item = &'a IpAddr>) -> usize {
         let ipv6 = addresses.any(IpAddr::is_ipv6);
-        max_packet_bytes(self.longest_ip(), ipv6, self.redirect.roce_v1)
+        max_packet_bytes(self.max_ip_bytes(), ipv6, self.redirect.roce_v1)
     }
 
-    /// The longest IP packet that the configuration has room for, in bytes.
-    pub(super) fn longest_ip(&self) -> usize {
+    /// The maximum length of an IP packet that fits into a frame of this configuration, in bytes.
+    pub(super) fn max_ip_bytes(&self) -> usize {
         self.sockets
             .memory
             .max_frame_bytes

@@ -1,4 +1,4 @@
-//! The counters of a port, without those of its queues and of the network.
+//! The counters of a port, without the counters of its queues and of the network.
 
 use super::XdpPort;
 use crate::net::WaitDrop;
@@ -11,19 +11,19 @@ use crate::umem::Owner;
 pub struct XdpCounters {
     /// Packets delivered.
     pub rx_packets: u64,
-    /// Their bytes, from BTH to ICRC.
+    /// Bytes of these packets, from BTH to ICRC.
     pub rx_bytes: u64,
     /// Frames dropped because they were longer than 64 KiB.
     pub rx_too_long: u64,
     /// Packets committed for transmission.
     pub tx_packets: u64,
-    /// Their bytes, from BTH to ICRC.
+    /// Bytes of these packets, from BTH to ICRC.
     pub tx_bytes: u64,
     /// Reservations refused because the queue was full.
     pub tx_queue_full: u64,
     /// Reservations refused because the packet can't be sent.
     pub tx_unsendable: u64,
-    /// Packets that wait, or have waited, for their neighbour's address.
+    /// Packets that had to wait for their neighbour's address.
     pub tx_waited: u64,
     /// Packets whose UDP checksum the port computed.
     pub tx_checksums_here: u64,
@@ -52,19 +52,18 @@ impl XdpCounters {
     }
 }
 
-/// Every counter of a queue and of its socket, and how many chunks each
-/// [`Owner`](crate::umem::Owner) has right now.
+/// Every counter of a queue and of its socket, and the current number of chunks of each
+/// [`Owner`](crate::umem::Owner).
 pub(super) fn of_queue(queue: &SocketQueue) -> impl Iterator<Item = (&'static str, u64)> {
     let chunks = queue.chunks();
     let chunks = Owner::ALL.map(|owner| (owner.name(), chunks.of(owner).into()));
-    // A kernel that does not report statistics counts nothing.
+    // If the kernel does not report statistics, its counters are 0.
     let kernel = queue.kernel().statistics().unwrap_or_default();
     let own = queue.counters().each();
     own.chain(chunks).chain(kernel.each())
 }
 
-/// Every counter of a port, summed over its queues, and the number of frame chunks of each owner
-/// right now.
+/// Every counter of a port, summed over its queues, and the current number of chunks of each owner.
 pub(super) fn all(port: &XdpPort) -> Vec<(&'static str, u64)> {
     let mut all: Vec<(&'static str, u64)> = port.counters.each().into();
     let mut add = |name, value| match all.iter_mut().find(|(known, _)| *known == name) {

@@ -39,7 +39,7 @@ impl Groups {
                 what,
             )));
         }
-        let socket = member(interface.interface_index, group).map_err(failed)?;
+        let socket = open_member(interface.interface_index, group).map_err(failed)?;
         self.0.push((group, socket));
         Ok(())
     }
@@ -52,7 +52,7 @@ impl Groups {
     }
 }
 
-fn member(index: u32, group: IpAddr) -> std::io::Result<Socket> {
+fn open_member(index: u32, group: IpAddr) -> std::io::Result<Socket> {
     let domain = if group.is_ipv4() {
         Domain::IPV4
     } else {
@@ -60,13 +60,13 @@ fn member(index: u32, group: IpAddr) -> std::io::Result<Socket> {
     };
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
     // A socket bound to a loopback address receives no packets from the network.
-    let nowhere: (IpAddr, u16) = match group {
+    let loopback: (IpAddr, u16) = match group {
         IpAddr::V4(_) => (Ipv4Addr::LOCALHOST.into(), 0),
         IpAddr::V6(_) => (Ipv6Addr::LOCALHOST.into(), 0),
     };
-    // If the loopback interface is down, the socket stays unbound, and then receives nothing
+    // If the loopback interface is down, the socket remains unbound, and then receives nothing
     // either.
-    let _ = socket.bind(&std::net::SocketAddr::from(nowhere).into());
+    let _ = socket.bind(&std::net::SocketAddr::from(loopback).into());
     match group {
         IpAddr::V4(group) => {
             socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))?

@@ -1,4 +1,4 @@
-//! Packets to this port itself, which no NIC would loop back.
+//! Queues packets to this port itself, which no NIC would loop back.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use roce_port::RxSink;
 use roce_stack::RxMeta;
 
 /// The maximum number of waiting packets.
-const MOST: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// The waiting packets. Their buffers are reused.
 #[derive(Debug, Default)]
@@ -23,10 +23,10 @@ impl Loopback {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= MOST
+        self.waiting.len() >= MAX_WAITING
     }
 
-    /// Reserves room for a packet. The next call of any function may reuse the room.
+    /// Reserves space for a packet. The next call of any function may reuse the space.
     pub(super) fn reserve(&mut self, len: usize) -> &mut [u8] {
         self.writing.resize(len, 0);
         &mut self.writing
@@ -54,7 +54,7 @@ impl Loopback {
         if self.is_empty() {
             return 0;
         }
-        // Packets that the sink sends in response wait for the next call.
+        // The next call delivers the packets that the sink sends in response.
         let count = budget.min(self.waiting.len());
         for (meta, packet) in self.waiting.drain(..count) {
             sink.packet(&meta, &packet);
@@ -70,7 +70,7 @@ mod tests {
 
     use roce_stack::{IpCovered, RxMeta};
 
-    use super::{Loopback, MOST};
+    use super::{Loopback, MAX_WAITING};
 
     const META: RxMeta = RxMeta {
         src: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -84,10 +84,10 @@ mod tests {
     };
 
     #[test]
-    fn packets_come_back_in_order_and_room_is_bounded() {
+    fn packets_are_looped_back_in_order_and_bounded() {
         let mut loopback = Loopback::default();
         for round in 0..3 {
-            for number in 0..MOST {
+            for number in 0..MAX_WAITING {
                 loopback.reserve(number + 1).fill(number as u8);
                 assert!(loopback.commit(META), "{round}");
             }
@@ -99,8 +99,8 @@ mod tests {
                 next += 1;
             };
             assert_eq!(loopback.receive(10, &mut sink), 10);
-            assert_eq!(loopback.receive(1000, &mut sink), MOST - 10);
-            assert_eq!((next, loopback.is_empty()), (MOST, true));
+            assert_eq!(loopback.receive(1000, &mut sink), MAX_WAITING - 10);
+            assert_eq!((next, loopback.is_empty()), (MAX_WAITING, true));
         }
     }
 }

@@ -32,13 +32,14 @@ use transmit::{Reserved, Special};
 
 /// A port over AF_XDP. See [`Port`] for the contract.
 ///
-/// It does for frames what the kernel does for sockets: it finds the next hop and its Ethernet
-/// address, writes all headers from Ethernet to UDP, and removes them on receive. It sees the whole
-/// IP header of a received packet, so the ICRC can be checked in full.
+/// The port does for frames what the kernel does for sockets: it finds the next hop and its
+/// Ethernet address, writes all headers from Ethernet to UDP, and removes them from received
+/// frames. It sees the complete IP header of a received packet, so the ICRC can be checked
+/// completely.
 ///
-/// A driver that has nothing to do waits on the descriptors of [`XdpPort::fds`].
-/// [`Port::follow_network`] handles network events (routes, neighbours, addresses, the link).
-/// [`Port::receive`] calls it about every millisecond.
+/// A driver without work waits for the descriptors of [`XdpPort::fds`]. [`Port::follow_network`]
+/// handles network events (routes, neighbours, addresses, the link). [`Port::receive`] calls it
+/// about every millisecond.
 pub struct XdpPort {
     config: XdpPortConfig,
     net: Net,
@@ -50,14 +51,14 @@ pub struct XdpPort {
     active: Vec<IpAddr>,
     groups: Groups,
     loopback: Loopback,
-    /// Frames whose next hop's address is not known yet, each with the queue that it is in.
+    /// Frames whose next hop's address is not known yet, each with its queue.
     waiting: Waiting<(usize, Held)>,
     reserved: Reserved,
     special: Special,
     /// The identification of the next packet over IPv4.
     next_id: u16,
     /// The queue to receive from first.
-    turn: usize,
+    next_queue: usize,
     /// The buffer in which frames of several pieces are reassembled.
     assembly: Box<[u8]>,
     clock: Clock,
@@ -97,8 +98,8 @@ impl XdpPort {
         &self.attached
     }
 
-    /// What the port has done and dropped so far, without the counters of its queues and of the
-    /// network.
+    /// The packets that the port has sent, received and dropped so far, without the counters of its
+    /// queues and of the network.
     pub fn counters(&self) -> &XdpCounters {
         &self.counters
     }
@@ -109,14 +110,14 @@ impl XdpPort {
         self.queues.iter().map(count)
     }
 
-    /// What the driver supported when the port was opened; `None` on kernels before 6.3, which
-    /// don't report it.
+    /// The capabilities of the driver when the port was opened; `None` on kernels before 6.3, which
+    /// don't report them.
     pub fn driver(&self) -> Option<DriverOffer> {
         self.driver
     }
 
-    /// The descriptors to wait on, until [`Port::next_deadline`] at the latest: those of the
-    /// queues, then that of network events.
+    /// The descriptors to wait for, until [`Port::next_deadline`] at the latest: the descriptors of
+    /// the queues, then the descriptor of network events.
     pub fn fds(&self) -> impl Iterator<Item = PortFd<'_>> {
         let network = PortFd {
             fd: self.net.fd(),
@@ -127,8 +128,8 @@ impl XdpPort {
 
     /// The queues' descriptors.
     pub fn queue_fds(&self) -> impl Iterator<Item = PortFd<'_>> {
-        // While the link is down nothing leaves, though the sockets report that they are
-        // writable. A network event reports when it is up again.
+        // While the link is down, no frame leaves, although the sockets report that they are
+        // writable. A network event reports when the link is up again.
         let is_up = self.net.link().is_some_and(|link| link.up);
         self.queues.iter().map(move |queue| PortFd {
             fd: queue.kernel().as_fd(),
@@ -136,22 +137,22 @@ impl XdpPort {
         })
     }
 
-    /// What has changed since the last call: MTU, addresses, neighbours.
+    /// Returns the changes since the last call: MTU, addresses, neighbours.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
     /// Stops redirecting packets to addresses that the interface no longer has, so that the kernel
     /// gets them.
-    fn forget_addresses_that_are_gone(&mut self) -> Result<(), PortError> {
+    fn drop_removed_addresses(&mut self) -> Result<(), PortError> {
         let own = self.net.addresses();
         let mut gone = Vec::new();
         self.active.retain(|&address| {
-            let stays = own.iter().any(|own| own.address == address);
-            if !stays {
+            let remains = own.iter().any(|own| own.address == address);
+            if !remains {
                 gone.push(address);
             }
-            stays
+            remains
         });
         for address in gone {
             self.program
@@ -183,7 +184,7 @@ impl Transmit for XdpPort {
         _sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        self.lend(to, flow, len)
+        self.reserve_slot(to, flow, len)
     }
 
     fn commit(&mut self) {
@@ -202,7 +203,7 @@ impl Port for XdpPort {
             .net
             .link()
             .map_or(0, |link| link.mtu)
-            .min(self.config.longest_ip());
+            .min(self.config.max_ip_bytes());
         PortCapabilities {
             max_packet_bytes: config::max_packet_bytes(mtu, has_ipv6, self.config.redirect.roce_v1),
             receive_buffer_bytes: self.config.receive_buffer_bytes(),
@@ -228,11 +229,11 @@ impl Port for XdpPort {
                 .any(|own| own.address == address)
         };
         if !is_own(self) {
-            // The address may have been added a moment ago.
+            // The address may be new, so handle network events first.
             self.follow_network()?;
         }
         if !is_own(self) {
-            return Err(self.foreign(address));
+            return Err(self.not_an_address(address));
         }
         self.program.add_address(address).map_err(program_error)?;
         self.active.push(address);
@@ -255,13 +256,13 @@ impl Port for XdpPort {
     fn leave(&mut self, group: IpAddr) {
         if self.groups.leave(group) {
             self.net.leave_group(group);
-            // This fails only if the map is gone, and then nothing is received anyway.
+            // This fails only if the map is gone, and then the port receives no frames.
             let _ = self.program.remove_address(group);
         }
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
-        if self.clock.is_time_to_look() {
+        if self.clock.network_poll_is_due() {
             self.follow_network()?;
         }
         let looped = self.loopback.receive(budget, sink);
@@ -279,7 +280,7 @@ impl Port for XdpPort {
         Ok(empty)
     }
 
-    // Includes the frames that wait for their neighbour's address.
+    // The number includes the frames that wait for their neighbour's address.
     fn queued(&self) -> usize {
         self.queues.iter().map(SocketQueue::unsent).sum()
     }
@@ -308,7 +309,7 @@ impl Port for XdpPort {
         Some(next.saturating_duration_since(now))
     }
 
-    // Sends or drops the frames that waited for a neighbour.
+    // Also sends or drops the frames that waited for a neighbour.
     fn follow_network(&mut self) -> Result<(), PortError> {
         let now = self.clock.now();
         let changes = self.net.poll(now)?;
@@ -316,7 +317,7 @@ impl Port for XdpPort {
         self.changes.addresses |= changes.addresses;
         self.changes.neighbours |= changes.neighbours;
         if changes.addresses {
-            self.forget_addresses_that_are_gone()?;
+            self.drop_removed_addresses()?;
         }
         let is_late = self
             .waiting
@@ -334,21 +335,21 @@ impl Port for XdpPort {
 }
 
 impl XdpPort {
-    fn foreign(&self, address: IpAddr) -> PortError {
-        let own: Vec<String> = self
+    fn not_an_address(&self, address: IpAddr) -> PortError {
+        let addresses: Vec<String> = self
             .net
             .addresses()
             .iter()
             .map(|own| own.address.to_string())
             .collect();
-        let own = if own.is_empty() {
+        let addresses = if addresses.is_empty() {
             "none".to_owned()
         } else {
-            own.join(", ")
+            addresses.join(", ")
         };
         PortError {
             what: format!(
-                "activating {address}: it is no address of {}, whose addresses are: {own}",
+                "activating {address}: it is no address of {}, whose addresses are: {addresses}",
                 self.config.sockets.interface
             ),
             source: io::Error::from_raw_os_error(libc::EADDRNOTAVAIL),

@@ -14,12 +14,12 @@ use crate::program::{Mode, Program};
 use crate::socket::{self, SocketConfig, ZeroCopy};
 
 /// The longest frame that can be assembled from pieces, in bytes.
-const LONGEST_FRAME: usize = 1 << 16;
+const MAX_FRAME_BYTES: usize = 1 << 16;
 
 /// The configuration of the sockets when the program is attached in `mode`. A program in generic
-/// mode gets copies of the frames. If the driver still received into our memory, each frame would
-/// be copied twice, and the socket would report zero-copy nevertheless.
-fn suited(sockets: &SocketConfig, mode: Mode, checksum: Ipv6Checksum) -> SocketConfig {
+/// mode sees copies of the frames. If the driver still received into user memory, each frame would
+/// be copied twice, although the socket would report zero-copy.
+fn sockets_for_mode(sockets: &SocketConfig, mode: Mode, checksum: Ipv6Checksum) -> SocketConfig {
     let mut sockets = sockets.clone();
     sockets.memory.tx_metadata = checksum == Ipv6Checksum::Auto;
     if mode == Mode::Generic && sockets.zero_copy == ZeroCopy::Auto {
@@ -48,11 +48,11 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         .max()
         .map_or(1, |&queue| queue.saturating_add(1));
     let program = Program::load(entries, &config.redirect).map_err(program_error)?;
-    // Attach before opening sockets: if another program is there, nothing else is touched.
+    // Attach before opening sockets, so that this changes nothing if another program is attached.
     let attached = program
         .attach(&sockets.interface, sockets.interface_index, config.attach)
         .map_err(program_error)?;
-    let sockets = suited(sockets, attached.mode(), config.ipv6_checksum);
+    let sockets = sockets_for_mode(sockets, attached.mode(), config.ipv6_checksum);
     let queues = socket::open(&sockets).map_err(|error| PortError {
         what: format!("{}{}", error.what, error.hint()),
         source: error.source,
@@ -76,8 +76,8 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         reserved: Default::default(),
         special: Default::default(),
         next_id: 0,
-        turn: 0,
-        assembly: vec![0; LONGEST_FRAME].into(),
+        next_queue: 0,
+        assembly: vec![0; MAX_FRAME_BYTES].into(),
         clock,
         changes: Changes::default(),
         counters: XdpCounters::default(),
@@ -87,19 +87,19 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
 
 #[cfg(test)]
 mod tests {
-    use super::suited;
+    use super::sockets_for_mode;
     use crate::port::Ipv6Checksum;
     use crate::program::Mode;
     use crate::socket::{SocketConfig, ZeroCopy};
 
     #[test]
-    fn a_program_in_the_kernel_gets_copies_unless_told_otherwise() {
+    fn generic_mode_disables_zero_copy_unless_required() {
         let of = |mode, zero_copy| {
             let sockets = SocketConfig {
                 zero_copy,
                 ..SocketConfig::new("eth0", 2, 1500)
             };
-            suited(&sockets, mode, Ipv6Checksum::None).zero_copy
+            sockets_for_mode(&sockets, mode, Ipv6Checksum::None).zero_copy
         };
         assert_eq!(of(Mode::Generic, ZeroCopy::Auto), ZeroCopy::Off);
         assert_eq!(of(Mode::Generic, ZeroCopy::Require), ZeroCopy::Require);

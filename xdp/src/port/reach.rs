@@ -12,26 +12,28 @@ use crate::net::Refusal;
 impl XdpPort {
     /// See [`Port::check`](roce_port::Port::check).
     pub(super) fn check_path(&mut self, path: &TxMeta) -> Result<(), PortError> {
-        let to_others = self.net.is_others(path.dst);
-        if path.version == RoceVersion::V2 && !to_others {
+        let to_other_interface = self.net.is_others(path.dst);
+        if path.version == RoceVersion::V2 && !to_other_interface {
             return Ok(());
         }
         match self.net.header_for(path_of(path)) {
-            Err(Refusal::Local | Refusal::NoRoute) if to_others => Err(self.beyond(path)),
-            Err(Refusal::OffLink) => {
-                Err(self.unreachable(path, "the route leads through a gateway"))
+            Err(Refusal::Local | Refusal::NoRoute) if to_other_interface => {
+                Err(self.not_on_link_error(path))
             }
-            Err(Refusal::NoRoute) => Err(self.unreachable(path, "no route leads there")),
-            // With any other result, either a later send reports the refusal, or the neighbour may
-            // still answer.
+            Err(Refusal::OffLink) => {
+                Err(self.v1_unreachable_error(path, "the route leads through a gateway"))
+            }
+            Err(Refusal::NoRoute) => Err(self.v1_unreachable_error(path, "no route leads there")),
+            // In all other cases, a later send reports the refusal, or the neighbour may still
+            // answer.
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    fn unreachable(&self, path: &TxMeta, why: &str) -> PortError {
+    fn v1_unreachable_error(&self, path: &TxMeta, why: &str) -> PortError {
         PortError {
             what: format!(
-                "RoCE v1 from {} to {} over {}: {why}, and RoCE v1 passes no router. Choose a GID \
+                "RoCE v1 from {} to {} over {}: {why}, and routers do not forward RoCE v1. Choose a GID \
                  index of RoCE v2, or an address on the same link",
                 path.src, path.dst, self.config.sockets.interface
             ),
@@ -39,7 +41,7 @@ impl XdpPort {
         }
     }
 
-    fn beyond(&self, path: &TxMeta) -> PortError {
+    fn not_on_link_error(&self, path: &TxMeta) -> PortError {
         let interface = &self.config.sockets.interface;
         PortError {
             what: format!(

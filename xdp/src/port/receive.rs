@@ -21,13 +21,13 @@ impl XdpPort {
             if packets >= budget {
                 break;
             }
-            let turn = self.turn % count;
-            self.turn = turn + 1;
+            let queue = self.next_queue % count;
+            self.next_queue = queue + 1;
             let (net, assembly, counters) = (&mut self.net, &mut self.assembly, &mut self.counters);
-            let mut take = |frame: Frame<'_>| hand_out(frame, net, assembly, counters, sink);
-            match self.queues[turn].receive(budget - packets, &mut take) {
+            let mut take = |frame: Frame<'_>| deliver(frame, net, assembly, counters, sink);
+            match self.queues[queue].receive(budget - packets, &mut take) {
                 Ok(taken) => packets += taken,
-                Err(error) => return Err(self.queue_error(turn, error)),
+                Err(error) => return Err(self.queue_error(queue, error)),
             }
         }
         Ok(packets)
@@ -35,7 +35,7 @@ impl XdpPort {
 }
 
 /// Removes the headers and delivers the packet. Only frames in several pieces are copied.
-fn hand_out(
+fn deliver(
     frame: Frame<'_>,
     net: &mut Net,
     assembly: &mut [u8],

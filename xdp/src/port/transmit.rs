@@ -13,7 +13,7 @@ use crate::queue::{ChecksumAt, NoRoom};
 /// The packet of the last reservation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Reserved {
-    /// None.
+    /// No packet is reserved.
     #[default]
     Nothing,
     /// A packet that leaves through a queue.
@@ -24,22 +24,22 @@ pub(super) enum Reserved {
     Looped { len: usize },
 }
 
-/// The work that only few packets need.
+/// Additional work that only few packets need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Special {
     header_len: usize,
     /// The next hop, if its Ethernet address is not known yet.
     waits_for: Option<IpAddr>,
-    /// The metadata of a copy to deliver: the packet is to a group that was joined here, or to an
-    /// address of ours.
+    /// The metadata of the copy to loop back, if the destination is a joined group or an address of
+    /// this port.
     copy: Option<RxMeta>,
-    /// The checksum that the port computes when the packet is complete.
+    /// The checksum that the port computes after the packet is written.
     checksum: Option<ChecksumAt>,
 }
 
 impl XdpPort {
-    /// Reserves room for a packet.
-    pub(super) fn lend(
+    /// Reserves space for a packet.
+    pub(super) fn reserve_slot(
         &mut self,
         to: &TxMeta,
         flow: Flow,
@@ -56,7 +56,7 @@ impl XdpPort {
             Ok(header) if (1..=header.template.max_transport()).contains(&len) => header,
             Err(Refusal::Local) => {
                 cold_path();
-                return self.lend_looped(to, src_port, len, id);
+                return self.reserve_looped(to, src_port, len, id);
             }
             Ok(_) | Err(_) => {
                 cold_path();
@@ -71,11 +71,11 @@ impl XdpPort {
             _ => template.udp_checksum(),
         };
         let offloads = self.queues[queue].kernel().offloads_checksums();
-        let (theirs, ours) = (
+        let (offloaded, computed) = (
             checksum.filter(|_| offloads),
             checksum.filter(|_| !offloads),
         );
-        let frame = match self.queues[queue].reserve_with(header_len + len, theirs) {
+        let frame = match self.queues[queue].reserve_with(header_len + len, offloaded) {
             Ok(frame) => frame,
             Err(NoRoom::Full) => {
                 cold_path();
@@ -101,13 +101,13 @@ impl XdpPort {
             template.begin_checksum(frame, len);
         }
         let is_member = self.groups.contains(to.dst);
-        self.reserved = if is_member || ours.is_some() || header.waits_for.is_some() {
+        self.reserved = if is_member || computed.is_some() || header.waits_for.is_some() {
             cold_path();
             self.special = Special {
                 header_len,
                 waits_for: header.waits_for,
-                copy: is_member.then(|| looped(to, src_port, ip)),
-                checksum: ours,
+                copy: is_member.then(|| looped_meta(to, src_port, ip)),
+                checksum: computed,
             };
             Reserved::Special { queue, len }
         } else {
@@ -121,15 +121,15 @@ impl XdpPort {
         })
     }
 
-    /// Reserves room for a packet to this port itself.
-    fn lend_looped(
+    /// Reserves space for a packet to this port itself.
+    fn reserve_looped(
         &mut self,
         to: &TxMeta,
         src_port: u16,
         len: usize,
         id: u16,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        let fits = (1..=self.config.longest_ip()).contains(&len);
+        let fits = (1..=self.config.max_ip_bytes()).contains(&len);
         if !fits || !self.active.contains(&to.dst) {
             return Err(self.unsendable());
         }
@@ -145,7 +145,7 @@ impl XdpPort {
             },
             (RoceVersion::V2, IpAddr::V6(_)) => IpCovered::V6,
         };
-        self.special.copy = Some(looped(to, src_port, ip));
+        self.special.copy = Some(looped_meta(to, src_port, ip));
         self.reserved = Reserved::Looped { len };
         Ok(TxSlot {
             bytes: self.loopback.reserve(len),
@@ -186,7 +186,7 @@ impl XdpPort {
     }
 
     /// Queues the reserved packet and sends it at once, after those already in its queue. A packet
-    /// that is special leaves with the others at `flush`.
+    /// that needs [`Special`] work leaves at `flush`.
     pub(super) fn commit_and_send(&mut self) {
         let queue = match self.reserved {
             Reserved::Frame { queue, .. } => Some(queue),
@@ -195,7 +195,7 @@ impl XdpPort {
         self.commit_reserved();
         if let Some(queue) = queue {
             // The next `flush` hits the same error and reports it.
-            if let Err(_told_later) = self.queues[queue].send() {
+            if let Err(_reported_by_flush) = self.queues[queue].send() {
                 cold_path();
             }
         }
@@ -219,16 +219,16 @@ impl XdpPort {
             copy,
             checksum,
         } = std::mem::take(&mut self.special);
-        self.copy_to_ourselves(queue, header_len, copy);
+        self.loop_back_copy(queue, header_len, copy);
         self.end_checksum(queue, checksum);
         match waits_for {
-            Some(hop) => self.hold(queue, hop),
+            Some(hop) => self.hold_for(queue, hop),
             None => drop(self.queues[queue].commit()),
         }
     }
 
-    /// Delivers to this port a copy of a packet whose destination is a group that was joined here.
-    fn copy_to_ourselves(&mut self, queue: usize, header_len: usize, copy: Option<RxMeta>) {
+    /// Loops back a copy of a packet whose destination is a group that this port has joined.
+    fn loop_back_copy(&mut self, queue: usize, header_len: usize, copy: Option<RxMeta>) {
         let Some(meta) = copy else { return };
         let Some(frame) = self.queues[queue].reserved() else {
             return;
@@ -250,7 +250,7 @@ impl XdpPort {
     }
 
     /// Holds the frame until its neighbour answers.
-    fn hold(&mut self, queue: usize, hop: IpAddr) {
+    fn hold_for(&mut self, queue: usize, hop: IpAddr) {
         let Some(held) = self.queues[queue].hold() else {
             return;
         };
@@ -312,7 +312,7 @@ pub(super) fn path_of(to: &TxMeta) -> PathKey {
 }
 
 /// The receive metadata of a packet that is looped back without leaving.
-fn looped(to: &TxMeta, src_port: u16, ip: IpCovered) -> RxMeta {
+fn looped_meta(to: &TxMeta, src_port: u16, ip: IpCovered) -> RxMeta {
     RxMeta {
         src: to.src,
         dst: to.dst,

@@ -1,10 +1,10 @@
-//! A small assembler for BPF: the few instructions that the redirect program needs, and
+//! A small assembler for BPF. It has the few instructions that the redirect program needs, and
 //! jumps to labels.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A register. `R0` holds results, `R1` to `R5` arguments (lost at calls), `R6` to `R9`
-/// survive calls, `R10` is the end of the stack.
+/// A register. `R0` holds results. `R1` to `R5` hold arguments, and calls clobber them. Calls
+/// preserve `R6` to `R9`. `R10` is the end of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reg {
     R0,

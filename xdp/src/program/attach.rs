@@ -13,18 +13,18 @@ use crate::sys::bpf;
 pub struct Attached {
     link: OwnedFd,
     mode: Mode,
-    not_native: Option<io::Error>,
+    native_error: Option<io::Error>,
 }
 
 impl Attached {
-    /// The mode in which it is attached.
+    /// The mode in which the program is attached.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Why it is not attached in the driver, if that was tried.
+    /// Why the program is not attached in the driver, if that was tried.
     pub fn why_not_native(&self) -> Option<&io::Error> {
-        self.not_native.as_ref()
+        self.native_error.as_ref()
     }
 }
 
@@ -43,11 +43,11 @@ pub(super) fn attach(
     mode: AttachMode,
 ) -> Result<Attached, ProgramError> {
     let link = |mode: Mode| bpf::attach_xdp(program, index, mode.flags());
-    let (result, mode, not_native) = match mode {
+    let (result, mode, native_error) = match mode {
         AttachMode::Native => (link(Mode::Native), Mode::Native, None),
         AttachMode::Generic => (link(Mode::Generic), Mode::Generic, None),
         AttachMode::Auto => match link(Mode::Native) {
-            Err(error) if !is_held(&error) => (link(Mode::Generic), Mode::Generic, Some(error)),
+            Err(error) if !is_occupied(&error) => (link(Mode::Generic), Mode::Generic, Some(error)),
             result => (result, Mode::Native, None),
         },
     };
@@ -55,25 +55,26 @@ pub(super) fn attach(
         Ok(link) => Ok(Attached {
             link,
             mode,
-            not_native,
+            native_error,
         }),
-        Err(source) => Err(explain(source, interface, index, mode)),
+        Err(source) => Err(attach_error(source, interface, index, mode)),
     }
 }
 
-/// Whether another program is attached. EEXIST means one in the other mode.
-fn is_held(error: &io::Error) -> bool {
+/// Whether the error means that another program is attached. EEXIST means that it is attached in
+/// the other mode.
+fn is_occupied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }
 
-fn explain(source: io::Error, interface: &str, index: u32, mode: Mode) -> ProgramError {
-    let what = if is_held(&source) {
-        let who = holder(index)
+fn attach_error(source: io::Error, interface: &str, index: u32, mode: Mode) -> ProgramError {
+    let what = if is_occupied(&source) {
+        let other = holder(index)
             .ok()
             .flatten()
             .map_or("another program".to_owned(), |holder| holder.to_string());
         format!(
-            "attaching the redirect program to {interface}: {who} is attached there already. Detach it \
+            "attaching the redirect program to {interface}: {other} is attached there already. Detach it \
              (`ip link set dev {interface} xdp off`, or end the process that holds its link), choose another \
              interface, or use UDP sockets"
         )

@@ -1,18 +1,20 @@
-//! The redirect program: it sends our frames to our sockets, and passes all others to the kernel.
+//! The redirect program. It redirects this process's frames to its sockets, and passes all others
+//! to the kernel.
 //!
-//! It is assembled here from a few instructions and loaded with `bpf(2)`, so no C tool chain is
-//! needed. It is attached with a BPF link, so the kernel detaches it when the process ends, for
-//! whatever reason.
+//! This module assembles the program from a few instructions and loads it with `bpf(2)`, so no C
+//! tool chain is needed. The program is attached with a BPF link, so the kernel detaches it when
+//! the process ends or is killed.
 //!
-//! A frame is ours if it meets these conditions:
+//! The program redirects a frame if the frame meets these conditions:
 //!
 //! - It is an IPv4 or IPv6 packet with at most one 802.1Q tag, not fragmented and without options
 //!   or extension headers, to UDP port 4791 of an address passed to [`Program::add_address`]. If
 //!   configured, a RoCE v1 frame to one of these addresses qualifies, too.
-//! - It is for a QP in our part of the QPNs, if we have only a part ([`RedirectConfig::part`]).
+//! - It is for a QP in the configured part of the QPN space, if there is one
+//!   ([`RedirectConfig::part`]).
 //!
-//! Our frames go to the socket of the queue that they arrived at. If that queue has no socket, they
-//! go to the kernel, too.
+//! Redirected frames go to the socket of the queue that they arrived at. If that queue has no
+//! socket, they go to the kernel.
 
 mod asm;
 mod attach;
@@ -33,13 +35,13 @@ pub use redirect::RedirectConfig;
 
 use crate::sys::bpf::{self, Map, MapKind};
 
-/// The most addresses that the program can know.
+/// The maximum number of addresses of a program.
 const MAX_ADDRESSES: u32 = 1024;
 
 /// Why a program could not be loaded, attached or changed.
 #[derive(Debug)]
 pub struct ProgramError {
-    /// What was tried, and a remedy if there is one.
+    /// The operation that failed, and a remedy if there is one.
     pub what: String,
     /// The operating system's error.
     pub source: io::Error,
@@ -64,7 +66,7 @@ pub enum Verdict {
     Pass,
     /// Redirect the frame to the socket of its queue.
     Redirect,
-    /// Another return code, which our program never returns.
+    /// Another return code, which this program never returns.
     Other(u32),
 }
 
@@ -74,12 +76,12 @@ pub struct Program {
     fd: OwnedFd,
     /// The map from queues to sockets.
     sockets: Map<4>,
-    /// The set of our addresses.
+    /// The set of addresses.
     addresses: Map<16>,
 }
 
 impl Program {
-    /// Loads the program, with room for the sockets of `queues` queues and without addresses.
+    /// Loads the program for up to `queues` queues, without sockets and addresses.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -131,7 +133,7 @@ impl Program {
         }
     }
 
-    /// Sends our frames that arrive at `queue` to `socket` from now on.
+    /// Redirects frames that arrive at `queue` to `socket` from now on.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -140,12 +142,12 @@ impl Program {
         self.sockets
             .update(&queue.to_ne_bytes(), &value)
             .map_err(|source| ProgramError {
-                what: format!("giving the frames of queue {queue} to its socket"),
+                what: format!("redirecting the frames of queue {queue} to its socket"),
                 source,
             })
     }
 
-    /// Runs the program on a frame at queue 0, without sending it anywhere.
+    /// Runs the program on a frame at queue 0, and returns the verdict. The frame goes nowhere.
     ///
     /// # Errors
     /// If the kernel refuses. It accepts no frames shorter than an Ethernet header.

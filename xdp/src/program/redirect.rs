@@ -17,9 +17,10 @@ pub struct RedirectConfig {
     /// Whether to redirect RoCE v1, which has its own EtherType and a GRH in place of the IPv6
     /// header (InfiniBand Architecture Specification, Annex A16).
     pub roce_v1: bool,
-    /// The part of the QPN space that is ours; all of it if `None`. Packets to other QPNs go to the
-    /// kernel, for other processes that share the address. Multicast packets are always ours.
-    /// Packets to QP1 are ours unless they answer a request of another part.
+    /// The part of the QPN space whose packets to redirect; all packets if `None`. Packets to other
+    /// QPNs go to the kernel, for other processes that share the address. Multicast packets are
+    /// always redirected. Packets to QP1 are redirected unless they reply to a request of another
+    /// part.
     pub part: Option<QpnRange>,
 }
 
@@ -71,7 +72,7 @@ mod mad {
 
 /// Jump targets between the parts of the program.
 #[derive(Clone, Copy)]
-struct Ways {
+struct Targets {
     pass: Label,
     look_up: Label,
 }
@@ -86,16 +87,16 @@ pub(super) fn assemble(
     let mut asm = Assembler::default();
     let (pass, look_up) = (asm.label(), asm.label());
     let (network, ipv4, ipv6, v1) = (asm.label(), asm.label(), asm.label(), asm.label());
-    let ways = Ways { pass, look_up };
+    let targets = Targets { pass, look_up };
 
     asm.copy(R6, R1);
     asm.load(Word, R7, R6, context::DATA);
     asm.load(Word, R8, R6, context::DATA_END);
     asm.copy(R3, R7);
-    needs(&mut asm, ETHERNET, pass);
+    require_bytes(&mut asm, ETHERNET, pass);
     asm.load(Half, R2, R3, ETHERNET - 2);
     asm.jump_if(NotEqual, R2, field(0x8100), network);
-    needs(&mut asm, ETHERNET + TAG, pass);
+    require_bytes(&mut asm, ETHERNET + TAG, pass);
     asm.load(Half, R2, R3, ETHERNET + TAG - 2);
     asm.add(R3, TAG.into());
 
@@ -111,17 +112,17 @@ pub(super) fn assemble(
     asm.exit();
 
     asm.place(ipv4);
-    in_ipv4(&mut asm, ways);
+    parse_ipv4(&mut asm, targets);
     asm.place(ipv6);
-    in_ipv6(&mut asm, ways);
+    parse_ipv6(&mut asm, targets);
     asm.place(v1);
     if config.roce_v1 {
-        in_grh(&mut asm, pass);
+        parse_grh(&mut asm, pass);
     }
 
     asm.place(look_up);
     if let Some(part) = config.part {
-        is_for(&mut asm, part, pass);
+        require_part(&mut asm, part, pass);
     }
     asm.map(R1, addresses);
     asm.copy(R2, R10);
@@ -138,15 +139,15 @@ pub(super) fn assemble(
 }
 
 /// R3 points to the BTH of a packet. Jumps to `otherwise` unless the packet is for a QP in `part`,
-/// for a multicast group, or for QP1. A packet to QP1 that answers a request of another part does
-/// jump.
-fn is_for(asm: &mut Assembler, part: QpnRange, otherwise: Label) {
+/// for a multicast group, or for QP1. Also jumps for a packet to QP1 that replies to a request of
+/// another part.
+fn require_part(asm: &mut Assembler, part: QpnRange, otherwise: Label) {
     let (ours, to_qp, compare) = (asm.label(), asm.label(), asm.label());
-    needs(asm, BTH, otherwise);
+    require_bytes(asm, BTH, otherwise);
     asm.load(Word, R4, R3, QPN - 1);
     asm.and(R4, 0x00ff_ffff_u32.to_be() as i32);
     asm.jump_if(NotEqual, R4, Qpn::QP1.get().to_be() as i32, to_qp);
-    whose_answer(asm, ours);
+    load_reply_id(asm, ours);
     asm.jump(compare);
 
     asm.place(to_qp);
@@ -160,11 +161,12 @@ fn is_for(asm: &mut Assembler, part: QpnRange, otherwise: Label) {
     asm.place(ours);
 }
 
-/// Loads the first byte of the communication or request ID that tells which part a reply is for. It
-/// has the same layout as the first byte of a QPN. Jumps to `ours` if the datagram is not a reply.
-fn whose_answer(asm: &mut Assembler, ours: Label) {
+/// Loads the first byte of the communication or request ID, which identifies the part that a reply
+/// is for. The byte has the same layout as the first byte of a QPN. Jumps to `ours` if the datagram
+/// is not a reply.
+fn load_reply_id(asm: &mut Assembler, ours: Label) {
     let (lookup, end) = (asm.label(), asm.label());
-    needs(asm, mad::REMOTE_ID + 1, ours);
+    require_bytes(asm, mad::REMOTE_ID + 1, ours);
     asm.load(Byte, R4, R3, mad::CLASS);
     asm.jump_if(NotEqual, R4, mad::COMMUNICATION, ours);
     asm.load(Half, R4, R3, mad::ATTRIBUTE);
@@ -179,15 +181,15 @@ fn whose_answer(asm: &mut Assembler, ours: Label) {
 }
 
 /// Jumps to `otherwise` unless at least `bytes` bytes follow R3.
-fn needs(asm: &mut Assembler, bytes: i16, otherwise: Label) {
+fn require_bytes(asm: &mut Assembler, bytes: i16, otherwise: Label) {
     asm.copy(R4, R3);
     asm.add(R4, bytes.into());
     asm.jump_if_reg(Above, R4, R8, otherwise);
 }
 
-fn in_ipv4(asm: &mut Assembler, ways: Ways) {
-    let Ways { pass, look_up } = ways;
-    needs(asm, IPV4 + UDP, pass);
+fn parse_ipv4(asm: &mut Assembler, targets: Targets) {
+    let Targets { pass, look_up } = targets;
+    require_bytes(asm, IPV4 + UDP, pass);
     // Version 4, no options.
     asm.load(Byte, R4, R3, 0);
     asm.jump_if(NotEqual, R4, 0x45, pass);
@@ -207,9 +209,9 @@ fn in_ipv4(asm: &mut Assembler, ways: Ways) {
     asm.jump(look_up);
 }
 
-fn in_ipv6(asm: &mut Assembler, ways: Ways) {
-    let Ways { pass, look_up } = ways;
-    needs(asm, IPV6 + UDP, pass);
+fn parse_ipv6(asm: &mut Assembler, targets: Targets) {
+    let Targets { pass, look_up } = targets;
+    require_bytes(asm, IPV6 + UDP, pass);
     asm.load(Byte, R4, R3, 0);
     asm.and(R4, 0xf0);
     asm.jump_if(NotEqual, R4, 0x60, pass);
@@ -218,25 +220,25 @@ fn in_ipv6(asm: &mut Assembler, ways: Ways) {
     asm.jump_if(NotEqual, R4, PROTOCOL_UDP, pass);
     asm.load(Half, R4, R3, IPV6 + 2);
     asm.jump_if(NotEqual, R4, field(roce_wire::UDP_PORT), pass);
-    key_from_ipv6(asm);
+    store_ipv6_key(asm);
     asm.add(R3, (IPV6 + UDP).into());
     asm.jump(look_up);
 }
 
-/// A GRH has the layout of an IPv6 header, and the transport header follows at once.
-fn in_grh(asm: &mut Assembler, pass: Label) {
-    needs(asm, IPV6, pass);
+/// A GRH has the layout of an IPv6 header, and the BTH follows it directly.
+fn parse_grh(asm: &mut Assembler, pass: Label) {
+    require_bytes(asm, IPV6, pass);
     asm.load(Byte, R4, R3, 0);
     asm.and(R4, 0xf0);
     asm.jump_if(NotEqual, R4, 0x60, pass);
     asm.load(Byte, R4, R3, 6);
     asm.jump_if(NotEqual, R4, roce_wire::Grh::NEXT_HEADER_BTH.into(), pass);
-    key_from_ipv6(asm);
+    store_ipv6_key(asm);
     asm.add(R3, IPV6.into());
 }
 
-/// Copies the destination address, which is at the same offset in a GRH.
-fn key_from_ipv6(asm: &mut Assembler) {
+/// Copies the destination address of an IPv6 header or GRH to the key.
+fn store_ipv6_key(asm: &mut Assembler) {
     for word in 0..4 {
         asm.load(Word, R4, R3, 24 + word * 4);
         asm.store(Word, R10, KEY + word * 4, R4);

@@ -1,4 +1,5 @@
-//! The program's verdict on frames of every kind, given by the kernel (`BPF_PROG_TEST_RUN`).
+//! Tests the program's verdict on frames of every kind. The kernel runs the program
+//! (`BPF_PROG_TEST_RUN`).
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -18,7 +19,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// A program with our two addresses, and a socket at queue 0.
+/// A program with two addresses, and a socket at queue 0.
 fn program(test: &str, roce_v1: bool) -> Option<Program> {
     let config = RedirectConfig {
         roce_v1,
@@ -39,7 +40,7 @@ fn loaded(config: &RedirectConfig) -> Program {
     program
 }
 
-/// Bytes of the headers before the transport's.
+/// The length of the headers before the transport header, in bytes.
 fn headers(frame: &Frame) -> usize {
     match frame.bytes[frame.network - 2..frame.network] {
         [0x08, _] => 28,
@@ -48,7 +49,7 @@ fn headers(frame: &Frame) -> usize {
     }
 }
 
-/// A frame, and where its parts are.
+/// A frame, and the offsets of its parts.
 #[derive(Clone)]
 struct Frame {
     bytes: Vec<u8>,
@@ -69,7 +70,7 @@ impl Frame {
         Self { bytes, network: at }
     }
 
-    /// Changes a byte of the network header or what follows.
+    /// Changes a byte of the network header, or a byte after it.
     fn with(&self, at: usize, value: u8) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         bytes[self.network + at] = value;
@@ -109,7 +110,7 @@ fn ipv6(dst: &str, next: u8, port: u16) -> Vec<u8> {
     bytes
 }
 
-/// A RoCE v1 frame's GRH and what follows.
+/// The GRH of a RoCE v1 frame, and the bytes after it.
 fn grh(dst: &str) -> Vec<u8> {
     let mut bytes = ipv6(dst, 0x1b, 0);
     bytes.truncate(40);
@@ -117,7 +118,7 @@ fn grh(dst: &str) -> Vec<u8> {
     bytes
 }
 
-/// All kinds of frames that are ours, with and without a tag.
+/// All kinds of frames that the program redirects, with and without a tag.
 fn ours() -> Vec<Frame> {
     let mut frames = Vec::new();
     for tags in [&[][..], &[0x8100]] {
@@ -139,7 +140,7 @@ fn our_frames_are_redirected() {
     };
     for frame in ours() {
         is(&program, &frame.bytes, Verdict::Redirect, "ours");
-        // Frames of several pieces are judged by their first.
+        // The first piece decides about frames of several pieces.
         let mut long = frame.bytes.clone();
         long.resize(9000, 0);
         is(&program, &long, Verdict::Redirect, "ours, long");
@@ -154,8 +155,8 @@ fn our_frames_are_redirected() {
 }
 
 #[test]
-fn addresses_of_others_are_the_kernels() {
-    let Some(program) = program("addresses_of_others_are_the_kernels", false) else {
+fn frames_to_other_addresses_go_to_the_kernel() {
+    let Some(program) = program("frames_to_other_addresses_go_to_the_kernel", false) else {
         return;
     };
     for frame in ours() {
@@ -171,7 +172,7 @@ fn addresses_of_others_are_the_kernels() {
             );
         }
     }
-    // The same four bytes in an IPv6 address that is not IPv4-mapped.
+    // Try the same four bytes in an IPv6 address that is not IPv4-mapped.
     let compatible = Frame::new(&[], 0x86dd, &ipv6("::10.1.2.3", 17, 4791));
     is(&program, &compatible.bytes, Verdict::Pass, "not mapped");
     for ours in [OURS_V4, OURS_V6] {
@@ -186,8 +187,8 @@ fn addresses_of_others_are_the_kernels() {
 }
 
 #[test]
-fn what_is_no_roce_packet_is_the_kernels() {
-    let Some(program) = program("what_is_no_roce_packet_is_the_kernels", false) else {
+fn frames_that_are_not_roce_go_to_the_kernel() {
+    let Some(program) = program("frames_that_are_not_roce_go_to_the_kernel", false) else {
         return;
     };
     for frame in ours() {
@@ -256,8 +257,8 @@ fn what_is_no_roce_packet_is_the_kernels() {
 }
 
 #[test]
-fn other_ether_types_are_the_kernels() {
-    let Some(program) = program("other_ether_types_are_the_kernels", false) else {
+fn other_ether_types_go_to_the_kernel() {
+    let Some(program) = program("other_ether_types_go_to_the_kernel", false) else {
         return;
     };
     let (v4, v6) = (ipv4(OURS_V4, 4791), ipv6(OURS_V6, 17, 4791));
@@ -280,13 +281,13 @@ fn other_ether_types_are_the_kernels() {
 }
 
 #[test]
-fn frames_that_are_cut_are_the_kernels() {
-    let Some(program) = program("frames_that_are_cut_are_the_kernels", true) else {
+fn truncated_frames_go_to_the_kernel() {
+    let Some(program) = program("truncated_frames_go_to_the_kernel", true) else {
         return;
     };
     let v1 = Frame::new(&[], 0x8915, &grh(OURS_V6));
     for frame in ours().into_iter().chain([v1]) {
-        // The last byte that must be there is the UDP header's, or the GRH's.
+        // The last required byte is the last byte of the UDP header, or of the GRH.
         let whole = headers(&frame);
         for len in SHORTEST..=frame.bytes.len() {
             let expected = if len < frame.network + whole {
@@ -300,8 +301,8 @@ fn frames_that_are_cut_are_the_kernels() {
 }
 
 #[test]
-fn roce_v1_is_ours_if_asked_for() {
-    let Some(program) = program("roce_v1_is_ours_if_asked_for", true) else {
+fn roce_v1_is_redirected_if_enabled() {
+    let Some(program) = program("roce_v1_is_redirected_if_enabled", true) else {
         return;
     };
     for tags in [&[][..], &[0x8100]] {
@@ -337,8 +338,8 @@ fn roce_v1_is_ours_if_asked_for() {
 }
 
 #[test]
-fn what_is_for_other_processes_qps_is_the_kernels() {
-    if !is_root("what_is_for_other_processes_qps_is_the_kernels") {
+fn packets_for_qps_of_other_processes_go_to_the_kernel() {
+    if !is_root("packets_for_qps_of_other_processes_go_to_the_kernel") {
         return;
     }
     let program = loaded(&RedirectConfig {
@@ -364,7 +365,7 @@ fn what_is_for_other_processes_qps_is_the_kernels() {
             for (at, byte) in (bth + 5..).zip(&u32::to_be_bytes(qpn)[1..]) {
                 to.bytes = to.with(at, *byte);
             }
-            // The congestion bits share a word with the QPN, and do not count.
+            // The congestion bits share a word with the QPN, and have no effect.
             let bytes = to.with(bth + 4, 0xff);
             is(
                 &program,
@@ -377,8 +378,8 @@ fn what_is_for_other_processes_qps_is_the_kernels() {
 }
 
 #[test]
-fn answers_to_other_processes_are_the_kernels() {
-    if !is_root("answers_to_other_processes_are_the_kernels") {
+fn replies_to_other_processes_go_to_the_kernel() {
+    if !is_root("replies_to_other_processes_go_to_the_kernel") {
         return;
     }
     let program = loaded(&RedirectConfig {
@@ -419,8 +420,8 @@ fn answers_to_other_processes_are_the_kernels() {
 }
 
 #[test]
-fn without_a_socket_all_is_the_kernels() {
-    if !is_root("without_a_socket_all_is_the_kernels") {
+fn without_a_socket_all_frames_go_to_the_kernel() {
+    if !is_root("without_a_socket_all_frames_go_to_the_kernel") {
         return;
     }
     let program = Program::load(1, &RedirectConfig::default()).expect("the kernel takes it");
@@ -429,8 +430,8 @@ fn without_a_socket_all_is_the_kernels() {
 }
 
 #[test]
-fn bytes_that_mean_nothing_are_the_kernels() {
-    let Some(program) = program("bytes_that_mean_nothing_are_the_kernels", true) else {
+fn random_bytes_go_to_the_kernel() {
+    let Some(program) = program("random_bytes_go_to_the_kernel", true) else {
         return;
     };
     let mut state = 4791_u64;

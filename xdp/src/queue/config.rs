@@ -3,16 +3,16 @@
 use super::TxMetadata;
 use crate::umem::CHUNK_BYTES;
 
-/// The amount of memory of a queue, and what it is for.
+/// The amounts of memory of a queue, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
     /// Number of chunks for received frames.
     pub rx_chunks: u32,
     /// The maximum number of frames that wait to be sent, or to be completed by the kernel.
     pub tx_frames: u32,
-    /// The longest frame to send, Ethernet header included, in bytes.
+    /// The maximum length of a frame to send, Ethernet header included, in bytes.
     pub max_frame_bytes: usize,
-    /// Whether frames to send have room for [`TxMetadata`](super::TxMetadata). See
+    /// Whether frames to send have space for [`TxMetadata`](super::TxMetadata). See
     /// [`QueueConfig::has_metadata`].
     pub tx_metadata: bool,
 }
@@ -33,9 +33,9 @@ impl QueueConfig {
         }
     }
 
-    /// Whether frames to send have room for metadata. The kernel expects metadata in front of every
-    /// piece, within the piece's own chunk. Our pieces are adjacent, so only frames of one piece
-    /// can have metadata.
+    /// Whether frames to send have space for metadata. The kernel expects metadata in front of
+    /// every piece, within the piece's chunk. The pieces of a queue's frame are adjacent, so only
+    /// frames of one piece can have metadata.
     pub fn has_metadata(&self) -> bool {
         self.tx_metadata && self.max_frame_bytes + TxMetadata::LEN <= CHUNK_BYTES
     }

@@ -45,12 +45,12 @@ impl From<ChunkFault> for RxDrop {
     }
 }
 
-/// What a queue has done and dropped so far.
+/// The frames that a queue has received, sent and dropped so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Frames delivered.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub rx_bytes: u64,
     /// Frames delivered that arrived in several pieces.
     pub rx_in_pieces: u64,
@@ -58,16 +58,16 @@ pub struct QueueCounters {
     pub rx_wakeups: u64,
     /// Frames passed to the kernel.
     pub tx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub tx_bytes: u64,
     /// Chunks that the kernel has reported as sent.
     pub tx_completed: u64,
     /// System calls that made the kernel check the TX ring.
     pub tx_wakeups: u64,
-    /// Reservations refused because all room for frames was in use.
+    /// Reservations refused because all slots were in use.
     pub tx_full: u64,
-    /// Frames dropped because the TX ring was full although there was room for a frame: the kernel
-    /// reported frames as sent that it had not taken from the ring.
+    /// Frames dropped because the TX ring was full although a slot was free: the kernel reported
+    /// frames as sent that it had not taken from the ring.
     pub tx_ring_full: u64,
     /// Frames whose checksum was left to the driver or the kernel.
     pub tx_checksums: u64,

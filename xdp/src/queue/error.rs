@@ -47,8 +47,8 @@ pub enum QueueError {
         /// Its counters.
         corrupt: Corrupt,
     },
-    /// Waking the kernel failed for good: the socket is of no use any more, for instance because
-    /// its interface is gone.
+    /// Waking the kernel failed permanently: the socket is unusable, for example because its
+    /// interface is gone.
     Wake {
         /// The ring that the kernel was to check.
         ring: RingName,

@@ -22,7 +22,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Its length in bytes.
+    /// The length of the frame in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self.pieces {
@@ -31,15 +31,16 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the frame has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its pieces; at least one.
+    /// The pieces of the frame; at least one.
     pub fn pieces(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let share = self.share;
-        // Each piece was checked to be within its chunk, and each chunk to be the share's.
+        // The queue has checked that each piece is within its chunk and each chunk within the
+        // share.
         self.pieces.iter().map(|piece| {
             share
                 .bytes(piece.address, piece.len as usize)
@@ -47,7 +48,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// All its bytes, if the frame has a single piece.
+    /// All bytes, if the frame has a single piece.
     pub fn contiguous(&self) -> Option<&'a [u8]> {
         if self.pieces.len() == 1 {
             self.pieces().next()
@@ -56,7 +57,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Copies as many of its bytes into `to` as fit, and returns the part of `to` that was written.
+    /// Copies as many bytes of the frame to `to` as fit. Returns the part of `to` that was written.
     pub fn copy_to<'b>(&self, to: &'b mut [u8]) -> &'b mut [u8] {
         let mut at = 0;
         for piece in self.pieces() {

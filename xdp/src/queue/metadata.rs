@@ -1,9 +1,10 @@
-//! Metadata: what the driver or the kernel has to fill in when it sends a frame.
+//! Metadata in front of a frame to send, which requests offloads from the driver or the kernel.
 
 /// The position of a 16-bit checksum (RFC 1071), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChecksumAt {
-    /// Offset in the frame of the first byte that it covers. It covers all bytes from there on.
+    /// The offset in the frame of the first byte that the checksum covers. It covers all bytes from
+    /// there to the end.
     pub start: u16,
     /// Offset of the checksum field from `start`. Before the checksum is filled in, the field holds
     /// the sum of bytes that it does not cover, such as the pseudo header's.
@@ -11,7 +12,8 @@ pub struct ChecksumAt {
 }
 
 impl ChecksumAt {
-    /// Whether it lies within a frame of `len` bytes. Otherwise the kernel drops the frame.
+    /// Whether the checksum lies within a frame of `len` bytes. Otherwise, the kernel drops the
+    /// frame.
     pub(crate) fn is_in(self, len: usize) -> bool {
         usize::from(self.start) + usize::from(self.offset) + 2 <= len
     }

@@ -4,14 +4,14 @@
 //! frame to send is still contiguous: its slot has several adjacent chunks, and only its
 //! descriptors are split at the chunk borders.
 //!
-//! Nothing is allocated after [`Queue::new`], and everything is bounded. Chunks of received frames
-//! are free again before [`Queue::receive`] returns, and there is room for
+//! After [`Queue::new`], the queue allocates nothing, and all its resources are bounded. Chunks of
+//! received frames are free again before [`Queue::receive`] returns. There are slots for
 //! [`QueueConfig::tx_frames`] frames to send.
 //!
-//! The addresses that the kernel returns are checked against the [`Ledger`]. A chunk that the
-//! kernel does not have at the moment, or a piece that would exceed its chunk, causes the frame to
-//! be dropped and counted in [`QueueCounters`]; nothing is read or written for it. Impossible
-//! counters of a ring are a [`QueueError`], after which the queue is unusable.
+//! The queue checks the addresses that the kernel returns against the [`Ledger`]. If the kernel
+//! does not have the chunk at the moment, or a piece exceeds its chunk, the queue drops the frame,
+//! counts it in [`QueueCounters`], and does not access its memory. Impossible counters of a ring
+//! are a [`QueueError`], after which the queue is unusable.
 
 mod config;
 mod counters;
@@ -45,8 +45,8 @@ pub trait Kernel {
     /// Makes the kernel check the TX ring.
     ///
     /// # Errors
-    /// If the socket is of no use any more. It is not an error if the kernel is busy, has no room
-    /// at the moment, or the link is down.
+    /// If the socket is unusable. It is not an error if the kernel is busy or lacks memory at the
+    /// moment, or the link is down.
     fn wake_tx(&self) -> io::Result<()>;
 
     /// Makes the kernel check the fill ring and receive frames.
@@ -88,8 +88,8 @@ pub struct Queue<K: Kernel> {
 }
 
 impl<K: Kernel> Queue<K> {
-    /// A queue over rings that are not in use yet; the fill ring is filled at once, which
-    /// some drivers want before the socket is bound.
+    /// A queue over rings that are not in use yet. Fills the fill ring, because some drivers
+    /// require that before the socket is bound.
     ///
     /// # Errors
     /// If the share has fewer than [`QueueConfig::chunks`] chunks, or the kernel's counters are

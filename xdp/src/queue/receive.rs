@@ -6,62 +6,61 @@ use super::error::{QueueError, RingName};
 use super::frame::{Frame, MAX_PIECES, Piece};
 use super::{Kernel, Queue};
 use crate::ring::Descriptor;
-use crate::umem::{Owner, stays_in_chunk};
+use crate::umem::{Owner, is_in_one_chunk};
 use std::hint::cold_path;
 
 /// The chunks of received frames, and the frame that is still incomplete.
 #[derive(Debug)]
 pub(super) struct Receiving {
-    /// Chunks that wait to go into the fill ring.
+    /// Free chunks that are not in the fill ring yet.
     free: Vec<u32>,
-    /// The number of free chunks to collect before they go into the fill ring.
-    kept: usize,
+    /// The number of free chunks at which they go into the fill ring.
+    refill_threshold: usize,
     pieces: [Piece; MAX_PIECES],
     count: usize,
-    /// Whether a piece of the frame is missing, so that the rest is useless.
-    broken: bool,
+    /// Whether a piece of the frame is missing, so that the frame must be dropped.
+    is_incomplete: bool,
 }
 
 impl Receiving {
-    /// The maximum number of free chunks to collect before they go into the fill ring. With few
-    /// chunks, it is an eighth of them.
-    const KEPT: u32 = 32;
+    /// The maximum of `refill_threshold`. With few chunks, the threshold is an eighth of them.
+    const MAX_REFILL_THRESHOLD: u32 = 32;
 
     pub(super) fn new(config: &QueueConfig) -> Self {
         Self {
             free: (0..config.rx_chunks).rev().collect(),
-            kept: Self::KEPT.min(config.rx_chunks / 8).max(1) as usize,
+            refill_threshold: Self::MAX_REFILL_THRESHOLD.min(config.rx_chunks / 8).max(1) as usize,
             pieces: [Piece::default(); MAX_PIECES],
             count: 0,
-            broken: false,
+            is_incomplete: false,
         }
     }
 }
 
 impl<K: Kernel> Queue<K> {
-    /// Delivers up to `budget` frames to `sink`. Returns the number taken from the ring, including
-    /// those that were dropped; 0 if none waits. Never blocks.
+    /// Delivers up to `budget` frames to `sink`. Returns the number of frames taken from the ring,
+    /// including dropped ones; 0 if no frame waits. Never blocks.
     ///
-    /// The chunks return to the kernel a few dozen at a time, or when no frame waits: writing to a
-    /// cache line that the kernel read last takes longer than processing a short frame.
+    /// The chunks return to the kernel a few dozen at a time, or when no frame waits, because
+    /// writing to a cache line that the kernel has read takes longer than processing a short frame.
     ///
     /// # Errors
-    /// If the queue is of no use any more.
+    /// If the queue is unusable.
     pub fn receive(
         &mut self,
         budget: usize,
         sink: &mut dyn FnMut(Frame<'_>),
     ) -> Result<usize, QueueError> {
-        let taken = self.take(budget, sink);
+        let taken = self.take_frames(budget, sink);
         self.rx.release();
         let taken = taken?;
-        let kept = self.receiving.free.len();
-        let refills = kept >= self.receiving.kept || taken == 0 && kept > 0;
+        let free = self.receiving.free.len();
+        let refills = free >= self.receiving.refill_threshold || taken == 0 && free > 0;
         if refills {
             self.refill()?;
         }
         let polls = taken == 0 && self.kernel.polls();
-        if polls || self.wants_to_fill(refills) {
+        if polls || self.fill_needs_wakeup(refills) {
             self.counters.rx_wakeups += 1;
             let ring = RingName::Fill;
             self.kernel
@@ -72,23 +71,23 @@ impl<K: Kernel> Queue<K> {
     }
 
     /// Whether the kernel asks for a wake-up for the fill ring. Only a caller that has just added
-    /// chunks (`gave`) can miss the flag, so only it pays for a fence.
-    fn wants_to_fill(&self, gave: bool) -> bool {
-        if gave {
+    /// chunks (`has_added`) can miss the flag, so only it pays for a fence.
+    fn fill_needs_wakeup(&self, has_added: bool) -> bool {
+        if has_added {
             self.fill.needs_wakeup()
         } else {
             self.fill.has_asked_for_wakeup()
         }
     }
 
-    /// Takes frames from the ring. Returns their number.
-    fn take(
+    /// Takes up to `budget` frames from the ring. Returns their number.
+    fn take_frames(
         &mut self,
         budget: usize,
         sink: &mut dyn FnMut(Frame<'_>),
     ) -> Result<usize, QueueError> {
         let mut frames = 0;
-        // Bounded even if no frame ever ends.
+        // The loop is bounded even if no frame ever ends.
         for _ in 0..budget.saturating_mul(MAX_PIECES) {
             let popped = self.rx.pop().map_err(|corrupt| QueueError::Corrupt {
                 ring: RingName::Rx,
@@ -112,17 +111,17 @@ impl<K: Kernel> Queue<K> {
     /// Takes a chunk back from the kernel, as a piece of the current frame.
     fn add_piece(&mut self, descriptor: Descriptor) {
         let Descriptor { address, len, .. } = descriptor;
-        // The kernel or the NIC has just written it.
+        // The kernel or the NIC has just written the piece.
         self.share.prefetch(address);
         let chunk = match self.ledger.take_back(address, Owner::Fill, Owner::Received) {
             Ok(chunk) => chunk,
             Err(fault) => {
                 cold_path();
-                return self.break_frame(fault.into());
+                return self.mark_incomplete(fault.into());
             }
         };
         let receiving = &mut self.receiving;
-        let drop = if !stays_in_chunk(address, len) {
+        let drop = if !is_in_one_chunk(address, len) {
             RxDrop::PieceTooLong
         } else if receiving.count == MAX_PIECES {
             RxDrop::TooManyPieces
@@ -137,20 +136,20 @@ impl<K: Kernel> Queue<K> {
         };
         cold_path();
         self.recycle(chunk);
-        self.break_frame(drop);
+        self.mark_incomplete(drop);
     }
 
     /// Marks the whole frame for dropping, because a piece is missing.
-    fn break_frame(&mut self, reason: RxDrop) {
-        self.receiving.broken = true;
+    fn mark_incomplete(&mut self, reason: RxDrop) {
+        self.receiving.is_incomplete = true;
         self.counters.drop_received(reason);
     }
 
     /// Handles the last piece: delivers the frame unless a piece is missing.
     fn end_of_frame(&mut self, sink: &mut dyn FnMut(Frame<'_>)) {
         let count = std::mem::take(&mut self.receiving.count);
-        let broken = std::mem::take(&mut self.receiving.broken);
-        if !broken {
+        let is_incomplete = std::mem::take(&mut self.receiving.is_incomplete);
+        if !is_incomplete {
             let frame = Frame {
                 share: &self.share,
                 pieces: &self.receiving.pieces[..count],
@@ -170,7 +169,7 @@ impl<K: Kernel> Queue<K> {
         self.receiving.free.push(chunk);
     }
 
-    /// Gives the kernel all free chunks to receive into.
+    /// Puts all free chunks into the fill ring.
     pub(super) fn refill(&mut self) -> Result<(), QueueError> {
         let corrupt = |corrupt| QueueError::Corrupt {
             ring: RingName::Fill,

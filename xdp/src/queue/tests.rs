@@ -25,7 +25,7 @@ fn pair() -> (Queue, KernelSide) {
     queue(&CONFIG, None).expect("sound rings")
 }
 
-/// Lengths of the pieces of all frames that arrive.
+/// Receives all frames that wait. Returns the lengths of their pieces.
 fn receive(queue: &mut Queue) -> Vec<Vec<usize>> {
     let mut frames = Vec::new();
     let mut sink = |frame: super::Frame<'_>| frames.push(frame.pieces().map(<[u8]>::len).collect());
@@ -33,8 +33,8 @@ fn receive(queue: &mut Queue) -> Vec<Vec<usize>> {
     frames
 }
 
-/// All chunks are with the kernel or free, none is held.
-fn nothing_is_held(queue: &Queue) {
+/// Checks that all chunks are free or with the kernel.
+fn assert_no_chunk_is_held(queue: &Queue) {
     let chunks = queue.chunks();
     assert_eq!(
         chunks.of(Owner::Received) + chunks.of(Owner::Writing),
@@ -73,7 +73,7 @@ fn a_ring_with_impossible_counters_ends_the_queue() {
     kernel.deliver(chunk + 256, 60, 0);
     far(kernel.rings.fill.consumer());
     assert!(matches!(queue.receive(1, &mut |_| {}), Ok(1)));
-    // The chunk goes back now.
+    // Now the chunk returns to the kernel.
     assert!(is(
         queue.receive(1, &mut |_| {}).expect_err("a corrupt ring"),
         RingName::Fill

@@ -7,7 +7,7 @@ use crate::ring::Descriptor;
 use crate::umem::{CHUNK_BYTES, Owner};
 use std::hint::cold_path;
 
-/// Room for frames to send: slots of a few adjacent chunks each.
+/// The slots for frames to send, of a few adjacent chunks each.
 #[derive(Debug)]
 pub(super) struct Transmitting {
     /// The first chunk of the first slot.
@@ -22,7 +22,8 @@ pub(super) struct Transmitting {
     unsent: Box<[u8]>,
     /// The frame that is being written.
     reserved: Option<Held>,
-    /// Whether the kernel did not take all frames at the last `flush` and needs another wake-up.
+    /// Whether the last `flush` left frames in the ring, for which the kernel needs another
+    /// wake-up.
     blocked: bool,
 }
 
@@ -40,34 +41,34 @@ impl Transmitting {
         }
     }
 
-    fn chunk(&self, place: u32) -> u32 {
-        self.first_chunk + place * self.chunks_per_frame
+    fn chunk(&self, slot: u32) -> u32 {
+        self.first_chunk + slot * self.chunks_per_frame
     }
 }
 
-/// A frame that is set aside, for instance because its destination's Ethernet address is not known
+/// A frame that is held back, for example because its destination's Ethernet address is not known
 /// yet. It is not in the TX ring, and other frames may be sent before it. It keeps its slot until
 /// it is passed to [`Queue::commit_held`] or [`Queue::drop_held`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Held {
-    place: u32,
+    slot: u32,
     len: usize,
-    /// Whether it has metadata in front.
+    /// Whether the frame has metadata in front.
     has_metadata: bool,
 }
 
-/// Why there is no room for a frame.
+/// Why space for a frame could not be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// All slots are in use: flush, or retry when the kernel has sent some frames.
+    /// All slots are in use. Flush, or retry when the kernel has sent some frames.
     Full,
     /// The length is 0 or too long, or the frame can't have the requested checksum.
     Length,
 }
 
 impl<K: Kernel> Queue<K> {
-    /// Reserves room for a frame of exactly `len` bytes, whose contents are arbitrary. A frame that
-    /// is not committed is dropped at the next call.
+    /// Reserves space for a frame of exactly `len` bytes, whose contents are arbitrary. The next
+    /// call drops a frame that is not committed.
     ///
     /// # Errors
     /// See [`NoRoom`].
@@ -75,18 +76,17 @@ impl<K: Kernel> Queue<K> {
         self.reserve_with(len, None)
     }
 
-    /// As [`Queue::reserve`], for a frame whose checksum the driver, or the kernel, is to
-    /// fill in.
+    /// As [`Queue::reserve`], for a frame whose checksum the driver or the kernel fills in.
     ///
     /// # Errors
-    /// As [`Queue::reserve`]; [`NoRoom::Length`], too, if there is no room for metadata
-    /// ([`QueueConfig::has_metadata`]), or the checksum is not in the frame.
+    /// As [`Queue::reserve`]. Also [`NoRoom::Length`] if there is no space for metadata
+    /// ([`QueueConfig::has_metadata`]), or the checksum is not within the frame.
     pub fn reserve_with(
         &mut self,
         len: usize,
         checksum: Option<ChecksumAt>,
     ) -> Result<&mut [u8], NoRoom> {
-        self.forget();
+        self.drop_reserved();
         let headroom = self.transmitting.headroom;
         if checksum.is_some_and(|checksum| headroom == 0 || !checksum.is_in(len)) {
             cold_path();
@@ -99,25 +99,25 @@ impl<K: Kernel> Queue<K> {
         if self.transmitting.free.is_empty() {
             cold_path();
             // The next `flush` reports an error of the ring.
-            let _ = self.reap();
+            let _ = self.take_completions();
         }
-        let Some(place) = self.transmitting.free.pop() else {
+        let Some(slot) = self.transmitting.free.pop() else {
             cold_path();
             self.counters.tx_full += 1;
             return Err(NoRoom::Full);
         };
-        let first = self.transmitting.chunk(place);
+        let first = self.transmitting.chunk(slot);
         for chunk in chunks(first, len) {
             self.ledger.pass(chunk, Owner::Writing);
         }
         self.transmitting.reserved = Some(Held {
-            place,
+            slot,
             len,
             has_metadata: checksum.is_some(),
         });
         let address = self.ledger.address(first);
-        let room = self.share.bytes_mut(address, headroom + len);
-        let (metadata, frame) = room.ok_or(NoRoom::Length)?.split_at_mut(headroom);
+        let space = self.share.bytes_mut(address, headroom + len);
+        let (metadata, frame) = space.ok_or(NoRoom::Length)?.split_at_mut(headroom);
         if let (Some(checksum), Some(metadata)) = (checksum, metadata.first_chunk_mut()) {
             cold_path();
             *metadata = TxMetadata { checksum }.to_bytes();
@@ -128,8 +128,8 @@ impl<K: Kernel> Queue<K> {
     /// The frame that is being written, if there is one.
     pub fn reserved(&mut self) -> Option<&mut [u8]> {
         let transmitting = &self.transmitting;
-        let &Held { place, len, .. } = transmitting.reserved.as_ref()?;
-        let address = self.ledger.address(transmitting.chunk(place));
+        let &Held { slot, len, .. } = transmitting.reserved.as_ref()?;
+        let address = self.ledger.address(transmitting.chunk(slot));
         self.share
             .bytes_mut(address + transmitting.headroom as u64, len)
     }
@@ -137,29 +137,29 @@ impl<K: Kernel> Queue<K> {
     /// Queues the frame that is being written, if there is one. [`Queue::flush`] sends it.
     ///
     /// # Errors
-    /// If the queue is of no use any more.
+    /// If the queue is unusable.
     #[inline(always)]
     pub fn commit(&mut self) -> Result<(), QueueError> {
         let Some(&Held {
-            place,
+            slot,
             len,
             has_metadata,
         }) = self.transmitting.reserved.as_ref()
         else {
             return Ok(());
         };
-        let first = self.transmitting.chunk(place);
+        let first = self.transmitting.chunk(slot);
         let pieces = chunks(first, len).len();
-        let room = self.tx.room(pieces as u32).map_err(corrupt(RingName::Tx))?;
-        if (room as usize) < pieces {
+        let space = self.tx.room(pieces as u32).map_err(corrupt(RingName::Tx))?;
+        if (space as usize) < pieces {
             cold_path();
             self.counters.tx_ring_full += 1;
-            self.forget();
+            self.drop_reserved();
             return Ok(());
         }
         self.transmitting.reserved = None;
-        self.transmitting.unsent[place as usize] = pieces as u8;
-        // Frames with metadata are of one piece.
+        self.transmitting.unsent[slot as usize] = pieces as u8;
+        // Only frames of one piece have headroom.
         let headroom = self.transmitting.headroom as u64;
         let metadata = if has_metadata {
             Descriptor::METADATA
@@ -184,7 +184,7 @@ impl<K: Kernel> Queue<K> {
         Ok(())
     }
 
-    /// Holds the frame that is being written, if there is one, for later.
+    /// Holds back the frame that is being written, if there is one.
     pub fn hold(&mut self) -> Option<Held> {
         self.transmitting.reserved.take()
     }
@@ -192,13 +192,13 @@ impl<K: Kernel> Queue<K> {
     /// Queues a held frame, after `change` has completed it.
     ///
     /// # Errors
-    /// If the queue is of no use any more.
+    /// If the queue is unusable.
     pub fn commit_held(
         &mut self,
         held: Held,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), QueueError> {
-        self.forget();
+        self.drop_reserved();
         self.transmitting.reserved = Some(held);
         if let Some(frame) = self.reserved() {
             change(frame);
@@ -208,28 +208,28 @@ impl<K: Kernel> Queue<K> {
 
     /// Drops a held frame.
     pub fn drop_held(&mut self, held: Held) {
-        self.forget();
-        self.give_back(held.place, held.len);
+        self.drop_reserved();
+        self.free_slot(held.slot, held.len);
     }
 
     /// Sends committed frames until the kernel accepts no more. Never blocks. Returns `false` if
     /// another call is needed to send the rest.
     ///
     /// # Errors
-    /// If the queue is of no use any more.
+    /// If the queue is unusable.
     pub fn flush(&mut self) -> Result<bool, QueueError> {
         let untaken = self.send()?;
-        self.reap()?;
+        self.take_completions()?;
         self.transmitting.blocked = untaken > 0 && self.tx.needs_wakeup();
         Ok(!self.transmitting.blocked)
     }
 
-    /// Sends committed frames until the kernel accepts no more, and does nothing else. This is the
-    /// first part of [`Queue::flush`], for an urgent frame. Returns the number of pieces that the
-    /// kernel has not taken.
+    /// Sends committed frames until the kernel accepts no more. This is the first part of
+    /// [`Queue::flush`], for an urgent frame. Returns the number of pieces that the kernel has not
+    /// taken.
     ///
     /// # Errors
-    /// If the queue is of no use any more.
+    /// If the queue is unusable.
     pub fn send(&mut self) -> Result<u32, QueueError> {
         self.tx.submit();
         let mut untaken = self.tx.untaken().map_err(corrupt(RingName::Tx))?;
@@ -261,8 +261,8 @@ impl<K: Kernel> Queue<K> {
     }
 
     /// Takes back the chunks that have been sent.
-    fn reap(&mut self) -> Result<(), QueueError> {
-        // Bounded even if the kernel never stops completing.
+    fn take_completions(&mut self) -> Result<(), QueueError> {
+        // The loop is bounded even if the kernel never stops completing.
         for _ in 0..self.ledger.counts().of(Owner::Tx).saturating_add(1) {
             let popped = self
                 .completion
@@ -270,7 +270,7 @@ impl<K: Kernel> Queue<K> {
                 .map_err(corrupt(RingName::Completion))?;
             let Some(address) = popped else { break };
             match self.ledger.take_back(address, Owner::Tx, Owner::Free) {
-                Ok(chunk) => self.sent(chunk),
+                Ok(chunk) => self.mark_sent(chunk),
                 Err(_) => {
                     cold_path();
                     self.counters.tx_bad_completions += 1;
@@ -282,32 +282,32 @@ impl<K: Kernel> Queue<K> {
     }
 
     /// Marks a chunk as sent. Its slot is free when all its chunks are sent.
-    fn sent(&mut self, chunk: u32) {
+    fn mark_sent(&mut self, chunk: u32) {
         let transmitting = &mut self.transmitting;
-        let place = (chunk - transmitting.first_chunk) / transmitting.chunks_per_frame;
-        let unsent = &mut transmitting.unsent[place as usize];
+        let slot = (chunk - transmitting.first_chunk) / transmitting.chunks_per_frame;
+        let unsent = &mut transmitting.unsent[slot as usize];
         *unsent -= 1;
         if *unsent == 0 {
-            transmitting.free.push(place);
+            transmitting.free.push(slot);
         }
         self.counters.tx_completed += 1;
     }
 
     /// Drops the frame that is being written, if there is one.
     #[inline]
-    fn forget(&mut self) {
-        if let Some(Held { place, len, .. }) = self.transmitting.reserved.take() {
+    fn drop_reserved(&mut self) {
+        if let Some(Held { slot, len, .. }) = self.transmitting.reserved.take() {
             cold_path();
-            self.give_back(place, len);
+            self.free_slot(slot, len);
         }
     }
 
     /// Frees the slot of a frame that will not be sent.
-    fn give_back(&mut self, place: u32, len: usize) {
-        for chunk in chunks(self.transmitting.chunk(place), len) {
+    fn free_slot(&mut self, slot: u32, len: usize) {
+        for chunk in chunks(self.transmitting.chunk(slot), len) {
             self.ledger.pass(chunk, Owner::Free);
         }
-        self.transmitting.free.push(place);
+        self.transmitting.free.push(slot);
     }
 }
 

@@ -23,7 +23,7 @@ impl<M: RingMemory> Consumer<M> {
     /// # Errors
     /// If the ring's counters are impossible.
     pub fn new(memory: M) -> Result<Self, Corrupt> {
-        // Nothing else writes our own counter, so no ordering is needed.
+        // Only this side writes this counter, so no ordering is needed.
         let next = memory.consumer().load(Ordering::Relaxed);
         let mut new = Self {
             producer: next,
@@ -61,7 +61,7 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// Whether the kernel wants to be woken; see
+    /// Whether the kernel requests a wake-up; see
     /// [`Producer::needs_wakeup`](super::Producer::needs_wakeup).
     pub fn needs_wakeup(&self) -> bool {
         M::Word::full_fence();

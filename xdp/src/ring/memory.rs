@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::entry::Entry;
 
-/// A 32-bit word that both sides of a ring see.
+/// A 32-bit word that both sides of a ring share.
 pub trait Word {
     /// Reads the word.
     fn load(&self, order: Ordering) -> u32;
@@ -36,7 +36,7 @@ impl Word for AtomicU32 {
 pub trait RingMemory {
     /// The type of the ring's entries.
     type Entry: Entry;
-    /// The type of its shared words.
+    /// The type of the shared words.
     type Word: Word;
 
     /// The number of entries: a power of two that never changes.

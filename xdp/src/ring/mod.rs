@@ -1,16 +1,16 @@
-//! The rings between us and the kernel: single producer, single consumer, in memory that both sides
+//! The rings shared with the kernel: single producer, single consumer, in memory that both sides
 //! write.
 //!
 //! Each ring has two counters that only increase (modulo 2³²). The producer writes entries and then
-//! advances its counter (`Release`). The consumer reads that counter (`Acquire`), then the entries,
-//! then advances its own. So an entry is visible only when it is complete, and a slot is reused
-//! only when the other side no longer reads it.
+//! advances its counter (`Release`). The consumer reads that counter (`Acquire`), reads the
+//! entries, and then advances its own counter (`Release`). So an entry is visible only when it is
+//! complete, and a slot is reused only when the other side no longer reads it.
 //!
 //! The other side is not trusted. If the counters differ by more than the ring's capacity, the
-//! functions return [`Corrupt`]. An entry is read exactly once, and then checked by the caller.
+//! functions return [`Corrupt`]. An entry is read exactly once, and the caller checks it.
 //!
-//! The code is generic over the memory ([`RingMemory`]), so that it runs without a
-//! kernel, too: over [`HeapRing`], and under a model checker.
+//! The code is generic over the memory ([`RingMemory`]), so that it also runs without a kernel:
+//! over [`HeapRing`], and under a model checker.
 
 mod consumer;
 mod entry;
@@ -24,8 +24,8 @@ pub use heap::HeapRing;
 pub use memory::{RingMemory, Word};
 pub use producer::Producer;
 
-/// The other side's counter is impossible: it implies more entries than the ring has room for, or
-/// fewer than none. Nothing in such a ring can be trusted any more.
+/// The other side's counter is impossible: it implies more entries than the ring's capacity, or a
+/// negative number. Nothing in such a ring can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
     /// The producer's counter.
@@ -48,7 +48,7 @@ impl std::fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// The number of entries between the two counters, if the ring has room for that many.
+/// The number of entries between the two counters, if it is at most the ring's capacity.
 fn filled(producer: u32, consumer: u32, capacity: u32) -> Result<u32, Corrupt> {
     let filled = producer.wrapping_sub(consumer);
     if filled > capacity {

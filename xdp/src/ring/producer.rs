@@ -24,7 +24,7 @@ impl<M: RingMemory> Producer<M> {
     /// # Errors
     /// If the ring's counters are impossible.
     pub fn new(memory: M) -> Result<Self, Corrupt> {
-        // Our own counter, which nothing else writes.
+        // Only this side writes this counter, so no ordering is needed.
         let next = memory.producer().load(Ordering::Relaxed);
         let consumer = memory.consumer().load(Ordering::Acquire);
         filled(next, consumer, memory.capacity())?;
@@ -41,8 +41,8 @@ impl<M: RingMemory> Producer<M> {
         self.memory.capacity()
     }
 
-    /// The number of entries that can be written now. Reads the other side's counter only if the
-    /// known room is less than `wanted`.
+    /// The number of entries that can be written now. Reads the other side's counter only if fewer
+    /// than `wanted` entries are known to be free.
     ///
     /// # Errors
     /// If that counter is impossible.
@@ -80,35 +80,35 @@ impl<M: RingMemory> Producer<M> {
         new
     }
 
-    /// The number of submitted entries that the other side has not taken yet.
+    /// The number of submitted entries that the other side has not consumed yet.
     ///
     /// # Errors
-    /// If its counter is impossible.
+    /// If the other side's counter is impossible.
     pub fn untaken(&mut self) -> Result<u32, Corrupt> {
         self.refresh()?;
         Ok(self.submitted.wrapping_sub(self.consumer))
     }
 
-    /// Whether the kernel wants to be woken to look at the ring.
+    /// Whether the kernel requests a wake-up to check the ring.
     ///
-    /// The kernel sets the flag and then checks the ring one last time; we submit and then check
-    /// the flag. Without a full fence in between, each side could miss the other's write.
+    /// The kernel sets the flag and then checks the ring one last time. This side submits and then
+    /// checks the flag. Without a full fence in between, each side could miss the other's write.
     pub fn needs_wakeup(&self) -> bool {
         M::Word::full_fence();
         self.has_asked_for_wakeup()
     }
 
-    /// The same for a caller that has submitted nothing since [`Producer::needs_wakeup`] returned
-    /// false. A flag that was set since then is seen at the next check, if not at this one.
+    /// As [`Producer::needs_wakeup`], without the fence. It is for a caller that has submitted
+    /// nothing since [`Producer::needs_wakeup`] returned false. If this check misses a flag that
+    /// was set since then, the next check sees it.
     pub fn has_asked_for_wakeup(&self) -> bool {
         self.memory.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
     fn refresh(&mut self) -> Result<u32, Corrupt> {
-        // Acquire: the other side has read an entry before we overwrite its slot.
+        // Acquire: the other side has read an entry before this side overwrites its slot.
         let consumer = self.memory.consumer().load(Ordering::Acquire);
-        // Since the last read, the other side may have taken at most the entries that were
-        // submitted.
+        // Since the last read, the other side can have consumed at most the submitted entries.
         let outstanding = self.submitted.wrapping_sub(self.consumer);
         if consumer.wrapping_sub(self.consumer) > outstanding {
             cold_path();

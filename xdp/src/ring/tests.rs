@@ -17,8 +17,8 @@ fn ring(capacity: u32, start: u32) -> Pair {
 }
 
 #[test]
-fn entries_come_out_in_order_round_after_round() {
-    // The counters wrap on the way.
+fn entries_are_consumed_in_order_across_wraps() {
+    // The counters wrap during the test.
     let (_, mut producer, mut consumer) = ring(4, u32::MAX - 5);
     let mut expected = 0;
     for base in 0..10 {
@@ -38,7 +38,7 @@ fn entries_come_out_in_order_round_after_round() {
 }
 
 #[test]
-fn a_full_ring_takes_nothing_until_slots_are_released() {
+fn a_full_ring_accepts_no_entry_until_slots_are_released() {
     let (_, mut producer, mut consumer) = ring(2, 7);
     assert_eq!(producer.room(1), Ok(2));
     assert_eq!(
@@ -65,7 +65,7 @@ fn a_capacity_is_rounded_up_to_a_power_of_two() {
 }
 
 #[test]
-fn a_consumer_does_not_believe_impossible_counters() {
+fn a_consumer_rejects_impossible_counters() {
     // Two of four entries are read and not released, so the producer's counter can only be 2 to 4.
     for (lie, believed) in [
         (1, false),
@@ -87,8 +87,9 @@ fn a_consumer_does_not_believe_impossible_counters() {
 }
 
 #[test]
-fn a_producer_does_not_believe_impossible_counters() {
-    // Two of four are submitted, one more is written: the other side took 0 to 2.
+fn a_producer_rejects_impossible_counters() {
+    // Two of four entries are submitted, and one more is written, so the other side has consumed 0
+    // to 2.
     for (lie, believed) in [
         (0, true),
         (2, true),
@@ -118,7 +119,7 @@ fn a_producer_does_not_believe_impossible_counters() {
 }
 
 #[test]
-fn the_kernels_flag_is_seen() {
+fn the_wakeup_flag_is_read() {
     let (memory, producer, consumer) = ring(2, 0);
     assert!(!producer.needs_wakeup() && !consumer.needs_wakeup());
     memory
@@ -130,7 +131,7 @@ fn the_kernels_flag_is_seen() {
 }
 
 #[test]
-fn descriptors_are_the_kernels_structure() {
+fn descriptors_have_the_kernels_layout() {
     let descriptor = Descriptor {
         address: 0x1122_3344_5566_7788,
         len: 3840,

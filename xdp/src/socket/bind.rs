@@ -1,4 +1,4 @@
-//! Opening one socket and its rings.
+//! Opens one socket and its rings.
 
 use std::fmt;
 use std::io;
@@ -15,13 +15,13 @@ use crate::sys::ring::SharedRing;
 use crate::sys::xsk;
 use crate::umem::{CHUNK_BYTES, Share};
 
-/// Delay between two attempts to bind to a queue that is still in use.
-const RETRY_AFTER: Duration = Duration::from_millis(20);
+/// The interval between attempts to bind to a queue that is still in use.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why a socket could not be opened.
 #[derive(Debug)]
 pub struct OpenError {
-    /// What was tried.
+    /// The operation that failed.
     pub what: String,
     /// The operating system's error.
     pub source: io::Error,
@@ -34,7 +34,7 @@ impl fmt::Display for OpenError {
 }
 
 impl OpenError {
-    /// An explanation of the OS error, if it is one of the usual ones.
+    /// An explanation of the OS error, if it is a common one.
     pub fn hint(&self) -> &'static str {
         match self.source.raw_os_error() {
             Some(libc::EPERM) => {
@@ -72,8 +72,8 @@ pub(super) fn open_queue(
         register(fd.as_fd(), &memory, headroom).map_err(failed("registering memory for frames"))?;
     }
     let rings = rings(fd.as_fd(), config).map_err(failed("making the rings"))?;
-    allow_to_send(fd.as_fd(), &config.memory);
-    send_all_by_one_call(fd.as_fd(), &config.memory);
+    raise_send_buffer_limit(fd.as_fd(), &config.memory);
+    raise_send_budget(fd.as_fd(), &config.memory);
     if let Some(busy_poll) = &config.busy_poll {
         set_busy_poll(fd.as_fd(), busy_poll).map_err(failed("preferring busy-polling"))?;
     }
@@ -85,13 +85,13 @@ pub(super) fn open_queue(
         offloads_checksums: false,
         polls: config.busy_poll.is_some(),
     };
-    // Fill the ring before the socket is bound, because some drivers require it.
-    let mut new = Queue::new(socket, rings, share, &config.memory)
+    // This fills the fill ring before the socket is bound, because some drivers require that.
+    let mut opened = Queue::new(socket, rings, share, &config.memory)
         .map_err(|error| failed("taking the rings into use")(io::Error::other(error)))?;
-    let socket = new.kernel();
+    let socket = opened.kernel();
     let bound = match first {
-        Some(first) => shared_or_own(
-            || bind_patiently(config, socket, libc::XDP_SHARED_UMEM, Some(first)),
+        Some(first) => bind_shared_or_own(
+            || bind_with_retries(config, socket, libc::XDP_SHARED_UMEM, Some(first)),
             || {
                 register(socket.as_fd(), &memory, config.memory.tx_headroom())?;
                 bind_first(config, socket)
@@ -102,25 +102,25 @@ pub(super) fn open_queue(
     let shares_memory = bound.map_err(failed("binding the socket"))?;
     let zero_copy = is_zero_copy(&socket.fd).map_err(failed("asking for the mode"))?;
     // In copy mode, the kernel computes the checksum itself if the driver can't.
-    let driver_does = || offer::driver(config.interface_index).is_some_and(|of| of.tx_checksum);
+    let driver_offloads = || offer::driver(config.interface_index).is_some_and(|of| of.tx_checksum);
     let has_metadata = config.memory.has_metadata();
-    let socket = new.kernel_mut();
+    let socket = opened.kernel_mut();
     socket.zero_copy = zero_copy;
     socket.shares_memory = shares_memory;
-    socket.offloads_checksums = has_metadata && (!zero_copy || driver_does());
-    Ok(new)
+    socket.offloads_checksums = has_metadata && (!zero_copy || driver_offloads());
+    Ok(opened)
 }
 
 /// Binds a socket to the memory that another one has registered, or else to memory that it
 /// registers itself. Kernels before 5.10 share memory only among sockets of one queue, and a driver
 /// may refuse to use one queue's memory for another. Returns whether the memory is shared.
-fn shared_or_own(
+fn bind_shared_or_own(
     shared: impl FnOnce() -> io::Result<()>,
     own: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<bool> {
     match shared() {
         Ok(()) => Ok(true),
-        // Registering its own memory would not free the queue.
+        // The queue is in use, so registering memory would not help.
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(error),
         Err(_) => own().map(|()| false),
     }
@@ -129,11 +129,11 @@ fn shared_or_own(
 /// Whether the kernel supports metadata: since Linux 6.8, and in the stable releases that have it
 /// backported.
 pub(super) fn kernel_has_metadata() -> bool {
-    let try_it = || {
+    let try_register = || {
         let memory = Mapping::new(CHUNK_BYTES)?;
         register(xsk::socket()?.as_fd(), &memory, TxMetadata::LEN)
     };
-    try_it().is_ok()
+    try_register().is_ok()
 }
 
 /// Registers memory, with `tx_headroom` bytes in front of each frame to send.
@@ -149,8 +149,8 @@ fn register(fd: BorrowedFd<'_>, memory: &Mapping, tx_headroom: usize) -> io::Res
         },
         tx_metadata_len: tx_headroom as u32,
     };
-    // SAFETY: every queue over this memory has a share of it, which keeps it mapped, and
-    // holds its own socket; the ledger knows which chunks the kernel has.
+    // SAFETY: every queue over this memory has a share of it, which keeps the memory mapped, and
+    // owns its socket. The ledger records which chunks the kernel has.
     unsafe { xsk::register_umem(fd, &registration) }
 }
 
@@ -160,7 +160,7 @@ fn tx_entries(memory: &QueueConfig) -> u32 {
 }
 
 fn rings(fd: BorrowedFd<'_>, config: &SocketConfig) -> io::Result<SocketRings> {
-    // Enough for all chunks in flight, so that no ring overflows.
+    // The rings have an entry for each chunk, so that no ring overflows.
     let rx = config.memory.rx_chunks.max(1).next_power_of_two();
     let tx = tx_entries(&config.memory);
     let sizes = [
@@ -187,9 +187,9 @@ fn rings(fd: BorrowedFd<'_>, config: &SocketConfig) -> io::Result<SocketRings> {
 }
 
 /// Raises the send buffer limit. In copy mode the kernel charges unsent frames to the socket's send
-/// buffer, 208 KiB by default, which holds a few dozen frames. The limit is set to what all slots
-/// for frames need.
-fn allow_to_send(fd: BorrowedFd<'_>, memory: &QueueConfig) {
+/// buffer, 208 KiB by default, which holds a few dozen frames. The new limit is the size of all
+/// slots for frames.
+fn raise_send_buffer_limit(fd: BorrowedFd<'_>, memory: &QueueConfig) {
     let bytes = memory.tx_chunks() as usize * CHUNK_BYTES;
     let bytes = bytes.min(i32::MAX as usize / 2) as libc::c_int;
     // Without CAP_NET_ADMIN the limit is `net.core.wmem_max`. A smaller buffer is only slower.
@@ -198,17 +198,18 @@ fn allow_to_send(fd: BorrowedFd<'_>, memory: &QueueConfig) {
     }
 }
 
-/// Lets one call send the whole ring. In copy mode, one call sends 32 pieces of frames by default:
-/// 16 packets of path MTU 4096. Each additional call takes a third of the time that a packet takes.
-fn send_all_by_one_call(fd: BorrowedFd<'_>, memory: &QueueConfig) {
+/// Lets one system call send the complete ring. In copy mode, one call sends 32 pieces of frames by
+/// default: 16 packets of path MTU 4096. Each additional call takes a third of the time that a
+/// packet takes.
+fn raise_send_budget(fd: BorrowedFd<'_>, memory: &QueueConfig) {
     /// `XDP_MAX_TX_SKB_BUDGET` of the kernel's `linux/if_xdp.h`.
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
     // Older kernels lack this option, and smaller rings don't need it.
     let _ = xsk::set_option(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &tx_entries(memory));
 }
 
-fn set_busy_poll(fd: BorrowedFd<'_>, wanted: &BusyPoll) -> io::Result<()> {
-    let micros = wanted.time.as_micros().min(i32::MAX as u128) as libc::c_int;
+fn set_busy_poll(fd: BorrowedFd<'_>, busy_poll: &BusyPoll) -> io::Result<()> {
+    let micros = busy_poll.time.as_micros().min(i32::MAX as u128) as libc::c_int;
     let on: libc::c_int = 1;
     xsk::set_option(fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &on)?;
     xsk::set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros)?;
@@ -216,11 +217,11 @@ fn set_busy_poll(fd: BorrowedFd<'_>, wanted: &BusyPoll) -> io::Result<()> {
         fd,
         libc::SOL_SOCKET,
         libc::SO_BUSY_POLL_BUDGET,
-        &wanted.budget,
+        &busy_poll.budget,
     )
 }
 
-/// Binds the socket that registered the memory, in the best mode that works.
+/// Binds the socket that registered the memory, in zero-copy mode if configured and possible.
 fn bind_first(config: &SocketConfig, socket: &XdpSocket) -> io::Result<()> {
     let common = libc::XDP_USE_NEED_WAKEUP
         | if config.multi_buffer {
@@ -228,7 +229,7 @@ fn bind_first(config: &SocketConfig, socket: &XdpSocket) -> io::Result<()> {
         } else {
             0
         };
-    let try_mode = |mode| bind_patiently(config, socket, common | mode, None);
+    let try_mode = |mode| bind_with_retries(config, socket, common | mode, None);
     match config.zero_copy {
         ZeroCopy::Off => try_mode(libc::XDP_COPY),
         ZeroCopy::Require => try_mode(libc::XDP_ZEROCOPY),
@@ -241,8 +242,8 @@ fn bind_first(config: &SocketConfig, socket: &XdpSocket) -> io::Result<()> {
 }
 
 /// Binds a socket. The kernel releases a closed socket's queue with a delay, so this retries a
-/// queue that is in use, for up to `config.patience`.
-fn bind_patiently(
+/// queue that is in use, for up to `config.bind_timeout`.
+fn bind_with_retries(
     config: &SocketConfig,
     socket: &XdpSocket,
     flags: u16,
@@ -260,10 +261,10 @@ fn bind_patiently(
         match xsk::bind(socket.fd.as_fd(), &address) {
             Err(error)
                 if error.raw_os_error() == Some(libc::EBUSY)
-                    && start.elapsed() < config.patience =>
+                    && start.elapsed() < config.bind_timeout =>
             {
                 // The kernel does not report when it has released the queue.
-                std::thread::sleep(RETRY_AFTER);
+                std::thread::sleep(RETRY_INTERVAL);
             }
             result => return result,
         }
@@ -278,7 +279,7 @@ fn is_zero_copy(fd: &OwnedFd) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::{open_queue, shared_or_own};
+    use super::{bind_shared_or_own, open_queue};
     use crate::queue::QueueConfig;
     use crate::socket::SocketConfig;
     use crate::testing::is_root;
@@ -291,9 +292,9 @@ mod tests {
         code.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
     }
 
-    /// The result if sharing, and then own memory, gives these errors.
+    /// The result if sharing the memory, and then registering it, returns these errors.
     fn of(shared: Option<i32>, own: Option<i32>) -> Result<bool, Option<i32>> {
-        shared_or_own(|| answer(shared), || answer(own)).map_err(|error| error.raw_os_error())
+        bind_shared_or_own(|| answer(shared), || answer(own)).map_err(|error| error.raw_os_error())
     }
 
     #[test]
@@ -311,8 +312,8 @@ mod tests {
 
     /// Binds to the loopback interface, whose index is 1, in a network namespace of its own.
     #[test]
-    fn a_queue_that_may_not_share_has_its_memory_all_the_same() {
-        if !is_root("a_queue_that_may_not_share_has_its_memory_all_the_same") {
+    fn a_queue_that_can_not_share_registers_its_memory() {
+        if !is_root("a_queue_that_can_not_share_registers_its_memory") {
             return;
         }
         let open = || {

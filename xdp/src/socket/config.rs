@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::queue::QueueConfig;
-use crate::umem::{ROOM_FOR_HEADERS, RX_PIECE_BYTES};
+use crate::umem::{LINK_OVERHEAD_BYTES, RX_PIECE_BYTES};
 
-/// Whether the driver reads and writes frames in our memory.
+/// Whether the driver reads and writes frames in user memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroCopy {
     /// If the driver supports it; otherwise the kernel copies.
@@ -17,14 +17,14 @@ pub enum ZeroCopy {
     Off,
 }
 
-/// Preferred busy-polling: the driver's work is done in our system calls rather than in interrupts,
-/// which it defers as long as we keep polling (`SO_PREFER_BUSY_POLL`). It requires
+/// Preferred busy-polling (`SO_PREFER_BUSY_POLL`): the driver works in this process's system calls
+/// rather than in interrupts, which it defers as long as the process keeps polling. It requires
 /// `napi_defer_hard_irqs` and `gro_flush_timeout` of the interface to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// The longest time that one call may poll (`SO_BUSY_POLL`).
+    /// The maximum time that one call polls (`SO_BUSY_POLL`).
     pub time: Duration,
-    /// The most packets that one call handles (`SO_BUSY_POLL_BUDGET`).
+    /// The maximum number of packets that one call handles (`SO_BUSY_POLL_BUDGET`).
     pub budget: u32,
 }
 
@@ -37,21 +37,21 @@ pub struct SocketConfig {
     pub interface_index: u32,
     /// The numbers of its queues, from 0; at least one.
     pub queues: Vec<u32>,
-    /// How much memory each queue has.
+    /// The memory of each queue.
     pub memory: QueueConfig,
-    /// Whether the driver reads and writes frames in our memory.
+    /// Whether the driver reads and writes frames in user memory.
     pub zero_copy: ZeroCopy,
     /// Whether frames may have several pieces. Needed if the link's MTU allows frames longer than
-    /// [`RX_PIECE_BYTES`](crate::umem::RX_PIECE_BYTES): without it, the kernel drops such frames
-    /// silently.
+    /// [`RX_PIECE_BYTES`](crate::umem::RX_PIECE_BYTES). Without this option, the kernel silently
+    /// drops such frames.
     pub multi_buffer: bool,
-    /// Whether the other queues share the first queue's memory. Otherwise each registers all of it
-    /// for itself, which takes more kernel memory.
+    /// Whether the other queues share the first queue's registration of the memory. Otherwise, each
+    /// queue registers all memory itself, which takes more kernel memory.
     pub share_memory: bool,
-    /// Busy-polling, if wanted.
+    /// Busy-polling; `None` switches it off.
     pub busy_poll: Option<BusyPoll>,
-    /// How long to retry if a queue is still held by a socket that was closed a moment ago.
-    pub patience: Duration,
+    /// The time to retry while a recently closed socket still holds a queue.
+    pub bind_timeout: Duration,
 }
 
 impl SocketConfig {
@@ -66,10 +66,10 @@ impl SocketConfig {
             queues: vec![0],
             memory: QueueConfig::for_frames(max_frame_bytes),
             zero_copy: ZeroCopy::Auto,
-            multi_buffer: mtu + ROOM_FOR_HEADERS > RX_PIECE_BYTES,
+            multi_buffer: mtu + LINK_OVERHEAD_BYTES > RX_PIECE_BYTES,
             share_memory: true,
             busy_poll: None,
-            patience: Duration::from_secs(3),
+            bind_timeout: Duration::from_secs(3),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! AF_XDP sockets: one for each queue of an interface.
 //!
-//! The first socket of an interface registers the UMEM. Those of other queues share it, or register
-//! it again if the kernel can't share it among queues. Each has four rings of its own. [`open`]
-//! makes sockets, rings and queues for all configured queues. Frames arrive once each socket is in
-//! the map of the redirect program ([`crate::program`]).
+//! The first socket of an interface registers the UMEM. The sockets of other queues share the
+//! registration, or register the UMEM again if the kernel can't share it among queues. Each socket
+//! has four rings of its own. [`open`] creates sockets, rings and queues for all configured queues.
+//! Frames arrive after each socket is added to the map of the redirect program
+//! ([`crate::program`]).
 
 mod bind;
 mod config;
@@ -45,12 +46,12 @@ impl XdpSocket {
         self.queue
     }
 
-    /// Whether the driver reads and writes frames in our memory (`XDP_OPTIONS`).
+    /// Whether the driver reads and writes frames in user memory (`XDP_OPTIONS`).
     pub fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// Whether it shares the memory that the interface's first socket registered.
+    /// Whether the socket shares the memory that the interface's first socket registered.
     pub fn shares_memory(&self) -> bool {
         self.shares_memory
     }
@@ -81,11 +82,11 @@ impl Kernel for XdpSocket {
     type Addresses = SharedRing<u64>;
 
     fn wake_tx(&self) -> io::Result<()> {
-        passing(xsk::wake_tx(self.fd.as_fd()))
+        ignore_transient(xsk::wake_tx(self.fd.as_fd()))
     }
 
     fn wake_rx(&self) -> io::Result<()> {
-        passing(xsk::wake_rx(self.fd.as_fd()))
+        ignore_transient(xsk::wake_rx(self.fd.as_fd()))
     }
 
     fn polls(&self) -> bool {
@@ -93,10 +94,10 @@ impl Kernel for XdpSocket {
     }
 }
 
-/// Ignores transient errors: the kernel is busy, lacks memory at the moment, or the link is down.
-/// Frames in the ring stay there.
-fn passing(result: io::Result<()>) -> io::Result<()> {
-    const PASSING: [libc::c_int; 6] = [
+/// Ignores transient errors: the kernel is busy or lacks memory at the moment, or the link is down.
+/// Frames stay in the ring.
+fn ignore_transient(result: io::Result<()>) -> io::Result<()> {
+    const TRANSIENT: [libc::c_int; 6] = [
         libc::EAGAIN,
         libc::EBUSY,
         libc::ENOBUFS,
@@ -108,7 +109,7 @@ fn passing(result: io::Result<()>) -> io::Result<()> {
         Err(error)
             if error
                 .raw_os_error()
-                .is_some_and(|code| PASSING.contains(&code)) =>
+                .is_some_and(|code| TRANSIENT.contains(&code)) =>
         {
             Ok(())
         }
@@ -121,7 +122,7 @@ fn passing(result: io::Result<()>) -> io::Result<()> {
 /// # Errors
 /// See [`OpenError`].
 pub fn open(config: &SocketConfig) -> Result<Vec<SocketQueue>, OpenError> {
-    let config = &with_what_the_kernel_knows(config);
+    let config = &without_unsupported_metadata(config);
     let chunks = config.memory.chunks();
     let count = config.queues.len() as u32;
     let umem = Umem::new(chunks.saturating_mul(count)).map_err(|source| OpenError {
@@ -144,7 +145,7 @@ pub fn open(config: &SocketConfig) -> Result<Vec<SocketQueue>, OpenError> {
 }
 
 /// The configuration, without metadata if the kernel does not support metadata.
-fn with_what_the_kernel_knows(config: &SocketConfig) -> SocketConfig {
+fn without_unsupported_metadata(config: &SocketConfig) -> SocketConfig {
     let mut config = config.clone();
     if config.memory.has_metadata() {
         config.memory.tx_metadata = bind::kernel_has_metadata();
@@ -154,11 +155,11 @@ fn with_what_the_kernel_knows(config: &SocketConfig) -> SocketConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::passing;
+    use super::ignore_transient;
     use std::io;
 
     #[test]
-    fn only_what_passes_is_no_error() {
+    fn only_transient_errors_are_ignored() {
         for code in [
             libc::EAGAIN,
             libc::EBUSY,
@@ -168,16 +169,16 @@ mod tests {
             libc::ENOMEM,
         ] {
             assert!(
-                passing(Err(io::Error::from_raw_os_error(code))).is_ok(),
+                ignore_transient(Err(io::Error::from_raw_os_error(code))).is_ok(),
                 "{code}"
             );
         }
         for code in [libc::ENXIO, libc::EBADF, libc::EINVAL, libc::EOPNOTSUPP] {
             assert!(
-                passing(Err(io::Error::from_raw_os_error(code))).is_err(),
+                ignore_transient(Err(io::Error::from_raw_os_error(code))).is_err(),
                 "{code}"
             );
         }
-        assert!(passing(Ok(())).is_ok());
+        assert!(ignore_transient(Ok(())).is_ok());
     }
 }

@@ -11,7 +11,7 @@ use crate::sys::xsk;
 pub struct SocketStatistics {
     /// Received frames dropped for reasons other than those below.
     pub rx_dropped: u64,
-    /// Entries of the fill ring that name no chunk.
+    /// Entries of the fill ring that are not valid chunks.
     pub rx_invalid_descs: u64,
     /// Entries of the TX ring that are not a valid piece of a frame.
     pub tx_invalid_descs: u64,
@@ -38,13 +38,13 @@ impl SocketStatistics {
 }
 
 pub(super) fn read(fd: BorrowedFd<'_>) -> io::Result<SocketStatistics> {
-    let (told, _) = xsk::option::<libc::xdp_statistics>(fd, libc::SOL_XDP, libc::XDP_STATISTICS)?;
+    let (kernel, _) = xsk::option::<libc::xdp_statistics>(fd, libc::SOL_XDP, libc::XDP_STATISTICS)?;
     Ok(SocketStatistics {
-        rx_dropped: told.rx_dropped,
-        rx_invalid_descs: told.rx_invalid_descs,
-        tx_invalid_descs: told.tx_invalid_descs,
-        rx_ring_full: told.rx_ring_full,
-        rx_fill_ring_empty_descs: told.rx_fill_ring_empty_descs,
-        tx_ring_empty_descs: told.tx_ring_empty_descs,
+        rx_dropped: kernel.rx_dropped,
+        rx_invalid_descs: kernel.rx_invalid_descs,
+        tx_invalid_descs: kernel.tx_invalid_descs,
+        rx_ring_full: kernel.rx_ring_full,
+        rx_fill_ring_empty_descs: kernel.rx_fill_ring_empty_descs,
+        tx_ring_empty_descs: kernel.tx_ring_empty_descs,
     })
 }

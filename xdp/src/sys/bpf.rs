@@ -57,8 +57,8 @@ impl Attributes {
         Self([0; 16])
     }
 
-    /// Puts a field of 4 bytes at an offset that is a multiple of 4.
-    fn word(mut self, offset: usize, value: u32) -> Self {
+    /// Sets a field of 4 bytes at an offset that is a multiple of 4.
+    fn put_u32(mut self, offset: usize, value: u32) -> Self {
         let mut bytes = self.0[offset / 8].to_ne_bytes();
         let at = offset % 8;
         bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -66,20 +66,20 @@ impl Attributes {
         self
     }
 
-    /// Puts a field of 8 bytes at an offset that is a multiple of 8.
-    fn long(mut self, offset: usize, value: u64) -> Self {
+    /// Sets a field of 8 bytes at an offset that is a multiple of 8.
+    fn put_u64(mut self, offset: usize, value: u64) -> Self {
         self.0[offset / 8] = value;
         self
     }
 
-    /// A name of at most 15 bytes.
-    fn name(mut self, offset: usize, name: &str) -> Self {
+    /// Sets a name, truncated to 15 bytes.
+    fn put_name(mut self, offset: usize, name: &str) -> Self {
         let mut bytes = [0; 16];
         let len = name.len().min(15);
         bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
         for (word, chunk) in bytes.chunks_exact(4).enumerate() {
             let value = u32::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
-            self = self.word(offset + word * 4, value);
+            self = self.put_u32(offset + word * 4, value);
         }
         self
     }
@@ -101,21 +101,21 @@ impl Attributes {
 pub(crate) struct Map<const K: usize>(OwnedFd);
 
 impl<const K: usize> Map<K> {
-    /// A new map.
+    /// Creates a map.
     pub(crate) fn new(kind: MapKind, entries: u32, name: &str) -> io::Result<Self> {
         let mut attributes = Attributes::new()
-            .word(0, kind.number())
-            .word(4, K as u32)
-            .word(8, 4)
-            .word(12, entries)
-            .name(28, name);
+            .put_u32(0, kind.number())
+            .put_u32(4, K as u32)
+            .put_u32(8, 4)
+            .put_u32(12, entries)
+            .put_name(28, name);
         // SAFETY: no pointers.
         owned(unsafe { attributes.call(command::MAP_CREATE) }).map(Self)
     }
 
     /// Sets the value of a key.
     pub(crate) fn update(&self, key: &[u8; K], value: &[u8; 4]) -> io::Result<()> {
-        let mut attributes = self.element(key).long(16, value.as_ptr() as u64);
+        let mut attributes = self.element(key).put_u64(16, value.as_ptr() as u64);
         // SAFETY: key and value live through the call, and are as long as those of the map.
         checked(unsafe { attributes.call(command::MAP_UPDATE_ELEM) }).map(drop)
     }
@@ -134,8 +134,8 @@ impl<const K: usize> Map<K> {
 
     fn element(&self, key: &[u8; K]) -> Attributes {
         Attributes::new()
-            .word(0, self.0.as_raw_fd() as u32)
-            .long(8, key.as_ptr() as u64)
+            .put_u32(0, self.0.as_raw_fd() as u32)
+            .put_u64(8, key.as_ptr() as u64)
     }
 }
 
@@ -146,24 +146,24 @@ pub(crate) fn load_xdp(code: &[u64], name: &str) -> io::Result<OwnedFd> {
     let licence = c"MIT";
     let attributes = || {
         Attributes::new()
-            .word(0, PROG_TYPE_XDP)
-            .word(4, code.len() as u32)
-            .long(8, code.as_ptr() as u64)
-            .long(16, licence.as_ptr() as u64)
-            .word(44, F_XDP_HAS_FRAGS)
-            .name(48, name)
-            .word(68, ATTACH_TYPE_XDP)
+            .put_u32(0, PROG_TYPE_XDP)
+            .put_u32(4, code.len() as u32)
+            .put_u64(8, code.as_ptr() as u64)
+            .put_u64(16, licence.as_ptr() as u64)
+            .put_u32(44, F_XDP_HAS_FRAGS)
+            .put_name(48, name)
+            .put_u32(68, ATTACH_TYPE_XDP)
     };
     // SAFETY: code and licence live through the call; the kernel gets the code's length.
     match owned(unsafe { attributes().call(command::PROG_LOAD) }) {
         Err(error) if error.raw_os_error() != Some(libc::EPERM) => {
             let mut log = vec![0_u8; LOG_BYTES];
-            let mut told = attributes()
-                .word(24, 1)
-                .word(28, log.len() as u32)
-                .long(32, log.as_mut_ptr() as u64);
+            let mut with_buffer = attributes()
+                .put_u32(24, 1)
+                .put_u32(28, log.len() as u32)
+                .put_u64(32, log.as_mut_ptr() as u64);
             // SAFETY: as above, and the kernel gets the log's length.
-            let again = owned(unsafe { told.call(command::PROG_LOAD) });
+            let again = owned(unsafe { with_buffer.call(command::PROG_LOAD) });
             again.map_err(|_| with_log(&error, &log))
         }
         result => result,
@@ -185,17 +185,17 @@ pub(crate) fn attach_xdp(
     flags: u32,
 ) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::new()
-        .word(0, program.as_raw_fd() as u32)
-        .word(4, interface)
-        .word(8, ATTACH_TYPE_XDP)
-        .word(12, flags);
+        .put_u32(0, program.as_raw_fd() as u32)
+        .put_u32(4, interface)
+        .put_u32(8, ATTACH_TYPE_XDP)
+        .put_u32(12, flags);
     // SAFETY: no pointers.
     owned(unsafe { attributes.call(command::LINK_CREATE) })
 }
 
 /// Ends a link at once, even if other processes have its descriptor.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
-    let mut attributes = Attributes::new().word(0, link.as_raw_fd() as u32);
+    let mut attributes = Attributes::new().put_u32(0, link.as_raw_fd() as u32);
     // SAFETY: no pointers.
     checked(unsafe { attributes.call(command::LINK_DETACH) }).map(drop)
 }
@@ -203,28 +203,28 @@ pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
 /// Runs a program on a frame and returns its verdict.
 pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
     let mut attributes = Attributes::new()
-        .word(0, program.as_raw_fd() as u32)
-        .word(8, frame.len() as u32)
-        .long(16, frame.as_ptr() as u64);
+        .put_u32(0, program.as_raw_fd() as u32)
+        .put_u32(8, frame.len() as u32)
+        .put_u64(16, frame.as_ptr() as u64);
     // SAFETY: the frame lives through the call, and the kernel gets its length. Without an output
     // buffer, the kernel writes no frame back.
     checked(unsafe { attributes.call(command::PROG_TEST_RUN) })?;
-    // The field after the program's descriptor.
+    // The return code is the field after the program's descriptor.
     let [_, _, _, _, a, b, c, d] = attributes.0[0].to_ne_bytes();
     Ok(u32::from_ne_bytes([a, b, c, d]))
 }
 
 /// The name of a loaded program.
 pub(crate) fn program_name(id: u32) -> io::Result<String> {
-    let mut by_id = Attributes::new().word(0, id);
+    let mut by_id = Attributes::new().put_u32(0, id);
     // SAFETY: no pointers.
     let program = owned(unsafe { by_id.call(command::PROG_GET_FD_BY_ID) })?;
-    // The kernel fills in the info up to the name.
+    // The buffer ends with the name, so the kernel fills in the info up to it.
     let mut info = [0_u8; INFO_NAME + 16];
     let mut attributes = Attributes::new()
-        .word(0, program.as_raw_fd() as u32)
-        .word(4, info.len() as u32)
-        .long(8, info.as_mut_ptr() as u64);
+        .put_u32(0, program.as_raw_fd() as u32)
+        .put_u32(4, info.len() as u32)
+        .put_u64(8, info.as_mut_ptr() as u64);
     // SAFETY: the kernel writes at most `info.len()` bytes to `info`. It writes nothing elsewhere,
     // because the lengths of the other buffers, which are in `info`, are zero.
     checked(unsafe { attributes.call(command::OBJ_GET_INFO_BY_FD) })?;

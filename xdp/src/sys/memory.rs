@@ -15,8 +15,8 @@ pub(crate) struct Mapping {
     huge: bool,
 }
 
-// SAFETY: the mapping is bound to no thread, and safe methods only read it. A caller that writes
-// either justifies that itself (`bytes_mut`) or uses atomics (`ring`).
+// SAFETY: any thread may use the mapping, and safe methods only read it. A caller that writes must
+// justify that itself (`bytes_mut`) or use atomics (`ring`).
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -26,7 +26,7 @@ impl Mapping {
     pub(crate) fn new(len: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let huge = len.next_multiple_of(HUGE_PAGE_BYTES);
-        // With MAP_POPULATE a lack of huge pages shows here, and not later as a signal.
+        // With MAP_POPULATE, a lack of huge pages is an error of this call, and not a signal later.
         let in_huge = flags | libc::MAP_HUGETLB | libc::MAP_POPULATE;
         if let Ok(mut mapping) = Self::map(huge, in_huge, None, 0) {
             mapping.huge = true;
@@ -79,10 +79,10 @@ impl Mapping {
     /// The bytes of `range`. Panics if it exceeds the mapping.
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: the range is in the mapping, which lives as long as `self` and is
-        // initialised (by zeroes at least). In this process it is written through
-        // `bytes_mut` alone, whose caller excludes an overlap. The kernel writes only into
-        // chunks that it was given, and the queue does not read those.
+        // SAFETY: the range is in the mapping, which lives as long as `self` and is initialised, at
+        // least with zeroes. This process writes it only through `bytes_mut`, whose caller excludes
+        // an overlap. The kernel writes only to chunks that it owns, and the queue does not read
+        // those.
         unsafe { std::slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) }
     }
 
@@ -121,8 +121,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone and nothing borrows from it any more. A
-        // UMEM that a socket still has registered is pinned by the kernel and outlives this.
+        // SAFETY: `self` owns the mapping, and nothing borrows from it any more. If a socket still
+        // has the UMEM registered, the kernel has pinned its pages and keeps them.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

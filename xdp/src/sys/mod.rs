@@ -1,5 +1,5 @@
-//! System calls and shared memory behind safe functions. All of the crate's unsafe code is in here,
-//! except for one borrow in `umem` and the registration of memory in `socket`.
+//! System calls and shared memory behind safe functions. All unsafe code of the crate is in this
+//! module, except for one borrow in `umem` and the registration of memory in `socket`.
 
 pub(crate) mod bpf;
 pub(crate) mod memory;
@@ -21,6 +21,6 @@ fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
 /// Takes ownership of the descriptor that a system call has just made.
 fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     let fd = checked(result)?;
-    // SAFETY: the kernel made this descriptor for us just now, so nobody else closes it.
+    // SAFETY: the kernel has just created this descriptor for this call, so nothing else closes it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }

@@ -1,4 +1,4 @@
-//! One netlink request to the kernel, and its answer.
+//! Sends single netlink requests to the kernel, and returns the answers.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,7 +27,7 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 pub(crate) fn link(index: u32) -> io::Result<Vec<u8>> {
     let mut request = [0; 16];
     request[4..8].copy_from_slice(&index.to_ne_bytes());
-    let answer = ask(libc::NETLINK_ROUTE, libc::RTM_GETLINK, &request)?;
+    let answer = exchange(libc::NETLINK_ROUTE, libc::RTM_GETLINK, &request)?;
     match kind_of(&answer) {
         Some(libc::RTM_NEWLINK) => Ok(answer),
         _ => Err(io::ErrorKind::InvalidData.into()),
@@ -41,20 +41,20 @@ pub(crate) fn link(index: u32) -> io::Result<Vec<u8>> {
 pub(crate) fn generic(family: &str, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
     let mut name = family.as_bytes().to_vec();
     name.push(0);
-    let described = ask_generic(
+    let described = exchange_generic(
         CONTROLLER,
         CTRL_CMD_GETFAMILY,
         &attribute(CTRL_ATTR_FAMILY_NAME, &name),
     )?;
     let number = find(&described, CTRL_ATTR_FAMILY_ID).and_then(|id| id.first_chunk().copied());
     let number = number.ok_or(io::ErrorKind::InvalidData)?;
-    ask_generic(u16::from_ne_bytes(number), command, attributes)
+    exchange_generic(u16::from_ne_bytes(number), command, attributes)
 }
 
-fn ask_generic(family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
+fn exchange_generic(family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<u8>> {
     let mut request = vec![command, 1, 0, 0];
     request.extend(attributes);
-    let mut answer = ask(libc::NETLINK_GENERIC, family, &request)?;
+    let mut answer = exchange(libc::NETLINK_GENERIC, family, &request)?;
     if answer.len() < GENERIC_HEADERS {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -99,8 +99,8 @@ pub(crate) fn dump(kind: u16, request: &[u8], mut each: impl FnMut(&[u8])) -> io
     )?;
     let mut buffer = vec![0_u8; 1 << 15];
     loop {
-        let got = receive(&socket, &mut buffer)?;
-        let mut messages = &buffer[..got];
+        let len = receive(&socket, &mut buffer)?;
+        let mut messages = &buffer[..len];
         while let Some(message) = first_message(messages) {
             match kind_of(message).map(libc::c_int::from) {
                 Some(libc::NLMSG_DONE) => return Ok(()),
@@ -110,7 +110,7 @@ pub(crate) fn dump(kind: u16, request: &[u8], mut each: impl FnMut(&[u8])) -> io
             let next = message.len().next_multiple_of(4);
             messages = messages.get(next..).unwrap_or_default();
         }
-        if got == 0 {
+        if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -123,13 +123,13 @@ fn first_message(messages: &[u8]) -> Option<&[u8]> {
 }
 
 /// Sends a request, and returns the first message of the answer, including its header.
-fn ask(protocol: libc::c_int, kind: u16, request: &[u8]) -> io::Result<Vec<u8>> {
+fn exchange(protocol: libc::c_int, kind: u16, request: &[u8]) -> io::Result<Vec<u8>> {
     let socket = socket(protocol)?;
     send(&socket, kind, libc::NLM_F_REQUEST, request)?;
     let mut answer = vec![0_u8; 1 << 15];
-    let got = receive(&socket, &mut answer)?;
+    let len = receive(&socket, &mut answer)?;
     // Another message, such as an acknowledgement, may follow in the same datagram.
-    let message = first_message(&answer[..got]).ok_or(io::ErrorKind::InvalidData)?;
+    let message = first_message(&answer[..len]).ok_or(io::ErrorKind::InvalidData)?;
     match kind_of(message).map(libc::c_int::from) {
         Some(libc::NLMSG_ERROR) => Err(error_in(message)),
         _ => Ok(message.to_vec()),
@@ -143,13 +143,13 @@ fn error_in(message: &[u8]) -> io::Error {
 }
 
 fn send(socket: &OwnedFd, kind: u16, flags: libc::c_int, request: &[u8]) -> io::Result<()> {
-    let mut question = vec![0; HEADER];
-    question[4..6].copy_from_slice(&kind.to_ne_bytes());
-    question[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
-    question.extend(request);
-    let len = question.len() as u32;
-    question[0..4].copy_from_slice(&len.to_ne_bytes());
-    let (at, len) = (question.as_ptr().cast(), question.len());
+    let mut message = vec![0; HEADER];
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    message[6..8].copy_from_slice(&(flags as u16).to_ne_bytes());
+    message.extend(request);
+    let len = message.len() as u32;
+    message[0..4].copy_from_slice(&len.to_ne_bytes());
+    let (at, len) = (message.as_ptr().cast(), message.len());
     // SAFETY: `at` points to `len` bytes. Without an address, the message goes to the kernel.
     let sent = unsafe { libc::send(socket.as_raw_fd(), at, len, 0) };
     checked(sent as libc::c_long).map(drop)
@@ -159,8 +159,8 @@ fn send(socket: &OwnedFd, kind: u16, flags: libc::c_int, request: &[u8]) -> io::
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (at, len) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: the kernel writes at most `len` bytes.
-    let got = unsafe { libc::recv(socket.as_raw_fd(), at, len, 0) };
-    Ok(checked(got as libc::c_long)? as usize)
+    let received = unsafe { libc::recv(socket.as_raw_fd(), at, len, 0) };
+    Ok(checked(received as libc::c_long)? as usize)
 }
 
 fn socket(protocol: libc::c_int) -> io::Result<OwnedFd> {
@@ -185,7 +185,7 @@ mod tests {
     use super::find;
 
     #[test]
-    fn attributes_that_make_no_sense_end_the_search() {
+    fn invalid_attributes_end_the_search() {
         assert_eq!(
             find(&[0, 0, 3, 0, 1, 2, 3, 4], 3),
             None,

@@ -22,8 +22,8 @@ pub struct SharedRing<E> {
     entries: PhantomData<fn() -> E>,
 }
 
-// SAFETY: the pointers are into a mapping that the value owns, and everything behind
-// them is atomic.
+// SAFETY: the pointers are into a mapping that the value owns, and all accesses through them are
+// atomic.
 unsafe impl<E> Send for SharedRing<E> {}
 // SAFETY: as above.
 unsafe impl<E> Sync for SharedRing<E> {}
@@ -49,9 +49,10 @@ impl<E: Entry> SharedRing<E> {
             .max()
             .unwrap_or_default();
         let aligned = words.into_iter().all(|word| word % 4 == 0) && offsets.desc.is_multiple_of(8);
-        // Far larger than any ring, and small enough for the additions below.
+        // The limit is far larger than any ring, and small enough that the additions below do not
+        // overflow.
         if !aligned || len > 1 << 32 {
-            let what = format!("the kernel puts a ring's words at {offsets:?}");
+            let what = format!("the kernel reports impossible offsets of a ring: {offsets:?}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let mapping = Mapping::of_fd(fd, len as usize, page_offset as libc::off_t)?;

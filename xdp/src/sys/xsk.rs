@@ -7,7 +7,7 @@ use std::ptr;
 
 use super::{checked, owned};
 
-/// A new AF_XDP socket.
+/// Creates an AF_XDP socket.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointers.
     owned(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) }.into())
@@ -34,8 +34,8 @@ pub(crate) fn set_option<T: Plain>(
     checked(result.into()).map(drop)
 }
 
-/// Reads an option. Returns it with the number of bytes that this kernel filled in; the rest is
-/// zero.
+/// Reads an option. Returns its value and the number of bytes that this kernel filled in. The rest
+/// is zero.
 pub(crate) fn option<T: Plain>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
@@ -77,16 +77,16 @@ unsafe impl Plain for libc::xdp_options {}
 /// Registers memory for frames.
 ///
 /// # Safety
-/// The kernel writes into the memory from now on. The memory must stay mapped for as long as the
-/// socket is open, and no chunk may be read or written here while the kernel has it.
+/// The kernel writes to the memory from now on. The memory must stay mapped while the socket is
+/// open, and this process must not access a chunk while the kernel has it.
 pub(crate) unsafe fn register_umem(
     fd: BorrowedFd<'_>,
     registration: &libc::xdp_umem_reg,
 ) -> io::Result<()> {
     let len = size_of::<libc::xdp_umem_reg>() as libc::socklen_t;
     let value = ptr::from_ref(registration).cast();
-    // SAFETY: the pointer is to a value of the given size; the caller answers for the
-    // memory that it names.
+    // SAFETY: the pointer is to a value of the given size. The caller guarantees that the memory in
+    // it is valid.
     let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -109,8 +109,9 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Resu
 
 /// Makes the kernel check the TX ring.
 ///
-/// Uses the bare system call. The C library's function is a cancellation point (`pthread_cancel`),
-/// and our caller holds a lock. It also costs a hundred more instructions.
+/// Uses the bare system call, because the C library's function is a cancellation point
+/// (`pthread_cancel`), and callers hold a lock. The C function also costs a hundred more
+/// instructions.
 pub(crate) fn wake_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (buffer, address) = (ptr::null::<u8>(), ptr::null::<libc::sockaddr>());
     // SAFETY: the arguments of `sendto`: a null buffer of no bytes and no address.
@@ -133,7 +134,7 @@ pub(crate) fn wake_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn wake_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (buffer, from) = (ptr::null_mut::<u8>(), ptr::null_mut::<libc::sockaddr>());
     let len = ptr::null_mut::<libc::socklen_t>();
-    // SAFETY: the arguments of `recvfrom`: a null buffer of no bytes, and no room for an address.
+    // SAFETY: the arguments of `recvfrom`: a null buffer of no bytes, and no buffer for an address.
     let result = unsafe {
         libc::syscall(
             libc::SYS_recvfrom,

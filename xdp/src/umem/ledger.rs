@@ -9,13 +9,13 @@ use super::CHUNK_BYTES;
 pub enum Owner {
     /// Unused.
     Free,
-    /// The kernel, which puts a piece of a received frame into it.
+    /// The kernel, which may write a piece of a received frame to the chunk.
     Fill,
-    /// This process: it holds a piece of a received frame.
+    /// This process. The chunk holds a piece of a received frame.
     Received,
-    /// This process: a frame to send is being written into it.
+    /// This process, which is writing a frame to send to the chunk.
     Writing,
-    /// The kernel, which sends it, until it reports so in the completion ring.
+    /// The kernel, which sends the chunk, and reports that in the completion ring.
     Tx,
 }
 
@@ -57,11 +57,11 @@ impl ChunkCounts {
     }
 }
 
-/// What is wrong with an address that the kernel returned.
+/// Why an address that the kernel returned is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ChunkFault {
-    /// It is outside the queue's share.
+    /// The address is outside the queue's share.
     Foreign,
     /// The kernel does not own this chunk now: it returned the chunk twice, or never got it.
     NotOwned,
@@ -104,8 +104,8 @@ impl Ledger {
         self.addresses.start + u64::from(chunk) * CHUNK_BYTES as u64
     }
 
-    /// Passes the chunk at `address`, which the kernel returns, from `owner` to `to`. Returns the
-    /// chunk's index.
+    /// Passes the chunk at `address`, which the kernel has returned, from `owner` to `to`. Returns
+    /// the chunk's index.
     ///
     /// # Errors
     /// If the address is outside the share, or `owner` does not have the chunk.
@@ -131,6 +131,6 @@ impl Ledger {
 }
 
 /// Whether `len` bytes starting at `address` stay in one chunk.
-pub(crate) fn stays_in_chunk(address: u64, len: u32) -> bool {
+pub(crate) fn is_in_one_chunk(address: u64, len: u32) -> bool {
     address % CHUNK_BYTES as u64 + u64::from(len) <= CHUNK_BYTES as u64
 }

@@ -7,7 +7,7 @@
 mod ledger;
 mod share;
 
-pub(crate) use ledger::stays_in_chunk;
+pub(crate) use ledger::is_in_one_chunk;
 pub use ledger::{ChunkCounts, ChunkFault, Ledger, Owner};
 pub use share::Share;
 
@@ -19,12 +19,13 @@ use crate::sys::memory::Mapping;
 /// Length of a chunk in bytes. The kernel allows no more than a page.
 pub const CHUNK_BYTES: usize = 4096;
 
-/// The maximum number of bytes of a received frame in one chunk: the kernel reserves 256 in front.
+/// The maximum number of bytes of a received frame in one chunk. The kernel reserves 256 bytes in
+/// front.
 pub const RX_PIECE_BYTES: usize = 3840;
 
 /// The kernel's allowance around an IP packet, in bytes: Ethernet, two VLAN tags and the frame
 /// check sequence.
-pub(crate) const ROOM_FOR_HEADERS: usize = 14 + 2 * 4 + 4;
+pub(crate) const LINK_OVERHEAD_BYTES: usize = 14 + 2 * 4 + 4;
 
 /// Memory for frames, before it is cut into shares.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Umem {
     /// Allocates `chunks` chunks, in huge pages if available, otherwise in ordinary ones.
     ///
     /// # Errors
-    /// If the system has not enough memory.
+    /// If the system doesn't have enough memory.
     pub fn new(chunks: u32) -> io::Result<Self> {
         let memory = Mapping::new(chunks as usize * CHUNK_BYTES)?;
         Ok(Self {

@@ -7,7 +7,7 @@ use super::CHUNK_BYTES;
 use crate::sys::memory::Mapping;
 
 /// The number of bytes to prefetch: all headers, and the payload of a short packet.
-const LINES_BYTES: usize = 128;
+const PREFETCH_BYTES: usize = 128;
 
 /// The chunks of a UMEM that belong to one queue. No two shares have the same chunk. So the owner
 /// of a share may read and write its chunks, except for those that the kernel has at the moment
@@ -49,17 +49,16 @@ impl Share {
     /// The `len` bytes at an address, mutably, if the share has all of them.
     pub fn bytes_mut(&mut self, address: u64, len: usize) -> Option<&mut [u8]> {
         let range = self.range(address, len)?;
-        // SAFETY: shares do not overlap and there is one `Share` value for each, so that
-        // nobody else in this process has a reference to these bytes while `self` is
-        // borrowed mutably.
+        // SAFETY: shares do not overlap, and there is one `Share` value for each, so no other
+        // reference to these bytes exists in this process while `self` is borrowed mutably.
         Some(unsafe { self.memory.bytes_mut(range) })
     }
 
-    /// Prefetches the bytes at an address; does nothing if they are not the share's.
+    /// Prefetches the bytes at an address. Does nothing if they are outside the share.
     #[inline]
     pub fn prefetch(&self, address: u64) {
-        if self.range(address, LINES_BYTES).is_some() {
-            self.memory.prefetch(address as usize, LINES_BYTES);
+        if self.range(address, PREFETCH_BYTES).is_some() {
+            self.memory.prefetch(address as usize, PREFETCH_BYTES);
         }
     }
 

@@ -1,9 +1,9 @@
-use super::{CHUNK_BYTES, ChunkFault, Ledger, Owner, Umem, stays_in_chunk};
+use super::{CHUNK_BYTES, ChunkFault, Ledger, Owner, Umem, is_in_one_chunk};
 
 const CHUNK: u64 = CHUNK_BYTES as u64;
 
 #[test]
-fn shares_lie_beside_each_other() {
+fn shares_are_adjacent() {
     let umem = Umem::new(8).expect("memory");
     let mut shares = umem.cut(&[3, 5]).expect("eight chunks");
     assert_eq!(shares[0].addresses(), 0..3 * CHUNK);
@@ -23,7 +23,7 @@ fn shares_lie_beside_each_other() {
 }
 
 #[test]
-fn a_share_has_no_bytes_of_others() {
+fn a_share_gives_no_access_to_others() {
     let umem = Umem::new(8).expect("memory");
     let mut shares = umem.cut(&[3, 4]).expect("eight chunks");
     let outside = [
@@ -56,7 +56,7 @@ fn more_shares_than_memory_are_refused() {
 }
 
 #[test]
-fn chunks_are_counted_and_come_back_once() {
+fn chunks_are_counted_and_taken_back_once() {
     let mut ledger = Ledger::new(2 * CHUNK..5 * CHUNK);
     assert_eq!(
         (ledger.counts().of(Owner::Free), ledger.counts().total()),
@@ -93,8 +93,8 @@ fn chunks_are_counted_and_come_back_once() {
 
 #[test]
 fn a_piece_stays_in_its_chunk() {
-    assert!(stays_in_chunk(CHUNK, 4096) && stays_in_chunk(CHUNK + 256, 3840));
-    assert!(stays_in_chunk(CHUNK + 4095, 1) && stays_in_chunk(CHUNK + 4095, 0));
-    assert!(!stays_in_chunk(CHUNK, 4097) && !stays_in_chunk(CHUNK + 256, 3841));
-    assert!(!stays_in_chunk(CHUNK + 1, u32::MAX));
+    assert!(is_in_one_chunk(CHUNK, 4096) && is_in_one_chunk(CHUNK + 256, 3840));
+    assert!(is_in_one_chunk(CHUNK + 4095, 1) && is_in_one_chunk(CHUNK + 4095, 0));
+    assert!(!is_in_one_chunk(CHUNK, 4097) && !is_in_one_chunk(CHUNK + 256, 3841));
+    assert!(!is_in_one_chunk(CHUNK + 1, u32::MAX));
 }

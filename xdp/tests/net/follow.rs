@@ -1,4 +1,4 @@
-//! Changes while packets are sent.
+//! Tests changes of the network while packets are sent.
 
 use std::net::UdpSocket;
 
@@ -23,8 +23,8 @@ fn a_neighbour_that_moves_is_followed() {
         lab.until_sent_to(&mut net, src, dst, FAR_MAC);
     }
     lab.far.ip("link set far address 02:00:00:00:90:09");
-    // It announces itself, as a host does that takes over an address: our kernel learns a neighbour
-    // from its ARP or neighbour discovery requests.
+    // The new host announces itself, as a host does that takes over an address: the near kernel
+    // learns a neighbour from its ARP or neighbour discovery requests.
     lab.far.ip("neighbour flush all");
     for (src, dst, from) in [(SRC, DST, "10.90.0.2:0"), (SRC6, DST6, "[fd90::2]:0")] {
         let speaker = lab
@@ -40,8 +40,8 @@ fn a_neighbour_that_moves_is_followed() {
 }
 
 #[test]
-fn a_neighbour_set_by_hand_takes_effect() {
-    let Some(lab) = Lab::new("a_neighbour_set_by_hand_takes_effect") else {
+fn a_manual_neighbour_entry_takes_effect() {
+    let Some(lab) = Lab::new("a_manual_neighbour_entry_takes_effect") else {
         return;
     };
     let mut net = lab.net();
@@ -57,8 +57,8 @@ fn a_neighbour_set_by_hand_takes_effect() {
 }
 
 #[test]
-fn flushed_neighbours_are_found_again() {
-    let Some(lab) = Lab::new("flushed_neighbours_are_found_again") else {
+fn flushed_neighbours_are_resolved_again() {
+    let Some(lab) = Lab::new("flushed_neighbours_are_resolved_again") else {
         return;
     };
     let mut net = lab.net();
@@ -73,7 +73,7 @@ fn flushed_neighbours_are_found_again() {
     }
 }
 
-/// A permanent entry stays as it is, however it is used.
+/// A permanent entry does not change when it is used.
 #[test]
 fn permanent_neighbours_stay_permanent() {
     let Some(lab) = Lab::new("permanent_neighbours_stay_permanent") else {
@@ -97,7 +97,7 @@ fn permanent_neighbours_stay_permanent() {
     }
 }
 
-/// A neighbour in use does not stay stale: the kernel is told, and confirms it.
+/// A neighbour in use does not stay stale, because the kernel confirms it on request.
 #[test]
 fn stale_neighbours_in_use_are_confirmed() {
     let Some(lab) = Lab::new("stale_neighbours_in_use_are_confirmed") else {
@@ -109,7 +109,7 @@ fn stale_neighbours_in_use_are_confirmed() {
     lab.near.ip("neighbour change 10.90.0.2 dev near nud stale");
     let shown = || lab.near.ip("neighbour show 10.90.0.2 dev near");
     assert!(shown().contains("STALE"));
-    // A stale neighbour that is not used is left alone.
+    // A stale neighbour that is not used stays stale.
     let later = lab.now() + Duration::from_secs(10);
     net.poll(later).expect("the interface is there");
     net.poll(later + Duration::from_secs(2))
@@ -191,8 +191,8 @@ fn an_interface_that_is_deleted_is_an_error() {
 }
 
 #[test]
-fn an_interface_that_leaves_for_another_namespace_is_gone() {
-    let Some(lab) = Lab::new("an_interface_that_leaves_for_another_namespace_is_gone") else {
+fn an_interface_moved_to_another_namespace_is_gone() {
+    let Some(lab) = Lab::new("an_interface_moved_to_another_namespace_is_gone") else {
         return;
     };
     let mut net = lab.net();
@@ -249,7 +249,7 @@ fn addresses_are_followed() {
         lead(&mut net, "10.97.0.2", DST),
         Err(Refusal::SourceNotOurs)
     );
-    // Until duplicate address detection has ended, an address is not sent from.
+    // Until duplicate address detection has ended, packets from an address are refused.
     lab.near.ip("address add fd90::5/64 dev near");
     net.poll(lab.now()).expect("the interface is there");
     assert_eq!(
@@ -259,10 +259,11 @@ fn addresses_are_followed() {
     lab.until_sent_to(&mut net, "fd90::5", DST6, FAR_MAC);
 }
 
-/// More events than the kernel buffers: everything is requested again, and correct.
+/// The kernel drops events when its buffer is full. Then all facts are requested again, and
+/// correct.
 #[test]
-fn lost_news_are_made_up_for() {
-    let Some(lab) = Lab::new("lost_news_are_made_up_for") else {
+fn lost_events_are_recovered() {
+    let Some(lab) = Lab::new("lost_events_are_recovered") else {
         return;
     };
     let mut net = lab.net();
@@ -285,7 +286,7 @@ fn lost_news_are_made_up_for() {
     let moved = [2, 0, 0, 0, 0x90, 8];
     assert_eq!(lead(&mut net, SRC, DST), Ok(Lead::To(moved)));
     assert_eq!(longest(&mut net, "10.90.0.6", DST), 1400 - 28);
-    // Leftover events from before do no harm.
+    // Events from before the overrun have no effect.
     let left = || lab.near.ip("-o route show dev near").lines().count();
     assert!(left() > 4000);
     for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! Headers as the kernel at the other end understands them, and the other way round.
+//! Tests that the kernel accepts this crate's headers, and that this crate accepts the kernel's.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ use roce_xdp::net::{Net, PacketFields, RxDrop};
 
 use super::lab::{FAR_MAC, Lab, ip, path};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const ENDS: [(&str, &str); 3] = [
     ("10.90.0.1", "10.90.0.2"),
@@ -26,7 +26,7 @@ fn frames(lab: &Lab) -> (Box<dyn DataLinkSender>, Box<dyn DataLinkReceiver>) {
             .find(|interface| interface.name == "near")
             .expect("the interface is there");
         let config = Config {
-            read_timeout: Some(PATIENCE),
+            read_timeout: Some(TIMEOUT),
             read_buffer_size: 1 << 16,
             ..Config::default()
         };
@@ -45,7 +45,7 @@ fn far_socket(lab: &Lab, address: IpAddr) -> UdpSocket {
     if address.is_ipv6() {
         accept_no_checksum(&socket);
     }
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     socket
 }
 
@@ -85,8 +85,8 @@ fn frame(net: &mut Net, src: &str, dst: &str, transport: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_kernel_takes_our_frames() {
-    let Some(lab) = Lab::new("the_kernel_takes_our_frames") else {
+fn the_kernel_accepts_frames_of_a_template() {
+    let Some(lab) = Lab::new("the_kernel_accepts_frames_of_a_template") else {
         return;
     };
     let mut net = lab.net();
@@ -115,8 +115,8 @@ fn the_kernel_takes_our_frames() {
 }
 
 #[test]
-fn we_take_the_kernels_frames() {
-    let Some(lab) = Lab::new("we_take_the_kernels_frames") else {
+fn frames_of_the_kernel_are_parsed() {
+    let Some(lab) = Lab::new("frames_of_the_kernel_are_parsed") else {
         return;
     };
     let mut net = lab.net();

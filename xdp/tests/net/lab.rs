@@ -1,5 +1,4 @@
-//! Two network namespaces joined by a veth pair, and an interface's `Net` in one of
-//! them.
+//! Two network namespaces joined by a veth pair, with a `Net` for the interface in one of them.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,12 +12,12 @@ use nix::sched::{CloneFlags, setns, unshare};
 use roce_stack::{Duration, Instant, RoceVersion};
 use roce_xdp::net::{Changes, CoreConfig, Mac, Net, PathKey, Refusal};
 
-/// How long a test waits for what must happen before it fails.
-const PATIENCE: Patience = Patience::from_secs(30);
+/// The time that a test waits for an event before it fails.
+const TIMEOUT: Patience = Patience::from_secs(30);
 
 pub(crate) const FAR_MAC: Mac = [2, 0, 0, 0, 0x90, 2];
 
-/// A network namespace. It ends when this and all sockets in it are closed.
+/// A network namespace. It is deleted when this value and all sockets in it are closed.
 pub(crate) struct Namespace {
     handle: File,
 }
@@ -52,7 +51,7 @@ impl Namespace {
         std::thread::scope(|scope| scope.spawn(enter).join().expect("the work succeeds"))
     }
 
-    /// Runs `ip` inside with `input` as standard input, and returns its output.
+    /// Runs `ip` in this namespace with `input` as standard input, and returns its output.
     fn ip_reading(&self, arguments: &str, input: &str) -> String {
         self.inside(|| {
             let mut ip = Command::new("ip")
@@ -72,17 +71,17 @@ impl Namespace {
         })
     }
 
-    /// Runs `ip` inside; arguments are separated by spaces.
+    /// Runs `ip` in this namespace. Spaces separate the arguments.
     pub(crate) fn ip(&self, arguments: &str) -> String {
         self.ip_reading(arguments, "")
     }
 
-    /// Runs many `ip` commands inside, one in each line.
+    /// Runs several `ip` commands in this namespace, one per line.
     pub(crate) fn ip_batch(&self, lines: &str) {
         self.ip_reading("-batch -", lines);
     }
 
-    /// Sets a variable of the kernel's network inside.
+    /// Sets a network variable of the kernel (sysctl) in this namespace.
     pub(crate) fn set(&self, variable: &str, value: &str) {
         let path = format!("/proc/sys/net/{variable}");
         self.inside(|| {
@@ -101,7 +100,8 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// A lab; `None`, after a message on stderr, if this process may not create one.
+    /// Creates a lab. Returns `None`, after a message on stderr, if this process may not create
+    /// one.
     pub(crate) fn new(test: &str) -> Option<Lab> {
         match Lab::try_new() {
             Ok(lab) => Some(lab),
@@ -141,7 +141,7 @@ impl Lab {
         far.ip("address add fd91::1/128 dev lo");
         near.ip("route add 10.91.0.0/16 via 10.90.0.2");
         near.ip("route add fd91::/64 via fd90::2");
-        // Neighbours that are not there are given up sooner.
+        // Make the kernel give up missing neighbours sooner.
         near.set("ipv4/neigh/near/retrans_time_ms", "50");
         near.set("ipv6/neigh/near/retrans_time_ms", "50");
         let lab = Lab {
@@ -180,16 +180,16 @@ impl Lab {
         self.near.inside(|| Net::open(index, config, now))
     }
 
-    /// Waits for news of the kernel, as a driver does, until `done` is true.
+    /// Waits for events of the kernel, as a driver does, until `done` returns true.
     #[track_caller]
     pub(crate) fn until(&self, net: &mut Net, done: impl Fn(&mut Net) -> bool) -> Changes {
         let start = Clock::now();
         let mut all = Changes::default();
         while !done(net) {
-            let left = PATIENCE.checked_sub(start.elapsed());
+            let left = TIMEOUT.checked_sub(start.elapsed());
             assert!(
                 left.is_some(),
-                "nothing of the kind within {PATIENCE:?}: {net:?}"
+                "the condition is not met within {TIMEOUT:?}: {net:?}"
             );
             let now = self.now();
             let wait = net.next_deadline().map_or(Duration::from_secs(1), |at| {
@@ -213,7 +213,7 @@ impl Lab {
         self.until(net, |net| lead(net, src, dst) == Ok(Lead::To(mac)));
     }
 
-    /// Waits until nothing can be sent from one address to another for this reason.
+    /// Waits until packets from one address to another are refused for this reason.
     #[track_caller]
     pub(crate) fn until_refused(&self, net: &mut Net, src: &str, dst: &str, reason: Refusal) {
         self.until(net, |net| lead(net, src, dst) == Err(reason));
@@ -242,7 +242,7 @@ pub(crate) fn path(src: &str, dst: &str) -> PathKey {
     }
 }
 
-/// Where packets from one address to another are sent now.
+/// The current destination of packets from one address to another.
 pub(crate) fn lead(net: &mut Net, src: &str, dst: &str) -> Result<Lead, Refusal> {
     let header = net.header_for(path(src, dst))?;
     Ok(match header.waits_for {

@@ -1,5 +1,5 @@
-//! Tests of the routes, neighbours and links that `net` learns from the kernel, in network
-//! namespaces of the tests' own. They need root and iproute2.
+//! Tests of the routes, neighbours and links that `net` gets from the kernel. They create network
+//! namespaces, and need root and iproute2.
 
 mod follow;
 mod frames;

@@ -1,4 +1,4 @@
-//! Another interface of the same host, at the other end of a cable.
+//! Tests paths to another interface of the same host, at the other end of a cable.
 
 use roce_xdp::net::{CoreConfig, Mac, Net, Refusal, Resolution};
 
@@ -7,11 +7,11 @@ use super::lab::{Lab, Lead, ip, lead};
 const MAC: Mac = [2, 0, 0, 0, 0x95, 2];
 const MOVED: Mac = [2, 0, 0, 0, 0x95, 9];
 
-/// Addresses of `left` and of `right`, a prefix of both, and its length.
+/// The addresses of `left` and `right`, and the length of their common prefix.
 const ENDS: [(&str, &str, u8); 2] = [("10.95.0.1", "10.95.0.2", 24), ("fd95::1", "fd95::2", 64)];
 
 /// A cable from `left` to `right`, both in the namespace `near`.
-fn cabled(test: &str) -> Option<(Lab, Net)> {
+fn cable_lab(test: &str) -> Option<(Lab, Net)> {
     let lab = Lab::new(test)?;
     lab.near
         .ip("link add left address 02:00:00:00:95:01 type veth \
@@ -32,9 +32,8 @@ fn cabled(test: &str) -> Option<(Lab, Net)> {
 }
 
 #[test]
-fn another_interface_of_the_host_is_reached_by_its_own_address() {
-    let Some((lab, mut net)) =
-        cabled("another_interface_of_the_host_is_reached_by_its_own_address")
+fn another_interface_of_the_host_is_reached_at_its_mac() {
+    let Some((lab, mut net)) = cable_lab("another_interface_of_the_host_is_reached_at_its_mac")
     else {
         return;
     };
@@ -66,7 +65,7 @@ fn another_interface_of_the_host_is_reached_by_its_own_address() {
 
 #[test]
 fn another_interface_that_changes_is_followed() {
-    let Some((lab, mut net)) = cabled("another_interface_that_changes_is_followed") else {
+    let Some((lab, mut net)) = cable_lab("another_interface_that_changes_is_followed") else {
         return;
     };
     for (src, dst, _) in ENDS {
@@ -94,7 +93,7 @@ fn another_interface_that_changes_is_followed() {
             lead(net, src, dst) == Ok(Lead::WaitsFor(ip(dst)))
         });
     }
-    // Packets to an address that is also ours do not go over the link.
+    // Packets to an address that this interface also has do not go over the link.
     lab.near.ip("address add 10.95.0.2/24 dev left");
     lab.until_refused(&mut net, "10.95.0.1", "10.95.0.2", Refusal::Local);
 }

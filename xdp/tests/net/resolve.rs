@@ -1,4 +1,4 @@
-//! Routes and neighbours.
+//! Tests routes and neighbours.
 
 use roce_xdp::net::{
     CoreConfig, Outcome, Priority, Refusal, Resolution, Tagging, WaitDrop, Waiting,
@@ -6,7 +6,7 @@ use roce_xdp::net::{
 
 use super::lab::{FAR_MAC, Lab, Lead, ip, lead, longest};
 
-/// Addresses of both ends, and how the far one is added.
+/// The addresses of both ends, and the arguments that add the far one.
 const ENDS: [(&str, &str, &str); 3] = [
     ("10.90.0.1", "10.90.0.2", "10.90.0.2/24"),
     ("fd90::1", "fd90::2", "fd90::2/64"),
@@ -14,12 +14,12 @@ const ENDS: [(&str, &str, &str); 3] = [
 ];
 
 #[test]
-fn neighbours_are_found_and_frames_wait_as_long() {
-    let Some(lab) = Lab::new("neighbours_are_found_and_frames_wait_as_long") else {
+fn frames_wait_until_their_neighbour_is_resolved() {
+    let Some(lab) = Lab::new("frames_wait_until_their_neighbour_is_resolved") else {
         return;
     };
     for family in ["ipv4", "ipv6"] {
-        // Used repeatedly, and not given up.
+        // The path is used repeatedly, and the frames still wait.
         lab.near
             .set(&format!("{family}/neigh/near/mcast_solicit"), "1000");
     }
@@ -52,8 +52,8 @@ fn neighbours_are_found_and_frames_wait_as_long() {
 }
 
 #[test]
-fn what_the_kernel_knows_already_is_not_waited_for() {
-    let Some(lab) = Lab::new("what_the_kernel_knows_already_is_not_waited_for") else {
+fn frames_do_not_wait_for_known_neighbours() {
+    let Some(lab) = Lab::new("frames_do_not_wait_for_known_neighbours") else {
         return;
     };
     let mut net = lab.net();
@@ -83,7 +83,7 @@ fn gateways_are_used() {
             "nobody asked for it"
         );
     }
-    // By way of the other family.
+    // The gateway belongs to the other family.
     lab.near
         .ip("route add 10.92.0.0/16 via inet6 fd90::2 dev near");
     assert_eq!(
@@ -158,8 +158,8 @@ fn next_hop_objects_are_followed() {
 }
 
 #[test]
-fn what_stays_on_this_machine_is_not_for_frames() {
-    let Some(lab) = Lab::new("what_stays_on_this_machine_is_not_for_frames") else {
+fn destinations_on_this_host_are_refused() {
+    let Some(lab) = Lab::new("destinations_on_this_host_are_refused") else {
         return;
     };
     let mut net = lab.net();
@@ -171,7 +171,7 @@ fn what_stays_on_this_machine_is_not_for_frames() {
     ] {
         assert_eq!(lead(&mut net, src, dst), Err(reason), "{src} to {dst}");
     }
-    // Another interface's neighbours are not reached over this one.
+    // Neighbours of another interface are not reachable over this one.
     lab.near.ip("link add other type bridge");
     lab.near.ip("address add 10.95.0.1/24 dev other");
     lab.near.ip("link set other up");
@@ -186,8 +186,8 @@ fn what_stays_on_this_machine_is_not_for_frames() {
 }
 
 #[test]
-fn groups_are_sent_to_without_asking() {
-    let Some(lab) = Lab::new("groups_are_sent_to_without_asking") else {
+fn groups_need_no_neighbour_request() {
+    let Some(lab) = Lab::new("groups_need_no_neighbour_request") else {
         return;
     };
     let mut net = lab.net();
@@ -202,8 +202,8 @@ fn groups_are_sent_to_without_asking() {
 }
 
 #[test]
-fn who_does_not_answer_is_given_up_and_asked_again() {
-    let Some(lab) = Lab::new("who_does_not_answer_is_given_up_and_asked_again") else {
+fn a_silent_neighbour_fails_and_is_requested_again() {
+    let Some(lab) = Lab::new("a_silent_neighbour_fails_and_is_requested_again") else {
         return;
     };
     let mut net = lab.net();
@@ -228,8 +228,8 @@ fn who_does_not_answer_is_given_up_and_asked_again() {
 }
 
 #[test]
-fn only_ethernet_and_what_exists_is_followed() {
-    let Some(lab) = Lab::new("only_ethernet_and_what_exists_is_followed") else {
+fn only_existing_ethernet_interfaces_can_be_opened() {
+    let Some(lab) = Lab::new("only_existing_ethernet_interfaces_can_be_opened") else {
         return;
     };
     let error = lab

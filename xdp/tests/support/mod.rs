@@ -8,10 +8,10 @@ pub(crate) mod queues;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for something before it fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The time that a test waits for an event before it fails.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Reports loudly that a test is skipped, or fails if it must run.
+/// Reports on stderr that a test is skipped, or fails if tests must not be skipped.
 pub(crate) fn skip(test: &str, why: &str) {
     let required = std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require");
     assert!(
@@ -22,19 +22,19 @@ pub(crate) fn skip(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
 }
 
-/// Calls `look` until it finds something.
+/// Calls `look` until it returns a value.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        assert!(start.elapsed() < TIMEOUT, "{what}: not after {TIMEOUT:?}");
         std::thread::yield_now();
     }
 }
 
-/// Bytes that no other `number` has.
+/// Bytes whose content depends on `number`.
 pub(crate) fn bytes(number: usize, len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32 ^ (number as u32).wrapping_mul(0x85eb_ca6b);
     let next = |_| {

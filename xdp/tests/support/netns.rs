@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use super::{skip, wait_for};
 
-/// A network namespace. It ends when this and all sockets in it are closed.
+/// A network namespace. It is deleted when this value and all sockets in it are closed.
 pub(crate) struct Namespace {
     handle: File,
 }
@@ -41,8 +41,8 @@ impl Namespace {
         std::thread::scope(|scope| scope.spawn(enter).join().expect("the work succeeds"))
     }
 
-    /// Runs a command in this namespace and returns its output and exit status. Words are separated
-    /// by spaces.
+    /// Runs a command in this namespace, and returns its output and exit status. Spaces separate
+    /// the arguments.
     pub(crate) fn output(&self, line: &str) -> Output {
         self.inside(|| {
             let mut words = line.split_whitespace();
@@ -51,7 +51,7 @@ impl Namespace {
         })
     }
 
-    /// Runs a command inside and returns its output.
+    /// Runs a command in this namespace, and returns its output.
     pub(crate) fn run(&self, line: &str) -> String {
         let output = self.output(line);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -77,8 +77,8 @@ impl Namespace {
             .to_owned()
     }
 
-    /// Waits until an interface can send. After it comes up, the kernel takes a while to notice,
-    /// and drops packets meanwhile.
+    /// Waits until an interface can send. For a short time after it comes up, the kernel drops
+    /// packets.
     pub(crate) fn wait_until_up(&self, interface: &str) {
         wait_for("the interface is up", || {
             let line = self.link(interface);
@@ -87,11 +87,11 @@ impl Namespace {
     }
 }
 
-/// Whether this process may make namespaces. If not, reports that loudly.
-pub(crate) fn may(test: &str) -> bool {
-    // SAFETY: the call takes nothing and can't fail.
+/// Whether this process may create namespaces. If not, reports that on stderr.
+pub(crate) fn can_create_namespaces(test: &str) -> bool {
+    // SAFETY: the call has no parameters and can't fail.
     if unsafe { libc::geteuid() } != 0 {
-        skip(test, "making network namespaces takes root");
+        skip(test, "creating network namespaces requires root");
         return false;
     }
     if Command::new("ip").arg("-V").output().is_err() {
@@ -118,10 +118,10 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// A pair with this MTU and number of queues in each direction. `None`, after a loud message,
-    /// if the machine does not allow it.
+    /// A pair with this MTU and number of queues in each direction. Returns `None`, after a message
+    /// on stderr, if this process may not create one.
     pub(crate) fn new(test: &str, mtu: usize, queues: u32) -> Option<Self> {
-        if !may(test) {
+        if !can_create_namespaces(test) {
             return None;
         }
         let (near, far) = (Namespace::new(), Namespace::new());
@@ -142,7 +142,7 @@ impl Pair {
             namespace.run(&format!(
                 "ip address add fd91::{host}/64 dev {interface} nodad"
             ));
-            // The kernel asks for neighbours from it.
+            // The kernel sends its neighbour requests from this address.
             namespace.run(&format!(
                 "ip address add fe80::{host}/64 dev {interface} nodad"
             ));

@@ -103,13 +103,13 @@ pub(crate) fn drive(near: &mut dyn Port, far: &mut dyn Port, into: &mut VecDeque
     far.receive(64, &mut sink).expect("a port that works");
 }
 
-/// Packets of these lengths cross, in order, as they were promised.
+/// Checks that packets of these lengths arrive in order, with the predicted metadata.
 pub(crate) fn cross(pair: &Pair, near: &mut dyn Port, far: &mut dyn Port, lens: &[usize]) {
-    cross_by(RoceVersion::V2, pair, near, far, lens);
+    cross_with_version(RoceVersion::V2, pair, near, far, lens);
 }
 
 /// As [`cross`], with packets of `version`.
-pub(crate) fn cross_by(
+pub(crate) fn cross_with_version(
     version: RoceVersion,
     pair: &Pair,
     near: &mut dyn Port,
@@ -154,7 +154,7 @@ pub(crate) fn cross_by(
     }
 }
 
-pub(crate) fn no_chunk_is_lost(port: &mut XdpPort) {
+pub(crate) fn assert_no_chunk_is_lost(port: &mut XdpPort) {
     let memory = port.config().sockets.memory;
     wait_for("all is sent", || {
         port.flush().expect("a port that works");

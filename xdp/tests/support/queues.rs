@@ -12,7 +12,7 @@ use roce_xdp::umem::Owner;
 use super::netns::End;
 use super::{bytes, wait_for};
 
-/// The queues of one end, with the program that feeds them.
+/// The queues of one end, and the program that redirects frames to them.
 pub(crate) struct Queues {
     pub(crate) queues: Vec<SocketQueue>,
     pub(crate) attached: Attached,
@@ -114,7 +114,7 @@ pub(crate) fn send(queue: &mut SocketQueue, frame: &[u8]) {
     queue.commit().expect("a queue that works");
 }
 
-/// Receives the frames that have arrived so far into `into`, each with its pieces joined.
+/// Appends the frames that have arrived so far to `into`, each with its pieces joined.
 pub(crate) fn receive(queue: &mut SocketQueue, into: &mut VecDeque<Vec<u8>>) {
     let mut sink = |frame: Frame<'_>| {
         let mut copy = vec![0; frame.len()];
@@ -124,8 +124,8 @@ pub(crate) fn receive(queue: &mut SocketQueue, into: &mut VecDeque<Vec<u8>>) {
     queue.receive(64, &mut sink).expect("a queue that works");
 }
 
-/// Waits until everything is sent, and checks that no chunk is lost.
-pub(crate) fn nothing_is_lost(queue: &mut SocketQueue, config: &QueueConfig) {
+/// Waits until all frames are sent, and checks that no chunk is lost.
+pub(crate) fn assert_all_sent_and_no_chunk_lost(queue: &mut SocketQueue, config: &QueueConfig) {
     wait_for("all is sent", || {
         queue.flush().expect("a queue that works");
         (queue.unsent() == 0).then_some(())

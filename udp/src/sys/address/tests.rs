@@ -13,7 +13,7 @@ fn addresses_survive_the_round_trip() {
 #[test]
 fn what_the_kernel_did_not_write_is_no_address() {
     assert_eq!(RawAddress::empty().get(0), None);
-    assert_eq!(RawAddress::empty().get(RawAddress::ROOM), None);
+    assert_eq!(RawAddress::empty().get(RawAddress::SIZE), None);
 }
 
 #[test]

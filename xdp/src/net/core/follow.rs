@@ -10,7 +10,7 @@ impl Core {
     /// Applies an event. [`Core::take_changes`] reports the changes that concern the caller.
     pub fn handle(&mut self, event: Event) {
         match event {
-            Event::Link(link) => self.follow_link(link),
+            Event::Link(link) => self.update_link(link),
             Event::LinkGone => {
                 self.gone = true;
                 self.changes.link = true;
@@ -22,7 +22,7 @@ impl Core {
                     self.addresses_changed();
                 }
             }
-            Event::Address(address) => self.follow_address(address),
+            Event::Address(address) => self.update_address(address),
             Event::AddressGone(address) => {
                 self.own.retain(|own| own.address != address);
                 self.addresses_changed();
@@ -32,37 +32,37 @@ impl Core {
                     self.invalidate_paths();
                 }
             }
-            Event::OtherAddress(other) => self.follow_other(other, Others::add),
-            Event::OtherAddressGone(other) => self.follow_other(other, Others::remove),
+            Event::OtherAddress(other) => self.update_other(other, Others::add),
+            Event::OtherAddressGone(other) => self.update_other(other, Others::remove),
             Event::OtherLink { index, mac } => {
-                if self.others.learn(index, mac) {
-                    self.follow_other_link(index);
+                if self.others.update(index, mac) {
+                    self.update_other_link(index);
                 }
             }
             Event::RoutesChanged => self.invalidate_paths(),
-            Event::Route(key, route) => self.follow_route(key, route),
+            Event::Route(key, route) => self.apply_route(key, route),
             Event::Neighbour {
                 address,
                 mac,
                 state,
-            } => self.follow_neighbour(address, mac, state),
+            } => self.update_neighbour(address, mac, state),
             Event::NeighbourGone(address) => {
-                self.follow_neighbour(address, None, NeighbourState::None);
+                self.update_neighbour(address, None, NeighbourState::None);
             }
             Event::Overrun => self.start_over(),
         }
     }
 
-    /// Marks every path as outdated, so that it is judged again at its next use.
+    /// Marks every path as outdated, so that its verdict is determined again at its next use.
     fn invalidate_paths(&mut self) {
         self.generation += 1;
-        // Drop the queued route requests. The next use of each outdated path requests its route
-        // again.
+        // Drop the queued route requests, because the next use of each outdated path requests its
+        // route again.
         self.requests
             .retain(|request| !matches!(request, Request::Route(_)));
     }
 
-    fn follow_link(&mut self, link: Link) {
+    fn update_link(&mut self, link: Link) {
         if self.link.as_ref() != Some(&link) {
             self.link = Some(link);
             self.changes.link = true;
@@ -70,7 +70,7 @@ impl Core {
         }
     }
 
-    fn follow_address(&mut self, address: OwnAddress) {
+    fn update_address(&mut self, address: OwnAddress) {
         match self
             .own
             .iter_mut()
@@ -90,8 +90,8 @@ impl Core {
     }
 
     /// Handles an address of another interface that came or went. Most do not affect any path.
-    fn follow_other(&mut self, other: OtherAddress, follow: fn(&mut Others, OtherAddress) -> bool) {
-        if follow(&mut self.others, other) {
+    fn update_other(&mut self, other: OtherAddress, change: fn(&mut Others, OtherAddress) -> bool) {
+        if change(&mut self.others, other) {
             let paths = self.paths.iter_mut();
             paths
                 .filter(|path| path.key.dst == other.address)
@@ -99,7 +99,7 @@ impl Core {
         }
     }
 
-    fn follow_other_link(&mut self, index: u32) {
+    fn update_other_link(&mut self, index: u32) {
         let others = &self.others;
         let paths = self.paths.iter_mut();
         paths
@@ -107,7 +107,7 @@ impl Core {
             .for_each(paths::Path::outdate);
     }
 
-    /// Starts over after events were lost: any known fact may be wrong.
+    /// Starts over after events were lost, because any known fact may be wrong.
     fn start_over(&mut self) {
         self.counters.overruns += 1;
         self.others.forget_links();
@@ -120,17 +120,17 @@ impl Core {
         }
     }
 
-    /// Applies the kernel's answer to a path that still waits for it.
-    fn follow_route(&mut self, key: PathKey, route: Route) {
+    /// Applies the kernel's answer to a path that is still waiting for it.
+    fn apply_route(&mut self, key: PathKey, route: Route) {
         let generation = self.generation;
-        let waits = |path: &&mut paths::Path| {
+        let is_waiting = |path: &&mut paths::Path| {
             path.generation == generation && path.verdict == Verdict::Pending
         };
         if self
             .paths
             .peek_mut(key)
             .as_ref()
-            .is_none_or(|path| !waits(path))
+            .is_none_or(|path| !is_waiting(path))
         {
             return;
         }
@@ -167,35 +167,35 @@ impl Core {
         let mtu = route_mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu));
         let resolution = match hop {
             None => Resolution::Known(group_mac(key.dst)),
-            Some(hop) => self.hops.want(hop),
+            Some(hop) => self.hops.track(hop),
         };
-        self.open(key, hop, resolution, mtu)
+        self.open_path(key, hop, resolution, mtu)
     }
 
-    /// The path to an address of another interface of this host, if the route, or the prefix of the
-    /// source, says that the address is on the link. ARP does not resolve such an address: the
-    /// kernel considers a packet whose source is one of its own addresses forged, and drops it. So
-    /// this function requests the other interface's Ethernet address instead.
+    /// Opens the path to an address of another interface of this host, if the route, or the prefix
+    /// of the source, says that the address is on the link. ARP does not resolve such an address,
+    /// because the kernel drops packets whose source is one of its own addresses as forged. So this
+    /// function requests the other interface's Ethernet address instead.
     fn path_to_other_interface(&mut self, key: PathKey, route: Route) -> Option<Verdict> {
         if self.addresses.contains(&key.dst) {
             return None;
         }
         let index = self.others.interface_of(key.dst)?;
-        let has_it = |own: &OwnAddress| own.address == key.src && own.is_on_link(key.dst);
+        let is_on_link = |own: &OwnAddress| own.address == key.src && own.is_on_link(key.dst);
         let mtu = match route {
             Route::Unicast { mtu, .. } => mtu,
-            _ if self.own.iter().any(has_it) => None,
+            _ if self.own.iter().any(is_on_link) => None,
             _ => return None,
         };
-        match self.others.want(index) {
+        match self.others.track(index) {
             OtherLink::Known(Some(mac)) => {
                 let link = self.link.as_ref()?.mtu;
                 let mtu = mtu.map_or(link, |mtu| mtu.min(link));
-                Some(self.open(key, None, Resolution::Known(mac), mtu))
+                Some(self.open_path(key, None, Resolution::Known(mac), mtu))
             }
             OtherLink::Known(None) => Some(Verdict::Refused(Refusal::Local)),
             OtherLink::Pending => {
-                // When the answer arrives, the path is judged again.
+                // When the answer arrives, the verdict is determined again.
                 self.request(Request::OtherLink(index));
                 Some(Verdict::Pending)
             }
@@ -204,7 +204,7 @@ impl Core {
 
     /// For RoCE v1, a link-local address that contains an Ethernet address resolves to that address
     /// without a lookup. Linux does the same.
-    pub(super) fn without_route(&self, key: PathKey) -> Option<Verdict> {
+    pub(super) fn verdict_without_route(&self, key: PathKey) -> Option<Verdict> {
         let IpAddr::V6(dst) = key.dst else {
             return None;
         };
@@ -213,11 +213,11 @@ impl Core {
             return Some(Verdict::Refused(Refusal::Local));
         }
         let mtu = self.link.as_ref()?.mtu;
-        Some(self.open(key, None, Resolution::Known(mac), mtu))
+        Some(self.open_path(key, None, Resolution::Known(mac), mtu))
     }
 
     /// Opens a path that leads to `hop`, or to a destination whose Ethernet address is known.
-    fn open(
+    fn open_path(
         &self,
         key: PathKey,
         hop: Option<IpAddr>,
@@ -242,9 +242,9 @@ impl Core {
         }
     }
 
-    /// Applies news of a neighbour. The change takes effect with the next frame.
-    fn follow_neighbour(&mut self, address: IpAddr, mac: Option<Mac>, state: NeighbourState) {
-        if !self.hops.learn(address, mac, state) {
+    /// Applies a change of a neighbour. The change takes effect with the next frame.
+    fn update_neighbour(&mut self, address: IpAddr, mac: Option<Mac>, state: NeighbourState) {
+        if !self.hops.update(address, mac, state) {
             return;
         }
         self.changes.neighbours = true;

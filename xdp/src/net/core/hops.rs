@@ -10,8 +10,8 @@ use super::super::facts::Mac;
 
 /// The minimum interval between two requests to the kernel for one neighbour. It applies to a
 /// neighbour that does not answer, and to one in use whose entry is stale. The kernel itself tries
-/// three times, a second apart.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+/// three times, one second apart.
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state of a next hop's Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Resolution {
     Known(Mac),
     /// The kernel is resolving it.
     Pending,
-    /// The next hop does not answer. Its next use asks the kernel again.
+    /// The next hop does not answer. The next use requests it again.
     Failed,
 }
 
@@ -29,8 +29,8 @@ pub enum Resolution {
 struct Hop {
     mac: Option<Mac>,
     state: NeighbourState,
-    /// When the kernel was last asked about it.
-    asked_at: Option<Instant>,
+    /// The time of the last request to the kernel.
+    requested_at: Option<Instant>,
 }
 
 impl Hop {
@@ -52,43 +52,43 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    /// The state of `address`, which is followed from now on.
-    pub(super) fn want(&mut self, address: IpAddr) -> Resolution {
+    /// Returns the state of `address`, and tracks it from now on.
+    pub(super) fn track(&mut self, address: IpAddr) -> Resolution {
         let hop = self.hops.entry(address).or_insert(Hop {
             mac: None,
             state: NeighbourState::None,
-            asked_at: None,
+            requested_at: None,
         });
         hop.resolution()
     }
 
-    /// The state of `address`, if it is followed.
+    /// The state of `address`, if it is tracked.
     pub(super) fn resolution(&self, address: IpAddr) -> Option<Resolution> {
         self.hops.get(&address).map(Hop::resolution)
     }
 
-    /// Whether to tell the kernel now that `address` is in use. If so, records the time.
-    pub(super) fn is_to_be_asked(&mut self, address: IpAddr, now: Instant) -> bool {
+    /// Whether to report to the kernel now that `address` is in use. If so, records the time.
+    pub(super) fn request_is_due(&mut self, address: IpAddr, now: Instant) -> bool {
         let Some(hop) = self.hops.get_mut(&address) else {
             return false;
         };
-        let idle = match hop.state {
+        let needs_request = match hop.state {
             NeighbourState::Valid => hop.mac.is_none(),
             NeighbourState::Incomplete => false,
             NeighbourState::Stale | NeighbourState::Failed | NeighbourState::None => true,
         };
-        let rested = hop
-            .asked_at
-            .is_none_or(|at| now.saturating_duration_since(at) >= ASK_EVERY);
-        let ask = idle && rested;
-        if ask {
-            hop.asked_at = Some(now);
+        let interval_has_passed = hop
+            .requested_at
+            .is_none_or(|at| now.saturating_duration_since(at) >= REQUEST_INTERVAL);
+        let is_due = needs_request && interval_has_passed;
+        if is_due {
+            hop.requested_at = Some(now);
         }
-        ask
+        is_due
     }
 
-    /// Applies news of a neighbour. Returns whether packets are affected.
-    pub(super) fn learn(
+    /// Applies a change of a neighbour. Returns whether packets are affected.
+    pub(super) fn update(
         &mut self,
         address: IpAddr,
         mac: Option<Mac>,
@@ -103,7 +103,7 @@ impl Hops {
         let after = hop.resolution();
         if matches!(before, Resolution::Known(_)) && after == Resolution::Pending {
             // If the kernel has forgotten an Ethernet address, the next use requests it at once.
-            hop.asked_at = None;
+            hop.requested_at = None;
         }
         before != after
     }

@@ -22,19 +22,19 @@ use hops::Hops;
 pub use hops::Resolution;
 use others::Others;
 
-/// How often the neighbours in use are checked.
+/// The interval at which the core checks the neighbours in use.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The maximum number of neighbours requested in one tick.
-const ASKS_PER_TICK: usize = 64;
+const REQUESTS_PER_TICK: usize = 64;
 
 /// The configuration of a [`Core`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreConfig {
-    /// Whether frames carry a VLAN's tag.
+    /// Whether frames carry a VLAN tag.
     pub tagging: Tagging,
-    /// The maximum number of paths (pairs of source and destination) to remember. A path that was
-    /// forgotten costs a request to the kernel when it is used again.
+    /// The maximum number of paths (pairs of source and destination) to remember. The next use of a
+    /// forgotten path costs a request to the kernel.
     pub max_paths: usize,
     /// Whether to accept frames of RoCE v1.
     pub roce_v1: bool,
@@ -50,19 +50,19 @@ impl Default for CoreConfig {
     }
 }
 
-/// What has changed in the network, grouped by what the caller has to do.
+/// Changes in the network, grouped by the action that the caller must take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// The link: MTU, Ethernet address, up or down.
     pub link: bool,
     /// The interface's addresses.
     pub addresses: bool,
-    /// A next hop's Ethernet address was found, has changed, or was not found: release
-    /// the frames that wait for it.
+    /// A next hop's Ethernet address was found, has changed, or was not found. Release the frames
+    /// that wait for it.
     pub neighbours: bool,
 }
 
-/// A header for a packet, and the next hop whose address is still missing.
+/// The header for a packet, and the next hop whose address is still missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     /// The header.
@@ -74,20 +74,21 @@ pub struct Header<'a> {
 
 /// The state of an interface and of the network behind it.
 ///
-/// It does no I/O and reads no clock. Its owner
+/// The core does no I/O and reads no clock. Its owner
 /// - passes in events with [`Core::handle`], and the time with [`Core::tick`], no later than
 ///   [`Core::next_deadline`];
 /// - carries out [`Core::next_request`] and passes in the answer;
 /// - gets headers with [`Core::find`], and [`Core::header`] with its result.
 ///
-/// It refuses everything until [`Event::Link`] and [`Event::Addresses`] have each arrived once.
+/// The core refuses all paths until [`Event::Link`] and [`Event::Addresses`] have each arrived
+/// once.
 #[derive(Debug)]
 pub struct Core {
     config: CoreConfig,
     link: Option<Link>,
     gone: bool,
     own: Vec<OwnAddress>,
-    /// Only the addresses of `own`, for comparison with received frames.
+    /// The IP addresses of `own`, for comparison with received frames.
     addresses: Vec<IpAddr>,
     groups: Vec<IpAddr>,
     /// The host's other interfaces.
@@ -100,13 +101,13 @@ pub struct Core {
     /// Incremented by every event that may change where packets go.
     generation: u64,
     now: Instant,
-    ticked: Instant,
+    last_tick: Instant,
     /// Whether the next tick may have work.
-    busy: bool,
+    tick_has_work: bool,
 }
 
 impl Core {
-    /// A core that knows nothing yet and requests link and addresses.
+    /// A core that has no information yet and requests the link and the addresses.
     pub fn new(config: CoreConfig, now: Instant) -> Core {
         Core {
             config,
@@ -123,8 +124,8 @@ impl Core {
             counters: NetCounters::default(),
             generation: 1,
             now,
-            ticked: now,
-            busy: false,
+            last_tick: now,
+            tick_has_work: false,
         }
     }
 
@@ -133,19 +134,19 @@ impl Core {
     ///
     /// # Errors
     /// Why nothing can be sent on the path, now or ever. The refusal is counted, except for
-    /// [`Refusal::RoutePending`]: a caller that can wait for the kernel's answer retries.
+    /// [`Refusal::RoutePending`], because a caller that can wait for the kernel's answer retries.
     #[inline]
     pub fn find(&mut self, key: PathKey) -> Result<PathIndex, Refusal> {
         let found = match self.paths.find(key) {
-            Some(at) if self.paths.at(at).generation == self.generation => self.settled(at),
-            Some(at) => self.lookup(at),
+            Some(at) if self.paths.at(at).generation == self.generation => self.result_for(at),
+            Some(at) => self.reevaluate(at),
             None => {
                 self.drop_unused_hops();
                 let at = self.paths.add(key);
-                self.lookup(at)
+                self.reevaluate(at)
             }
         };
-        self.busy = true;
+        self.tick_has_work = true;
         match found {
             Err(reason) if reason != Refusal::RoutePending => self.counters.refuse(reason),
             _ => {}
@@ -154,7 +155,7 @@ impl Core {
     }
 
     /// Finds a path on which a packet can be sent at once. Returns `None` if the caller must call
-    /// [`Core::find`] instead, which requests what is missing, or returns the refusal.
+    /// [`Core::find`] instead, which requests the missing parts, or returns the refusal.
     #[inline]
     pub(super) fn find_ready(&mut self, key: &PathKey) -> Option<PathIndex> {
         let generation = self.generation;
@@ -164,7 +165,7 @@ impl Core {
             cold_path();
             return None;
         }
-        self.busy = true;
+        self.tick_has_work = true;
         Some(PathIndex(at))
     }
 
@@ -186,21 +187,22 @@ impl Core {
 
     /// The result for a path whose verdict belongs to the current generation.
     #[inline]
-    fn settled(&mut self, at: usize) -> Result<PathIndex, Refusal> {
+    fn result_for(&mut self, at: usize) -> Result<PathIndex, Refusal> {
         match self.paths.at(at).verdict {
             Verdict::Open { resolved: true, .. } | Verdict::Open { hop: None, .. } => {
                 Ok(PathIndex(at))
             }
-            Verdict::Open { hop: Some(hop), .. } => self.unresolved(at, hop),
+            Verdict::Open { hop: Some(hop), .. } => self.use_unresolved(at, hop),
             Verdict::Refused(reason) => Err(reason),
             Verdict::Pending => Err(Refusal::RoutePending),
         }
     }
 
-    /// Requests the next hop of a path if it is unknown and a request is due.
+    /// Handles the use of a path whose next hop is not resolved. Requests the next hop if that is
+    /// due.
     #[cold]
-    fn unresolved(&mut self, at: usize, hop: IpAddr) -> Result<PathIndex, Refusal> {
-        if self.hops.is_to_be_asked(hop, self.now) {
+    fn use_unresolved(&mut self, at: usize, hop: IpAddr) -> Result<PathIndex, Refusal> {
+        if self.hops.request_is_due(hop, self.now) {
             self.request(Request::Neighbour(hop));
         }
         match self.hops.resolution(hop) {
@@ -209,13 +211,13 @@ impl Core {
         }
     }
 
-    /// Judges a path anew. Requests the route from the kernel unless the verdict does not depend on
-    /// it.
+    /// Determines the verdict of a path again. Requests the route from the kernel unless the
+    /// verdict does not depend on it.
     #[cold]
-    fn lookup(&mut self, at: usize) -> Result<PathIndex, Refusal> {
+    fn reevaluate(&mut self, at: usize) -> Result<PathIndex, Refusal> {
         let key = self.paths.at(at).key;
-        let verdict = match self.judge(key) {
-            Ok(()) => self.without_route(key).unwrap_or_else(|| {
+        let verdict = match self.check_key(key) {
+            Ok(()) => self.verdict_without_route(key).unwrap_or_else(|| {
                 self.request(Request::Route(key));
                 Verdict::Pending
             }),
@@ -225,11 +227,11 @@ impl Core {
         let path = self.paths.at_mut(at);
         path.verdict = verdict;
         path.generation = generation;
-        self.settled(at)
+        self.result_for(at)
     }
 
-    /// Checks what does not depend on routes.
-    fn judge(&self, PathKey { src, dst, .. }: PathKey) -> Result<(), Refusal> {
+    /// Checks the conditions that do not depend on routes.
+    fn check_key(&self, PathKey { src, dst, .. }: PathKey) -> Result<(), Refusal> {
         if self.gone {
             return Err(Refusal::InterfaceGone);
         }
@@ -254,7 +256,7 @@ impl Core {
 
     /// The state of a next hop.
     pub fn resolution(&self, hop: IpAddr) -> Resolution {
-        // A next hop that no path uses any more is not waited for.
+        // Do not wait for a next hop that no path uses any more.
         self.hops.resolution(hop).unwrap_or(Resolution::Failed)
     }
 
@@ -356,33 +358,33 @@ impl Core {
         std::mem::take(&mut self.changes)
     }
 
-    /// Advances the core's time to `now`. Usually does nothing else; once a second it checks the
-    /// neighbours of paths in use, so that they don't go stale.
+    /// Advances the core's time to `now`. Once a second, it also checks the neighbours of paths in
+    /// use, so that they don't go stale.
     pub fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        if !self.busy || now.saturating_duration_since(self.ticked) < TICK {
+        if !self.tick_has_work || now.saturating_duration_since(self.last_tick) < TICK {
             return;
         }
-        self.ticked = now;
-        self.busy = false;
-        let mut asks = 0;
+        self.last_tick = now;
+        self.tick_has_work = false;
+        let mut requested = 0;
         for path in self.paths.iter_mut().filter(|path| path.used) {
-            if asks == ASKS_PER_TICK {
-                self.busy = true;
+            if requested == REQUESTS_PER_TICK {
+                self.tick_has_work = true;
                 break;
             }
             path.used = false;
             let Some(hop) = path.hop() else { continue };
-            if self.hops.is_to_be_asked(hop, now) {
+            if self.hops.request_is_due(hop, now) {
                 push_once(&mut self.requests, Request::Neighbour(hop));
-                asks += 1;
+                requested += 1;
             }
         }
     }
 
     /// The latest time for the next [`Core::tick`]; `None` if no path was used since the last one.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.busy.then(|| self.ticked + TICK)
+        self.tick_has_work.then(|| self.last_tick + TICK)
     }
 
     fn request(&mut self, request: Request) {

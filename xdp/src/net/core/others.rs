@@ -6,9 +6,9 @@ use std::net::IpAddr;
 
 use super::super::facts::{Mac, OtherAddress};
 
-/// The other interfaces. Link-local addresses are left out: another interface may have the same one
-/// on another link, so only neighbour discovery finds its owner. The kernel answers neighbour
-/// discovery, unlike ARP, between two interfaces of one host.
+/// The other interfaces. Link-local addresses are left out, because several interfaces may have the
+/// same one on different links, so only neighbour discovery finds the owner. The kernel answers
+/// neighbour discovery, unlike ARP, between two interfaces of one host.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     addresses: BTreeSet<(IpAddr, u32)>,
@@ -35,12 +35,12 @@ impl Others {
         is_new
     }
 
-    /// Returns whether the address is new.
+    /// Adds an address. Returns whether it is new.
     pub(super) fn add(&mut self, other: OtherAddress) -> bool {
         global(other).is_some_and(|new| self.addresses.insert(new))
     }
 
-    /// Returns whether the address was known.
+    /// Removes an address. Returns whether it was known.
     pub(super) fn remove(&mut self, other: OtherAddress) -> bool {
         let was_known = self.addresses.remove(&(other.address, other.index));
         if !self.addresses.iter().any(|&(_, of)| of == other.index) {
@@ -50,34 +50,34 @@ impl Others {
         was_known
     }
 
-    /// The interface that has an address; the first of several.
+    /// The interface that has an address; if several have it, the one with the lowest index.
     pub(super) fn interface_of(&self, address: IpAddr) -> Option<u32> {
         let mut all = self.addresses.range((address, 0)..=(address, u32::MAX));
         all.next().map(|&(_, index)| index)
     }
 
-    /// The state of an interface's link, which is followed from now on.
-    pub(super) fn want(&mut self, index: u32) -> OtherLink {
+    /// Returns the state of an interface's link, and tracks it from now on.
+    pub(super) fn track(&mut self, index: u32) -> OtherLink {
         *self.links.entry(index).or_insert(OtherLink::Pending)
     }
 
     /// Applies what the kernel reports about a link. Returns whether paths are affected.
-    pub(super) fn learn(&mut self, index: u32, mac: Option<Mac>) -> bool {
+    pub(super) fn update(&mut self, index: u32, mac: Option<Mac>) -> bool {
         let now = OtherLink::Known(mac);
         let known = self.links.get_mut(&index);
         known.is_some_and(|known| std::mem::replace(known, now) != now)
     }
 
-    /// Forgets every link; each is requested again when it is needed.
+    /// Forgets all links. Each is requested again when it is needed.
     pub(super) fn forget_links(&mut self) {
         self.links.clear();
     }
 }
 
 fn global(other: OtherAddress) -> Option<(IpAddr, u32)> {
-    let is_of_a_link = match other.address {
+    let is_link_local = match other.address {
         IpAddr::V4(_) => false,
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
-    (!is_of_a_link).then_some((other.address, other.index))
+    (!is_link_local).then_some((other.address, other.index))
 }

@@ -12,7 +12,7 @@ use super::super::template::Template;
 pub(super) enum Verdict {
     /// The kernel has been asked where the path leads.
     Pending,
-    /// Nothing can be sent on it.
+    /// No packet can be sent on the path.
     Refused(Refusal),
     /// Packets can be sent on the path. It leads to the next hop `hop` or, without one, directly to
     /// a multicast group or to another interface of this host.
@@ -29,16 +29,18 @@ pub(super) enum Verdict {
 pub(super) struct Path {
     pub(super) key: PathKey,
     pub(super) verdict: Verdict,
-    /// The generation that the verdict belongs to. A path of an older generation is judged again.
+    /// The generation that the verdict belongs to. The verdict of an older generation is determined
+    /// again.
     pub(super) generation: u64,
-    /// Whether it was used since the last tick.
+    /// Whether the path was used since the last tick.
     pub(super) used: bool,
-    /// Whether it was used since the hand of the clock replacement algorithm last passed it.
-    spared: bool,
+    /// The reference bit of the clock replacement algorithm: whether the path was used since the
+    /// hand last passed it.
+    referenced: bool,
 }
 
 impl Path {
-    /// Makes the path be judged again at its next use.
+    /// Makes the next use of the path determine the verdict again.
     pub(super) fn outdate(&mut self) {
         // Generations start at 1.
         self.generation = 0;
@@ -54,7 +56,7 @@ impl Path {
     #[inline]
     fn note_use(&mut self) {
         self.used = true;
-        self.spared = true;
+        self.referenced = true;
     }
 
     /// The next hop, if the path has one.
@@ -66,16 +68,16 @@ impl Path {
     }
 }
 
-/// Size of the cache of paths that were found recently.
-const RECENT: usize = 64;
+/// The number of slots in the cache of paths that were found recently.
+const RECENT_SLOTS: usize = 64;
 
-/// The paths. A full table replaces one that was not used recently.
+/// The paths. If the table is full, a new path replaces one that was not used recently.
 #[derive(Debug)]
 pub(super) struct Paths {
     paths: Vec<Path>,
     index: HashMap<PathKey, usize>,
-    /// Positions to try before the table is searched.
-    recent: [usize; RECENT],
+    /// The cache: positions to try before searching the table.
+    recent: [usize; RECENT_SLOTS],
     /// The clock hand: the next path to consider for replacement.
     hand: usize,
     limit: usize,
@@ -87,17 +89,17 @@ impl Paths {
         Paths {
             paths: Vec::new(),
             index: HashMap::new(),
-            recent: [0; RECENT],
+            recent: [0; RECENT_SLOTS],
             hand: 0,
             limit: limit.max(1),
         }
     }
 
-    /// The position of the path, which is marked as used.
+    /// Returns the position of the path, and marks the path as used.
     pub(super) fn find(&mut self, key: PathKey) -> Option<usize> {
         let slot = &mut self.recent[recent_slot(key.dst)];
-        let is_it = |path: &Path| path.key == key;
-        if !self.paths.get(*slot).is_some_and(is_it) {
+        let matches_key = |path: &Path| path.key == key;
+        if !self.paths.get(*slot).is_some_and(matches_key) {
             *slot = *self.index.get(&key)?;
         }
         let at = *slot;
@@ -121,13 +123,13 @@ impl Paths {
             verdict: Verdict::Pending,
             generation: 0,
             used: true,
-            spared: true,
+            referenced: true,
         };
         let at = if self.paths.len() < self.limit {
             self.paths.push(path);
             self.paths.len() - 1
         } else {
-            let at = self.forgettable();
+            let at = self.find_victim();
             self.index.remove(&self.paths[at].key);
             self.paths[at] = path;
             at
@@ -137,11 +139,11 @@ impl Paths {
     }
 
     /// The next path that was not used since the hand last passed it.
-    fn forgettable(&mut self) -> usize {
+    fn find_victim(&mut self) -> usize {
         loop {
             let at = self.hand;
             self.hand = (at + 1) % self.paths.len();
-            if !std::mem::take(&mut self.paths[at].spared) {
+            if !std::mem::take(&mut self.paths[at].referenced) {
                 return at;
             }
         }
@@ -176,5 +178,5 @@ fn recent_slot(dst: IpAddr) -> usize {
         IpAddr::V4(dst) => dst.octets()[3],
         IpAddr::V6(dst) => dst.octets()[15],
     };
-    usize::from(low) % RECENT
+    usize::from(low) % RECENT_SLOTS
 }

@@ -85,7 +85,7 @@ fn neighbour(address: &str, mac: Mac, state: NeighbourState) -> Event {
     }
 }
 
-/// Answers the route request that looking up the path must cause.
+/// Answers the route request that the first use of the path must cause.
 #[track_caller]
 fn answer(core: &mut Core, path: PathKey, route: Route) {
     assert_eq!(core.find(path), Err(Refusal::RoutePending));
@@ -93,7 +93,7 @@ fn answer(core: &mut Core, path: PathKey, route: Route) {
     core.handle(Event::Route(path, route));
 }
 
-/// The next hop that a path waits for, or the Ethernet address that it leads to.
+/// The Ethernet address that a path leads to, or the next hop that it waits for.
 #[track_caller]
 fn leads_to(core: &mut Core, path: PathKey) -> Result<Mac, IpAddr> {
     let found = core.find(path).unwrap();
@@ -113,7 +113,7 @@ fn nothing_is_sent_before_link_and_addresses_are_known() {
 }
 
 #[test]
-fn a_path_is_asked_for_once_and_its_neighbour_too() {
+fn a_path_and_its_neighbour_are_requested_once() {
     let mut core = core();
     let path = key("10.0.0.1", "10.0.0.2");
     assert_eq!(core.find(path), Err(Refusal::RoutePending));
@@ -133,7 +133,7 @@ fn a_path_is_asked_for_once_and_its_neighbour_too() {
 }
 
 #[test]
-fn paths_by_one_gateway_share_what_is_known_of_it() {
+fn paths_through_one_gateway_share_its_state() {
     let mut core = core();
     let paths = [key("10.0.0.1", "192.0.2.1"), key("10.0.0.1", "192.0.2.2")];
     let mut asked = Vec::new();
@@ -192,7 +192,7 @@ fn states_of_a_neighbour() {
 }
 
 #[test]
-fn a_neighbour_that_does_not_answer_is_asked_for_once_a_second() {
+fn a_neighbour_that_does_not_answer_is_requested_once_a_second() {
     let mut core = core();
     let path = key("10.0.0.1", "10.0.0.2");
     answer(&mut core, path, ON_LINK);
@@ -208,7 +208,7 @@ fn a_neighbour_that_does_not_answer_is_asked_for_once_a_second() {
 }
 
 #[test]
-fn a_flushed_neighbour_is_asked_for_at_once() {
+fn a_flushed_neighbour_is_requested_at_once() {
     let mut core = core();
     let path = key("10.0.0.1", "10.0.0.2");
     answer(&mut core, path, ON_LINK);
@@ -232,7 +232,7 @@ fn a_stale_neighbour_is_refreshed_while_it_is_used() {
     assert_eq!(core.next_deadline(), Some(second(1)));
     core.tick(second(1));
     assert_eq!(requests(&mut core), [Request::Neighbour(path.dst)]);
-    // Not used since: no work, and no deadline.
+    // The path was not used since, so there is no work and no deadline.
     assert_eq!(core.next_deadline(), None);
     core.tick(second(2));
     assert_eq!(requests(&mut core), []);
@@ -248,7 +248,7 @@ fn a_stale_neighbour_is_refreshed_while_it_is_used() {
 }
 
 #[test]
-fn a_tick_asks_for_a_bounded_number_of_neighbours() {
+fn a_tick_requests_a_bounded_number_of_neighbours() {
     let mut core = core();
     for number in 0..150_u8 {
         let path = PathKey {
@@ -272,7 +272,7 @@ fn a_tick_asks_for_a_bounded_number_of_neighbours() {
 }
 
 #[test]
-fn what_routes_say() {
+fn routes_become_verdicts() {
     let cases = [
         (Route::None, Refusal::NoRoute),
         (Route::Prohibited, Refusal::Prohibited),
@@ -295,7 +295,7 @@ fn what_routes_say() {
 }
 
 #[test]
-fn what_can_never_be_sent_is_not_asked_for() {
+fn unsendable_packets_cause_no_requests() {
     let mut core = core();
     for (path, reason) in [
         (key("10.0.0.1", "fe80::2"), Refusal::Families),
@@ -399,13 +399,13 @@ fn the_link_is_followed() {
     core.handle(Event::LinkGone);
     assert!(core.is_gone());
     assert_eq!(core.find(path), Err(Refusal::InterfaceGone));
-    // Another interface may get the same index; it is not ours.
+    // A new interface may get the same index, but it is not this one.
     core.handle(Event::Link(link()));
     assert_eq!(core.find(path), Err(Refusal::InterfaceGone));
 }
 
 #[test]
-fn an_answer_from_before_a_change_is_not_believed() {
+fn an_answer_from_before_a_change_is_ignored() {
     let mut core = core();
     let path = key("10.0.0.1", "10.0.0.2");
     assert_eq!(core.find(path), Err(Refusal::RoutePending));
@@ -417,7 +417,7 @@ fn an_answer_from_before_a_change_is_not_believed() {
 }
 
 #[test]
-fn after_an_overrun_everything_is_asked_for_again() {
+fn after_an_overrun_all_facts_are_requested_again() {
     let mut core = core();
     let path = key("10.0.0.1", "10.0.0.2");
     answer(&mut core, path, ON_LINK);
@@ -446,7 +446,7 @@ fn after_an_overrun_everything_is_asked_for_again() {
     assert_eq!(core.counters().overruns, 2);
 }
 
-/// A full table forgets paths that were not used lately, and their next hops.
+/// A full table forgets paths that were not used recently, and their next hops.
 #[test]
 fn paths_and_next_hops_are_bounded() {
     let mut core = core_with(CoreConfig {
@@ -469,15 +469,15 @@ fn paths_and_next_hops_are_bounded() {
         assert!(core.paths.iter().count() <= 8);
         assert!(core.hops.len() <= 9);
     }
-    // The path in use was forgotten once: when the table was full for the first time, all paths
-    // counted as recently used.
+    // The path in use was forgotten once, because all paths counted as recently used when the table
+    // was full for the first time.
     assert!(core.counters().route_lookups <= 999 + 2);
     answer(&mut core, path(1), ON_LINK);
 }
 
 // shows: A17.4-vlan
 #[test]
-fn a_vlans_device_tells_its_tag() {
+fn a_vlan_device_provides_its_tag() {
     let tagging = Tagging::Device(Priority::Fixed(4));
     let mut core = core_with(CoreConfig {
         tagging,
@@ -500,7 +500,7 @@ fn a_vlans_device_tells_its_tag() {
 }
 
 #[test]
-fn received_frames_are_compared_with_what_is_known() {
+fn received_frames_are_checked_against_link_and_addresses() {
     let mut core = core();
     let frame = {
         let path = key("10.0.0.2", "10.0.0.1");

@@ -33,7 +33,7 @@ fn parse(frame: &[u8], vlan: Option<VlanTag>) -> Result<Received<'_>, RxDrop> {
     station.parse(frame)
 }
 
-/// Parses as a station that takes RoCE v1, too.
+/// Parses as a station that also accepts RoCE v1.
 fn parse_v1(frame: &[u8]) -> Result<Received<'_>, RxDrop> {
     let (addresses, groups) = (addresses(), groups());
     let station = Station {
@@ -57,7 +57,7 @@ fn frame_between(src: &str, dst: &str, to: Mac, tag: Option<VlanTag>) -> Vec<u8>
     frame_on(path, to, tag)
 }
 
-/// Both families' frames of RoCE v1.
+/// RoCE v1 frames between addresses of each family.
 fn v1() -> [(Vec<u8>, &'static str); 2] {
     [("10.90.0.2", "10.90.0.1"), ("fe80::2", "fe80::1")].map(|(src, dst)| {
         let path = PathKey {
@@ -93,8 +93,8 @@ fn v6() -> Vec<u8> {
     frame_between("fe80::2", "fe80::1", OWN, None)
 }
 
-/// Puts the right checksum into the IPv4 header of an untagged frame.
-fn mend(frame: &mut [u8]) {
+/// Corrects the checksum in the IPv4 header of an untagged frame.
+fn fix_checksum(frame: &mut [u8]) {
     frame[24..26].fill(0);
     let words = frame[14..34].chunks(2);
     let sum: u32 = words
@@ -113,7 +113,7 @@ fn reason_after(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> RxDrop
 // shows: A17.3.2-length
 // trap: link-padding
 #[test]
-fn headers_become_meta_and_padding_is_cut_off() {
+fn headers_become_metadata_and_padding_is_removed() {
     for (frame, ip) in [
         (
             v4(),
@@ -139,10 +139,10 @@ fn headers_become_meta_and_padding_is_cut_off() {
     }
 }
 
-/// The GRH contains the sender and the length. Accepted only if enabled.
+/// The GRH provides the sender and the length. RoCE v1 frames are accepted only if enabled.
 // shows: A16-grh, A16-stack
 #[test]
-fn a_grh_becomes_meta_if_roce_v1_is_asked_for() {
+fn a_grh_becomes_metadata_if_roce_v1_is_enabled() {
     for (mut frame, src) in v1() {
         assert_eq!(parse(&frame, None), Err(RxDrop::RoceV1));
         frame.extend([0x5a; 7]);
@@ -178,7 +178,7 @@ fn a_grh_becomes_meta_if_roce_v1_is_asked_for() {
 type Change = fn(&mut Vec<u8>);
 
 #[test]
-fn every_field_that_is_wrong_has_its_reason() {
+fn every_invalid_field_has_its_drop_reason() {
     let cases: [(RxDrop, Change); 13] = [
         (RxDrop::EtherType, |frame| frame[13] = 0x06),
         (RxDrop::Grh, |frame| {
@@ -225,7 +225,7 @@ fn ipv4_options_are_refused() {
 }
 
 #[test]
-fn only_what_is_to_us_is_taken() {
+fn only_frames_to_this_station_are_accepted() {
     let from = |src, dst, mac| frame_between(src, dst, mac, None);
     let drop = |frame: Vec<u8>| parse(&frame, None).map(|_| ()).unwrap_err();
     assert_eq!(
@@ -250,7 +250,7 @@ fn only_what_is_to_us_is_taken() {
 }
 
 #[test]
-fn joined_groups_are_taken_at_their_own_address() {
+fn frames_to_joined_groups_need_the_group_mac() {
     let group = |dst, mac| frame_between("10.90.0.2", dst, mac, None);
     let mac = [1, 0, 0x5e, 1, 2, 3];
     assert!(parse(&group("239.1.2.3", mac), None).is_ok());
@@ -276,8 +276,8 @@ fn frames_of_another_vlan_are_dropped() {
     assert_eq!(verdict(&tagged(6), Some(TAG)), Err(RxDrop::OtherVlan));
     assert_eq!(verdict(&v4(), Some(TAG)), Err(RxDrop::OtherVlan));
     assert_eq!(verdict(&tagged(5), None), Err(RxDrop::OtherVlan));
-    // A tag of VLAN 0 carries only a priority. If our own tag is one, untagged frames are accepted,
-    // too.
+    // A tag of VLAN 0 carries only a priority. If the station's tag has VLAN 0, untagged frames are
+    // accepted, too.
     assert_eq!(verdict(&tagged(0), None), taken);
     let priority = Some(VlanTag { tci: 0, ..TAG });
     assert_eq!(verdict(&tagged(3 << 13), priority), taken);
@@ -307,7 +307,7 @@ fn every_truncation_is_dropped() {
     }
 }
 
-/// Numbers that look random and are the same in every run (splitmix64).
+/// Pseudo-random numbers that are the same in every run (splitmix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -326,7 +326,7 @@ impl Numbers {
 /// Hostile frames: valid ones with bytes changed, and noise. Any accepted transport packet lies
 /// within the frame and is for this station; nothing panics.
 #[test]
-fn hostile_frames_do_no_harm() {
+fn hostile_frames_cause_no_panic_and_no_wrong_packet() {
     let mut numbers = Numbers(4791);
     let good = [v4(), v6()];
     let (mut taken, mut dropped) = (0, 0);
@@ -338,13 +338,13 @@ fn hostile_frames_do_no_harm() {
         }
         for _ in 0..numbers.below(4) {
             if let Some(at) = frame.len().checked_sub(1) {
-                // The headers more often than the rest.
+                // Change the headers more often than the rest.
                 let at = numbers.below(at + 1).min(numbers.below(at + 1));
                 frame[at] = numbers.next() as u8;
             }
         }
         if numbers.below(2) == 0 && frame.len() > 34 && frame[12..14] == [8, 0] {
-            mend(&mut frame);
+            fix_checksum(&mut frame);
         }
         frame.truncate(numbers.below(frame.len() * 8 + 1));
         let vlan = (numbers.below(8) == 0).then_some(TAG);
@@ -366,23 +366,23 @@ fn hostile_frames_do_no_harm() {
     );
 }
 
-/// As [`parse`], by the fast path.
-fn parse_short(frame: &[u8]) -> Option<Received<'_>> {
+/// As [`parse`], but with the fast path.
+fn parse_fast(frame: &[u8]) -> Option<Received<'_>> {
     parse_usual(&OWN, &addresses(), frame)
 }
 
-/// The fast path accepts the usual frame, and accepts nothing that the slow path would treat
-/// differently.
+/// The fast path accepts the usual frame, and returns the same result as the slow path for every
+/// frame that it accepts.
 #[test]
-fn the_short_way_is_no_other_way() {
+fn the_fast_path_agrees_with_the_slow_path() {
     let mut numbers = Numbers(8915);
-    assert!(parse_short(&v4()).is_some());
+    assert!(parse_fast(&v4()).is_some());
     let (mut short, mut long) = (0, 0);
     for _ in 0..60_000 {
         let mut frame = v4();
         frame.extend(std::iter::repeat_n(0x5a, numbers.below(3)));
         for _ in 0..numbers.below(4) {
-            // A bit or a byte of the headers.
+            // Change a bit or a byte of the headers.
             let at = numbers.below(42);
             frame[at] = match numbers.below(2) {
                 0 => frame[at] ^ 1 << numbers.below(8),
@@ -390,11 +390,11 @@ fn the_short_way_is_no_other_way() {
             };
         }
         if numbers.below(4) > 0 {
-            mend(&mut frame);
+            fix_checksum(&mut frame);
         }
         let cut = numbers.below(frame.len() * 8 + 1);
         frame.truncate(cut);
-        match parse_short(&frame) {
+        match parse_fast(&frame) {
             Some(received) => {
                 assert_eq!(parse(&frame, None), Ok(received), "{frame:02x?}");
                 short += 1;

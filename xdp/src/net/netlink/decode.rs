@@ -22,7 +22,7 @@ use roce_wire::VlanTag;
 use super::super::event::{Event, NeighbourState, Route};
 use super::super::facts::{Link, OtherAddress, OwnAddress, VlanDevice};
 
-/// The event that a message means for the interface with this index, if any.
+/// Converts a message to an event for the interface with this index, if it affects that interface.
 pub(super) fn event(message: &RouteNetlinkMessage, index: u32) -> Option<Event> {
     match message {
         RouteNetlinkMessage::NewLink(message) if message.header.index != index => {
@@ -46,7 +46,7 @@ pub(super) fn event(message: &RouteNetlinkMessage, index: u32) -> Option<Event> 
             _ => None,
         },
         RouteNetlinkMessage::NewRoute(message) | RouteNetlinkMessage::DelRoute(message) => {
-            concerns(message, index).then_some(Event::RoutesChanged)
+            affects(message, index).then_some(Event::RoutesChanged)
         }
         RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => {
             Some(Event::RoutesChanged)
@@ -55,8 +55,8 @@ pub(super) fn event(message: &RouteNetlinkMessage, index: u32) -> Option<Event> 
     }
 }
 
-/// The event that a message of an unknown type, or with unknown contents, may mean.
-pub(super) fn unknown(kind: u16) -> Option<Event> {
+/// The event for a message that could not be decoded, if its type may affect routes.
+pub(super) fn event_of_unknown(kind: u16) -> Option<Event> {
     /// The netlink crate does not know next hop objects.
     const RTM_NEWNEXTHOP: u16 = 104;
     const RTM_DELNEXTHOP: u16 = 105;
@@ -77,7 +77,7 @@ fn is_link(message: &LinkMessage, index: u32) -> bool {
     message.header.index == index && message.header.interface_family == AddressFamily::Unspec
 }
 
-/// The link in a message; `None` if it is not ours or the message is incomplete.
+/// The link in a message; `None` if it is another link or the message is incomplete.
 fn link(message: &LinkMessage, index: u32) -> Option<Link> {
     if !is_link(message, index) {
         return None;
@@ -145,7 +145,7 @@ fn vlan_tag(info: &LinkInfo) -> Option<VlanTag> {
     Some(tag)
 }
 
-/// An address of our interface.
+/// An address of the interface.
 pub(super) fn address(message: &AddressMessage, index: u32) -> Option<OwnAddress> {
     if message.header.index != index {
         return None;
@@ -161,13 +161,13 @@ pub(super) fn address(message: &AddressMessage, index: u32) -> Option<OwnAddress
     }
     let header: AddressHeaderFlags = message.header.flags;
     let flags = flags.unwrap_or(AddressFlags::from_bits_retain(header.bits().into()));
-    let waits =
+    let is_tentative =
         flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
     Some(OwnAddress {
         // On a point-to-point link, the attribute `Address` has the peer's address.
         address: local.or(prefix)?,
         prefix_len: message.header.prefix_len,
-        usable: !waits && !flags.contains(AddressFlags::Dadfailed),
+        usable: !is_tentative && !flags.contains(AddressFlags::Dadfailed),
     })
 }
 
@@ -181,7 +181,7 @@ pub(super) fn other_address(message: &AddressMessage, index: u32) -> Option<Othe
     })
 }
 
-/// News of a neighbour on our interface.
+/// The state of a neighbour on the interface.
 pub(super) fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Event> {
     let header = &message.header;
     if header.ifindex != index || header.flags.contains(NeighbourFlags::Proxy) {
@@ -216,9 +216,9 @@ pub(super) fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Event>
     })
 }
 
-/// Whether a changed route may affect our interface: the route leads over the interface, or names
-/// none.
-fn concerns(message: &RouteMessage, index: u32) -> bool {
+/// Whether a changed route may affect the interface: the route leads over the interface, or has no
+/// interface.
+fn affects(message: &RouteMessage, index: u32) -> bool {
     let oif = |attribute: &RouteAttribute| match attribute {
         RouteAttribute::Oif(oif) => Some(*oif),
         _ => None,
@@ -269,7 +269,7 @@ fn route_mtu(metric: &RouteMetric) -> Option<usize> {
     }
 }
 
-/// The meaning of an error as the answer to a route request.
+/// The route that an error in answer to a route request means.
 pub(super) fn route_error(error: &io::Error) -> Option<Route> {
     match error.raw_os_error()? {
         libc::EACCES | libc::EPERM => Some(Route::Prohibited),

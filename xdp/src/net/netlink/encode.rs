@@ -22,12 +22,12 @@ pub(super) fn link(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetLink(message)
 }
 
-/// Requests the addresses of all interfaces: older kernels can't list those of one.
+/// Requests the addresses of all interfaces, because older kernels can't list the addresses of one.
 pub(super) fn addresses() -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetAddress(AddressMessage::default())
 }
 
-/// Asks for the route of a RoCE packet from a socket that is bound to the interface. The kernel
+/// Requests the route of a RoCE packet from a socket that is bound to the interface. The kernel
 /// applies its rules on source, protocol and destination port.
 pub(super) fn route(index: u32, PathKey { src, dst, .. }: PathKey) -> RouteNetlinkMessage {
     let bits = if dst.is_ipv6() { 128 } else { 32 };
@@ -35,8 +35,8 @@ pub(super) fn route(index: u32, PathKey { src, dst, .. }: PathKey) -> RouteNetli
     message.header.address_family = family(dst);
     message.header.destination_prefix_length = bits;
     message.header.source_prefix_length = bits;
-    // The answer then names the routing table that has the route. It names none if the kernel found
-    // no route and only assumes that the destination is on the link.
+    // With this flag, the answer contains the routing table that has the route. It contains none if
+    // the kernel found no route and only assumes that the destination is on the link.
     message.header.flags = RouteFlags::LookupTable;
     message.attributes = vec![
         RouteAttribute::Destination(dst.into()),
@@ -48,8 +48,8 @@ pub(super) fn route(index: u32, PathKey { src, dst, .. }: PathKey) -> RouteNetli
     RouteNetlinkMessage::GetRoute(message)
 }
 
-/// Reports that a neighbour is in use. The kernel resolves its address, or checks the one that it
-/// has, just as if it had sent a packet itself.
+/// Reports that a neighbour is in use. The kernel resolves its address, or checks the known one, as
+/// if it had sent a packet itself.
 pub(super) fn neighbour_in_use(index: u32, address: IpAddr) -> RouteNetlinkMessage {
     let mut message = neighbour(index, address);
     message.header.flags = NeighbourFlags::Use;
@@ -57,7 +57,7 @@ pub(super) fn neighbour_in_use(index: u32, address: IpAddr) -> RouteNetlinkMessa
 }
 
 /// Requests the state of a neighbour.
-pub(super) fn neighbour_known(index: u32, address: IpAddr) -> RouteNetlinkMessage {
+pub(super) fn neighbour_state(index: u32, address: IpAddr) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetNeighbour(neighbour(index, address))
 }
 

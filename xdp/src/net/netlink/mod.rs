@@ -1,7 +1,7 @@
 //! Carries the core's requests to the kernel, and the kernel's events to the core.
 //!
-//! There are two sockets: one for requests, whose answers arrive before the send returns, and one
-//! for events, which wait until they are read.
+//! There are two sockets. On one, requests are sent, and their answers arrive before the send
+//! returns. On the other, events wait until they are read.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,14 +17,14 @@ mod decode;
 mod encode;
 mod socket;
 
-/// The maximum number of event datagrams read in one call, because the caller also has to receive
-/// and send frames.
-const EVENTS_AT_ONCE: usize = 64;
+/// The maximum number of event datagrams that one call reads. The caller also has to receive and
+/// send frames.
+const MAX_EVENT_DATAGRAMS: usize = 64;
 
 /// The sockets to the kernel.
 pub(super) struct Netlink {
     index: u32,
-    questions: NetlinkSocket,
+    requests: NetlinkSocket,
     events: NetlinkSocket,
 }
 
@@ -36,18 +36,18 @@ impl Netlink {
             index,
             // Subscribe first, so that no event is missed after the first request.
             events: NetlinkSocket::for_events()?,
-            questions: NetlinkSocket::for_requests()?,
+            requests: NetlinkSocket::for_requests()?,
         })
     }
 
-    /// Readable when there are events.
+    /// A descriptor that is readable when events wait.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.events.fd()
     }
 
-    /// Passes pending events to the core, up to a bound.
+    /// Passes pending events to the core, at most [`MAX_EVENT_DATAGRAMS`] datagrams.
     pub(super) fn pass_events(&mut self, core: &mut Core) -> io::Result<()> {
-        for _ in 0..EVENTS_AT_ONCE {
+        for _ in 0..MAX_EVENT_DATAGRAMS {
             let bytes = match self.events.receive()? {
                 Datagram::None => break,
                 Datagram::Overrun => {
@@ -62,7 +62,7 @@ impl Netlink {
                     Parsed::End { .. } => None,
                     Parsed::Unknown(kind) => {
                         core.counters_mut().unparsed += 1;
-                        decode::unknown(kind)
+                        decode::event_of_unknown(kind)
                     }
                 };
                 if let Some(event) = event {
@@ -84,7 +84,7 @@ impl Netlink {
                 Request::OtherLink(other) => self.other_link(core, other),
             };
             if answer.is_err() {
-                // The core goes on without the answer, and requests it again when needed.
+                // The core continues without the answer, and repeats the request when needed.
                 core.counters_mut().failed_requests += 1;
             }
         }
@@ -93,7 +93,7 @@ impl Netlink {
     fn link(&mut self, core: &mut Core) -> io::Result<()> {
         let index = self.index;
         let mut events = Vec::new();
-        let answer = self.ask(core, Kind::Get, encode::link(index), |message| {
+        let answer = self.request(core, Kind::Get, encode::link(index), |message| {
             events.extend(decode::event(message, index));
         });
         if let Err(error) = &answer
@@ -111,7 +111,7 @@ impl Netlink {
     fn addresses(&mut self, core: &mut Core) -> io::Result<()> {
         let index = self.index;
         let (mut own, mut others) = (Vec::new(), Vec::new());
-        self.ask(core, Kind::Dump, encode::addresses(), |message| {
+        self.request(core, Kind::Dump, encode::addresses(), |message| {
             if let RouteNetlinkMessage::NewAddress(message) = message {
                 own.extend(decode::address(message, index));
                 others.extend(decode::other_address(message, index));
@@ -122,13 +122,13 @@ impl Netlink {
         Ok(())
     }
 
-    /// Requests the link of another interface; the answer may be that it is gone.
+    /// Requests the link of another interface. The answer may be that the interface is gone.
     fn other_link(&mut self, core: &mut Core, other: u32) -> io::Result<()> {
         let mut link = Event::OtherLink {
             index: other,
             mac: None,
         };
-        let answer = self.ask(core, Kind::Get, encode::link(other), |message| {
+        let answer = self.request(core, Kind::Get, encode::link(other), |message| {
             if let RouteNetlinkMessage::NewLink(message) = message {
                 link = decode::other_link(message).unwrap_or(link.clone());
             }
@@ -145,7 +145,7 @@ impl Netlink {
     fn route(&mut self, core: &mut Core, key: PathKey) -> io::Result<()> {
         let index = self.index;
         let mut route = None;
-        let answer = self.ask(core, Kind::Get, encode::route(index, key), |message| {
+        let answer = self.request(core, Kind::Get, encode::route(index, key), |message| {
             if let RouteNetlinkMessage::NewRoute(message) = message {
                 route = Some(decode::route(message, index));
             }
@@ -163,7 +163,7 @@ impl Netlink {
     /// Requests the state of a neighbour, and makes the kernel resolve it if its entry is neither
     /// valid nor incomplete.
     fn neighbour(&mut self, core: &mut Core, address: IpAddr) -> io::Result<()> {
-        let mut known = self.known(core, address)?;
+        let mut known = self.kernel_state(core, address)?;
         // `NTF_USE` would turn a permanent entry into an ordinary one. Other valid entries need no
         // request, and the kernel is already resolving an incomplete one.
         if !matches!(
@@ -173,20 +173,20 @@ impl Netlink {
                 ..
             }
         ) {
-            let use_it = encode::neighbour_in_use(self.index, address);
-            self.ask(core, Kind::Change, use_it, |_| {})?;
-            known = self.known(core, address)?;
+            let in_use = encode::neighbour_in_use(self.index, address);
+            self.request(core, Kind::Change, in_use, |_| {})?;
+            known = self.kernel_state(core, address)?;
         }
         core.handle(known);
         Ok(())
     }
 
     /// Requests the kernel's state of a neighbour.
-    fn known(&mut self, core: &mut Core, address: IpAddr) -> io::Result<Event> {
+    fn kernel_state(&mut self, core: &mut Core, address: IpAddr) -> io::Result<Event> {
         let index = self.index;
         let mut event = None;
-        let question = encode::neighbour_known(index, address);
-        let answer = self.ask(core, Kind::Get, question, |message| {
+        let message = encode::neighbour_state(index, address);
+        let answer = self.request(core, Kind::Get, message, |message| {
             if let RouteNetlinkMessage::NewNeighbour(message) = message {
                 event = decode::neighbour(message, index);
             }
@@ -197,15 +197,15 @@ impl Netlink {
         }
     }
 
-    /// Sends a request, and passes on the parts of the answer that could be decoded.
-    fn ask(
+    /// Sends a request, and passes the decoded messages of the answer to `each`.
+    fn request(
         &mut self,
         core: &mut Core,
         kind: Kind,
-        question: RouteNetlinkMessage,
+        message: RouteNetlinkMessage,
         mut each: impl FnMut(&RouteNetlinkMessage),
     ) -> io::Result<()> {
-        self.questions.ask(kind, question, |parsed| match parsed {
+        self.requests.request(kind, message, |parsed| match parsed {
             Parsed::Message { message, .. } => each(&message),
             Parsed::Unknown(_) => core.counters_mut().unparsed += 1,
             Parsed::End { .. } => {}

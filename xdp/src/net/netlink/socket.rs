@@ -1,4 +1,4 @@
-//! Sockets to the kernel's routing tables.
+//! Netlink sockets for links, addresses, routes and neighbours.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,8 +15,8 @@ use netlink_sys::{Socket, SocketAddr};
 /// reader offers a larger buffer (netlink(7)).
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Size in bytes of the kernel's buffer for unread events. When it overflows, everything is
-/// requested again.
+/// Size in bytes of the kernel's buffer for unread events. When it overflows, the core requests all
+/// facts again.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 /// The subscriptions: links, neighbours, addresses, routes, rules, next hop objects.
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     Get,
     /// A series of messages.
     Dump,
-    /// An acknowledgement: the request changes something.
+    /// An acknowledgement. The request changes the state of the kernel.
     Change,
 }
 
@@ -51,9 +51,9 @@ pub(super) struct NetlinkSocket {
     sequence: u32,
 }
 
-/// What [`NetlinkSocket::receive`] found.
+/// The result of [`NetlinkSocket::receive`].
 pub(super) enum Datagram<'a> {
-    /// Nothing waits.
+    /// No datagram waits.
     None,
     /// Messages.
     Messages(&'a [u8]),
@@ -90,7 +90,7 @@ impl NetlinkSocket {
         Ok(this)
     }
 
-    /// Readable when events wait.
+    /// A descriptor that is readable when events wait.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -115,9 +115,9 @@ impl NetlinkSocket {
     }
 
     /// Sends a request and passes each message of the answer to `each`. The kernel answers before
-    /// the send returns, so nothing waits here. (The kernel itself may wait for another process
-    /// that changes the routing tables.)
-    pub(super) fn ask(
+    /// the send returns, so this function never blocks, except that the kernel may wait for another
+    /// process that changes the routing tables.
+    pub(super) fn request(
         &mut self,
         kind: Kind,
         request: RouteNetlinkMessage,
@@ -138,11 +138,11 @@ impl NetlinkSocket {
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
         self.socket.send(&bytes, 0)?;
-        self.answer(&mut each)
+        self.read_answer(&mut each)
     }
 
     /// Reads the answer to the last request.
-    fn answer(&mut self, each: &mut impl FnMut(Parsed)) -> io::Result<()> {
+    fn read_answer(&mut self, each: &mut impl FnMut(Parsed)) -> io::Result<()> {
         let sequence = self.sequence;
         loop {
             let bytes = match self.receive()? {
@@ -153,12 +153,14 @@ impl NetlinkSocket {
             for message in messages(bytes) {
                 match message {
                     Parsed::End {
-                        sequence: of,
+                        sequence: found,
                         error,
-                    } if of == sequence => {
+                    } if found == sequence => {
                         return error.map_or(Ok(()), Err);
                     }
-                    Parsed::Message { sequence: of, .. } if of != sequence => {}
+                    Parsed::Message {
+                        sequence: found, ..
+                    } if found != sequence => {}
                     Parsed::End { .. } => {}
                     other => each(other),
                 }

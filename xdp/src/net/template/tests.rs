@@ -16,7 +16,7 @@ fn path(src: &str, dst: &str) -> PathKey {
     }
 }
 
-/// Over IPv4, IPv6, and both families' GRHs of RoCE v1.
+/// Paths of RoCEv2 over IPv4 and IPv6, and of RoCE v1 between addresses of each family.
 fn paths() -> [PathKey; 4] {
     let [v4, v6] = [
         path("10.90.0.1", "10.90.0.2"),
@@ -37,11 +37,11 @@ fn frame(template: &Template, fields: &PacketFields) -> Vec<u8> {
     frame
 }
 
-/// The parser of the wire crate reads back every variable field as it was given, and the checksum
-/// is correct in every case.
+/// The parser of the wire crate reads back every variable field, and the checksum is always
+/// correct.
 // shows: A17.3.2-length, A17.3.2-checksum, A17.3.2-dont-fragment, A16-grh
 #[test]
-fn headers_say_what_they_were_given() {
+fn headers_contain_the_given_fields() {
     let fields = [
         (1, 0, 1, 49152, 0),
         (20, 0xff, 255, 65535, 0xffff),
@@ -171,7 +171,7 @@ fn a_packet_longer_than_the_mtu_is_not_written() {
 }
 
 #[test]
-fn a_moved_neighbour_changes_the_first_six_bytes_alone() {
+fn a_moved_neighbour_changes_only_the_first_six_bytes() {
     let mut template = Template::new(paths()[0], NEAR, [0; 6], None, 1500).unwrap();
     let waiting = template.clone();
     template.set_dst(FAR);
@@ -187,7 +187,7 @@ fn a_moved_neighbour_changes_the_first_six_bytes_alone() {
     assert_ne!(held, frame(&template, &fields));
     Template::readdress(&mut held, FAR);
     assert_eq!(held, frame(&template, &fields));
-    // A truncated frame is left alone.
+    // A truncated frame does not change.
     Template::readdress(&mut [0; 5], FAR);
 }
 
@@ -202,7 +202,7 @@ fn families_do_not_mix() {
 }
 
 #[test]
-fn what_the_icrc_covers_is_what_is_written() {
+fn the_covered_fields_are_the_written_ones() {
     let templates = paths().map(|path| Template::new(path, NEAR, FAR, None, 1500).unwrap());
     let [v4, v6, grhs @ ..] = templates;
     let flags_fragment = 0x4000;
@@ -219,9 +219,9 @@ fn what_the_icrc_covers_is_what_is_written() {
     }
 }
 
-/// The checksum of UDP over IPv6 by the definition (RFC 8200, 8.1): the sum over pseudo
-/// header and packet, the checksum itself included.
-fn plain_sum(ip: &[u8]) -> u16 {
+/// The checksum of UDP over IPv6 by its definition (RFC 8200, 8.1): the sum over pseudo header and
+/// packet, including the checksum field.
+fn reference_sum(ip: &[u8]) -> u16 {
     let udp = &ip[40..];
     let pseudo = [
         &ip[8..40],
@@ -244,7 +244,7 @@ fn plain_sum(ip: &[u8]) -> u16 {
 
 // shows: A17.3.2-checksum
 #[test]
-fn a_checksum_over_ipv6_is_right_wherever_it_is_computed() {
+fn an_ipv6_checksum_is_correct_in_software_and_hardware() {
     let [over4, over6, v1_over4, v1_over6] = paths();
     for tagging in [None, Some(tag(Priority::FromDscp))] {
         for path in [over4, v1_over4, v1_over6] {
@@ -269,9 +269,9 @@ fn a_checksum_over_ipv6_is_right_wherever_it_is_computed() {
             let begun = bytes.clone();
             Template::end_checksum(&mut bytes, at);
             let ip = template.header_len() - 48;
-            assert_eq!(plain_sum(&bytes[ip..]), 0xffff, "{transport_len}");
+            assert_eq!(reference_sum(&bytes[ip..]), 0xffff, "{transport_len}");
             assert_ne!(bytes[place..place + 2], [0, 0]);
-            // The work of a device: the sum from `start` on, complemented, goes to `start +
+            // Do the work of a device: write the complement of the sum from `start` on to `start +
             // offset`.
             let sum = checksum::fold(checksum::sum(&begun[usize::from(at.start)..]));
             assert_eq!(bytes[place..place + 2], (!sum).to_be_bytes());
@@ -296,7 +296,7 @@ fn a_checksum_over_ipv6_is_never_zero() {
     template.begin_checksum(&mut bytes, 16);
     let last = bytes.len() - 2;
     bytes[last..].fill(0);
-    // The difference to a sum of all ones.
+    // The difference to a sum with all bits set.
     let missing = !checksum::fold(checksum::sum(&bytes[usize::from(at.start)..]));
     bytes[last..].copy_from_slice(&missing.to_be_bytes());
     Template::end_checksum(&mut bytes, at);

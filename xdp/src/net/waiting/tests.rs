@@ -19,7 +19,7 @@ fn release(
 }
 
 #[test]
-fn frames_leave_in_order_when_their_next_hop_is_known() {
+fn frames_are_released_in_order_when_their_next_hop_is_known() {
     let mut waiting = Waiting::default();
     for (number, to) in [(1, 1), (2, 2), (3, 1), (4, 3)] {
         assert_eq!(waiting.hold(hop(to), START, number), None);
@@ -41,7 +41,7 @@ fn frames_leave_in_order_when_their_next_hop_is_known() {
 }
 
 #[test]
-fn one_next_hop_keeps_the_youngest_frames() {
+fn each_next_hop_keeps_its_newest_frames() {
     let mut waiting = Waiting::default();
     let all = MAX_WAITING_PER_HOP as u32;
     assert_eq!(waiting.hold(hop(2), START, 1000), None);
@@ -57,7 +57,7 @@ fn one_next_hop_keeps_the_youngest_frames() {
 }
 
 #[test]
-fn all_together_are_bounded() {
+fn the_total_number_of_frames_is_bounded() {
     let mut waiting = Waiting::default();
     let mut dropped = 0;
     for number in 0..2 * MAX_WAITING as u32 {
@@ -70,7 +70,7 @@ fn all_together_are_bounded() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn no_frame_waits_for_ever() {
     let mut waiting = Waiting::default();
     assert_eq!(waiting.next_deadline(), None);
     let later = START + Duration::from_secs(1);

@@ -20,9 +20,9 @@ fn with_metadata() -> (Queue, KernelSide) {
 }
 
 /// The bytes that the kernel reads in front of a frame (`struct xsk_tx_metadata`): 64 bits of
-/// flags, the start of the covered bytes, and the offset of the checksum from there. The rest, in
-/// which later kernels look for more, is zero.
-fn in_front(queue: &Queue, frame: Descriptor) -> (u64, u16, u16) {
+/// flags, the start of the covered bytes, and the offset of the checksum from there. The rest,
+/// which newer kernels use for other requests, is zero.
+fn metadata_of(queue: &Queue, frame: Descriptor) -> (u64, u16, u16) {
     let start = frame.address - TxMetadata::LEN as u64;
     assert_eq!(start % CHUNK_BYTES as u64, 0, "in the frame's own chunk");
     let bytes = queue.share.bytes(start, TxMetadata::LEN).expect("its own");
@@ -37,7 +37,7 @@ fn in_front(queue: &Queue, frame: Descriptor) -> (u64, u16, u16) {
 }
 
 #[test]
-fn a_checksum_is_asked_for_in_front_of_its_frame() {
+fn metadata_in_front_of_a_frame_requests_its_checksum() {
     let (mut queue, mut kernel) = with_metadata();
     for round in 0..6 {
         let at = ChecksumAt {
@@ -53,7 +53,7 @@ fn a_checksum_is_asked_for_in_front_of_its_frame() {
             (sent.len, sent.options),
             (62 + u32::from(round), Descriptor::METADATA)
         );
-        assert_eq!(in_front(&queue, sent), (2, 54 + round, 6));
+        assert_eq!(metadata_of(&queue, sent), (2, 54 + round, 6));
         let bytes = queue.share.bytes(sent.address, sent.len as usize);
         assert!(bytes.is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0xee)));
         kernel.complete(sent.address);
@@ -64,9 +64,9 @@ fn a_checksum_is_asked_for_in_front_of_its_frame() {
     assert_eq!(queue.chunks().of(Owner::Free), CONFIG.tx_chunks());
 }
 
-/// The kernel takes a frame only if it has room for metadata, even a frame without a checksum.
+/// The kernel accepts a frame only if it has headroom for metadata, even without a checksum.
 #[test]
-fn frames_without_a_checksum_keep_the_room_and_no_flag() {
+fn frames_without_a_checksum_have_headroom_and_no_flag() {
     let (mut queue, mut kernel) = with_metadata();
     for len in [1, CONFIG.max_frame_bytes] {
         queue.reserve(len).expect("room").fill(len as u8);
@@ -82,7 +82,7 @@ fn frames_without_a_checksum_keep_the_room_and_no_flag() {
 }
 
 #[test]
-fn a_frame_that_is_held_keeps_what_it_asked_for() {
+fn a_held_frame_keeps_its_metadata() {
     let (mut queue, mut kernel) = with_metadata();
     let at = ChecksumAt {
         start: 54,
@@ -103,14 +103,14 @@ fn a_frame_that_is_held_keeps_what_it_asked_for() {
     queue.flush().expect("sound rings");
     let [asking, plain] = [0; 2].map(|_: u8| kernel.take_tx().expect("a frame"));
     assert_eq!((asking.options, plain.options), (Descriptor::METADATA, 0));
-    assert_eq!(in_front(&queue, asking), (2, 54, 6));
+    assert_eq!(metadata_of(&queue, asking), (2, 54, 6));
     for (frame, first) in [(asking, [9, 1]), (plain, [9, 2])] {
         assert_eq!(queue.share.bytes(frame.address, 2), Some(&first[..]));
     }
 }
 
 #[test]
-fn what_the_kernel_would_drop_is_refused() {
+fn checksums_outside_the_frame_are_refused() {
     let (mut queue, _) = with_metadata();
     let asks = |queue: &mut Queue, len, start, offset| {
         let at = ChecksumAt { start, offset };

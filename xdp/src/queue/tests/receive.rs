@@ -1,9 +1,9 @@
 use super::super::{Frame, MAX_PIECES, RxDrop};
-use super::{CONFIG, MORE, nothing_is_held, pair, receive};
+use super::{CONFIG, MORE, assert_no_chunk_is_held, pair, receive};
 use crate::umem::Owner;
 
 #[test]
-fn frames_of_one_piece_and_of_several_arrive_and_their_chunks_go_back() {
+fn frames_are_delivered_and_their_chunks_return_to_the_kernel() {
     let (mut queue, mut kernel) = pair();
     assert_eq!(queue.chunks().of(Owner::Fill), 32);
     for _ in 0..50 {
@@ -24,15 +24,15 @@ fn frames_of_one_piece_and_of_several_arrive_and_their_chunks_go_back() {
         );
     }
     assert_eq!(queue.chunks().of(Owner::Fill), 32);
-    nothing_is_held(&queue);
+    assert_no_chunk_is_held(&queue);
     let counters = queue.counters();
     assert_eq!((counters.rx_frames, counters.rx_in_pieces), (150, 100));
     assert_eq!(counters.rx_bytes, 50 * (60 + 4182 + 7681));
 }
 
-/// An eighth of the 32 chunks may wait for others, or for an idle moment.
+/// Up to an eighth of the 32 chunks stay free until more are free, or until no frame waits.
 #[test]
-fn chunks_go_back_a_few_at_a_time_or_when_no_frame_waits() {
+fn chunks_return_in_batches_or_when_no_frame_waits() {
     let (mut queue, mut kernel) = pair();
     let mut receive_one = || {
         let chunk = kernel.take_fill().expect("a chunk");
@@ -51,7 +51,7 @@ fn chunks_go_back_a_few_at_a_time_or_when_no_frame_waits() {
 }
 
 #[test]
-fn a_kernel_that_asks_for_it_is_woken_whether_it_gets_chunks_or_not() {
+fn the_kernel_is_woken_on_request_with_and_without_new_chunks() {
     let (mut queue, mut kernel) = pair();
     kernel.want_wakeup(true);
     for wakeups in 1..=2 {
@@ -74,7 +74,7 @@ fn a_kernel_that_asks_for_it_is_woken_whether_it_gets_chunks_or_not() {
 }
 
 #[test]
-fn a_frame_whose_end_has_not_come_waits() {
+fn an_incomplete_frame_waits_for_its_last_piece() {
     let (mut queue, mut kernel) = pair();
     let (first, second) = (
         kernel.take_fill().expect("a chunk"),
@@ -85,11 +85,11 @@ fn a_frame_whose_end_has_not_come_waits() {
     assert_eq!(queue.chunks().of(Owner::Received), 1);
     kernel.deliver(second + 256, 100, 0);
     assert_eq!(receive(&mut queue), [vec![3840, 100]]);
-    nothing_is_held(&queue);
+    assert_no_chunk_is_held(&queue);
 }
 
 #[test]
-fn the_bytes_of_pieces_are_put_together() {
+fn the_pieces_of_a_frame_are_joined() {
     let (mut queue, mut kernel) = pair();
     let chunks = [0; 2].map(|_: u8| kernel.take_fill().expect("a chunk"));
     for (chunk, byte) in chunks.into_iter().zip(1..) {
@@ -117,7 +117,7 @@ fn the_bytes_of_pieces_are_put_together() {
 }
 
 #[test]
-fn a_budget_is_kept() {
+fn receive_respects_the_budget() {
     let (mut queue, mut kernel) = pair();
     for _ in 0..5 {
         let chunk = kernel.take_fill().expect("a chunk");
@@ -128,7 +128,7 @@ fn a_budget_is_kept() {
 }
 
 #[test]
-fn what_the_kernel_has_no_right_to_name_costs_the_frame() {
+fn invalid_addresses_drop_the_frame() {
     let own = 4096; // where the share begins
     let cases = [
         (RxDrop::ForeignAddress, 0, 60),
@@ -166,18 +166,18 @@ fn what_the_kernel_has_no_right_to_name_costs_the_frame() {
 }
 
 #[test]
-fn a_chunk_named_twice_is_handed_out_once() {
+fn a_chunk_returned_twice_is_delivered_once() {
     let (mut queue, mut kernel) = pair();
     let chunk = kernel.take_fill().expect("a chunk");
     kernel.deliver(chunk + 256, 100, MORE);
     kernel.deliver(chunk + 256, 100, 0);
     assert_eq!(receive(&mut queue), Vec::<Vec<usize>>::new());
     assert_eq!(queue.counters().dropped(RxDrop::ChunkNotOwned), 1);
-    nothing_is_held(&queue);
+    assert_no_chunk_is_held(&queue);
 }
 
 #[test]
-fn a_piece_that_leaves_its_chunk_is_dropped_and_its_chunk_kept() {
+fn a_piece_that_exceeds_its_chunk_is_dropped() {
     for (offset, len) in [(256, 3841), (0, 4097), (4095, 2), (0, u32::MAX)] {
         let (mut queue, mut kernel) = pair();
         let chunk = kernel.take_fill().expect("a chunk");
@@ -193,7 +193,7 @@ fn a_piece_that_leaves_its_chunk_is_dropped_and_its_chunk_kept() {
 }
 
 #[test]
-fn a_frame_of_too_many_pieces_is_dropped() {
+fn a_frame_with_too_many_pieces_is_dropped() {
     let (mut queue, mut kernel) = pair();
     for piece in 0..=MAX_PIECES {
         let chunk = kernel.take_fill().expect("a chunk");

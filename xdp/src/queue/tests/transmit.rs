@@ -1,11 +1,11 @@
 use super::super::{NoRoom, QueueError, RingName};
-use super::{CONFIG, MORE, Queue, nothing_is_held, pair};
+use super::{CONFIG, MORE, Queue, assert_no_chunk_is_held, pair};
 use crate::double::queue;
 use crate::ring::Descriptor;
 use crate::umem::Owner;
 
 #[test]
-fn long_frames_leave_in_pieces() {
+fn long_frames_are_sent_in_pieces() {
     let (mut queue, mut kernel) = pair();
     for len in [1, 4096, 4097, 5000] {
         let bytes = queue.reserve(len).expect("room");
@@ -38,7 +38,7 @@ fn long_frames_leave_in_pieces() {
         queue.flush().expect("sound rings");
         assert_eq!(queue.unsent(), 0);
     }
-    nothing_is_held(&queue);
+    assert_no_chunk_is_held(&queue);
     assert_eq!(queue.chunks().of(Owner::Tx), 0);
     assert_eq!(
         (queue.counters().tx_frames, queue.counters().tx_completed),
@@ -47,7 +47,7 @@ fn long_frames_leave_in_pieces() {
 }
 
 #[test]
-fn room_is_bounded_and_comes_back_when_all_pieces_were_sent() {
+fn a_slot_is_free_again_when_all_pieces_are_sent() {
     let (mut queue, mut kernel) = pair();
     for _ in 0..CONFIG.tx_frames {
         queue.reserve(5000).expect("room");
@@ -70,7 +70,7 @@ fn room_is_bounded_and_comes_back_when_all_pieces_were_sent() {
 }
 
 #[test]
-fn a_frame_that_is_not_committed_is_forgotten() {
+fn a_frame_that_is_not_committed_is_dropped() {
     let (mut queue, mut kernel) = pair();
     for _ in 0..10 {
         queue.reserve(5000).expect("room").fill(1);
@@ -82,11 +82,11 @@ fn a_frame_that_is_not_committed_is_forgotten() {
     queue.commit().expect("nothing to do");
     queue.flush().expect("sound rings");
     assert_eq!(kernel.take_tx(), None);
-    nothing_is_held(&queue);
+    assert_no_chunk_is_held(&queue);
 }
 
 #[test]
-fn a_frame_that_is_held_keeps_its_room() {
+fn a_held_frame_keeps_its_slot() {
     let (mut queue, mut kernel) = pair();
     assert!(queue.hold().is_none());
     queue.reserve(5000).expect("room").fill(1);
@@ -115,7 +115,7 @@ fn a_frame_that_is_held_keeps_its_room() {
 }
 
 #[test]
-fn completions_of_what_is_not_being_sent_are_counted() {
+fn completions_of_chunks_that_are_not_being_sent_are_counted() {
     let (mut queue, mut kernel) = pair();
     queue.reserve(60).expect("room");
     queue.commit().expect("sound rings");
@@ -138,7 +138,7 @@ fn completions_of_what_is_not_being_sent_are_counted() {
 }
 
 #[test]
-fn the_kernel_is_woken_only_when_it_wants_to_be() {
+fn the_kernel_is_woken_only_when_it_requests_it() {
     let (mut queue, kernel) = queue(&CONFIG, Some(3)).expect("sound rings");
     let woken = queue.kernel().clone();
     let commit_four = |queue: &mut Queue| {
@@ -164,7 +164,7 @@ fn the_kernel_is_woken_only_when_it_wants_to_be() {
 }
 
 #[test]
-fn what_the_kernel_does_not_take_waits() {
+fn frames_that_the_kernel_does_not_take_stay_queued() {
     let (mut queue, kernel) = queue(&CONFIG, Some(0)).expect("sound rings");
     kernel.want_wakeup(true);
     queue.reserve(60).expect("room");
@@ -187,7 +187,7 @@ fn what_the_kernel_does_not_take_waits() {
 
 /// `send` sends a frame at once, with those before it. The next `flush` makes no other system call.
 #[test]
-fn what_is_sent_at_once_is_not_sent_again() {
+fn flush_does_not_repeat_the_work_of_send() {
     let (mut queue, kernel) = queue(&CONFIG, Some(3)).expect("sound rings");
     kernel.want_wakeup(true);
     for _ in 0..2 {
@@ -206,9 +206,9 @@ fn what_is_sent_at_once_is_not_sent_again() {
     assert!(matches!(error, QueueError::Wake { .. }), "{error}");
 }
 
-/// The error is reported when everything is flushed.
+/// The next `flush` reports the error.
 #[test]
-fn what_is_not_taken_at_once_is_left_for_later() {
+fn send_leaves_untaken_frames_for_flush() {
     let (mut queue, kernel) = queue(&CONFIG, Some(0)).expect("sound rings");
     kernel.want_wakeup(true);
     queue.reserve(60).expect("room");

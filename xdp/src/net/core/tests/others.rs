@@ -16,8 +16,8 @@ fn link_of(index: u32, mac: Option<Mac>) -> Event {
     Event::OtherLink { index, mac }
 }
 
-/// A core that knows these addresses of other interfaces.
-fn core_beside(others: &[OtherAddress]) -> Core {
+/// A core with these addresses of other interfaces.
+fn core_with_others(others: &[OtherAddress]) -> Core {
     let mut core = core();
     core.handle(Event::Addresses(vec![
         own("10.0.0.1", true),
@@ -33,7 +33,7 @@ fn core_beside(others: &[OtherAddress]) -> Core {
 
 /// Answers all requests that the path causes, with this route and this interface's address.
 #[track_caller]
-fn answer_beside(core: &mut Core, path: PathKey, route: Route, index: u32, mac: Option<Mac>) {
+fn answer_all(core: &mut Core, path: PathKey, route: Route, index: u32, mac: Option<Mac>) {
     answer(core, path, route);
     assert_eq!(core.find(path), Err(Refusal::RoutePending));
     assert_eq!(requests(core), [Request::OtherLink(index)]);
@@ -43,7 +43,7 @@ fn answer_beside(core: &mut Core, path: PathKey, route: Route, index: u32, mac: 
 
 /// The kernel reports an address of another interface as on the link, or as local.
 #[test]
-fn what_the_link_leads_to_is_sent_to_the_other_interface() {
+fn on_link_addresses_of_other_interfaces_are_reached() {
     let ends = [
         ("10.0.0.1", "10.0.0.2", ON_LINK),
         ("10.0.0.1", "10.0.0.2", Route::Local),
@@ -53,15 +53,15 @@ fn what_the_link_leads_to_is_sent_to_the_other_interface() {
     ];
     for (src, dst, route) in ends {
         for version in [RoceVersion::V1, RoceVersion::V2] {
-            let mut core = core_beside(&[other(8, dst), other(9, "10.0.0.7")]);
+            let mut core = core_with_others(&[other(8, dst), other(9, "10.0.0.7")]);
             let path = PathKey {
                 version,
                 ..key(src, dst)
             };
-            answer_beside(&mut core, path, route, 8, Some(OTHER_MAC));
+            answer_all(&mut core, path, route, 8, Some(OTHER_MAC));
             assert_eq!(leads_to(&mut core, path), Ok(OTHER_MAC));
             assert_eq!(requests(&mut core), [], "no neighbour is asked for");
-            // Nor later, when the neighbours in use are checked.
+            // There is no request later either, when the neighbours in use are checked.
             core.tick(START + TICK);
             assert_eq!(requests(&mut core), []);
         }
@@ -69,7 +69,7 @@ fn what_the_link_leads_to_is_sent_to_the_other_interface() {
 }
 
 #[test]
-fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
+fn off_link_addresses_of_other_interfaces_follow_the_route() {
     let cases = [
         // Addresses of this host outside the prefix of the source.
         ("10.0.0.1", "10.0.1.2", Route::Local, Err(Refusal::Local)),
@@ -83,11 +83,11 @@ fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
         ),
         // A router may send the packet back to the other interface.
         ("10.0.0.1", "10.0.0.2", via("10.0.0.254"), Ok("10.0.0.254")),
-        // A link-local address: another interface that has it need not be on this link.
+        // Another interface with this link-local address need not be on this link.
         ("fe80::1", "fe80::2", ON_LINK, Ok("fe80::2")),
     ];
     for (src, dst, route, expected) in cases {
-        let mut core = core_beside(&[other(8, dst)]);
+        let mut core = core_with_others(&[other(8, dst)]);
         let path = key(src, dst);
         answer(&mut core, path, route);
         match expected {
@@ -103,19 +103,19 @@ fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
         } else {
             "10.0.0.1"
         };
-        let mut core = core_beside(&[other(1, loopback)]);
+        let mut core = core_with_others(&[other(1, loopback)]);
         assert_eq!(core.find(key(src, loopback)), Err(Refusal::Local));
         assert_eq!(requests(&mut core), []);
     }
-    // Packets to an address that is also ours are looped back.
-    let mut core = core_beside(&[other(8, "10.0.0.1")]);
+    // Packets to an address that this interface also has are looped back.
+    let mut core = core_with_others(&[other(8, "10.0.0.1")]);
     let path = key("10.0.0.1", "10.0.0.1");
     answer(&mut core, path, Route::Local);
     assert_eq!(core.find(path), Err(Refusal::Local));
-    // An interface without an Ethernet address: nothing can be sent to it.
-    let mut core = core_beside(&[other(1, "10.0.0.2")]);
+    // No packet can be sent to an interface without an Ethernet address.
+    let mut core = core_with_others(&[other(1, "10.0.0.2")]);
     let path = key("10.0.0.1", "10.0.0.2");
-    answer_beside(&mut core, path, ON_LINK, 1, None);
+    answer_all(&mut core, path, ON_LINK, 1, None);
     assert_eq!(core.find(path), Err(Refusal::Local));
 }
 
@@ -123,8 +123,8 @@ fn what_the_link_does_not_lead_to_is_refused_or_as_the_route_says() {
 fn other_interfaces_are_followed() {
     let path = key("10.0.0.1", "10.0.0.2");
     let elsewhere = key("10.0.0.1", "10.0.0.3");
-    let mut core = core_beside(&[other(8, "10.0.0.2"), other(8, "10.0.0.4")]);
-    answer_beside(&mut core, path, ON_LINK, 8, Some(OTHER_MAC));
+    let mut core = core_with_others(&[other(8, "10.0.0.2"), other(8, "10.0.0.4")]);
+    answer_all(&mut core, path, ON_LINK, 8, Some(OTHER_MAC));
     answer(&mut core, elsewhere, ON_LINK);
     leads_to(&mut core, elsewhere).unwrap_err();
     requests(&mut core);
@@ -137,7 +137,7 @@ fn other_interfaces_are_followed() {
     // The address moves to another interface, then to another host.
     core.handle(Event::OtherAddressGone(other(8, "10.0.0.2")));
     core.handle(Event::OtherAddress(other(9, "10.0.0.2")));
-    answer_beside(&mut core, path, ON_LINK, 9, Some(OTHER_MAC));
+    answer_all(&mut core, path, ON_LINK, 9, Some(OTHER_MAC));
     assert_eq!(leads_to(&mut core, path), Ok(OTHER_MAC));
     core.handle(Event::OtherAddressGone(other(9, "10.0.0.2")));
     answer(&mut core, path, ON_LINK);
@@ -157,13 +157,13 @@ fn other_interfaces_are_followed() {
 }
 
 #[test]
-fn lost_news_of_other_interfaces_are_made_up_for() {
-    let mut core = core_beside(&[other(8, "10.0.0.2")]);
+fn lost_events_of_other_interfaces_are_recovered() {
+    let mut core = core_with_others(&[other(8, "10.0.0.2")]);
     let path = key("10.0.0.1", "10.0.0.2");
-    answer_beside(&mut core, path, ON_LINK, 8, Some(OTHER_MAC));
+    answer_all(&mut core, path, ON_LINK, 8, Some(OTHER_MAC));
     core.handle(Event::Overrun);
     assert_eq!(requests(&mut core), [Request::Link, Request::Addresses]);
-    answer_beside(&mut core, path, ON_LINK, 8, Some(MOVED));
+    answer_all(&mut core, path, ON_LINK, 8, Some(MOVED));
     assert_eq!(leads_to(&mut core, path), Ok(MOVED));
     core.handle(Event::Overrun);
     requests(&mut core);

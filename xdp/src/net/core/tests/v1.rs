@@ -12,7 +12,7 @@ fn v1(src: &str, dst: &str) -> PathKey {
 /// RoCE v1 does not reach destinations behind a gateway, though RoCEv2 does.
 // shows: A16-next-hop
 #[test]
-fn no_router_is_passed() {
+fn destinations_behind_a_gateway_are_refused() {
     let mut core = core();
     let [far, far_v2] = [v1, key].map(|path| path("10.0.0.1", "192.0.2.1"));
     answer(&mut core, far, via("10.0.0.254"));
@@ -24,7 +24,7 @@ fn no_router_is_passed() {
     assert_eq!(requests(&mut core), [Request::Neighbour(ip("10.0.0.254"))]);
 }
 
-/// On the link, neighbours are found as for RoCEv2; only the header differs.
+/// On the link, neighbours are resolved as for RoCEv2. Only the header differs.
 // shows: A16-next-hop
 #[test]
 fn neighbours_are_found_by_arp_and_neighbour_discovery() {
@@ -41,11 +41,11 @@ fn neighbours_are_found_by_arp_and_neighbour_discovery() {
     }
 }
 
-/// A link-local GID that was derived from an Ethernet address contains the destination: the kernel
-/// is not asked. Other addresses are resolved as neighbours.
+/// A link-local GID that was derived from an Ethernet address contains the destination, so the
+/// kernel is not asked. Other addresses are resolved as neighbours.
 // shows: A16-next-hop
 #[test]
-fn an_ethernet_address_in_the_gid_is_where_it_is() {
+fn a_gid_with_an_ethernet_address_needs_no_request() {
     let mut core = core();
     let inside = "fe80::ff:fe00:2";
     assert_eq!(leads_to(&mut core, v1("fe80::1", inside)), Ok(MAC));

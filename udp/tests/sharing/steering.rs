@@ -1,17 +1,17 @@
-//! The distribution of packets as ports come and go.
+//! Tests the steering of packets as ports come and go.
 
 use super::*;
 use roce_udp::PartClaim;
 
 #[test]
-fn packets_go_by_the_destination_qpn() {
+fn packets_are_steered_by_the_destination_qpn() {
     let address = fresh_address();
     let mut ports: Vec<_> = [0, 1, 2].map(|part| (part, open(address, part))).into();
     assert_steering(address, &mut ports, &[3, 4, 77, QpnRange::COUNT - 1]);
 }
 
 #[test]
-fn a_lone_port_has_a_socket_like_any_other_until_another_joins() {
+fn a_lone_port_has_an_ordinary_socket_until_another_joins() {
     let address = fresh_address();
     let mut first = open(address, 0);
     assert_eq!(bound(address).len(), 1);
@@ -31,7 +31,7 @@ fn a_lone_port_has_a_socket_like_any_other_until_another_joins() {
 }
 
 #[test]
-fn the_first_may_have_any_part_and_v6_is_as_v4() {
+fn the_first_member_may_have_any_part_also_over_ipv6() {
     let address: IpAddr = "::1".parse().expect("an address");
     // Other tests use the address, too: with these parts, they would join this group.
     let mut ports: Vec<_> = [5, 3].map(|part| (part, open(address, part))).into();
@@ -39,7 +39,7 @@ fn the_first_may_have_any_part_and_v6_is_as_v4() {
 }
 
 #[test]
-fn places_stay_as_ports_come_and_go() {
+fn steering_stays_correct_as_ports_come_and_go() {
     let address = fresh_address();
     let mut state = 7_u32;
     let mut draw = |below: usize| {
@@ -64,7 +64,7 @@ fn places_stay_as_ports_come_and_go() {
 }
 
 #[test]
-fn many_begin_at_once() {
+fn many_ports_open_at_once() {
     let address = fresh_address();
     std::thread::scope(|scope| {
         let opened: Vec<_> = (0..8)
@@ -79,7 +79,7 @@ fn many_begin_at_once() {
 }
 
 #[test]
-fn a_part_is_one_ports() {
+fn a_part_belongs_to_one_port() {
     // No interface has this number.
     let first = PartClaim::take(0x7fff_0001).expect("free");
     let second = PartClaim::take(0x7fff_0001).expect("free");
@@ -98,7 +98,7 @@ fn a_part_is_one_ports() {
 }
 
 #[test]
-fn who_does_not_share_is_told_of() {
+fn a_socket_that_is_not_shared_is_reported() {
     let address = fresh_address();
     let taken = UdpSocket::bind((address, 4791)).expect("nobody else has it");
     let error = try_open(address, 0).err().expect("taken").to_string();
@@ -112,20 +112,20 @@ fn who_does_not_share_is_told_of() {
     assert!(error.to_string().contains("another program"), "{error}");
 }
 
-/// A process may open a device many times. Each place in a group needs the sockets of all
-/// before it, but the process holds each once.
+/// A process may open a device many times. Each member of a group needs the sockets of all parts
+/// before its own, but the process holds each socket once.
 #[test]
-fn the_places_of_one_process_hold_each_socket_once() {
-    const PLACES: u8 = 40;
+fn the_members_of_one_process_hold_each_socket_once() {
+    const MEMBERS: u8 = 40;
     let address = fresh_address();
-    let mut ports: Vec<_> = (0..PLACES)
+    let mut ports: Vec<_> = (0..MEMBERS)
         .map(|number| (number, open(address, number)))
         .collect();
     let sockets: Vec<String> = bound(address)
         .into_iter()
         .map(|(inode, _)| format!("socket:[{inode}]"))
         .collect();
-    assert_eq!(sockets.len(), usize::from(PLACES));
+    assert_eq!(sockets.len(), usize::from(MEMBERS));
     let files = fs::read_dir("/proc/self/fd").expect("proc");
     let links = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
     let held = links
@@ -133,7 +133,7 @@ fn the_places_of_one_process_hold_each_socket_once() {
         .count();
     // The process holds each socket once, and each member has two more descriptors of its own.
     assert!(held <= 3 * sockets.len(), "{held} descriptors");
-    assert_steering(address, &mut ports, &[PLACES, PLACES + 1]);
+    assert_steering(address, &mut ports, &[MEMBERS, MEMBERS + 1]);
     drop(ports);
     assert_nothing_left(address);
 }

@@ -1,4 +1,4 @@
-//! The sockets of a group that this process holds, once for all of its members.
+//! The sockets that this process holds for each group. All members of the process share them.
 //!
 //! A process that opens a device several times has several members in a group. Each member needs
 //! descriptors of all sockets up to its own. If each member had its own set, a few dozen members
@@ -9,32 +9,32 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::keeper::{self, Held};
-use super::names::Place;
+use super::keeper::{self, HeldSockets};
+use super::names::SharedAddress;
 
-/// The key of a group in this process. It includes the process ID, because a child after `fork` has
-/// places of its own.
+/// Identifies a group in this process. The key includes the process ID, because a child after
+/// `fork` has memberships of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Group {
+struct GroupKey {
     process: u32,
     /// The network namespace.
     namespace: (u64, u64),
-    place: Place,
+    shared: SharedAddress,
 }
 
-type Groups = Vec<(Group, Weak<Mutex<Vec<OwnedFd>>>)>;
+type Groups = Vec<(GroupKey, Weak<Mutex<Vec<OwnedFd>>>)>;
 
 static GROUPS: Mutex<Groups> = Mutex::new(Vec::new());
 
-impl Group {
-    /// The key in the calling thread's network namespace; `None` if the system does not say which
-    /// one that is.
-    fn of(place: Place) -> Option<Self> {
+impl GroupKey {
+    /// The key in the calling thread's network namespace; `None` if the namespace can't be
+    /// determined.
+    fn of(shared: SharedAddress) -> Option<Self> {
         let namespace = fs::metadata("/proc/thread-self/ns/net").ok()?;
         Some(Self {
             process: std::process::id(),
             namespace: (namespace.dev(), namespace.ino()),
-            place,
+            shared,
         })
     }
 }
@@ -44,30 +44,30 @@ fn groups() -> MutexGuard<'static, Groups> {
 }
 
 /// The sockets that this process's members of the group hold, if it has any.
-pub(super) fn held(place: Place) -> Option<Held> {
-    let wanted = Group::of(place)?;
+pub(super) fn held(shared: SharedAddress) -> Option<HeldSockets> {
+    let key = GroupKey::of(shared)?;
     let groups = groups();
-    let (_, held) = groups.iter().find(|(group, _)| *group == wanted)?;
+    let (_, held) = groups.iter().find(|(group, _)| *group == key)?;
     held.upgrade()
 }
 
-/// Adds `sockets`, which start with the first of the group, to the ones that the process's other
+/// Adds `sockets`, which start with the first of the group, to the sockets that the process's other
 /// members hold. Returns the shared list.
-pub(super) fn hold(place: Place, sockets: Vec<OwnedFd>) -> Held {
-    let Some(wanted) = Group::of(place) else {
-        return Held::new(Mutex::new(sockets));
+pub(super) fn add(shared: SharedAddress, sockets: Vec<OwnedFd>) -> HeldSockets {
+    let Some(key) = GroupKey::of(shared) else {
+        return HeldSockets::new(Mutex::new(sockets));
     };
     let mut groups = groups();
     groups.retain(|(_, held)| held.strong_count() > 0);
-    let known = groups.iter().find(|(group, _)| *group == wanted);
-    if let Some(held) = known.and_then(|(_, held)| held.upgrade()) {
+    let existing = groups.iter().find(|(group, _)| *group == key);
+    if let Some(held) = existing.and_then(|(_, held)| held.upgrade()) {
         let mut all = keeper::lock(&held);
         let more = sockets.into_iter().skip(all.len());
         all.extend(more);
         drop(all);
         return held;
     }
-    let held = Held::new(Mutex::new(sockets));
-    groups.push((wanted, Arc::downgrade(&held)));
+    let held = HeldSockets::new(Mutex::new(sockets));
+    groups.push((key, Arc::downgrade(&held)));
     held
 }
