@@ -2,7 +2,6 @@
 
 use super::RECEIVE_BUFFER;
 use super::bounded::BoundedPort;
-use super::destinations::DESTINATIONS;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use roce_port::{Port, PortError};
 use roce_stack::{Flow, ReserveError, RoceVersion, RxMeta, Sequenced, Transmit, TxMeta, TxSlot};
@@ -181,7 +180,7 @@ impl Wires for Sockets {
             return self.near.receive(256, &mut sink).map(drop).map_err(text);
         }
         self.near.flush().map_err(text)?;
-        let mut events = [EpollEvent::empty(); DESTINATIONS];
+        let mut events = vec![EpollEvent::empty(); self.far.ports.len()];
         let waiting = self.far.arrivals.wait(&mut events, EpollTimeout::ZERO);
         let waiting = waiting.map_err(|e| e.to_string())?;
         for event in &events[..waiting] {
