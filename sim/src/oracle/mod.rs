@@ -8,9 +8,11 @@
 //! - Receives match the peer's requests in order, with the right length, opcode and
 //!   immediate data.
 //! - Every byte of every [`Area`] has its old value, or a value that an executed request wrote, or
-//!   one that a possibly executed request may have written. This includes canaries.
+//!   one that a possibly executed request may have written. This includes canaries: the bytes of an
+//!   area outside the registered region, which no request may access.
 //! - A READ returns bytes that its range held at some time between its posting and its completion.
-//!   It does not return bytes that only requests behind a fence wrote.
+//!   A fenced request starts only after the READs posted before it are done, so such a READ does
+//!   not return bytes that only the fenced request or later ones wrote.
 //! - Atomics were executed in some order, each at most once ([`Words`]).
 //!
 //! The rules are those of the IBTA specification 1.7, chapters 9 to 11.
@@ -94,7 +96,8 @@ pub enum AreaName {
     Inbox,
 }
 
-/// The model.
+/// Everything that was reported so far. In the methods, `pair` and `side` (0 or 1) name a QP, and
+/// `pool` names a pool: the receives of an SRQ, or those of a QP whose service loses messages.
 #[derive(Debug, Default)]
 pub struct Oracle {
     pairs: BTreeMap<usize, Pair>,
@@ -128,7 +131,8 @@ impl Oracle {
         self.pairs.insert(pair, known);
     }
 
-    /// The application writes data to send into the flow's `out`.
+    /// The application writes `bytes` into the flow's `out`, from offset `at` on: the data of its
+    /// next request, for example.
     pub fn write_out(&mut self, pair: usize, side: usize, at: usize, bytes: &[u8]) {
         self.pair(pair).flows[side].areas.out.write(at, bytes);
     }
@@ -151,15 +155,16 @@ impl Oracle {
         }
         let due = !send.fails && send.is_distinguishable() && self.receives_suffice(pair, side);
         let known = self.pair(pair);
-        // The peer's QP may fail if it has to refuse the request. It may also fail if the request
-        // invalidates a key without a fence, and an earlier READ still uses the key.
+        // The peer's QP may fail for three reasons: it must refuse the request; the request
+        // invalidates a key without a fence, while an earlier READ still uses the key; or the
+        // request's key is being bound or revoked, so the peer may have to refuse the request.
         let unfenced = send.invalidates.is_some() && !send.fence;
         let id = known.flows[side].posted();
         known.flows[side].post_send(send, due);
         let send = &known.flows[side].sends[id];
         let refused = send.fails && !send.fails_locally && known.is_reliable();
-        let in_doubt = known.flows[side].is_uncertain(id);
-        known.qps[1 - side].may_be_broken |= refused || unfenced || in_doubt;
+        let is_uncertain = known.flows[side].is_uncertain(id);
+        known.qps[1 - side].may_be_broken |= refused || unfenced || is_uncertain;
         known.key_request_posted(side, id);
     }
 
@@ -188,7 +193,8 @@ impl Oracle {
         self.completed_in_pool(pair, side, pool, done)
     }
 
-    /// Reports a completion of the QP. If it is of a receive, the receive belongs to this pool.
+    /// Reports a completion of the QP. For a receive, `pool` is where it was taken from; `None` if
+    /// the QP has no pool.
     ///
     /// # Errors
     /// If the completion breaks a promise.

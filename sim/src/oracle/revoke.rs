@@ -43,7 +43,7 @@ impl Flow {
         let send = &mut self.sends[id];
         let Some(key) = send.key else { return };
         let state = self.keys.state(key);
-        let in_doubt = matches!(state, KeyState::Binding | KeyState::Revoking);
+        let is_uncertain = matches!(state, KeyState::Binding | KeyState::Revoking);
         if matches!(state, KeyState::InvalidationPosted | KeyState::Revoked) && !send.fails {
             send.fails = true;
             send.statuses = match send.invalidates {
@@ -51,7 +51,7 @@ impl Flow {
                 None => &[WcStatus::RemoteAccessError],
             };
         }
-        if in_doubt {
+        if is_uncertain {
             self.keys.uncertain.insert(id);
             if send.invalidates.is_some() {
                 self.keys.set(key, KeyState::Revoking);

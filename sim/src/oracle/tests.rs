@@ -364,7 +364,7 @@ fn an_invalidation_without_its_key_or_with_the_key_still_valid() {
     f.oracle.posted_recv(0, 1, PostedRecv { at: 8, len: 20 });
     f.post(invalidate());
     f.place(2, 8, 2, 16);
-    assert_violation(f.received(0, None, 16), "name key Some(77)");
+    assert_violation(f.received(0, None, 16), "name key 77");
     let mut f = fixture();
     f.post(invalidate());
     f.post(PostedSend {

@@ -347,7 +347,7 @@ fn a_datagram_with_another_key_or_from_another_sender() {
     let mut f = lossless(&[QpKind::Ud], false);
     f.sends(0, 1);
     f.lands(0, 40, 1, 16);
-    assert_violation(f.completes(0, 0, from(5)), "come from Some(8)");
+    assert_violation(f.completes(0, 0, from(5)), "come from QP 8");
     let mut f = lossless(&[QpKind::Ud], false);
     f.sends(0, 1);
     f.lands(0, 40, 1, 16);

@@ -75,7 +75,8 @@ impl Listener {
         })
     }
 
-    /// The port.
+    /// The port that it listens at. If [`Listener::bind`] was given port 0, this is the one that
+    /// the system chose.
     pub fn port(&self) -> u16 {
         self.claim.port()
     }
@@ -95,7 +96,7 @@ impl Listener {
         let id = request.connection;
         self.manager.with(|agent, _| agent.leave_backlog(id));
         Some(Incoming {
-            link: Link {
+            cm: CmConnection {
                 manager: Arc::clone(&self.manager),
                 id,
                 path: request.path,
@@ -117,16 +118,16 @@ impl Drop for Listener {
     }
 }
 
-/// The manager's side of a connection. Dropping it notifies the peer.
+/// A connection as the connection manager knows it, without the QP. Dropping it notifies the peer.
 #[derive(Debug)]
-struct Link {
+struct CmConnection {
     manager: Arc<ConnectionManager>,
     id: ConnectionId,
     path: Path,
     events: Mutex<Receiver<Event>>,
 }
 
-impl Link {
+impl CmConnection {
     fn next(&self) -> Result<Event, ConnectionError> {
         // The manager ends requests that nobody answers, so an event always comes.
         let next = self.events.lock().recv();
@@ -140,7 +141,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for CmConnection {
     fn drop(&mut self) {
         let Self { manager, id, .. } = self;
         manager.with(|agent, now| agent.forget(now, *id));
@@ -152,7 +153,7 @@ impl Drop for Link {
 /// this refuses the request.
 #[derive(Debug)]
 pub struct Incoming {
-    link: Link,
+    cm: CmConnection,
     request: Request,
 }
 
@@ -169,7 +170,7 @@ impl Incoming {
 
     /// The peer's address.
     pub fn peer(&self) -> IpAddr {
-        self.link.path.remote
+        self.cm.path.remote
     }
 
     /// Connects `qp`, which must be in RESET or INIT, with the peer, and waits until the peer is
@@ -177,25 +178,26 @@ impl Incoming {
     /// must be posted before this call, in INIT.
     ///
     /// # Errors
-    /// If the QP can't be connected, or the peer gives up. The connection is then over.
+    /// If the QP can't be connected, `private` is too long, or the peer gives up. The connection is
+    /// then over.
     pub fn accept(
         self,
         qp: QueuePair,
         options: &ConnectOptions,
         private: &[u8],
     ) -> Result<Connection, ConnectionError> {
-        let Self { link, request } = self;
+        let Self { cm, request } = self;
         let qp = Arc::new(qp);
         let acceptance = Acceptance {
             private: private.to_vec(),
-            ..qp.accept_with(&link.path, &request, options)?
+            ..qp.accept_with(&cm.path, &request, options)?
         };
-        let manager = &link.manager;
-        manager.core.routes().set_qp(link.id, &qp);
-        manager.with(|agent, now| agent.accept(now, link.id, &acceptance))?;
-        match link.next()? {
+        let manager = &cm.manager;
+        manager.core.routes().set_qp(cm.id, &qp);
+        manager.with(|agent, now| agent.accept(now, cm.id, &acceptance))?;
+        match cm.next()? {
             Event::Established { .. } => Ok(Connection {
-                link,
+                cm,
                 qp,
                 private: request.private,
             }),
@@ -208,7 +210,7 @@ impl Incoming {
     /// # Errors
     /// If the peer has given up meanwhile, or the private data are too long.
     pub fn reject(self, private: &[u8]) -> Result<(), ConnectionError> {
-        let Link { manager, id, .. } = &self.link;
+        let CmConnection { manager, id, .. } = &self.cm;
         let reason = RejectReason::CONSUMER;
         manager.with(|agent, now| agent.reject(now, *id, reason, private))?;
         Ok(())
@@ -235,7 +237,7 @@ impl Incoming {
 /// ```
 #[derive(Debug)]
 pub struct Connection {
-    link: Link,
+    cm: CmConnection,
     qp: Arc<QueuePair>,
     private: PrivateBytes,
 }
@@ -246,8 +248,8 @@ impl Connection {
     /// or fails after about 26 s if the peer does not answer.
     ///
     /// # Errors
-    /// If no program listens there, the peer refuses or does not answer, or the QP can't be
-    /// connected.
+    /// If no program listens there, the peer refuses or does not answer, the QP can't be connected,
+    /// or `private` is too long.
     pub fn connect(
         qp: QueuePair,
         remote: SocketAddr,
@@ -272,19 +274,19 @@ impl Connection {
             manager.with(|agent, now| agent.connect(now, path, &request))
         })?;
         manager.core.inbox().set_has_sink();
-        let link = Link {
+        let cm = CmConnection {
             manager: Arc::clone(&manager),
             id,
             path,
             events: Mutex::new(events),
         };
-        let Event::Replied { reply, .. } = link.next()? else {
+        let Event::Replied { reply, .. } = cm.next()? else {
             return Err(ConnectionError::Ended);
         };
         qp.connect_with(&path, &reply, options)?;
         manager.with(|agent, now| agent.ready(now, id, &[]))?;
         Ok(Self {
-            link,
+            cm,
             qp,
             private: reply.private,
         })
@@ -298,7 +300,7 @@ impl Connection {
 
     /// The peer's address.
     pub fn peer(&self) -> IpAddr {
-        self.link.path.remote
+        self.cm.path.remote
     }
 
     /// Ends the connection, and waits at most `timeout` for the peer to agree. Returns whether the
@@ -306,7 +308,7 @@ impl Connection {
     /// one that uses librdmacm agrees when its program calls `rdma_disconnect`. The peer is
     /// notified in any case.
     pub fn disconnect(self, timeout: Duration) -> bool {
-        let Link { manager, id, .. } = &self.link;
+        let CmConnection { manager, id, .. } = &self.cm;
         // This fails only if the peer has ended the connection.
         let requested = manager.with(|agent, now| agent.disconnect(now, *id, &[]));
         requested.is_err() || self.wait_for_end(timeout)
@@ -315,7 +317,7 @@ impl Connection {
     /// Waits at most `timeout` for the peer to end the connection, and returns whether it did.
     pub fn wait_for_end(&self, timeout: Duration) -> bool {
         let end = Instant::now() + timeout;
-        let events = self.link.events.lock();
+        let events = self.cm.events.lock();
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match events.recv_timeout(left) {
@@ -346,9 +348,9 @@ fn local_address_for(context: &Context, remote: IpAddr) -> Result<IpAddr, Connec
     {
         return Ok(routed);
     }
-    let is_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let is_link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
     let mut fitting = known.iter().filter(|ip| ip.is_ipv4() == remote.is_ipv4());
-    let found = fitting.find(|ip| is_local(ip) == is_local(&remote));
+    let found = fitting.find(|ip| is_link_local(ip) == is_link_local(&remote));
     found
         .copied()
         .ok_or(ConnectError::NoAddressFor { remote, known })

@@ -126,7 +126,10 @@ impl CompletionQueue {
     }
 
     fn with_ns(&self, (completion, at): (Completion, roce_stack::Instant)) -> (Completion, u64) {
-        (completion, self.inner.context.inner.shared.clock.ns(at))
+        (
+            completion,
+            self.inner.context.inner.shared.clock.host_ns(at),
+        )
     }
 
     fn poll_stamped(&self) -> Result<Option<(Completion, roce_stack::Instant)>, CqOverrun> {

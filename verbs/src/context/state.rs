@@ -16,7 +16,7 @@ impl Context {
 
     /// The port's counters, by name, and those of faults, if there are any.
     pub fn port_counters(&self) -> Vec<(&'static str, u64)> {
-        self.inner.shared.lock().each_port_counter()
+        self.inner.shared.lock().port_counters()
     }
 
     /// The address at which this process serves its metrics, if the program requested metrics
@@ -73,6 +73,6 @@ impl Context {
         let shared = &self.inner.shared;
         let now = shared.now();
         let at = shared.lock().nic_time(now);
-        shared.clock.ns(at)
+        shared.clock.host_ns(at)
     }
 }

@@ -123,7 +123,7 @@ impl QueuePair {
     /// [`QueuePair::accept_with`] instead: their PSNs have another meaning.
     ///
     /// # Errors
-    /// As for the three steps.
+    /// As for [`QueuePair::to_init`], [`QueuePair::to_rtr`] and [`QueuePair::to_rts`].
     pub fn connect(
         &self,
         gid_index: u8,

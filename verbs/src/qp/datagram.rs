@@ -18,7 +18,7 @@ impl ProtectionDomain {
     /// Some programs create handles only to see which GIDs a device has, so this does not start the
     /// datapath for a RoCE v2 entry. Until the datapath has started, this does not check whether
     /// the local address is usable and the remote one reachable. For a RoCE v1 entry, this starts
-    /// the datapath.
+    /// the datapath, because only the datapath knows whether it carries RoCE v1.
     ///
     /// # Errors
     /// As for [`Context::path`](crate::Context::path), or if the two addresses are of different
@@ -73,7 +73,7 @@ impl QueuePair {
     /// Moves a UD QP from RESET to RTS.
     ///
     /// # Errors
-    /// As for the two steps.
+    /// As for [`QueuePair::init_datagram`] and [`QueuePair::start_datagram`].
     pub fn activate(&self, gid_index: u8, qkey: QKey) -> Result<(), ConnectError> {
         self.init_datagram(qkey)?;
         self.start_datagram(gid_index)

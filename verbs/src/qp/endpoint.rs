@@ -23,8 +23,9 @@ pub struct Endpoint {
     pub gid: Gid,
     /// The QP's number.
     pub qpn: Qpn,
-    /// The first PSN that the QP sends. In communication management, a PSN is the first one that
-    /// its sender *expects*: see [`QueuePair::connect_with`](crate::QueuePair::connect_with).
+    /// The first PSN that the QP sends. In a message of communication management, the PSN is the
+    /// first one that the message's sender expects to receive: see
+    /// [`QueuePair::connect_with`](crate::QueuePair::connect_with).
     pub psn: Psn,
 }
 

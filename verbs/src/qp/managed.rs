@@ -1,8 +1,7 @@
 //! QPs that communication management connects (IBTA 1.7, 12).
 //!
-//! In a REQ and in a REP, the sender names the PSN that its own QP expects first, and the
-//! recipient's QP starts to send at this PSN. An [`Endpoint`] has the opposite meaning: the first
-//! PSN that its QP sends. These functions keep the two apart.
+//! PSNs have another meaning in its messages than in an [`Endpoint`]: see
+//! [`QueuePair::connect_with`]. These functions keep the two apart.
 
 use super::{ConnectOptions, Endpoint, QueuePair};
 use crate::error::ConnectError;
@@ -79,6 +78,10 @@ impl QueuePair {
     /// [`Agent::ready`](roce_cm::Agent::ready). `path` is the connection's, and `options` are those
     /// of [`QueuePair::connect_request`].
     ///
+    /// In a REQ and in a REP, the sender names the PSN that its own QP expects first, and the
+    /// recipient's QP starts to send at this PSN. An [`Endpoint`] has the opposite meaning: the
+    /// first PSN that its QP sends.
+    ///
     /// # Errors
     /// If the QP is in another state, a value is out of range, or the path's local address is not
     /// one of the device's.
@@ -105,13 +108,14 @@ impl QueuePair {
     /// ([`Event::Requested`](roce_cm::Event::Requested), and its path), and returns the answer for
     /// [`Agent::accept`](roce_cm::Agent::accept). The program may add private data to the answer.
     ///
-    /// Path MTU, timeout and number of retries are those of the request; `options` limit the READs
-    /// and atomics. Receives that the peer's first message may need must be posted before this
-    /// call, in INIT ([`QueuePair::to_init`]).
+    /// Path MTU, timeout and number of retries are those of the request; `options` limit the path
+    /// MTU, and the READs and atomics. Receives that the peer's first message may need must be
+    /// posted before this call, in INIT ([`QueuePair::to_init`]).
     ///
     /// # Errors
     /// As for [`QueuePair::connect_with`], or if the QP's transport service differs from the
-    /// request's, or the interface does not carry the path MTU.
+    /// request's, or the request's path MTU is larger than `options.path_mtu`. If that is `None`,
+    /// the limit is the largest path MTU that fits in the interface's MTU.
     pub fn accept_with(
         &self,
         path: &Path,

@@ -50,7 +50,7 @@ impl ProtectionDomain {
     /// no effect.
     ///
     /// # Errors
-    /// If the SRQ is another device's, or as for [`ProtectionDomain::create_qp`].
+    /// If the SRQ belongs to another context, or as for [`ProtectionDomain::create_qp`].
     pub fn create_qp_with_srq(
         &self,
         send_cq: &CompletionQueue,
@@ -64,9 +64,8 @@ impl ProtectionDomain {
     /// A QP in state RESET.
     ///
     /// # Errors
-    /// If all QP numbers of the open device are in use. A device has 130,048 numbers, which it
-    /// claims when it creates its first QP. An interface has enough numbers for 127 open devices,
-    /// counted over all processes.
+    /// If all 130,048 QP numbers of this open device are in use, or, for its first QP, if 127 open
+    /// devices have QPs on the interface already, counted over all processes.
     pub fn create_qp(
         &self,
         send_cq: &CompletionQueue,
@@ -153,7 +152,7 @@ impl QueuePair {
         })
     }
 
-    /// The QP's kind, its transport service.
+    /// The QP's transport service.
     pub fn kind(&self) -> QpKind {
         self.kind
     }
@@ -186,7 +185,7 @@ impl QueuePair {
         congestion.unwrap_or_default()
     }
 
-    /// The number of requests that have not completed: sends, receives.
+    /// The numbers of sends and of receives that have not completed.
     pub fn queued(&self) -> (usize, usize) {
         self.pd
             .context
@@ -204,8 +203,8 @@ impl Drop for QueuePair {
         self.leave_groups();
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
-        // Acknowledge the packets that have arrived. Otherwise the peer of a program that ends with
-        // its last message would retransmit until its retries are used up.
+        // Acknowledge the packets that have arrived. Otherwise the peer of a program that exits
+        // right after its last message has arrived would retransmit until its retries are used up.
         engine.catch_up(shared.now());
         engine.nic.destroy_qp(self.qpn);
     }

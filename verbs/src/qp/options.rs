@@ -5,7 +5,8 @@ use crate::pd::ProtectionDomain;
 use roce_stack::{Access, QpInit, QpKind, QueueLimits};
 use roce_wire::{PathMtu, RnrTimer};
 
-/// A QP's kind, the sizes of its queues, and which sends complete.
+/// A QP's kind, the sizes of its queues, and which sends generate completions. A size above its
+/// maximum is lowered to the maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct QpOptions {
     /// The transport service.
@@ -65,8 +66,8 @@ impl QpOptions {
     }
 }
 
-/// The attributes of a connection that have default values. Those for retries and outstanding READs
-/// and atomics are for RC; UC ignores them.
+/// The attributes of a connection that do not identify the peer. All have default values. Those for
+/// retries and for outstanding READs and atomics are for RC and XRC; UC ignores them.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
     /// What the peer may do through the QP.

@@ -88,7 +88,7 @@ impl XrcDomain {
     /// the queue have access to memory of `pd`.
     ///
     /// # Errors
-    /// If a size is out of range, or `pd` is another device's.
+    /// If a size is out of range, or `pd` belongs to another context.
     pub fn create_srq(
         &self,
         pd: &ProtectionDomain,
@@ -136,7 +136,7 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// The queue's number, as in events.
+    /// The number by which events and the requests of XRC peers name the queue.
     pub fn number(&self) -> Srqn {
         self.inner.srqn
     }
@@ -154,8 +154,8 @@ impl SharedReceiveQueue {
         engine.nic.post_srq_recv(self.inner.srqn, request)
     }
 
-    /// Changes the capacity, or requests one [`Event::SrqLimit`] when fewer receives than a limit
-    /// are left.
+    /// Changes the capacity, or arms one [`Event::SrqLimit`]: it is raised when fewer receives than
+    /// the limit are left.
     ///
     /// [`Event::SrqLimit`]: crate::device::Event::SrqLimit
     ///
@@ -171,7 +171,7 @@ impl SharedReceiveQueue {
     /// The queue's sizes and limit.
     ///
     /// # Errors
-    /// None while the queue lives; see [`SrqError`].
+    /// This does not fail, because this value keeps the queue alive.
     pub fn query(&self) -> Result<SrqStatus, SrqError> {
         let engine = self.inner.pd.context.inner.shared.lock();
         let status = engine.nic.query_srq(self.inner.srqn);

@@ -12,8 +12,8 @@ use ticker::Ticker;
 ///
 /// Each call of the NIC needs the current time, even if it finds nothing to do, and reading the
 /// system's clock takes longer than looking for a packet. If the processors have a counter that the
-/// kernel itself uses as its clock source, a [`Ticker`] gives the time between two readings of the
-/// clock.
+/// kernel itself uses as its clock source, a [`Ticker`] computes the time from that counter, and
+/// reads the clock only now and then.
 pub(crate) struct DeviceClock {
     ticker: Option<Ticker>,
 }
@@ -40,16 +40,17 @@ impl DeviceClock {
         Instant::from_nanos(ns)
     }
 
-    /// The same time on the host's clock.
+    /// `at` in nanoseconds of the host's monotonic clock.
     #[inline]
-    pub(crate) fn ns(&self, at: Instant) -> u64 {
+    pub(crate) fn host_ns(&self, at: Instant) -> u64 {
         at.as_nanos()
     }
 }
 
 /// The host's monotonic clock.
 fn monotonic_ns() -> u64 {
-    // The clock worked when the device was opened.
+    // The clock worked when the device was opened, so this does not fail, and the 0 is never
+    // returned.
     ClockId::CLOCK_MONOTONIC.now().map_or(0, |now| {
         // The clock starts at boot or later, so neither value is negative.
         let (seconds, ns) = (now.tv_sec() as u64, now.tv_nsec() as u64);

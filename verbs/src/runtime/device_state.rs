@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The state that a context, its objects and its threads share.
+/// The state that an open device, its objects and its threads share.
 pub(crate) struct DeviceState {
     pub(crate) engine: Mutex<Engine>,
     /// Wakes the background thread.
@@ -33,7 +33,8 @@ pub(crate) struct DeviceState {
 }
 
 impl DeviceState {
-    /// Creates the state. Nothing drives it yet: see [`driver`](super::driver).
+    /// Creates the state of a device that is being opened. Nothing drives the NIC yet: see
+    /// [`driver`](super::driver).
     ///
     /// # Errors
     /// If the operating system has no descriptor left, or no monotonic clock.
@@ -56,7 +57,7 @@ impl DeviceState {
         })
     }
 
-    /// An ID that no other CQ of the context has.
+    /// An ID that no other CQ of the open device has.
     pub(crate) fn next_cq(&self) -> CqId {
         CqId(self.next_cq.fetch_add(1, Ordering::Relaxed))
     }
@@ -84,12 +85,13 @@ impl DeviceState {
 
     /// Wakes the background thread if it sleeps.
     ///
-    /// Callers call this once more with the engine locked: after the call was noted, this thread
-    /// may have lost its processor for so long that the background thread fell asleep. The
-    /// background thread sets `driver_sleeps` before it takes the lock to look for work. So either
-    /// it sees what is posted now, or this thread sees the flag and wakes it up. Without the second
-    /// call, the background thread could sleep until a packet arrives, and nothing would send the
-    /// posted request that the packet answers.
+    /// [`DeviceState::note_call`] does this once, without the lock. Its callers repeat it with the
+    /// engine locked, because the background thread may have fallen asleep in between. Otherwise
+    /// the background thread could sleep until a packet arrives that answers a request which no
+    /// thread has sent.
+    ///
+    /// The background thread sets `driver_sleeps` before it takes the lock to look for work. So
+    /// either it sees what is posted now, or this thread sees the flag and wakes it up.
     fn wake_sleeping_driver(&self) {
         if self.driver_sleeps.load(Ordering::Relaxed) {
             cold_path();
@@ -122,7 +124,7 @@ impl DeviceState {
         self.clock.now()
     }
 
-    /// The context's QPN range; `None` until something needs it.
+    /// The open device's QPN range; `None` until something needs it.
     pub(crate) fn qpn_range(&self) -> Option<QpnRange> {
         self.starter.qpn_range()
     }
@@ -194,7 +196,7 @@ impl DeviceState {
         Ok(engine)
     }
 
-    /// Starts the datapath unless it has started. `engine` is this context's.
+    /// Starts the datapath unless it has started. `engine` is that of this open device.
     ///
     /// # Errors
     /// If the datapath can't start. The next call tries again.
@@ -203,13 +205,14 @@ impl DeviceState {
             return Ok(started);
         }
         let started = self.starter.start(engine)?;
-        // The background thread may sleep on the descriptors of the previous port.
+        // The background thread may sleep on the descriptors of the placeholder port that the start
+        // has replaced.
         self.wake_driver();
         Ok(started)
     }
 
-    /// Makes `address` usable when the datapath starts. Returns whether the datapath has yet to
-    /// start.
+    /// If the datapath has not started, remembers to make `address` usable when it does, and
+    /// returns true. Otherwise returns false.
     pub(crate) fn activate_when_started(&self, address: IpAddr) -> bool {
         let _engine = self.lock();
         self.starter.activate_when_started(address)

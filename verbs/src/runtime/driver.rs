@@ -48,7 +48,7 @@ pub(crate) fn spawn(
         Some(&SigSet::all()),
         Some(&mut before),
     );
-    // The kernel truncates names to 15 bytes.
+    // Longer names do no harm: the kernel keeps the first 15 bytes.
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || run(&shared, monitor));
@@ -62,7 +62,8 @@ pub(crate) fn spawn(
 
 fn run(shared: &DeviceState, mut monitor: Monitor) {
     // The thread's work takes microseconds, and an application that spins must not delay it by a
-    // whole time slice. Before Linux 6.12, this can't be requested.
+    // whole time slice. So the thread asks for short time slices. Linux before 6.12 ignores the
+    // request, which does no harm.
     let _ = roce_udp::prefer_short_turns();
     let mut standby = Standby::default();
     let mut last_busy = std::time::Instant::now();
@@ -75,10 +76,10 @@ fn run(shared: &DeviceState, mut monitor: Monitor) {
         let busy = {
             let mut engine = shared.engine.lock();
             let busy = engine.progress(shared.now()) | engine.has_work();
-            // The lock is held until the acknowledgement has left. An application thread that a
-            // completion wakes up can't post before that. Some programs that wait for events
-            // (ib_send_lat -e, for one) expect their answer to leave after the acknowledgement,
-            // as with an RNIC.
+            // The lock is held until the acknowledgements of the packets just received have left.
+            // An application thread that a completion wakes up can't post before that. Some
+            // programs that wait for events (ib_send_lat -e, for one) expect their answer to leave
+            // after the acknowledgement, as with an RNIC.
             engine.send(shared.now());
             busy
         };

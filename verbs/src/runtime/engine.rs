@@ -20,7 +20,7 @@ const RECEIVE_BUDGET: usize = 64;
 /// faster than they are processed.
 const CATCH_UP_TURNS: usize = 64;
 
-/// The state that the lock of a context protects.
+/// The state that the lock of an open device protects.
 pub(crate) struct Engine {
     pub(crate) nic: Nic,
     pub(crate) port: DevicePort,
@@ -115,9 +115,10 @@ impl Engine {
         self.latest
     }
 
-    /// Sends the packets that are ready, then receives those that have arrived. Acknowledgements of
-    /// these packets leave with the next call, so the application's answer can leave before them.
-    /// Returns whether anything happened.
+    /// Sends the packets that are ready, receives those that have arrived, handles the timeouts
+    /// that are due, and delivers events. Acknowledgements of the received packets leave with the
+    /// next call, so the application's answer can leave before them. Returns whether there were
+    /// packets or timeouts.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
         let now = self.nic_time(now);
         let mut busy = self.send(now);
@@ -144,7 +145,7 @@ impl Engine {
             self.nic.handle_timeouts(now);
             busy = true;
         }
-        self.note_progress();
+        self.write_capture_and_tally();
         self.deliver_events();
         busy
     }
@@ -180,13 +181,15 @@ impl Engine {
         {
             self.failure = Some(error);
         }
-        self.note_progress();
+        self.write_capture_and_tally();
         busy
     }
 
-    /// Sends the requests posted to one QP, and then the QP's pending acknowledgements, so that
-    /// both leave in one datagram. Other QPs send with the same call if the port sends everything
-    /// by one system call.
+    /// Sends the requests posted to the QP `qpn`, and then its pending replies to the peer, mostly
+    /// acknowledgements. A port can send a request and a following acknowledgement to the same peer
+    /// in one datagram. The other QPs wait for the next [`Engine::send`], unless one of them has
+    /// waited longer than `qpn`, or the port batches packets of different QPs
+    /// ([`Port::batches_mixed_packets`]). In both cases, all QPs send.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
         if self.port.batches_mixed_packets() {
             self.send(now);
@@ -206,12 +209,12 @@ impl Engine {
         {
             self.failure = Some(error);
         }
-        self.note_progress();
+        self.write_capture_and_tally();
     }
 
-    /// Writes out the packets captured and the counts of this turn, so that they survive the
-    /// process.
-    fn note_progress(&mut self) {
+    /// Writes out the packets captured and the counts of this turn, so that they are not lost if
+    /// the process crashes.
+    fn write_capture_and_tally(&mut self) {
         if let Some(capture) = &self.capture {
             cold_path();
             capture.flush();
@@ -247,7 +250,7 @@ impl Engine {
             .min()
     }
 
-    /// Lets the port follow changes in the network.
+    /// Lets the port handle changes of routes, neighbours, addresses and the link.
     pub(crate) fn follow_network(&mut self) {
         if let Err(error) = self.port.follow_network() {
             self.failure = Some(error);
@@ -291,7 +294,7 @@ impl Engine {
     }
 
     /// The port's counters, by name, and those of faults, if there are any.
-    pub(crate) fn each_port_counter(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn port_counters(&self) -> Vec<(&'static str, u64)> {
         let faults = self.faults.iter().flat_map(|f| f.counters().each());
         self.port.each_counter().into_iter().chain(faults).collect()
     }

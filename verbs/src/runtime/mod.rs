@@ -1,7 +1,8 @@
 //! The runtime of an open device: the NIC and its port behind one lock, the thread that drives
 //! them, and the clock.
 //!
-//! It does not know the objects that are created from a device. They are built on it.
+//! Nothing here depends on QPs, CQs and the other objects of a device. Those are built on the
+//! runtime.
 
 mod clock;
 mod device_state;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Moderation {
     queues: HashMap<CqId, Moderated>,
-    /// The delayed events, each with the latest time of its delivery.
+    /// The delayed events, each with the time by which it must be delivered.
     delayed: Vec<(CqId, Instant)>,
 }
 
@@ -35,11 +35,7 @@ impl Moderation {
         } else {
             self.queues.remove(&id);
         }
-        for (_, deadline) in self
-            .delayed
-            .iter_mut()
-            .filter(|(delayed, _)| *delayed == id)
-        {
+        for (_, deadline) in self.delayed.iter_mut().filter(|(cq, _)| *cq == id) {
             *deadline = Instant::ZERO;
         }
     }
@@ -47,7 +43,7 @@ impl Moderation {
     /// Removes a queue that is destroyed.
     pub(crate) fn remove(&mut self, id: CqId) {
         self.queues.remove(&id);
-        self.delayed.retain(|(delayed, _)| *delayed != id);
+        self.delayed.retain(|(cq, _)| *cq != id);
     }
 
     /// Called when a queue has an event. Returns whether the event is delayed.
@@ -56,7 +52,7 @@ impl Moderation {
             return false;
         };
         // An event that is already delayed covers this completion, too.
-        if self.delayed.iter().all(|(delayed, _)| *delayed != id) {
+        if self.delayed.iter().all(|(cq, _)| *cq != id) {
             self.delayed.push((id, now + moderated.period));
         }
         true

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The interval at which the socket is checked while the thread does not sleep on it.
+/// The interval at which the socket is checked while the background thread is awake.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The part of the interface's status whose changes are reported to applications.
@@ -69,14 +69,14 @@ impl Monitor {
             return;
         }
         // A process that has no descriptor left can't read the status. That is not a change.
-        let Ok(now) = Status::of(&self.device) else {
+        let Ok(current) = Status::of(&self.device) else {
             return;
         };
         self.is_stale = false;
-        for event in events_between(&self.known, &now) {
+        for event in events_between(&self.known, &current) {
             report(event);
         }
-        self.known = now;
+        self.known = current;
     }
 }
 
@@ -98,14 +98,14 @@ impl Status {
     }
 }
 
-/// The events for a change from `before` to `now`.
-fn events_between(before: &Status, now: &Status) -> impl Iterator<Item = Event> {
-    let link = match (before.running, now.running) {
+/// The events for a change from `before` to `after`.
+fn events_between(before: &Status, after: &Status) -> impl Iterator<Item = Event> {
+    let link = match (before.running, after.running) {
         (false, true) => Some(Event::PortActive),
         (true, false) => Some(Event::PortError),
         _ => None,
     };
-    let gids = (before.gids != now.gids).then_some(Event::GidChange);
+    let gids = (before.gids != after.gids).then_some(Event::GidChange);
     gids.into_iter().chain(link)
 }
 
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn each_change_raises_its_events() {
         let events =
-            |before: &Status, now: &Status| -> Vec<_> { events_between(before, now).collect() };
+            |before: &Status, after: &Status| -> Vec<_> { events_between(before, after).collect() };
         let up = status(true, &["10.0.0.1"]);
         let down = status(false, &["10.0.0.1"]);
         let moved = status(true, &["10.0.0.2"]);

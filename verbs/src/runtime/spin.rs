@@ -1,9 +1,9 @@
-//! Threads that poll while other threads wait for their processor.
+//! Makes a polling thread sleep in the kernel when other threads need its processor.
 //!
 //! Polling without a pause gives the lowest latency if each polling thread has a processor of its
-//! own. If there are fewer processors, two ends that wait for each other each use up their time
-//! slices, in which the other could answer. So a thread that shares its processor waits in the
-//! kernel after several polls that found nothing. The next packet ends the wait.
+//! own. Two ends that share a processor each spin through a whole time slice, while the other could
+//! have answered. So a thread that shares its processor waits in the kernel after several polls
+//! that found nothing. The next packet ends the wait.
 //!
 //! The number of preemptions does not show whether a thread shares its processor, because a short
 //! turn of the background thread also counts as a preemption. The thread's processor time shows it.
@@ -19,8 +19,8 @@ use std::time::Duration;
 /// The minimum time over which a thread's processor time is measured.
 const WINDOW: Duration = Duration::from_millis(4);
 
-/// The fraction of a window for which a thread with a processor of its own runs, at least. A thread
-/// that runs for less shares its processor.
+/// A thread with a processor of its own runs for at least this fraction of a window. A thread that
+/// runs for less shares its processor.
 const FAIR_SHARE: (u64, u64) = (3, 4);
 
 /// The time for which a thread counts as sharing its processor after a window that showed this.

@@ -5,8 +5,8 @@
 //!
 //! - The first QP claims a range of QP numbers for the device. The host's processes divide the QP
 //!   numbers among them.
-//! - The first QP that goes to RTR, listener, path or multicast group starts the datapath: sockets,
-//!   or AF_XDP's program and rings.
+//! - The datapath (sockets, or AF_XDP's program and rings) starts with the first listener, path or
+//!   multicast group, or with the first QP that goes to RTR.
 //!
 //! Each stays until the device is closed. If the datapath stopped with the last QP, it would have
 //! to start again with the next one, and AF_XDP can't start again at once: many drivers reset their
@@ -32,7 +32,7 @@ pub(crate) struct Starter {
     priorities: Option<PriorityMap>,
     claimer: PartClaimer,
     qpn_range: OnceLock<QpnRange>,
-    /// Local addresses of paths that were created before the datapath started.
+    /// Local addresses of address handles that were created before the datapath started.
     addresses_to_activate: Mutex<Vec<IpAddr>>,
     datapath: OnceLock<Datapath>,
 }
@@ -102,8 +102,8 @@ impl Starter {
         Ok(self.datapath.get_or_init(|| datapath))
     }
 
-    /// Makes `address` usable when the datapath starts. Returns whether the datapath has yet to
-    /// start.
+    /// If the datapath has not started, remembers to make `address` usable when it does, and
+    /// returns true. Otherwise returns false.
     pub(super) fn activate_when_started(&self, address: IpAddr) -> bool {
         let not_started = self.datapath().is_none();
         let mut addresses_to_activate = self.addresses_to_activate.lock();
@@ -119,9 +119,9 @@ impl Starter {
 pub(crate) fn port_limits(port: &dyn Port, options: &DatapathOptions) -> (usize, usize) {
     let capabilities = port.capabilities();
     let buffer_bytes = capabilities.receive_buffer_bytes;
-    // The peer's buffer is assumed to be as large as this one, but no larger than the default if
-    // the user has set another size. The window is half of it, because the kernel charges more than
-    // the payload to the buffer.
+    // The peer's receive buffer is assumed to be as large as ours, or as large as the default if
+    // the user has made ours larger than that. The window is half of it, because the kernel charges
+    // more than the payload to the buffer.
     let buffer_bytes = match options.udp_receive_buffer_bytes {
         Some(_) => buffer_bytes.min(UdpPortConfig::RECEIVE_BUFFER_BYTES),
         None => buffer_bytes,

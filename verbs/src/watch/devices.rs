@@ -118,7 +118,7 @@ impl Watched {
     fn snapshot_without_qps(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
         let engine = shared.lock();
         let counters = engine.nic.counters().clone();
-        let port = engine.each_port_counter();
+        let port = engine.port_counters();
         let failure = engine.failure.as_ref().map(PortError::to_string);
         let control = engine.nic.congestion_control();
         let qpns = engine.nic.qpns();
