@@ -399,9 +399,7 @@ impl Joining<'_> {
 /// Says that the process that has the lock, if it is known, has not released the lock in time.
 fn unfinished(holder: Option<i32>) -> String {
     let holder = holder.map_or("a process".to_owned(), |pid| format!("process {pid}"));
-    format!(
-        "{holder} began to share it and has not finished: resume (SIGCONT) or end that process"
-    )
+    format!("{holder} began to share it and has not finished: resume (SIGCONT) or end that process")
 }
 
 /// Whether this process, or the system, is out of file descriptors.

@@ -39,8 +39,8 @@ impl Groups {
             ));
         }
         let hint = " (an interface must have an address of the group's family)";
-        let socket = open_member(interface.interface_index, group)
-            .map_err(|source| failed(hint, source))?;
+        let socket =
+            open_member(interface.interface_index, group).map_err(|source| failed(hint, source))?;
         self.0.push((group, socket));
         Ok(())
     }
