@@ -29,8 +29,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use table::Table;
 
-/// The maximum number of connections and lookups that an agent has at a time, including ended ones
-/// that wait for late packets.
+/// The maximum number of connections and lookups of datagram QPs (SIDR) that an agent has at a
+/// time, including ended ones that wait for late packets.
 pub(crate) const MAX_CONNECTIONS: usize = 1 << 16;
 /// The maximum number of requests from peers that wait for the owner's answer.
 pub(crate) const MAX_UNANSWERED: usize = 1024;
@@ -90,9 +90,10 @@ impl Agent {
     /// Listens for requests for `service` that are sent to `local`: one address, all addresses of a
     /// family, or all addresses (`None` converts to this). If several listeners match a request,
     /// the one for the fewest addresses gets it. At most `backlog` requests at a time wait
-    /// until the owner calls [`Agent::leave_backlog`], [`Agent::accept`] or [`Agent::reject`].
-    /// Further requests are dropped, and the peers retransmit them. Requests for the service that
-    /// arrived up to a second before the listener are delivered now.
+    /// until the owner calls [`Agent::leave_backlog`], [`Agent::accept`],
+    /// [`Agent::accept_datagram`] or [`Agent::reject`]. Further requests are dropped, and the peers
+    /// retransmit them. Requests for the service that arrived up to a second before the listener
+    /// are delivered now.
     ///
     /// # Errors
     /// If this agent already listens to the same service at the same addresses.
@@ -109,7 +110,8 @@ impl Agent {
         Ok(listener)
     }
 
-    /// Removes the listener, and rejects its requests that the owner has not answered.
+    /// Removes the listener, and rejects the requests in its backlog. Requests that left the
+    /// backlog stay with the owner.
     pub fn stop_listening(&mut self, now: Instant, listener: ListenerId) {
         for id in self.table.of_listener(listener) {
             self.disown(now, id);
@@ -237,10 +239,11 @@ impl Agent {
     /// Either way [`Event::TimeWaitOver`] is the last event.
     ///
     /// The peer's agent does not answer a DREQ by itself: **its owner has to call this, too.**
-    /// Until then, the agent retransmits the DREQ, up to [`Config::max_retries`] times. After the
-    /// last timeout, it considers the connection ended without an answer. This takes 26 s if the
-    /// peer is an agent of this kind, and 77 s if it is Linux. An owner that does not want to wait
-    /// calls [`Agent::forget`] instead.
+    /// Until then, this agent retransmits the DREQ, up to [`Config::max_retries`] times (of the
+    /// active side's configuration). After the last timeout, it considers the connection ended
+    /// without an answer. This takes 26 s if the peer also uses this crate, with default settings,
+    /// and 77 s if it is Linux. An owner that does not want to wait calls [`Agent::forget`]
+    /// instead.
     ///
     /// # Errors
     /// If the connection is not known or not in that state, or there are more than 220 bytes of
@@ -254,10 +257,10 @@ impl Agent {
         self.end(now, connection, private)
     }
 
-    /// Drops a connection or lookup in any state; no event about it follows. The agent sends the
-    /// peer the messages that it needs (REJ, DREQ, DREP). This is [`Agent::disconnect`] for an
-    /// owner that does not wait for the peer. The agent still retransmits the DREQ until the peer
-    /// answers.
+    /// Drops a connection or lookup in any state; no event about it follows. If the peer still
+    /// considers it open, the agent tells the peer (REJ, DREQ, DREP or SIDR_REP). This is
+    /// [`Agent::disconnect`] for an owner that does not wait for the peer. The agent still
+    /// retransmits the DREQ until the peer answers.
     pub fn forget(&mut self, now: Instant, connection: ConnectionId) {
         self.disown(now, connection);
     }
@@ -276,7 +279,8 @@ impl Agent {
     /// `remote` is the process's address, and `part` is its part of the QPN space, as returned by
     /// [`Agent::poll_peer`]. For a connection that this side had accepted or made ready, the result
     /// is [`Event::Disconnected`], preceded by [`Event::Established`] if that was not yet
-    /// delivered. For an earlier one, the result is [`Event::Rejected`] with the reason "timeout".
+    /// delivered. For a connection that had not got that far, the result is [`Event::Rejected`]
+    /// with the reason "timeout".
     pub fn peer_gone(&mut self, now: Instant, remote: IpAddr, part: QpnRange) {
         self.end_with_process(now, remote, part);
     }
@@ -325,9 +329,10 @@ impl Agent {
         self.handle_checks(now);
     }
 
-    /// The services of held requests whose deadline has passed, with the addresses that the
-    /// requests were sent to. [`Agent::handle_timeouts`] refuses these requests. If another process
-    /// listens to such a service at such an address by now, call [`Agent::drop_held`] first.
+    /// The services of requests that found no listener and were held for up to a second, once that
+    /// time is over, with the addresses that the requests were sent to.
+    /// [`Agent::handle_timeouts`] refuses these requests. If another process listens to such a
+    /// service at such an address by now, call [`Agent::drop_held`] first.
     pub fn expired_held(&self, now: Instant) -> Vec<(IpAddr, ServiceId)> {
         self.expired_held_services(now)
     }

@@ -1,13 +1,15 @@
 //! Memory for packets that are sent without a copy, and the proof that it can be reused.
 //!
-//! A packet that is sent by reference lies in a *block* of [`BLOCK_BYTES`]. The kernel, the NIC or,
-//! on the same host, the peer's socket may read the block long after the system call, and nothing
-//! reports when they have finished. The transport has the proof: a packet that the peer
-//! acknowledged has arrived. So a block is reused when all of its packets are acknowledged.
+//! A packet that may be sent by reference lies in a *block* of [`BLOCK_BYTES`]. Such a packet is
+//! *kept*: unless the kernel copies it, its bytes stay in the block, unchanged, until the peer
+//! acknowledges it. The kernel, the NIC or, on the same host, the peer's socket may read the block
+//! long after the system call, and nothing reports when they have finished. The transport has the
+//! proof: a packet that the peer acknowledged has arrived. So a block is reused when all of its
+//! packets are acknowledged, or when the kernel has copied them.
 //!
 //! The proof is missing in two cases: a packet was retransmitted, so that its acknowledgement may
-//! be for the copy; or the connection has ended. Then the block gets new pages ([`Blocks::renew`]),
-//! and the kernel keeps the old pages until nothing refers to them.
+//! be for the retransmission; or the connection has ended. Then the block gets new pages
+//! ([`Blocks::renew`]), and the kernel keeps the old pages until nothing refers to them.
 //!
 //! A peer could acknowledge packets that it has not read yet, and read them later. It must not find
 //! another peer's data there. So a block with used pages is reused only for the process that its
@@ -38,7 +40,8 @@ pub(crate) type Block = u16;
 struct BlockState {
     /// The process that may have references to the pages.
     reader: Option<Reader>,
-    /// The number of flows with packets in the block that are not acknowledged.
+    /// The number of [`FlowPackets`] of the block that are not acknowledged. A flow whose packets
+    /// alternate with those of another flow has several.
     flows: u32,
     /// The datagram in the block has not been sent yet.
     queued: bool,
@@ -48,7 +51,7 @@ struct BlockState {
     generation: u32,
 }
 
-/// The packets of one flow in one block.
+/// Consecutive packets of one flow in one block.
 #[derive(Clone, Copy, Debug)]
 struct FlowPackets {
     block: Block,
@@ -84,7 +87,8 @@ impl KeptBlocks {
         }
     }
 
-    /// The number of blocks that are in use or unusable.
+    /// The number of blocks that are not free: those with a queued datagram or with kept packets,
+    /// and those that are unusable.
     pub(crate) fn in_use(&self) -> usize {
         self.states.len() - self.free.len()
     }
@@ -140,11 +144,12 @@ impl KeptBlocks {
         memory.map_or(&mut [], |memory| memory.bytes_mut(block.into()))
     }
 
-    /// Records that a packet of `flow` lies in a block that was taken.
-    pub(crate) fn add_packet(&mut self, flow: Flow, last: Position, block: Block) {
+    /// Records that a packet of `flow` lies in a block that was taken. `position` is the packet's
+    /// position in the flow, and is greater than those of the flow's earlier packets.
+    pub(crate) fn add_packet(&mut self, flow: Flow, position: Position, block: Block) {
         match &mut self.newest {
             Some((newest_flow, packets)) if *newest_flow == flow && packets.block == block => {
-                packets.last = last
+                packets.last = position
             }
             _ => {
                 self.store_newest();
@@ -156,15 +161,15 @@ impl KeptBlocks {
                     FlowPackets {
                         block,
                         generation,
-                        last,
+                        last: position,
                     },
                 ));
             }
         }
     }
 
-    /// Records that a packet of `flow` was retransmitted. The acknowledgement of a packet that is
-    /// kept now may be for the retransmission.
+    /// Records that a packet of `flow` was retransmitted. The acknowledgement of a packet that lies
+    /// in a block now may be for the retransmission.
     pub(crate) fn note_retransmission(&mut self, flow: Flow) {
         self.store_newest();
         for packets in self.flows.get(&flow).into_iter().flatten() {

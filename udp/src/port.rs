@@ -104,8 +104,9 @@ impl UdpPort {
         self.offer
     }
 
-    /// The number of memory blocks, of 64 KiB each, with packets that were sent without a copy and
-    /// are not acknowledged.
+    /// The number of memory blocks, of 64 KiB each, that are not free. Such a block has a queued
+    /// datagram, or packets that were sent without a copy and are not acknowledged, or is unusable
+    /// because the kernel refused new pages for it.
     pub fn kept_blocks(&self) -> usize {
         self.sender.kept.in_use()
     }

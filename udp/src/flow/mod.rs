@@ -1,4 +1,4 @@
-//! Connected sockets for flows: one for each pair of destination and source port.
+//! Connected sockets for flows: one for each destination ([`TxMeta`]) and UDP source port.
 //!
 //! A connected socket saves the kernel a look-up of the route for each datagram, and can send
 //! without a copy ([`Pipe`](crate::sys::splice::Pipe)). Its source port differs from flow to flow,
@@ -6,8 +6,9 @@
 //! replies go to port 4791.
 //!
 //! The number of sockets is limited. They are in a set-associative table with [`WAYS`] slots in
-//! each set. A flow that finds no free slot uses the address's socket, which sends from port 4791.
-//! A flow takes over a slot whose socket has not been used in the last [`IDLE_FLUSHES`] flushes.
+//! each set. A flow that finds no free slot uses the socket of its source address, which sends from
+//! port 4791. A flow takes over a slot whose socket has not been used in the last [`IDLE_FLUSHES`]
+//! flushes.
 //!
 //! # IPv4 identification
 //!
@@ -70,13 +71,13 @@ pub(crate) struct FlowSocket {
     queued: usize,
     /// The flush in which the socket was last used.
     last_used: u64,
-    /// Until this flush, the flow sends from port 4791, because the port could not learn the
-    /// identification.
+    /// Until this flush, the flow uses its source address's socket, because the identification
+    /// could not be learned.
     unusable_until: u64,
     /// The segment size that is set at the socket, in bytes; 0 if none is set.
     segment_bytes: u16,
-    /// Whether the oldest datagram was retried, because the reported error may belong to an earlier
-    /// packet.
+    /// Whether the oldest queued datagram was already retried. The first error may belong to an
+    /// earlier packet, so it causes one retry.
     pub(crate) retried: bool,
 }
 
@@ -115,8 +116,8 @@ impl FlowSocket {
         !self.id_is_known && self.key.to.src.is_ipv4()
     }
 
-    /// Makes the kernel cut datagrams without a control message into packets of `bytes` bytes. 0
-    /// switches that off.
+    /// Makes the kernel cut datagrams that carry no segment size of their own (`UDP_SEGMENT`
+    /// control message) into packets of `bytes` bytes. 0 switches that off.
     pub(crate) fn set_segment_bytes(&mut self, bytes: u16) -> io::Result<()> {
         if self.segment_bytes != bytes {
             let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);
@@ -126,7 +127,8 @@ impl FlowSocket {
         Ok(())
     }
 
-    /// Whether the kernel sends a datagram of `len` bytes uncut if it has no control message.
+    /// Whether the kernel sends a datagram of `len` bytes uncut if it carries no segment size of
+    /// its own.
     pub(crate) fn leaves_unsegmented(&self, len: usize) -> bool {
         self.segment_bytes == 0 || len <= usize::from(self.segment_bytes)
     }
@@ -143,7 +145,8 @@ impl FlowSocket {
             self.id_is_known = false;
             return false;
         };
-        // The datagram that revealed the number consumed the expected one.
+        // `next` sends a probe, which itself takes the expected number, so the next one is one
+        // higher.
         if self.id_is_known && next_id != self.next_id.wrapping_add(1) {
             counters.tx_wrong_ids += u64::from(self.sent_since_check);
         }
@@ -271,7 +274,9 @@ impl Flows {
         flow: Flow,
         counters: &mut UdpCounters,
     ) -> Option<FlowIndex> {
-        // The receiver's processes share the port of management datagrams by their source.
+        // A flow's socket lacks the options for multicast. All flows between QP1s have the same
+        // source port, and `open` tries only a few ports, so few of these flows at one address
+        // could have sockets. No receiver depends on the source port.
         if to.dst.is_multicast() || flow.to_qp == Qpn::QP1 {
             return None;
         }

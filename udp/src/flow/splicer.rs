@@ -15,7 +15,7 @@ use crate::sys::splice::Pipe;
 /// Why datagrams are always copied.
 pub(crate) type Reason = &'static str;
 
-/// With [`UdpSplice::Auto`], the kernel copies shorter datagrams, because the copy costs no more
+/// With [`UdpSplice::Auto`], datagrams shorter than this are copied: for them, a copy costs no more
 /// than the two system calls that avoid it.
 const AUTO_MIN_BYTES: usize = 16 << 10;
 
@@ -92,7 +92,8 @@ impl Splicer {
         self.off_reason
     }
 
-    /// Whether a packet of `len` bytes may begin a datagram that is not copied, in some burst.
+    /// Whether a packet of `len` bytes is long enough to begin an uncopied datagram, whatever this
+    /// burst's method. Returns `false` if every datagram is copied.
     pub(crate) fn may_begin_block(&self, len: usize) -> bool {
         /// The minimum length of the first packet, in bytes: shorter packets seldom make up a long
         /// datagram.
@@ -141,7 +142,7 @@ pub(crate) fn check_support() -> Result<(), Reason> {
     match probe() {
         Ok(true) => *ANSWER.get_or_init(|| Ok(())),
         Ok(false) => *ANSWER.get_or_init(|| {
-            Err("this kernel copies what is spliced into a UDP socket (Linux 6.5 does not)")
+            Err("this kernel copies what is spliced into a UDP socket (Linux 6.5 and newer do not)")
         }),
         // Do not remember this answer: the process may have been out of descriptors, or too slow.
         Err(_) => Err("a segmented datagram that was spliced into a UDP socket did not arrive"),

@@ -78,12 +78,12 @@ pub(super) fn is_complete(held: &[OwnedFd], address: IpAddr) -> io::Result<bool>
 /// Makes the socket of `part` accept the packets of that part. Discards waiting packets, which were
 /// for a process that has ended.
 pub(super) fn accept_part(socket: BorrowedFd<'_>, part: QpnRange) -> io::Result<()> {
-    close_and_discard(socket)?;
+    block_and_drain(socket)?;
     steer::accept_only(socket, part)
 }
 
 /// Makes the socket accept no packets, and discards the waiting ones.
-pub(super) fn close_and_discard(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn block_and_drain(socket: BorrowedFd<'_>) -> io::Result<()> {
     steer::accept_nothing(socket)?;
     options::discard_waiting(socket);
     Ok(())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A snapshot of the process that holds a name.
+/// A snapshot of the process that has bound the name of an abstract Unix socket, such as a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its process ID.
@@ -16,7 +16,7 @@ pub struct Holder {
 impl Holder {
     /// The process that holds the abstract Unix socket of this name. `None` if it has ended or
     /// belongs to another user. This scans the descriptors of all processes, so use it only for
-    /// messages.
+    /// error messages.
     pub(super) fn of(name: &str) -> Option<Self> {
         let table = fs::read("/proc/thread-self/net/unix").ok()?;
         let inode = inode(&String::from_utf8_lossy(&table), name)?;

@@ -132,22 +132,19 @@ impl Joining<'_> {
                         .set_read_timeout(Some(ANSWER_TIMEOUT))
                         .map_err(failed)?;
                     let _ = message::receive(&stream);
-                    message::peer_credentials(&stream).map_or(0, |(pid, _)| pid)
+                    let credentials = message::peer_credentials(&stream).ok();
+                    credentials.map(|(pid, _)| pid)
                 }
                 // The other process has just finished, or does not listen yet.
                 Err(_) => {
                     std::thread::sleep(RETRY_INTERVAL);
-                    0
+                    None
                 }
             };
             attempts += 1;
             if attempts > MIN_ATTEMPTS && start.elapsed() > 2 * JOIN_TIMEOUT {
                 let source = io::Error::from(ErrorKind::TimedOut);
-                let what = format!(
-                    "process {holder} began to share it and has not finished: continue or stop \
-                     that process"
-                );
-                return Err(self.error(&what, source));
+                return Err(self.error(&unfinished(holder), source));
             }
         }
     }
@@ -160,8 +157,8 @@ impl Joining<'_> {
         loop {
             match names::listen(&name) {
                 Ok(listener) => return Ok(listener),
-                // The previous member is ending, or another process is closing the socket that it
-                // left.
+                // The previous member is ending, or another member is emptying that member's
+                // socket.
                 Err(error)
                     if error.kind() == ErrorKind::AddrInUse
                         && (attempts < MIN_ATTEMPTS || start.elapsed() < JOIN_TIMEOUT) =>
@@ -264,9 +261,11 @@ impl Joining<'_> {
                 }
             }
         }
+        // This process's socket exists already.
         if held.len() >= needed {
             return Ok((held, false));
         }
+        // Some sockets are missing, and the member that does not answer may hold them.
         if let Some(pid) = silent_pid
             && (held.is_empty() || !group::is_complete(&held, address)?)
         {
@@ -274,22 +273,28 @@ impl Joining<'_> {
         }
         let is_new = held.is_empty();
         if is_new {
+            // No member has handed over a socket, so begin a group.
             held.push(group::first::<Obstacle>(address, |socket| {
                 Ok(bind(socket)?)
             })?);
         } else if !group::is_complete(&held, address)? {
+            // Sockets exist that no member has handed over, so a new one would get the wrong
+            // number.
             return Err(Obstacle::Unknown);
         }
+        // This process has the first part, and its socket is the only one.
         if needed == 1 {
             group::stop_sharing(&held[0])?;
             return Ok((held, true));
         }
+        // The first socket may have been the only one, and then it does not share the address.
         if !is_new {
             let other_processes = others.other_processes.iter().map(|other| other.part);
             let mut all = other_processes.chain(others.this_process.iter().copied());
             let is_used = all.any(|part| part.number() == 0);
             group::start_sharing(&held[0], is_used)?;
         }
+        // Add the missing sockets, the last of which is this process's own.
         while held.len() < needed {
             held.push(group::next::<Obstacle>(address, |socket| {
                 Ok(bind(socket)?)
@@ -355,14 +360,14 @@ impl Joining<'_> {
             }
             Obstacle::Silent(pid) => self.error(
                 &format!(
-                    "process {pid} shares it and does not answer: continue or stop that process \
-                     (is it in a debugger?), or use another address"
+                    "process {pid} shares it and does not answer: resume (SIGCONT) or end that \
+                     process (is it in a debugger?), or use another address"
                 ),
                 ErrorKind::TimedOut.into(),
             ),
             Obstacle::Unknown => self.error(
                 &format!(
-                    "processes that do not share it have it, too. List them with \
+                    "the port is also bound by processes that do not share it. List them with \
                      `ss -ulnp sport = :{ROCE_UDP_PORT}`, and stop them"
                 ),
                 ErrorKind::AddrInUse.into(),
@@ -391,6 +396,12 @@ impl Joining<'_> {
     }
 }
 
+/// Says that the process that has the lock, if it is known, has not released the lock in time.
+fn unfinished(holder: Option<i32>) -> String {
+    let holder = holder.map_or("a process".to_owned(), |pid| format!("process {pid}"));
+    format!("{holder} began to share it and has not finished: resume (SIGCONT) or end that process")
+}
+
 /// Whether this process, or the system, is out of file descriptors.
 fn no_files_left(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
@@ -412,5 +423,16 @@ fn announce(others: &[OtherMember], part: QpnRange, sockets: &[OwnedFd]) {
         if message::send(&other.stream, Kind::Announce, part, sockets).is_err() {
             let _ = message::send(&other.stream, Kind::Announce, part, &[]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_unfinished_process_is_named_only_if_it_is_known() {
+        let known = super::unfinished(Some(4711));
+        assert!(known.starts_with("process 4711 began"), "{known}");
+        let unknown = super::unfinished(None);
+        assert!(unknown.starts_with("a process began"), "{unknown}");
     }
 }

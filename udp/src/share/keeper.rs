@@ -192,8 +192,8 @@ impl KeeperThread {
         }
     }
 
-    /// Closes and empties the sockets of members that are gone, and steers their management
-    /// datagrams to other members.
+    /// Makes the sockets of members that are gone accept nothing, empties them, and steers these
+    /// members' management datagrams to other members.
     fn clean_up(&mut self) {
         let (shared, held) = (self.shared, lock(&self.held));
         self.gone.retain_mut(|gone| {
@@ -211,7 +211,7 @@ impl KeeperThread {
 /// A member that is gone.
 struct Gone {
     part: QpnRange,
-    /// The number of attempts left.
+    /// Attempts left to take the member's name and to update the steering.
     attempts_left: u32,
     /// Whether the socket accepts no packets any more.
     is_closed: bool,
@@ -228,19 +228,21 @@ impl Gone {
 }
 
 /// Makes the socket of a member that is gone accept no packets. Holds the member's name meanwhile,
-/// so that no process can take the part and its socket.
+/// so that no process can take the part and its socket. Returns `false`, without an effect, if a
+/// process still has the name.
 fn close_socket_of(shared: &SharedAddress, part: QpnRange, socket: &OwnedFd) -> bool {
     let Ok(_name) = names::hold(&shared.member(part)) else {
         return false;
     };
     // This fails only if the kernel is out of memory. In that case, the socket fills up and stays
     // full.
-    let _ = group::close_and_discard(socket.as_fd());
+    let _ = group::block_and_drain(socket.as_fd());
     true
 }
 
 /// Attaches a new steering program if no name announces anything for the part any more. A process
-/// that has taken the part meanwhile attaches a program itself.
+/// that has taken the part meanwhile attaches a program itself. Returns whether a program was
+/// attached.
 fn stop_steering_to(shared: &SharedAddress, part: QpnRange, socket: &OwnedFd) -> bool {
     let is_withdrawn = Table::read(shared).is_ok_and(|table| !table.mentions(part));
     is_withdrawn && steer::update(shared, socket.as_fd()).is_ok()

@@ -44,8 +44,8 @@ impl Member {
         }
     }
 
-    /// Returns the process that a packet of a bundle is for. The kernel has steered the bundle by
-    /// its first packet.
+    /// Returns the recipient of one of several packets that GRO has joined (a bundle). The kernel
+    /// has steered the bundle by its first packet.
     pub(crate) fn recipient_of(&self, packet: &[u8], is_first: bool) -> Recipient {
         match Addressee::of(packet) {
             Addressee::Part(part) if part == self.part => Recipient::ThisProcess,
@@ -75,9 +75,9 @@ impl Member {
         steer::update(&self.shared, self.own.as_fd())
     }
 
-    /// Turns off GRO at all sockets of this address. The kernel has joined packets for different
-    /// members, and steers a bundle by its first packet. A member that loses packets in every
-    /// bundle might never make progress.
+    /// Turns off GRO at all sockets of this address. Call it when the kernel has joined packets for
+    /// different members: it steers a bundle by its first packet. A member that loses packets in
+    /// every bundle might never make progress.
     pub(crate) fn stop_coalescing(&self) {
         for socket in keeper::lock(&self.held).iter() {
             // A kernel without this option joins no packets.
@@ -92,7 +92,7 @@ impl Drop for Member {
         let _ = self.announce(&Services::default());
         // Other members hold the socket, too. This fails only if the kernel is out of memory. In
         // that case, the socket fills up and stays full until another process takes this part.
-        let _ = group::close_and_discard(self.own.as_fd());
+        let _ = group::block_and_drain(self.own.as_fd());
     }
 }
 

@@ -19,9 +19,10 @@
 //! The names of abstract Unix sockets show which processes share an address. The names belong to
 //! the network namespace, as the port does, and vanish with the process:
 //!
-//! - a part of an interface belongs to the process that has bound its name ([`PartClaim`]);
-//! - a part at an address belongs to the process that listens at the member's name and hands the
-//!   group's sockets to later members (`keeper`);
+//! - each QPN range (*part*) has one owner per interface: the process that has bound its name
+//!   ([`PartClaim`]);
+//! - the socket of a part at an address belongs to the process that listens at the member's name
+//!   and hands the group's sockets to later members (`keeper`);
 //! - a process that changes a group has bound the name of the group's lock (`join`);
 //! - a process that receives management datagrams has bound a name for that, and one more for each
 //!   service whose requests it receives. The BPF program is made from these names (`table`).

@@ -77,8 +77,8 @@ const EVERYWHERE: [(Addresses, &str); 3] = [
     (Addresses::V6, "everywhere-6"),
 ];
 
-/// The name that claims a service at these addresses. The process need not receive requests. The
-/// interface's index matters only for a link-local address.
+/// The name that claims a service at these addresses. A process can claim a service without
+/// receiving its requests. The interface's index matters only for a link-local address.
 pub(super) fn claim(addresses: Addresses, interface: u32, service: u32) -> String {
     let many = EVERYWHERE.iter().find(|(at, _)| *at == addresses);
     let at = match (many, addresses.one()) {

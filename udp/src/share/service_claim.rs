@@ -10,8 +10,8 @@ use roce_stack::Addresses;
 use super::holder::Holder;
 use super::{names, table};
 
-/// A claim of a service. No other claim in this network namespace has the service at any of these
-/// addresses while this value lives. The claim also ends when the process ends or is killed.
+/// A claim of a service. While this value lives, no other claim in this network namespace has the
+/// service at any address of this claim. The claim also ends when the process ends or is killed.
 #[derive(Debug)]
 pub struct ServiceClaim {
     _name: OwnedFd,
@@ -119,8 +119,8 @@ impl fmt::Display for ClaimError {
             } => write!(f, "{holder} has it at {at}"),
             Self::Taken { at, holder: None } => write!(
                 f,
-                "a process that this one may not inspect has it at {at}; to find it, run \
-                 `ss -xap | grep {}` as root",
+                "a process that this one may not inspect has it at {at}; to find that process, \
+                 run `ss -xap | grep {}` as root",
                 names::PREFIX
             ),
             Self::System(error) => error.fmt(f),

@@ -28,8 +28,9 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Replaces the announcements: announces the services in `wanted`. With `None`, announces
-    /// nothing. Returns whether the announcements changed.
+    /// Replaces the announcements: announces the services in `wanted`. `Some` also announces an
+    /// agent, even without services. `None` announces nothing. Returns whether the announcements
+    /// changed.
     pub(super) fn update(
         &mut self,
         shared: &SharedAddress,
@@ -57,8 +58,10 @@ impl Announced {
     }
 }
 
-/// The management datagrams that a port receives. If `is_open`, it receives those that no other
-/// process receives, and the requests for the services in `served`. Otherwise, it receives none.
+/// The management datagrams that a port receives besides replies. If `is_open`, these are the
+/// requests for the services in `served`. If no agent has a lower part, the port also receives the
+/// requests for services that no process serves, and datagrams of other management classes. If not
+/// `is_open`, the port announces nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Services {
     pub(crate) is_open: bool,

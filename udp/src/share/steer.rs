@@ -58,7 +58,8 @@ pub(super) fn attach(socket: BorrowedFd<'_>, table: &Table) -> io::Result<()> {
 
 /// Makes the socket accept only packets for `part`, and management datagrams that identify no
 /// process. The filter is needed because the kernel may deliver a packet for a part without a
-/// socket to any socket of the group. It sees only the first packet of a bundle.
+/// socket to any socket of the group. The filter sees only the first packet of packets joined by
+/// GRO.
 pub(super) fn accept_only(socket: BorrowedFd<'_>, part: QpnRange) -> io::Result<()> {
     attach_program(socket, libc::SO_ATTACH_FILTER, &filter(part))
 }
@@ -124,8 +125,8 @@ fn by_addressee(
     program.push(jump_if_equal(COMMUNICATION.into(), others.len()));
     program.extend(others);
     program.push(load(BPF_H, ATTRIBUTE, from));
-    // The code for requests may have many instructions, and a jump skips at most 255, so that code
-    // comes last.
+    // The code for requests comes last, because it may be long and a jump skips at most 255
+    // instructions.
     let replies_len = 1 + by_request_id.len() + by_remote_id.len();
     program.push(jump_if_equal(attribute::REQ.into(), replies_len + 1));
     program.push(jump_if_equal(attribute::SIDR_REQ.into(), replies_len));

@@ -46,7 +46,8 @@ impl Table {
         }
         table.agents.sort_unstable();
         table.services.sort_unstable();
-        // A service has one listener. If two names announce it, the lower part wins.
+        // Normally one process receives a service's requests. If two names announce it, the lower
+        // part wins.
         table.services.dedup_by_key(|(service, _)| *service);
         table
     }

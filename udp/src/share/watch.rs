@@ -17,8 +17,8 @@ const MAX_MESSAGES: u32 = 16;
 /// The maximum number of reconnections to a process that hangs up but keeps its name.
 const MAX_RECONNECTS: u32 = 5;
 
-/// A process of this user, in this network namespace, that has a part of the QPNs at an address.
-/// Its descriptor becomes readable when [`PeerWatch::is_gone`] should be called.
+/// Watches a process of this user, in this network namespace, that has a part of the QPNs at an
+/// address. The watch's descriptor becomes readable when [`PeerWatch::is_gone`] should be called.
 ///
 /// The process listens at a name that vanishes when the process ends or is killed. A connection to
 /// that name closes at the same time.

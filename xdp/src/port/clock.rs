@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roce_stack::Instant;
 
-/// The interval at which a driver that spins polls for network events.
+/// The interval of polls for network events, for a caller that polls `receive` and never waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The number of calls of [`Clock::network_poll_is_due`] for each reading of the clock.
 const CALLS_PER_READING: u32 = 16;

@@ -6,7 +6,7 @@ use crate::net::CoreConfig;
 use crate::program::{AttachMode, RedirectConfig};
 use crate::socket::SocketConfig;
 
-/// Length of the Ethernet header and a tag, in bytes.
+/// Length of the Ethernet header and a VLAN tag, in bytes.
 const LINK_HEADERS: usize = 14 + 4;
 
 /// Length of the IPv6 and UDP headers, in bytes: the longest headers of RoCEv2.
@@ -50,7 +50,7 @@ pub struct XdpPortConfig {
     pub attach: AttachMode,
     /// Which frames the program redirects and the port carries.
     pub redirect: RedirectConfig,
-    /// Tags, and the number of paths to remember. Whether RoCE v1 is accepted follows from
+    /// VLAN tags, and the number of paths to remember. Whether RoCE v1 is accepted follows from
     /// `redirect`.
     pub net: CoreConfig,
     /// The component that fills in the UDP checksum of packets over IPv6.

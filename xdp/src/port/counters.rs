@@ -27,9 +27,10 @@ pub struct XdpCounters {
     pub tx_waited: u64,
     /// Packets whose UDP checksum the port computed.
     pub tx_checksums_here: u64,
-    /// Packets to this port itself.
+    /// Packets and copies of multicast packets that were looped back to this port.
     pub tx_looped: u64,
-    /// Packets to this port itself that were dropped because too many waited.
+    /// Packets and copies of multicast packets that were dropped instead of looped back, because
+    /// too many waited.
     pub tx_loop_full: u64,
 }
 

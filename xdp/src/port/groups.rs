@@ -24,22 +24,23 @@ impl Groups {
         interface: &SocketConfig,
         group: IpAddr,
     ) -> Result<(), PortError> {
-        let failed = |source| PortError {
+        let failed = |hint, source| PortError {
             what: format!(
-                "joining multicast group {group} on {} (an interface must have an address of the \
-                 group's family)",
+                "joining multicast group {group} on {}{hint}",
                 interface.interface
             ),
             source,
         };
         if !group.is_multicast() {
             let what = "it is not a multicast address";
-            return Err(failed(std::io::Error::new(
-                std::io::ErrorKind::InvalidInput,
-                what,
-            )));
+            return Err(failed(
+                "",
+                std::io::Error::new(std::io::ErrorKind::InvalidInput, what),
+            ));
         }
-        let socket = open_member(interface.interface_index, group).map_err(failed)?;
+        let hint = " (an interface must have an address of the group's family)";
+        let socket =
+            open_member(interface.interface_index, group).map_err(|source| failed(hint, source))?;
         self.0.push((group, socket));
         Ok(())
     }

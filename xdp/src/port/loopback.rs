@@ -26,7 +26,8 @@ impl Loopback {
         self.waiting.len() >= MAX_WAITING
     }
 
-    /// Reserves space for a packet. The next call of any function may reuse the space.
+    /// Reserves space for a packet. The space lasts until [`Loopback::commit`], or until the next
+    /// `reserve` or `copy`.
     pub(super) fn reserve(&mut self, len: usize) -> &mut [u8] {
         self.writing.resize(len, 0);
         &mut self.writing

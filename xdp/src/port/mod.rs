@@ -1,4 +1,5 @@
-//! [`XdpPort`], which implements the `Port` trait with queues.
+//! [`XdpPort`], which implements the `Port` trait over AF_XDP sockets, one for each queue of the
+//! interface that the port uses.
 
 mod clock;
 mod config;
@@ -37,9 +38,9 @@ use transmit::{Reserved, Special};
 /// frames. It sees the complete IP header of a received packet, so the ICRC can be checked
 /// completely.
 ///
-/// A driver without work waits for the descriptors of [`XdpPort::fds`]. [`Port::follow_network`]
-/// handles network events (routes, neighbours, addresses, the link). [`Port::receive`] calls it
-/// about every millisecond.
+/// The port's user waits for the descriptors of [`XdpPort::fds`] when it has no work.
+/// [`Port::follow_network`] handles network events (routes, neighbours, addresses, the link).
+/// [`Port::receive`] calls it about every millisecond.
 pub struct XdpPort {
     config: XdpPortConfig,
     net: Net,
@@ -170,7 +171,7 @@ impl XdpPort {
             other => io::Error::other(other),
         };
         PortError {
-            what: format!("queue {number} of interface {name}, by AF_XDP"),
+            what: format!("queue {number} of interface {name}, over AF_XDP"),
             source,
         }
     }

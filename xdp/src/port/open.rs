@@ -48,7 +48,8 @@ pub(super) fn open(config: XdpPortConfig) -> Result<XdpPort, PortError> {
         .max()
         .map_or(1, |&queue| queue.saturating_add(1));
     let program = Program::load(entries, &config.redirect).map_err(program_error)?;
-    // Attach before opening sockets, so that this changes nothing if another program is attached.
+    // Attach before opening sockets, so that a failed open leaves the interface as it was if
+    // another program is attached.
     let attached = program
         .attach(&sockets.interface, sockets.interface_index, config.attach)
         .map_err(program_error)?;

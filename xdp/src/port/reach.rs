@@ -33,8 +33,8 @@ impl XdpPort {
     fn v1_unreachable_error(&self, path: &TxMeta, why: &str) -> PortError {
         PortError {
             what: format!(
-                "RoCE v1 from {} to {} over {}: {why}, and routers do not forward RoCE v1. Choose a GID \
-                 index of RoCE v2, or an address on the same link",
+                "RoCE v1 from {} to {} over {}: {why}, and routers do not forward RoCE v1. Choose \
+                 a GID index of RoCE v2, or an address on the same link",
                 path.src, path.dst, self.config.sockets.interface
             ),
             source: io::Error::from_raw_os_error(libc::EHOSTUNREACH),
@@ -43,13 +43,14 @@ impl XdpPort {
 
     fn not_on_link_error(&self, path: &TxMeta) -> PortError {
         let interface = &self.config.sockets.interface;
+        let dst = path.dst;
         PortError {
             what: format!(
-                "from {} to {} over {interface}, by AF_XDP: that is an address of another interface of \
-                 this host, and no prefix or route of {interface} says that a link leads there. Use UDP \
-                 sockets at both ends (ROCE_DATAPATH=udp), or addresses of one prefix on two interfaces \
-                 that a cable or switch joins",
-                path.src, path.dst
+                "from {} to {dst} on {interface}, over AF_XDP: {dst} is an address of another \
+                 interface of this host, and {interface} has no route or prefix to it. Use UDP \
+                 sockets at both ends (ROCE_DATAPATH=udp), or addresses of one prefix on two \
+                 interfaces that a cable or switch joins",
+                path.src
             ),
             source: io::Error::from_raw_os_error(libc::EHOSTUNREACH),
         }

@@ -24,14 +24,14 @@ pub(super) enum Reserved {
     Looped { len: usize },
 }
 
-/// Additional work that only few packets need.
+/// Additional work that only a few packets need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Special {
     header_len: usize,
     /// The next hop, if its Ethernet address is not known yet.
     waits_for: Option<IpAddr>,
-    /// The metadata of the copy to loop back, if the destination is a joined group or an address of
-    /// this port.
+    /// The receive metadata of the packet or copy to loop back, if the destination is an address of
+    /// this port or a joined group.
     copy: Option<RxMeta>,
     /// The checksum that the port computes after the packet is written.
     checksum: Option<ChecksumAt>,
@@ -240,7 +240,7 @@ impl XdpPort {
         }
     }
 
-    /// Computes the checksum of the frame, which is complete.
+    /// Completes the checksum, once the frame is written.
     fn end_checksum(&mut self, queue: usize, checksum: Option<ChecksumAt>) {
         let Some(at) = checksum else { return };
         if let Some(frame) = self.queues[queue].reserved() {
@@ -311,7 +311,7 @@ pub(super) fn path_of(to: &TxMeta) -> PathKey {
     }
 }
 
-/// The receive metadata of a packet that is looped back without leaving.
+/// The receive metadata of a packet or copy that is looped back.
 fn looped_meta(to: &TxMeta, src_port: u16, ip: IpCovered) -> RxMeta {
     RxMeta {
         src: to.src,
