@@ -80,8 +80,8 @@ pub trait Port: Transmit {
         Ok(())
     }
 
-    /// Makes `address` usable as a source, and starts to receive packets to it. Activating an
-    /// address twice does nothing.
+    /// Makes `address` usable as a source, and starts to receive packets to it. A second activation
+    /// does nothing.
     ///
     /// # Errors
     /// Fails if the address is not one of the interface's, or if UDP port 4791 is taken.
@@ -92,7 +92,7 @@ pub trait Port: Transmit {
     fn set_addresses(&mut self, _addresses: Vec<IpAddr>) {}
 
     /// Starts to receive packets to the multicast group on the port's interface, including those of
-    /// this host. Joining a group twice does nothing.
+    /// this host. A second call for the same group does nothing.
     ///
     /// # Errors
     /// Fails if the address is not a multicast address, or if the operating system refuses.
@@ -176,8 +176,8 @@ pub trait Steering {
 
     /// Receives management datagrams at all addresses that are or will be activated. These are the
     /// replies whose communication ID lies in this process's part of the ID space. Of all processes
-    /// that call this function, the one with the lowest part also receives the datagrams that
-    /// identify no process. Calling it twice does nothing.
+    /// that call this function, the one whose part of the QPN space is lowest also receives the
+    /// datagrams that identify no process. A second call does nothing.
     ///
     /// # Errors
     /// Fails if the kernel refuses.

@@ -1,9 +1,9 @@
-//! The memory of sent packets, for ports in memory that behave like one that sends without a copy.
+//! Makes an in-memory port behave like one that sends without copying.
 //!
 //! A real port may give the network a reference to a packet instead of a copy
 //! ([`TxSlot::kept`](roce_stack::TxSlot::kept)). The network then reads the packet when it arrives,
-//! and finds other bytes if the sender has used the memory again. [`SentMemory`] reproduces this: it
-//! overwrites the memory as soon as the NIC reports the acknowledgement, and
+//! and finds other bytes if the sender has used the memory again. [`SentMemory`] reproduces this:
+//! it overwrites the memory as soon as the NIC reports the acknowledgement, and
 //! [`SentMemory::arrive`] damages each copy that arrives later.
 //!
 //! It also checks the contract of [`Transmit`](roce_stack::Transmit).
@@ -11,7 +11,7 @@
 use roce_stack::{Acknowledged, Flow, Position, Sequenced};
 use std::collections::{BTreeMap, HashMap};
 
-/// What is in memory that is free.
+/// The byte that fills free memory.
 const POISON: u8 = 0xdb;
 
 /// The byte of the BTH that the ICRC does not cover: FECN, BECN and reserved bits.
@@ -128,8 +128,8 @@ impl SentMemory {
             bytes[..both].copy_from_slice(&memory.bytes[..both]);
             bytes[both..].fill(POISON);
         }
-        // The bytes count, not the datagram around them: a receiver that does not see the IPv4
-        // identification may accept a later packet in an earlier datagram.
+        // Only bytes are compared: a receiver that can't see the IPv4 identification may accept a
+        // later packet's bytes in an earlier packet's datagram.
         let is_whole = without_becn(&memory.bytes).eq(without_becn(bytes));
         if let Some((flow, position)) = memory.packet.filter(|_| is_whole)
             && let Some(outstanding) = self.flows.get_mut(&flow)

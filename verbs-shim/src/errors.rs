@@ -213,8 +213,8 @@ impl ToErrno for CmError {
     }
 }
 
-/// As in the kernel's connection manager, a conflict is `EADDRINUSE` if both claims are at a single
-/// address that is not a loopback address, and `EADDRNOTAVAIL` otherwise.
+/// As in the kernel's connection manager, a conflict is `EADDRINUSE` if each claim names one
+/// non-loopback address, and `EADDRNOTAVAIL` otherwise.
 impl ToErrno for PortClaimError {
     fn to_errno(&self) -> Errno {
         match self {

@@ -96,7 +96,7 @@ impl<K: Eq + Hash> Table<K> {
     }
 }
 
-/// The objects of a context that events refer to.
+/// The objects of a context that events or imports refer to.
 #[derive(Default)]
 pub(crate) struct Registry {
     pub(crate) qps: Table<Qpn>,

@@ -17,7 +17,7 @@ use roce_verbs::memory::{Memory, ProcessMemory, Registration};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// A memory region, which C may have several pointers to.
+/// One C object for a memory region. Several may share one [`Region`].
 #[repr(C)]
 pub(crate) struct Mr {
     c: CPart<IbvMr>,
@@ -359,7 +359,7 @@ pub(crate) extern "C" fn dereg_mr(mr: Handle<IbvMr>) -> c_int {
     })
 }
 
-/// `ibv_import_mr`: its address is NULL, as the man page says.
+/// `ibv_import_mr`: the result's `addr` is NULL, as the man page says.
 pub(crate) extern "C" fn import_mr(pd: Handle<IbvPd>, handle: u32) -> *mut IbvMr {
     guard::pointer(|| {
         let domain = pd.get()?;

@@ -159,7 +159,8 @@ impl<C: Part> Handle<C> {
                 return Err(Errno::ENODEV);
             }
         }
-        // SAFETY: as above, or it is one that stays; objects are shared by reference only.
+        // SAFETY: as above, or the object outlives forks and is never freed. Objects are shared by
+        // reference only.
         Ok(Some(unsafe { &*self.base() }))
     }
 
@@ -179,8 +180,7 @@ impl<C: Part> Handle<C> {
     /// Takes the object back from C, which no longer uses it.
     pub(crate) fn take(self) -> Result<C::Object, Errno> {
         self.get()?;
-        // SAFETY: C has it from `into_raw`, which made it of a box, and destroys an object
-        // once.
+        // SAFETY: C has it from `into_raw`, which got it from a box, and destroys an object once.
         let allocation = unsafe { Box::from_raw(self.allocation()) };
         Ok(allocation.object)
     }
@@ -242,7 +242,8 @@ impl<T> In<T> {
         if self.0.is_null() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise. Of plain C data, every value is valid.
+        // SAFETY: the caller's promise. Callers use plain C types only, of which every value is
+        // valid.
         Ok(unsafe { self.0.read_unaligned() })
     }
 
@@ -260,8 +261,8 @@ impl<T> In<T> {
         }
         let mut value = MaybeUninit::<T>::zeroed();
         let len = len.min(size_of::<T>());
-        // SAFETY: the caller has at least `len` bytes, and there is room for them. Bytes
-        // of C and zeros are a value of `T`, as `Zero` says.
+        // SAFETY: the caller has at least `len` bytes, and there is room for them. What C wrote,
+        // followed by zeros, is a valid `T`, as `Zero` says.
         Ok(unsafe {
             std::ptr::copy_nonoverlapping(self.0.cast::<u8>(), value.as_mut_ptr().cast(), len);
             value.assume_init()
@@ -306,7 +307,8 @@ impl<T> In<T> {
         if self.0.is_null() || !self.0.is_aligned() || len > isize::MAX as usize / size_of::<T>() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise. Of plain C data, every value is valid.
+        // SAFETY: the caller's promise. Callers use plain C types only, of which every value is
+        // valid.
         Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
     }
 }
@@ -435,7 +437,11 @@ mod tests {
         let list = In::<u64>(packed.rest.as_ptr().cast());
         assert!(!list.as_ptr().is_aligned());
         assert_eq!(list.read().map(u64::to_le), Ok(1));
-        let all: Vec<u64> = list.items(3).expect("there are").map(u64::to_le).collect();
+        let all: Vec<u64> = list
+            .items(3)
+            .expect("the pointer is not NULL")
+            .map(u64::to_le)
+            .collect();
         assert_eq!(all, [1, 2, 3]);
         let to = Out::<u64>(packed.rest.as_mut_ptr().cast());
         assert_eq!(to.put_at(1, 7_u64.to_le()), Ok(()));

@@ -111,8 +111,8 @@ pub(crate) extern "C" fn query_device_ex(
         if !input.is_null() && input.read()? != 0 || size < size_of::<IbvDeviceAttr>() {
             return Err(Errno::EINVAL);
         }
-        // A forked child may allocate device memory, and queries the device before. That needs no
-        // NIC.
+        // A forked child may allocate device memory, and queries the device first. The query needs
+        // no NIC.
         let orig_attr = device_attr(context.get_of_any_process()?)?;
         // On-demand regions work for sends, for receives and for SRQ receives.
         let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;

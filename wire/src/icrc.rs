@@ -72,7 +72,8 @@ pub const DONT_FRAGMENT: u16 = 0x4000;
 pub struct IcrcMismatch {
     /// The stored ICRC; zero if the packet is too short for one.
     pub stored: u32,
-    /// The correct ICRC.
+    /// The computed ICRC that `stored` was compared with. [`verify_hidden_v4`] says which header
+    /// fields it assumes.
     pub computed: u32,
 }
 
@@ -180,10 +181,10 @@ fn compute_with_tables(
     dst_port: u16,
     transport_without_icrc: &[u8],
 ) -> u32 {
-    // The register is the sum of the images of all header fields up to byte 3 of the BTH. The
-    // distance of each image is the number of bytes from the first byte of the field to the end of
-    // byte 3 of the BTH. The constants contain the usual field values, so only other values take
-    // work.
+    // The register is the sum (XOR) of each field's contribution (`gf2::image`), for all header
+    // fields up to byte 3 of the BTH. The distance of a field is the number of bytes from its first
+    // byte to the end of byte 3 of the BTH. The constants contain the usual field values, so only
+    // other values take work.
     let len = udp_len(transport_without_icrc);
     let mut register = image(src_port.to_be_bytes(), 12) ^ image(len.to_be_bytes(), 8);
     if dst_port != UDP_PORT {
@@ -247,8 +248,8 @@ fn compute_v1(sgid: [u8; 16], dgid: [u8; 16], transport_without_icrc: &[u8]) -> 
     compute_grh(&grh.to_bytes(), transport_without_icrc)
 }
 
-/// The ICRC of a RoCE v1 packet: that of the GRH as it is on the wire and the bytes
-/// from the BTH to the padding.
+/// The ICRC of a RoCE v1 packet, computed over its GRH as on the wire and its bytes from the BTH to
+/// the padding.
 // rule: A16-icrc
 pub fn compute_grh(grh: &[u8; Grh::LEN], transport_without_icrc: &[u8]) -> u32 {
     let mut head = *grh;
@@ -312,14 +313,15 @@ pub fn verify(
 /// Checks the ICRC of a packet from an IPv4 socket, which hides the identification and the flags
 /// that the ICRC covers.
 ///
-/// CRCs are linear. The function computes the ICRC for identification 0 and "don't fragment". The
-/// difference to the stored ICRC is the image of the difference in those two fields. That mapping
-/// is a multiplication by a power of x, so it can be inverted to recover the fields. The function
-/// accepts any values of the two fields, so a valid packet always passes. This costs 17 of the 32
-/// bits of the check: 16 for the identification and one for the flag. With the other 15 bits, one
-/// corrupted packet in 2^15 passes as a valid one with another identification or flag. A caller
-/// that knows its peer's values should compare the recovered fields with them. If it knows the
-/// flag, no packet with one flipped bit passes. In an error, `computed` is the ICRC for
+/// CRCs are linear. The function computes the ICRC for identification 0 and "don't fragment", and
+/// XORs it with the stored ICRC. The result depends only on the bits in which the two fields differ
+/// from these values. That mapping is a multiplication by a power of x, so it can be inverted to
+/// recover the fields. The function accepts any values of the two fields, so a valid packet always
+/// passes. This costs 17 of the 32 bits of the check: 16 for the identification and one for the
+/// flag. With the other 15 bits, one corrupted packet in 2^15 passes as a valid one with another
+/// identification or flag. A caller that knows its peer's values should compare the recovered
+/// fields with them. At the lengths of RoCE packets, the few single-bit flips that pass recover the
+/// wrong flag, so a caller that knows the flag finds them. In an error, `computed` is the ICRC for
 /// identification 0 and "don't fragment".
 ///
 /// # Errors
@@ -350,8 +352,9 @@ pub fn verify_hidden_v4(
     recover(stored ^ computed, covered.len()).ok_or(IcrcMismatch { stored, computed })
 }
 
-/// The identification and flag that explain the ICRC's difference to the one for identification 0
-/// and "don't fragment". `covered_len` is the number of transport bytes that the ICRC covers.
+/// The identification and flag that explain `difference`: the XOR of the stored ICRC with the one
+/// for identification 0 and "don't fragment". `covered_len` is the number of transport bytes that
+/// the ICRC covers.
 fn recover(difference: u32, covered_len: usize) -> Option<HiddenV4> {
     // From the identification to the end of the UDP header.
     const HEADERS: usize = 16 + UDP_LEN;
@@ -437,9 +440,9 @@ fn over_transport(crc: u32, transport: &[u8]) -> u32 {
 
 /// Continues `crc` over `rest`. `crc` covers the bytes up to byte 3 of the BTH.
 ///
-/// The first byte of `rest` counts as 0xff. A CRC adds the next byte to the lowest eight bits of
-/// its register. Adding the byte's difference to 0xff to those bits has the same effect, so no byte
-/// needs to be copied.
+/// The first byte of `rest` counts as 0xff. A CRC XORs the next byte into the lowest eight bits of
+/// its register. XORing the register with the byte's complement acts as if the byte were 0xff, so
+/// no byte needs to be copied.
 #[inline(always)]
 fn finish(crc: u32, rest: &[u8]) -> u32 {
     // rule: A17.3.3-masked-bth

@@ -148,8 +148,9 @@ fn carry(x: __m128i, next: __m128i) -> __m128i {
     _mm_xor_si128(_mm_xor_si128(low, high), next)
 }
 
-/// Carries `x` over the last `len` (1 to 15) bytes of the packet, which are the end of `last`. The
-/// first `len` bytes of `x` are carried over the other bytes of `x` and the packet's last bytes.
+/// Carries `x` over the last `len` (1 to 15) bytes of the packet, which are the end of `last`.
+/// Splits `x`: its first `len` bytes are folded into the 16 bytes made of the rest of `x` and the
+/// packet's last `len` bytes.
 #[inline]
 #[target_feature(enable = "pclmulqdq,ssse3")]
 fn carry_tail(x: __m128i, len: usize, last: __m128i) -> __m128i {

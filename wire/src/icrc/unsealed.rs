@@ -67,7 +67,7 @@ impl<'a> Unsealed<'a> {
     /// packet.
     ///
     /// # Safety
-    /// [`Unsealed::payload_len`] bytes must be readable at `from`, none of them of the packet.
+    /// [`Unsealed::payload_len`] bytes must be readable at `from`, none of them inside the packet.
     #[inline(always)]
     #[expect(
         unsafe_code,
@@ -95,7 +95,7 @@ impl<'a> Unsealed<'a> {
     /// As [`Unsealed::copy_from`].
     #[cfg(all(target_arch = "x86_64", feature = "std"))]
     #[inline(never)]
-    #[expect(unsafe_code, reason = "as of `copy_from`")]
+    #[expect(unsafe_code, reason = "as for `copy_from`")]
     unsafe fn copy_at_once(&mut self, from: *const u8) -> Option<u32> {
         let covered = self.transport.len().checked_sub(ICRC_LEN)?;
         let covered = self.transport.get_mut(..covered)?;

@@ -34,7 +34,7 @@ impl Requester {
                 // An old ACK has no effect. A repetition of the newest ACK may carry new credits.
                 // rule: 9.7.6.1-old-ack
                 if at >= self.una.prev() {
-                    let run = self.recovery.run();
+                    let run = self.recovery.current_run();
                     // rule: 9.7.6.1-cumulative
                     self.acknowledge_through(cx, core, at)?;
                     self.update_credit(credits);
@@ -139,7 +139,7 @@ impl Requester {
         core: &Core,
         at: Seq,
     ) -> Result<(), QpFailure> {
-        let run = self.recovery.run();
+        let run = self.recovery.current_run();
         if !self.acknowledge_before(cx, core, at)? {
             // The peer does not repeat the NAK. So the requester keeps it until the responses
             // before it have arrived.

@@ -12,9 +12,9 @@ use crate::qp::attr::QpConfig;
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
 
-/// The delay, in nanoseconds, that the hosts may add to a round trip before a response counts as
-/// late. It doubles with each retransmission that turns out to be spurious, up to [`MAX_SLACK`],
-/// and decreases by an eighth with each other one.
+/// The least slack: the delay, in nanoseconds, that the hosts may add to a round trip before a
+/// response counts as late. The slack doubles with each spurious retransmission, up to
+/// [`MAX_SLACK`], and shrinks by an eighth with each one that counts as needed.
 const MIN_SLACK: u64 = 10_000;
 const MAX_SLACK: u64 = 32 * MIN_SLACK;
 
@@ -24,7 +24,8 @@ const MAX_DOUBLINGS: u32 = 5;
 
 /// After this many ambiguous responses in a row, the timer keeps its back-off (Karn's algorithm).
 /// A response is ambiguous if it may belong to a retransmission. Perhaps responses have become
-/// slower, so that each is late, and only a longer timer can measure one.
+/// slower: each follows a retransmission, and only with a longer timer does a response arrive
+/// before one.
 const MAX_AMBIGUOUS: u32 = 2;
 
 /// The number of round trips for which a packet without AckReq may stay unacknowledged.
@@ -39,10 +40,9 @@ pub(super) struct Clock {
     deviation: u64,
     /// The slack above [`MIN_SLACK`], in nanoseconds.
     more_slack: u64,
-    /// When the last packet was retransmitted because its response was late, if nothing has shown
-    /// yet that this was spurious.
-    late_copy: Option<Instant>,
-    /// There was no progress after `late_copy`.
+    /// The time of the latest retransmission for a late response, unless it proved spurious.
+    late_copy_sent_at: Option<Instant>,
+    /// There was no progress after `late_copy_sent_at`.
     late_copy_is_newest: bool,
     /// The longest recent time between two responses while more of a SEND or WRITE was outstanding,
     /// in nanoseconds. It decays by a quarter with each shorter pause.
@@ -60,8 +60,8 @@ pub(super) struct Clock {
     late_retransmissions: u32,
     /// The number of ambiguous responses to timed packets in a row.
     ambiguous: u32,
-    /// The timer was restarted, once since the last progress, although the response was late,
-    /// because the sender had paused.
+    /// The sender paused, so the timer was restarted although the response was late. This happens
+    /// only once until there is progress.
     restarted: bool,
     /// When the first packet was sent after nothing had been outstanding. `None` while nothing is
     /// outstanding.
@@ -124,10 +124,12 @@ impl Clock {
             .is_some_and(|srtt| now.nanos_since(copied) < srtt * 3 / 4)
     }
 
-    /// Judges the last retransmission for a late response when there is progress: it was spurious if
-    /// the response can't belong to it.
+    /// Judges the last retransmission for a late response when there is progress: it was spurious
+    /// if the response can't belong to it.
     fn judge_late_copy(&mut self, now: Instant) {
-        let Some(copied) = self.late_copy else { return };
+        let Some(copied) = self.late_copy_sent_at else {
+            return;
+        };
         if self.is_too_soon(now, copied) {
             self.late_was_spurious();
         } else if core::mem::take(&mut self.late_copy_is_newest) {
@@ -138,13 +140,13 @@ impl Clock {
     /// Notes that a response to an acknowledged READ or atomic arrived. If it was requested again
     /// because it was late, that was spurious.
     pub(super) fn on_duplicate_response(&mut self) {
-        if self.late_copy.is_some() {
+        if self.late_copy_sent_at.is_some() {
             self.late_was_spurious();
         }
     }
 
     fn late_was_spurious(&mut self) {
-        self.late_copy = None;
+        self.late_copy_sent_at = None;
         self.more_slack = (self.slack() * 2).min(MAX_SLACK) - MIN_SLACK;
     }
 
@@ -273,7 +275,7 @@ impl Clock {
         }
         self.timed = Some((at.next(), now));
         self.ambiguous_since = None;
-        self.late_copy = None;
+        self.late_copy_sent_at = None;
         self.last_answer = None;
         self.trips.discard_timings();
         self.retransmitted = Some(now);
@@ -293,7 +295,7 @@ impl Clock {
         let late = self.deadline.is_some_and(|deadline| deadline <= now);
         if late {
             self.deadline = None;
-            self.late_copy = Some(now);
+            self.late_copy_sent_at = Some(now);
             self.late_copy_is_newest = true;
             self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
             self.late_retransmissions = self.late_retransmissions.saturating_add(1);
@@ -324,7 +326,7 @@ impl Clock {
         self.retransmitted = None;
         self.outstanding_since = None;
         self.last_answer = None;
-        self.late_copy = None;
+        self.late_copy_sent_at = None;
         self.timed = None;
         self.ambiguous_since = None;
         self.trips.discard_timings();
@@ -401,7 +403,7 @@ mod tests {
             clock.arm(at(0));
             assert!(clock.expired(copied));
             clock.on_progress(copied.after_nanos(20_000), end, true);
-            // More progress says no more about it.
+            // Further progress does not judge the same copy again.
             clock.on_progress(copied.after_nanos(20_000), end, true);
         }
         assert_eq!(patience(&mut clock), 30);
@@ -471,7 +473,7 @@ mod tests {
         clock.time(at(0), seq + 1);
         clock.on_progress(at(10), seq + 1, false);
         clock.on_sent(at(100), seq + 9);
-        // Two answers 80 us apart, and the next as soon as a round trip.
+        // Two responses 80 us apart, and the third one round trip later.
         for (us, late) in [(110, 110 + 10 + 20), (190, 190 + 160), (200, 200 + 120)] {
             seq = seq.next();
             clock.note_pause(at(us), true);

@@ -15,7 +15,7 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// Whether a request may be sent after which the requests have consumed `receives` receives.
+    /// Whether a request may be sent that brings the number of consumed receives to `receives`.
     /// Always true if the request does not consume one (`consumes` is false).
     pub(super) fn admits(&self, consumes: bool, receives: u64) -> bool {
         // rule: 9.7.7.2-limit

@@ -9,9 +9,9 @@ use crate::wr::{SendOp, WcStatus};
 use roce_wire::{Operation, Packet, Position};
 use std::collections::VecDeque;
 
-/// Outstanding READ and atomic requests, oldest first, each with the PSNs of its responses. A
-/// request keeps its bounds when it is retransmitted, since a responder answers a duplicate from
-/// the saved parameters of the original (IBTA 1.7, 9.7.5.1.3).
+/// Outstanding READ and atomic requests, oldest first, each with the PSNs of its responses. An
+/// entry keeps the bounds of the original request even if only a part of it is requested again: a
+/// responder answers a duplicate from the saved parameters of the original (IBTA 1.7, 9.7.5.1.3).
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
     open: VecDeque<Fetch>,
@@ -22,7 +22,7 @@ pub(super) struct Fetches {
 struct Fetch {
     first: Seq,
     last: Seq,
-    /// Parts of it were requested on their own.
+    /// A part of it that ends before `last` was requested again.
     in_parts: bool,
 }
 
@@ -49,16 +49,17 @@ impl Fetches {
         Some(fetch.last)
     }
 
-    /// Notes that a part of the request that `at` belongs to is requested on its own.
+    /// Notes that a part of the request that `at` belongs to is requested again. The part ends
+    /// before the request does.
     pub(super) fn split(&mut self, at: Seq) {
         for fetch in &mut self.open {
             fetch.in_parts |= fetch.first <= at && at <= fetch.last;
         }
     }
 
-    /// Whether the READ response at `at`, the next one due, may have an opcode that ends a message
-    /// (`ends`) or not. The last response of a request must end a message. An earlier one may end a
-    /// message only if parts of the request were requested on their own.
+    /// Whether the opcode of the READ response at `at`, the next one due, is legal, given whether
+    /// it ends a message (`ends`). The last response of a request must end a message. An earlier
+    /// one may end a message only if a part of the request was requested again.
     fn may_end(&self, at: Seq, ends: bool) -> bool {
         self.open
             .front()

@@ -32,8 +32,9 @@ impl KeptPackets {
         !core::mem::replace(&mut self.report_pending, true)
     }
 
-    /// Whether there is something to report, given that everything before `una` is acknowledged.
-    pub(super) fn take(&mut self, una: Seq) -> bool {
+    /// Begins a report that everything before `una` is acknowledged. Returns whether the port keeps
+    /// a packet that the report concerns.
+    pub(super) fn begin_report(&mut self, una: Seq) -> bool {
         self.report_pending = false;
         let kept = self.end.is_some();
         self.end = self.end.filter(|end| *end > una);

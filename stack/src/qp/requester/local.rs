@@ -1,4 +1,4 @@
-//! Requests that need no packet (IBTA 1.7, 10.8.3.3).
+//! Window binds and local invalidations: requests that need no packet (IBTA 1.7, 10.8.3.3).
 //!
 //! A local request owns no PSN. It is executed once, when all earlier requests have been sent, and
 //! completes when they have completed. A retransmission skips it.
@@ -41,9 +41,9 @@ impl Requester {
     // rule: 10.6.7-window-order
     fn must_wait(&self, core: &Core, wqe: &SendWqe) -> bool {
         // An invalidation waits for all requests that may still use the key (10.6.5.1).
-        let everything = matches!(wqe.request.op, SendOp::LocalInv(_)) && self.cursor > 0;
+        let waits_for_all = matches!(wqe.request.op, SendOp::LocalInv(_)) && self.cursor > 0;
         let earlier = self.fetches.first_open().is_some();
         let fenced = wqe.request.flags.contains(SendFlags::FENCE) && earlier;
-        everything || fenced || core.state == QpState::Sqd
+        waits_for_all || fenced || core.state == QpState::Sqd
     }
 }

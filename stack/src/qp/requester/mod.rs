@@ -121,7 +121,7 @@ pub(crate) struct Requester {
     receives: u64,
     /// Packets sent since the last one that asked for an acknowledgement.
     since_ack_req: u64,
-    /// One past the last PSN that may be in flight, given what other QPs have in flight.
+    /// One past the last PSN that may be in flight. The QPs to one peer share this limit.
     shared_end: Seq,
     /// The next packet is the last of this turn.
     last_of_turn: bool,
@@ -337,7 +337,7 @@ impl Requester {
     pub(crate) fn take_acknowledged(&mut self) -> Option<Position> {
         let una = self.una;
         self.kept_packets
-            .take(una)
+            .begin_report(una)
             .then(|| una.position())
             .flatten()
     }

@@ -3,9 +3,9 @@
 //!
 //! A response, or an acknowledgement, with a later PSN than the expected one shows that the
 //! expected response was lost (IBTA 1.7, 9.7.5.2.4). The requester requests only the missing
-//! responses: a READ may be repeated from any of its PSNs on, and in part (9.7.5.1.3). The
-//! requester closes one gap after the other, the oldest first, because some responders, such as
-//! Soft-RoCE, do not answer a request for a part after they have repeated a later part.
+//! responses: it may request any part of a READ again (9.7.5.1.3). The requester closes one gap
+//! after the other, the oldest first, because some responders, such as Soft-RoCE, do not answer a
+//! request for a part after they have repeated a later part.
 
 use super::Requester;
 use crate::counters::{DropReason, Stat};
@@ -31,12 +31,16 @@ pub(super) struct OutOfOrderResponses {
 
 /// A repeated request for the responses `missing .. end`.
 ///
-/// A packet that arrives afterwards may have been sent before the request arrived, or may have been
-/// delivered out of order. So it shows that a missing response was lost again only in two cases:
+/// A packet that arrives afterwards may have been sent before the request arrived. It shows that a
+/// missing response was lost again only if the peer sent it after that response. The peer answers
+/// in order, and the network is assumed to keep the order. So there are three cases:
 ///
-/// - It answers a packet that was sent after the request: its PSN is `max` or later.
-/// - It is one of the requested responses, and either `missing` has arrived or the packet's PSN is
-///   at most `witness`.
+/// - The packet answers one that was sent after the request: its PSN is `max` or later.
+/// - It is one of the requested responses, and `missing` has arrived. The peer has answered the
+///   request up to this packet, so any response that is still missing before it was lost.
+/// - It is one of the requested responses, and its PSN is at most `witness`. The original came no
+///   later than the witness, or was lost. So the packet is the repeated one, and the peer had sent
+///   the repeated `missing` before it.
 ///
 /// Acknowledgements count only in the first case: a peer may send one for each duplicate (Soft-RoCE
 /// does), all with the PSN of its newest packet.

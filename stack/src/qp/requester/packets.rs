@@ -166,7 +166,8 @@ impl Requester {
         };
         send_request(cx, port, core, Opcode::RC_READ_REQUEST, cursor, ext)?;
         Ok(Sent {
-            // Responses before this one would delay it, so it would not measure the round trip.
+            // Timed only if nothing is outstanding before it: earlier responses would delay its
+            // own.
             timed: self.una == cursor.at,
             ..Sent::request(packets)
         })

@@ -6,7 +6,11 @@
 //! sees how far the next acknowledgement reaches.
 //!
 //! - It covers exactly that packet: the peer has dropped the rest. Go back.
-//! - It covers more than was retransmitted: the peer has kept the rest ([`Peer::Keeps`]).
+//! - It covers everything that had been sent: the peer has kept the rest ([`Peer::Keeps`]).
+//! - It is a NAK for a later gap: the peer has kept the packets before that gap
+//!   ([`Peer::Keeps`]).
+//! - It covers more than that packet, but not everything: the network may deliver out of order, so
+//!   this shows nothing. Go back.
 //!
 //! So the first loss of each connection costs one round trip in which only the missing packet is
 //! sent. To any responder, that looks like a short pause of its peer.
@@ -83,7 +87,7 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) fn run(&self) -> Option<Run> {
+    pub(super) fn current_run(&self) -> Option<Run> {
         self.run
     }
 
@@ -114,8 +118,8 @@ impl Recovery {
         Some(run.end)
     }
 
-    /// One past the last response that a retransmitted READ request at `at` asks for, if that is
-    /// less than all of the rest.
+    /// One past the last response that a retransmitted READ request at `at` asks for; `None` if it
+    /// asks for all the rest.
     pub(super) fn read_end(&self, at: Seq) -> Option<Seq> {
         match self.run?.cause {
             Cause::Gap => self.gap_end(),
@@ -200,7 +204,7 @@ impl Requester {
 
     /// Whether `una`, which the peer misses, has been retransmitted already.
     pub(super) fn is_being_retransmitted(&self, cx: &Cx<'_>) -> bool {
-        // If there is a run, its end is above `una`.
+        // A run ends above `una`, so one that began before `una` includes it.
         let run = self.recovery.run;
         run.is_some_and(|run| run.first < self.una) || self.clock.is_stale(cx.now)
     }

@@ -14,7 +14,8 @@ use roce_wire::{ExtHeaders, PacketRepr};
 impl Requester {
     /// Sends up to `max` packets from `nxt` on that are in the middle of a SEND or WRITE, are sent
     /// for the first time, and need not ask for an acknowledgement. The packet before `nxt` has
-    /// just been sent. Returns the number of packets: 0 if the payload is not in one element.
+    /// just been sent. Returns the number of packets: 0 if there are none, or if the payload is not
+    /// contiguous in one scatter/gather element.
     #[inline(never)]
     pub(super) fn send_middle(
         &mut self,
@@ -86,7 +87,7 @@ impl Requester {
 
     /// The number of packets in mid-message, from `nxt` on, that need not ask for an
     /// acknowledgement. The limit makes sure that a packet that asks is in flight before the window
-    /// closes, and before `shared_end`, where the peer window may have no more room for this QP.
+    /// closes, and before `shared_end`, the limit shared by all QPs to this peer.
     #[inline]
     pub(super) fn until_ack_req(&self) -> u64 {
         let window = self.send_window.packets();

@@ -127,7 +127,8 @@ impl Requester {
     ) -> Result<(), EmitError> {
         let gap_end = self.recovery.gap_end();
         if let Some(end) = gap_end {
-            // Requests that have no response of their own are known to have arrived: skips them.
+            // The peer has executed the requests in the gap that have no response of their own, so
+            // they are skipped.
             let next = self.fetches.open_from(at).map_or(end, |open| open.min(end));
             if next > at {
                 self.recovery.on_sent(next - at);

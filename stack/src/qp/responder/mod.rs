@@ -58,7 +58,7 @@ pub(crate) struct Responder {
     nak_repeated_for: Option<Seq>,
     resources: Resources,
     replies: ReplyQueue,
-    /// The peer was last sent no credits, or an RNR NAK, so it waits for an update.
+    /// The peer was last sent 0 credits, or an RNR NAK: it waits for news.
     peer_out_of_credits: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Out-of-order requests: kept until the gap before them has closed, and then executed as if they
-//! had just arrived. The only difference to the peer is that the acknowledgement covers more than
-//! it retransmitted.
+//! had just arrived. The only difference that the peer sees is an acknowledgement that covers more
+//! than it retransmitted.
 
 use super::Responder;
 use crate::counters::{DropReason, Stat};

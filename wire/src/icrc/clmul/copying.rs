@@ -59,7 +59,7 @@ pub(in super::super) unsafe fn copy(
 ///
 /// # Safety
 /// `payload` must be within `transport` and at least [`MIN_LEN`] long, and that many bytes must be
-/// readable at `from`, none of them of `transport`.
+/// readable at `from`, none of them inside `transport`.
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,ssse3,sse4.1")]
 #[expect(unsafe_code, reason = "others may write what is copied")]
 unsafe fn fold(
@@ -140,7 +140,7 @@ unsafe fn take(from: *const u8, to: *mut u8, at: usize) -> __m512i {
 /// As [`take`].
 #[inline]
 #[target_feature(enable = "avx512f")]
-#[expect(unsafe_code, reason = "as of `take`")]
+#[expect(unsafe_code, reason = "as for `take`")]
 unsafe fn take_four(from: *const u8, to: *mut u8, at: usize) -> [__m512i; 4] {
     // SAFETY: our contract.
     unsafe {

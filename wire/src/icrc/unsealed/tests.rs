@@ -7,7 +7,7 @@ use crate::testing::Numbers;
 
 const PORTS: (u16, u16) = (0xc123, 4791);
 
-/// The length of headers before, `payload` bytes, padding to four bytes, and ICRC.
+/// The length of `before` bytes of headers, `payload` bytes, padding to four bytes, and the ICRC.
 fn room(before: usize, payload: usize) -> usize {
     before + payload.next_multiple_of(4) + ICRC_LEN
 }
