@@ -49,7 +49,7 @@ fn bandwidth(curves: &Curves, area: &Area<'_>) -> Drawn {
     let rates = rates.map(|point| point.1);
     let top = rates.chain(limits.iter().map(|limit| limit.1));
     let top = top.fold(0.0, f64::max) * 1.15;
-    let (first, last) = (64.0, f64::from(4 << 20));
+    let (first, last) = (64.0, f64::from(1 << 20));
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .x_label_area_size(44)
