@@ -15,18 +15,20 @@ use crate::sys::options;
 pub(crate) fn set_required_options(socket: &Socket, address: IpAddr) -> io::Result<()> {
     match address {
         IpAddr::V4(_) => {
-            // This sets "don't fragment", and so an unconnected socket sends identification 0.
+            // This sets "don't fragment", and so an unconnected socket sends identification 0. With
+            // IP_PMTUDISC_DO, anyone could send an ICMP message with a small path MTU, and the kernel
+            // would refuse long packets for ten minutes.
             set(
                 socket,
                 libc::IPPROTO_IP,
                 // rule: A17.3.2-dont-fragment
                 libc::IP_MTU_DISCOVER,
-                libc::IP_PMTUDISC_DO,
+                libc::IP_PMTUDISC_PROBE,
             )?;
             socket.set_recv_tos_v4(true)
         }
         IpAddr::V6(_) => {
-            let no_fragments = libc::IPV6_PMTUDISC_DO;
+            let no_fragments = libc::IPV6_PMTUDISC_PROBE;
             set(
                 socket,
                 libc::IPPROTO_IPV6,

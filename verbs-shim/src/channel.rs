@@ -1,9 +1,10 @@
 //! Completion channels.
 
+use crate::cancel::{self, Found};
 use crate::abi::{IbvCompChannel, IbvContext, IbvCq};
 use crate::context::{State, blocks, make_blocking};
 use crate::errors::OrErrno;
-use crate::events::wait_readable;
+use crate::events::when_readable;
 use crate::guard;
 use crate::pointer::{CPart, Handle, Out, Part};
 use crate::usage::Users;
@@ -101,34 +102,41 @@ pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<IbvCompChannel>) -
 }
 
 /// `ibv_get_cq_event`.
-pub(crate) extern "C" fn get_cq_event(
+pub(crate) extern "C-unwind" fn get_cq_event(
     channel: Handle<IbvCompChannel>,
     cq: Out<*mut IbvCq>,
     cq_context: Out<*mut c_void>,
 ) -> c_int {
-    guard::minus_one(|| {
-        let found = channel.get()?.next_event()?;
-        cq_context.put(found.get()?.c_part().cq_context)?;
-        cq.put(found.as_ptr())
+    cancel::waiting(move || match channel.get()?.next_event()? {
+        Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
+        Found::Now(found) => {
+            cq_context.put(found.get()?.c_part().cq_context)?;
+            cq.put(found.as_ptr()).map(Found::Now)
+        }
     })
 }
 
 impl Channel {
-    /// Waits for an event. Returns its CQ, whose count of unacknowledged events it increments.
-    fn next_event(&self) -> Result<Handle<IbvCq>, Errno> {
+    /// The CQ of the next event, whose count of unacknowledged events is incremented.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is none and the channel is non-blocking.
+    fn next_event(&self) -> Result<Found<Handle<IbvCq>>, Errno> {
         let Self { channel, state, .. } = self;
         loop {
             match channel.poll() {
                 Some(id) => {
                     // Skip the event if its CQ was destroyed meanwhile.
                     if let Some(found) = state.objects.completions.acquire(&id) {
-                        return Ok(Handle::from_ptr(found.cast()));
+                        return Ok(Found::Now(Handle::from_ptr(found.cast())));
                     }
                 }
-                None => match self.missed_events.take(self)? {
-                    Some(found) => return Ok(found),
-                    None => wait_readable(&state.roce, channel)?,
-                },
+                None => {
+                    return match self.missed_events.take(self)? {
+                        Some(found) => Ok(Found::Now(found)),
+                        None => when_readable(&state.roce, channel),
+                    };
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Asynchronous events, and the number of those that a program has not acknowledged yet.
 
 use crate::abi::*;
+use crate::cancel::{self, Found};
 use crate::context::blocks;
 use crate::dm::SharedDm;
 use crate::guard;
@@ -9,7 +10,6 @@ use crate::mr::Region;
 use crate::pd::Domain;
 use crate::pointer::{Handle, Out};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::{Condvar, Mutex};
 use roce_verbs::Qpn;
 use roce_verbs::completion::CqId;
@@ -18,7 +18,7 @@ use roce_verbs::qp::Srqn;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::hash::Hash;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 /// The number of an object's delivered events that the program has not acknowledged yet. Destroying
@@ -121,37 +121,34 @@ impl Registry {
     }
 }
 
-/// Waits until a descriptor is readable, or a signal is handled.
+/// For a call that waits until a descriptor is readable.
 ///
 /// # Errors
-/// `EAGAIN` if the descriptor is non-blocking, `EINTR` after a signal.
-pub(crate) fn wait_readable(
+/// `EAGAIN` if the descriptor is non-blocking.
+pub(crate) fn when_readable<T>(
     context: &roce_verbs::Context,
     descriptor: &impl AsFd,
-) -> Result<(), Errno> {
+) -> Result<Found<T>, Errno> {
     if !blocks(descriptor)? {
         return Err(Errno::EAGAIN);
     }
     context.hand_over();
-    let mut fds = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
-    poll(&mut fds, PollTimeout::NONE).map(drop)
+    Ok(Found::WhenReadable(descriptor.as_fd().as_raw_fd()))
 }
 
 /// `ibv_get_async_event`.
-pub(crate) extern "C" fn get_async_event(
+pub(crate) extern "C-unwind" fn get_async_event(
     context: Handle<IbvContext>,
     event: Out<IbvAsyncEvent>,
 ) -> c_int {
-    guard::minus_one(|| {
+    cancel::waiting(move || {
         let state = &context.get()?.state;
         loop {
-            match state.events.poll() {
-                Some(found) => {
-                    if let Some(translated) = c_event(&state.objects, found) {
-                        return event.put(translated);
-                    }
-                }
-                None => wait_readable(&state.roce, &state.events)?,
+            let Some(found) = state.events.poll() else {
+                return when_readable(&state.roce, &state.events);
+            };
+            if let Some(translated) = c_event(&state.objects, found) {
+                return event.put(translated).map(Found::Now);
             }
         }
     })

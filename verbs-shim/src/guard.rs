@@ -1,6 +1,7 @@
-//! Wrappers around the body of each C function. They stop panics, and convert the result to the C
+//! Wrappers around the body of each C function. They stop panics, defer cancellation, and convert the result to the C
 //! return value and `errno`.
 
+use crate::cancel::Deferred;
 use crate::log;
 use nix::errno::Errno;
 use std::ffi::c_int;
@@ -9,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs the body of a function. A panic is a bug in this library: the call fails, and the process
 /// goes on.
 fn run<T, W: FnOnce() -> Result<T, Errno>>(work: W) -> Result<T, Errno> {
+    let _deferred = Deferred::new();
     // Unwind safety: shared state is behind locks that do not poison, and nothing else outlives the
     // call.
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO));

@@ -15,6 +15,7 @@ pub mod abi;
 
 mod ah;
 mod buffer;
+mod cancel;
 mod channel;
 mod context;
 mod convert;

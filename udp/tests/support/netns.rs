@@ -52,13 +52,19 @@ impl Namespace {
 
     /// Runs a command in this namespace. Spaces separate its arguments.
     pub(crate) fn run(&self, line: &str) {
+        self.output(line);
+    }
+
+    /// As [`Namespace::run`]. Returns what the command prints.
+    pub(crate) fn output(&self, line: &str) -> String {
         self.inside(|| {
             let mut words = line.split_whitespace();
             let mut command = Command::new(words.next().expect("a command"));
             let output = command.args(words).output().expect("the command exists");
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{line}: {error}");
-        });
+            String::from_utf8(output.stdout).expect("text")
+        })
     }
 
     /// The index of an interface.

@@ -5,6 +5,7 @@ use super::event::PendingEvent;
 use super::id::Id;
 use super::table::table;
 use crate::abi::RdmaEventChannel;
+use crate::cancel::Found;
 use crate::context::blocks;
 use crate::guard;
 use crate::pointer::CPart;
@@ -91,23 +92,27 @@ impl Channel {
         }
     }
 
-    /// Waits for the next event, unless the descriptor is non-blocking. Calls `before_waiting`
-    /// before each wait.
+    /// The next event, or the descriptor to wait for.
     ///
     /// # Errors
-    /// `EAGAIN` if the descriptor is non-blocking, `EINTR` after a signal.
-    pub(super) fn wait(&self, before_waiting: impl Fn()) -> Result<PendingEvent, Errno> {
-        loop {
-            if let Some(next) = self.poll() {
-                return Ok(next);
-            }
-            if !blocks(&self.fd)? {
-                return Err(Errno::EAGAIN);
-            }
-            before_waiting();
-            let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-            poll(&mut fds, PollTimeout::NONE)?;
+    /// `EAGAIN` if there is no event and the descriptor is non-blocking.
+    pub(super) fn next(&self) -> Result<Found<PendingEvent>, Errno> {
+        if let Some(next) = self.poll() {
+            return Ok(Found::Now(next));
         }
+        match blocks(&self.fd)? {
+            true => Ok(Found::WhenReadable(self.fd.as_fd().as_raw_fd())),
+            false => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// Waits until there is an event.
+    ///
+    /// # Errors
+    /// `EINTR` after a signal.
+    pub(super) fn wait(&self) -> Result<(), Errno> {
+        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::NONE).map(drop)
     }
 }
 

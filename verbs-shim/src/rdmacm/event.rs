@@ -1,11 +1,13 @@
 //! Events of the connection manager. They are queued when they occur, and handled when the program
 //! gets them.
 
+use super::channel::Channel;
 use super::id::{Id, State, find};
 use super::peer::Peer;
 use super::table::table;
 use super::{accept, connect};
 use crate::abi::*;
+use crate::cancel::{self, Found};
 use crate::events::Unacknowledged;
 use crate::guard;
 use crate::pointer::{CPart, In, Out};
@@ -174,13 +176,20 @@ impl EventData {
 }
 
 /// Takes the next event from a channel's queue, handles it, and returns it as a C event. Handling
-/// may change the state of QPs and send messages to the peer.
+/// may change the state of QPs and send messages to the peer. If there is none, returns the
+/// descriptor to wait for.
 ///
 /// # Errors
-/// `EAGAIN` if there is none and the descriptor is non-blocking, `EINTR` after a signal.
-pub(super) fn next(channel: &super::channel::Channel) -> Result<*mut RdmaCmEvent, Errno> {
+/// `EAGAIN` if there is none and the descriptor is non-blocking.
+fn next(channel: &Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
     let table = table()?;
-    let mut event = channel.wait(|| table.devices.hand_over())?;
+    let mut event = match channel.next()? {
+        Found::Now(event) => event,
+        Found::WhenReadable(fd) => {
+            table.devices.hand_over();
+            return Ok(Found::WhenReadable(fd));
+        }
+    };
     match event.event {
         CM_EVENT_CONNECT_RESPONSE => connect::handle_reply(&mut event),
         CM_EVENT_REJECTED | CM_EVENT_UNREACHABLE => connect::handle_failure(&event),
@@ -188,18 +197,34 @@ pub(super) fn next(channel: &super::channel::Channel) -> Result<*mut RdmaCmEvent
         CM_EVENT_ESTABLISHED => connect::handle_established(&mut event),
         _ => {}
     }
-    event.into_c()
+    event.into_c().map(Found::Now)
+}
+
+/// As [`next`], but waits for the event.
+///
+/// # Errors
+/// `EAGAIN` if there is none and the descriptor is non-blocking, `EINTR` after a signal.
+fn wait_for_next(channel: &Channel) -> Result<*mut RdmaCmEvent, Errno> {
+    loop {
+        match next(channel)? {
+            Found::Now(event) => return Ok(event),
+            Found::WhenReadable(_) => channel.wait()?,
+        }
+    }
 }
 
 /// `rdma_get_cm_event`.
-pub(crate) extern "C" fn get_cm_event(
+pub(crate) extern "C-unwind" fn get_cm_event(
     channel: *mut RdmaEventChannel,
     event: Out<*mut RdmaCmEvent>,
 ) -> c_int {
-    guard::minus_one(|| {
+    cancel::waiting(move || {
         let channel = table()?.channels.find(channel)?;
         event.get()?;
-        event.put(next(&channel)?)
+        match next(&channel)? {
+            Found::Now(found) => event.put(found).map(Found::Now),
+            Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
+        }
     })
 }
 
@@ -232,7 +257,7 @@ pub(super) fn wait_if_sync(id: &Arc<Id>) -> Result<(), Errno> {
         return Ok(());
     }
     acknowledge_sync_event(id)?;
-    let event = next(&id.channel())?;
+    let event = wait_for_next(&id.channel())?;
     id.c.set(|c| c.event = event);
     check_status(event)
 }

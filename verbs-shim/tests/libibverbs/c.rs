@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use roce_tests::programs::compiled_or_skip;
+use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip};
 use roce_tests::veth::Pair;
 
 use crate::library;
@@ -22,6 +22,14 @@ fn windows_of_implicit_on_demand_regions_are_bound() {
 #[test]
 fn memory_and_objects_are_shared() {
     succeeds("shared.c");
+}
+
+/// Cancellation had ended the whole process.
+#[test]
+fn a_thread_can_be_cancelled_while_it_waits_or_polls() {
+    if compiles_rdmacm_or_skip() {
+        succeeds("cancelled.c");
+    }
 }
 
 /// With `ROCE_LOG`, a refused call logs the function, the error, and the reason. A program whose

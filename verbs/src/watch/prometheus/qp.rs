@@ -1,7 +1,13 @@
 //! Metrics of queue pairs.
+//!
+//! Any user of the host can read metrics. Who knows a QPN can forge packets to the QP, and has to
+//! guess only the PSN. So the metrics identify QPs by other numbers, and `roce top`, which only the
+//! process's user can run, shows the QPNs.
 
 use super::super::snapshot::QpSnapshot;
 use super::{DeviceSnapshot, Kind, Labels, Text};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
 const BITS: f64 = 8.0;
 
@@ -85,12 +91,10 @@ pub(super) fn write(text: &mut Text, devices: &[DeviceSnapshot]) {
     let all = || devices.iter().flat_map(qps_of);
     let info = all().map(|(device, qp)| {
         let peer = qp.peer.clone().unwrap_or_default();
-        let peer_qpn = qp.peer_qpn.map(number).unwrap_or_default();
         let labels = labels(device, qp)
             .with("service", &qp.service)
             .with("state", &qp.state)
-            .with("peer", peer)
-            .with("peer_qpn", peer_qpn);
+            .with("peer", peer);
         (labels, 1.0)
     });
     text.metric(Kind::Gauge, "roce_qp_info", "A queue pair.", info);
@@ -106,9 +110,12 @@ fn qps_of(device: &DeviceSnapshot) -> impl Iterator<Item = (&DeviceSnapshot, &Qp
 }
 
 fn labels<'a>(device: &'a DeviceSnapshot, qp: &QpSnapshot) -> Labels<'a> {
-    Labels::of(device).with("qpn", number(qp.qpn))
+    Labels::of(device).with("qp", pseudonym(qp.qpn))
 }
 
-fn number(qpn: u32) -> String {
-    format!("{qpn:#08x}")
+/// A number that stands for a QPN while the process runs, and does not reveal it.
+fn pseudonym(qpn: u32) -> String {
+    static KEY: OnceLock<RandomState> = OnceLock::new();
+    let hash = KEY.get_or_init(RandomState::new).hash_one(qpn);
+    format!("{hash:016x}")
 }

@@ -164,7 +164,7 @@ fn the_text_is_valid_prometheus_format() {
         ("reason", "bad_icrc"),
     );
     assert_eq!(drops, Some(201.0));
-    let qp = |name| value(&samples, name, ("qpn", "0x001234"));
+    let qp = |name| value(&samples, name, ("context", "2"));
     assert_eq!(qp("roce_qp_retransmitted_packets_total"), Some(5.0));
     assert_eq!(qp("roce_qp_rate_limit_bytes_per_second"), Some(1e9));
     assert_eq!(qp("roce_qp_round_trip_seconds"), Some(25e-6));
@@ -177,6 +177,33 @@ fn the_text_is_valid_prometheus_format() {
         value(&samples, "roce_queue_pairs", ("state", "RTS")),
         Some(1.0)
     );
+}
+
+/// Any user can read the metrics over TCP, and a QPN is half of what a forged packet needs.
+#[test]
+fn metrics_identify_queue_pairs_but_do_not_reveal_their_numbers() {
+    let mut device = device(1, "roce_eth0");
+    device.qps[0].peer_qpn = Some(0x98_7654);
+    device.qps.push(QpSnapshot {
+        qpn: 0x1235,
+        ..device.qps[0].clone()
+    });
+    let snapshot = Snapshot {
+        devices: vec![device],
+        ..Snapshot::default()
+    };
+    let samples = read(&text(&snapshot));
+    let labels = || samples.iter().flat_map(|(_, labels, _)| labels);
+    for (name, value) in labels() {
+        let value = value.trim_start_matches("0x").trim_start_matches('0');
+        for number in [0x1234, 0x1235, 0x98_7654] {
+            let written = [format!("{number:x}"), format!("{number}")];
+            assert!(!written.contains(&value.to_owned()), "{name}={value}");
+        }
+    }
+    let names = labels().filter(|(name, _)| name == "qp");
+    let names: BTreeSet<&String> = names.map(|(_, value)| value).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
 }
 
 #[test]
