@@ -1,7 +1,7 @@
 //! Completion channels.
 
-use crate::cancel::{self, Found};
 use crate::abi::{IbvCompChannel, IbvContext, IbvCq};
+use crate::cancel::{self, Found};
 use crate::context::{State, blocks, make_blocking};
 use crate::errors::OrErrno;
 use crate::events::when_readable;

@@ -94,7 +94,7 @@ mod tests {
             .expect("connected");
         let fd = here.as_fd();
         let (level, name) = (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
-        options::set(fd, level, name, libc::IP_PMTUDISC_DO).expect("an option");
+        options::set(fd, level, name, libc::IP_PMTUDISC_PROBE).expect("an option");
         let first = next(fd, Ipv4Addr::LOCALHOST).expect("timestamps");
         for sent in 1..=3_u16 {
             here.send(b"data").expect("sent");

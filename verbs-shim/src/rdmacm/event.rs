@@ -284,7 +284,7 @@ pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
             return Err(Errno::EINVAL);
         }
     }
-    let event = next(&listener.channel())?;
+    let event = wait_for_next(&listener.channel())?;
     let delivered = table()?.events.find(event)?;
     let c_event = delivered.c.get();
     if c_event.event != CM_EVENT_CONNECT_REQUEST {
