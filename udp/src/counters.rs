@@ -131,6 +131,9 @@ pub struct UdpCounters {
     /// Packets dropped because they are for QPs of other processes. Each arrived in a bundle with
     /// packets for this process.
     pub rx_foreign: u64,
+    /// The number of times that such a bundle made this process switch joining (`UDP_GRO`) off for
+    /// a while, at all sockets of the address.
+    pub rx_joining_paused: u64,
     /// Receive errors that the port ignored.
     pub rx_errors: u64,
     tx_dropped: [u64; TxDrop::ALL.len()],
@@ -172,6 +175,7 @@ impl UdpCounters {
             ("rx_truncated", self.rx_truncated),
             ("rx_no_source", self.rx_no_source),
             ("rx_foreign", self.rx_foreign),
+            ("rx_joining_paused", self.rx_joining_paused),
             ("rx_errors", self.rx_errors),
         ];
         let dropped = self.tx_dropped;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::{message, names};
+
 /// A snapshot of the process that has bound the name of an abstract Unix socket, such as a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -29,6 +31,22 @@ impl Holder {
         let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let program = program.trim_end().to_owned();
         Some(Self { pid, program })
+    }
+}
+
+/// Describes the process that has a name, for messages. The process need not be a member, because
+/// any user can take any name.
+pub(super) fn describe(name: &str) -> String {
+    let credentials = names::connect(name).and_then(|stream| message::peer_credentials(&stream));
+    if let Ok((pid, uid)) = credentials {
+        return format!("process {pid} of user {uid}");
+    }
+    match Holder::of(name) {
+        Some(holder) => holder.to_string(),
+        None => format!(
+            "a process that this one may not inspect (to find it, run `ss -xap | grep {name}` as \
+             root)"
+        ),
     }
 }
 
@@ -65,8 +83,8 @@ impl fmt::Display for Holder {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names;
     use super::*;
+    use std::io::ErrorKind;
 
     #[test]
     fn the_process_that_holds_a_name_is_found() {
@@ -79,6 +97,19 @@ mod tests {
         assert!(!found.program.is_empty());
         let text = format!("this process ({})", std::process::id());
         assert_eq!(found.to_string(), text);
+        let (uid, full_backlog) = (message::own_uid(), names::connect(&name));
+        assert!(full_backlog.is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+        assert_eq!(describe(&name), text);
         drop(held);
+        let _listener = names::listen(&name).expect("free again");
+        let text = format!("process {} of user {uid}", std::process::id());
+        assert_eq!(describe(&name), text);
+    }
+
+    #[test]
+    fn a_message_says_how_to_find_an_unknown_process() {
+        let name = format!("{}/nobody/{}", names::PREFIX, std::process::id());
+        let text = describe(&name);
+        assert!(text.contains(&format!("`ss -xap | grep {name}`")), "{text}");
     }
 }

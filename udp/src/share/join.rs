@@ -4,12 +4,17 @@
 //! sockets from the members, and adds the missing ones up to its own. It may add a socket only if
 //! it holds all sockets of the group. Otherwise, for example while a process that is about to end
 //! still has another socket open, the new socket would get the wrong number.
+//!
+//! Any user can take any name, so a name alone proves nothing. A process counts as a member if the
+//! kernel says that it belongs to this user (`SO_PEERCRED`); only then is a message read from it.
+//! Another process can keep a name from this one, but every wait for a name ends with an error.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_port::PortError;
 use roce_stack::QpnRange;
 use socket2::Socket;
@@ -18,7 +23,7 @@ use super::keeper::{self, HeldSockets, Keeper, Peer};
 use super::member::Member;
 use super::message::{self, Kind};
 use super::names::{self, SharedAddress};
-use super::{group, process_sockets, sockets};
+use super::{group, holder, process_sockets, sockets};
 use crate::ROCE_UDP_PORT;
 use crate::bind::bind;
 use crate::config::UdpPortConfig;
@@ -31,6 +36,10 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 const TAKEN_TIMEOUT: Duration = Duration::from_millis(500);
 /// The minimum number of attempts, even if they take longer than the timeout.
 const MIN_ATTEMPTS: u32 = 5;
+/// The maximum number of attempts in a row, about a second, to get the lock from a process that does
+/// not show itself as one of this user. A process that begins to share an address has the lock for
+/// a few milliseconds.
+const MAX_STRANGE_ATTEMPTS: u32 = 200;
 /// The time between attempts. The kernel does not report when another process closes a socket.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -117,34 +126,29 @@ impl Joining<'_> {
         let name = self.shared.lock();
         let failed = |source| self.error("waiting for a process that begins to share it", source);
         let start = Instant::now();
-        let mut attempts = 0;
+        // The second number is of those in a row that found no process of this user.
+        let (mut attempts, mut strange_attempts) = (0, 0);
         loop {
             match names::listen(&name) {
                 Ok(lock) => return Ok(lock),
                 Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(failed(error)),
                 Err(_) => {}
             }
-            let holder = match names::connect(&name) {
-                Ok(stream) => {
-                    // The other process sends nothing. The connection closes when it releases the
-                    // lock.
-                    stream
-                        .set_read_timeout(Some(ANSWER_TIMEOUT))
-                        .map_err(failed)?;
-                    let _ = message::receive(&stream);
-                    let credentials = message::peer_credentials(&stream).ok();
-                    credentials.map(|(pid, _)| pid)
-                }
-                // The other process has just finished, or does not listen yet.
-                Err(_) => {
-                    std::thread::sleep(RETRY_INTERVAL);
-                    None
-                }
+            strange_attempts = if wait_for_release(&name) {
+                0
+            } else {
+                strange_attempts + 1
             };
             attempts += 1;
-            if attempts > MIN_ATTEMPTS && start.elapsed() > 2 * JOIN_TIMEOUT {
-                let source = io::Error::from(ErrorKind::TimedOut);
-                return Err(self.error(&unfinished(holder), source));
+            let is_late = attempts > MIN_ATTEMPTS && start.elapsed() > 2 * JOIN_TIMEOUT;
+            if is_late || strange_attempts > MAX_STRANGE_ATTEMPTS {
+                let what = format!(
+                    "{} has the lock with which processes begin to share it, and keeps the lock: \
+                     resume (SIGCONT) or end that process, or use another address of {}",
+                    holder::describe(&name),
+                    self.config.interface
+                );
+                return Err(self.error(&what, ErrorKind::TimedOut.into()));
             }
         }
     }
@@ -168,9 +172,11 @@ impl Joining<'_> {
                 }
                 Err(source) => {
                     let what = format!(
-                        "part {} of the QPNs is taken by a process that has the address on another \
-                         interface",
-                        self.part.number()
+                        "{} has part {} of the QPNs: it uses the address on another interface, or \
+                         only has the part's name. Stop that process, or use another address of {}",
+                        holder::describe(&name),
+                        self.part.number(),
+                        self.config.interface
                     );
                     return Err(self.error(&what, source));
                 }
@@ -212,6 +218,7 @@ impl Joining<'_> {
             other_processes: Vec::new(),
             this_process: Vec::new(),
         };
+        let mut other_users = Vec::new();
         let failed = |source| self.error("asking which processes share it", source);
         for part in (0..QpnRange::COUNT).filter_map(QpnRange::new) {
             if part == self.part {
@@ -220,11 +227,13 @@ impl Joining<'_> {
             let stream = match names::connect(&self.shared.member(part)) {
                 Ok(stream) => stream,
                 Err(error) if no_files_left(&error) => return Err(failed(error)),
+                // No process listens, or the one that does accepts no connections.
                 Err(_) => continue,
             };
             let (pid, uid) = message::peer_credentials(&stream).map_err(failed)?;
             if uid != message::own_uid() {
-                return Err(self.other_user_error(pid, uid));
+                other_users.push((pid, uid));
+                continue;
             }
             if self.held.is_some() && u32::try_from(pid) == Ok(std::process::id()) {
                 others.this_process.push(part);
@@ -235,7 +244,22 @@ impl Joining<'_> {
                 .map_err(failed)?;
             others.other_processes.push(OtherMember { part, stream });
         }
+        self.check_other_users(&other_users)?;
         Ok(others)
+    }
+
+    /// Fails if another user has the port. `other_users` are the process and user IDs of those that
+    /// have members' names. A name proves nothing, so the kernel's table of sockets decides.
+    fn check_other_users(&self, other_users: &[(i32, u32)]) -> Result<(), PortError> {
+        if other_users.is_empty() {
+            return Ok(());
+        }
+        let bound = sockets::bound_to(self.shared.address).unwrap_or_default();
+        let has_port = |uid| bound.iter().any(|socket| socket.uid == uid);
+        match other_users.iter().find(|(_, uid)| has_port(*uid)) {
+            Some(&(pid, uid)) => Err(self.other_user_error(pid, uid)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the sockets from the first to this process's, and whether some of them are new.
@@ -289,9 +313,8 @@ impl Joining<'_> {
         }
         // The first socket may have been the only one, and then it does not share the address.
         if !is_new {
-            let other_processes = others.other_processes.iter().map(|other| other.part);
-            let mut all = other_processes.chain(others.this_process.iter().copied());
-            let is_used = all.any(|part| part.number() == 0);
+            // A member that is too busy to accept a connection counts, too.
+            let is_used = names::is_connectable(&self.shared.member(QpnRange::FIRST))?;
             group::start_sharing(&held[0], is_used)?;
         }
         // Add the missing sockets, the last of which is this process's own.
@@ -396,10 +419,22 @@ impl Joining<'_> {
     }
 }
 
-/// Says that the process that has the lock, if it is known, has not released the lock in time.
-fn unfinished(holder: Option<i32>) -> String {
-    let holder = holder.map_or("a process".to_owned(), |pid| format!("process {pid}"));
-    format!("{holder} began to share it and has not finished: resume (SIGCONT) or end that process")
+/// Waits for the process that has the lock: until it releases the lock if it belongs to this user,
+/// but at most [`ANSWER_TIMEOUT`]; otherwise for [`RETRY_INTERVAL`]. Returns whether the process
+/// belongs to this user.
+fn wait_for_release(lock: &str) -> bool {
+    let Some(stream) = names::connect(lock).ok().filter(message::is_same_user) else {
+        // The process belongs to another user, has just released the lock, does not listen yet, or
+        // accepts no connections.
+        std::thread::sleep(RETRY_INTERVAL);
+        return false;
+    };
+    // The connection closes when the process releases the lock.
+    let mut hang_up = [PollFd::new(stream.as_fd(), PollFlags::empty())];
+    let timeout = PollTimeout::try_from(ANSWER_TIMEOUT).unwrap_or(PollTimeout::ZERO);
+    // An interrupted poll is followed by another attempt.
+    let _ = poll(&mut hang_up, timeout);
+    true
 }
 
 /// Whether this process, or the system, is out of file descriptors.
@@ -423,16 +458,5 @@ fn announce(others: &[OtherMember], part: QpnRange, sockets: &[OwnedFd]) {
         if message::send(&other.stream, Kind::Announce, part, sockets).is_err() {
             let _ = message::send(&other.stream, Kind::Announce, part, &[]);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn an_unfinished_process_is_named_only_if_it_is_known() {
-        let known = super::unfinished(Some(4711));
-        assert!(known.starts_with("process 4711 began"), "{known}");
-        let unknown = super::unfinished(None);
-        assert!(unknown.starts_with("a process began"), "{unknown}");
     }
 }

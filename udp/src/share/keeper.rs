@@ -30,6 +30,10 @@ const CLEANUP_INTERVAL_MS: u8 = 10;
 /// The pause before another attempt to accept a new member while no file descriptor is left.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The maximum number of connections to accept before the thread handles messages, and ends if it
+/// is to end.
+const MAX_ACCEPTS: u32 = 64;
+
 /// A group's sockets, starting with the first.
 pub(super) type HeldSockets = Arc<Mutex<Vec<OwnedFd>>>;
 
@@ -153,8 +157,10 @@ impl KeeperThread {
         })
     }
 
+    /// Accepts waiting connections, and closes those of other users. Leaves some of them if there
+    /// are many, because another user may connect faster than this thread accepts.
     fn accept(&mut self) {
-        loop {
+        for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     if message::is_same_user(&stream) && stream.set_nonblocking(true).is_ok() {

@@ -1,7 +1,7 @@
 //! A process's membership in the group of one address.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use roce_stack::QpnRange;
 use socket2::Socket;
@@ -13,6 +13,11 @@ use super::services::{Announced, Services};
 use super::{group, steer};
 use crate::sys::options;
 
+/// The number of received packets after which a process turns GRO on at its socket. It is the
+/// maximum number of packets that one mixed bundle makes a process receive one by one. If the kernel
+/// keeps joining packets for different members, about one bundle is lost in this number of packets.
+const COALESCING_PAUSE: usize = 1024;
+
 /// This process's membership in the group. Another process can become the member for this part
 /// after this value is dropped.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub(crate) struct Member {
     own: Socket,
     held: HeldSockets,
     announced: Announced,
+    /// The number of packets received since GRO was last turned on or off at `own` by this process.
+    received_since_set: usize,
     /// Dropped last, because it holds the member's name.
     _keeper: Keeper,
 }
@@ -40,6 +47,7 @@ impl Member {
             own,
             held,
             announced: Announced::default(),
+            received_since_set: 0,
             _keeper: keeper,
         }
     }
@@ -75,15 +83,34 @@ impl Member {
         steer::update(&self.shared, self.own.as_fd())
     }
 
-    /// Turns off GRO at all sockets of this address. Call it when the kernel has joined packets for
-    /// different members: it steers a bundle by its first packet. A member that loses packets in
-    /// every bundle might never make progress.
-    pub(crate) fn stop_coalescing(&self) {
+    /// Turns off GRO at all sockets of this address. The kernel has joined packets for different
+    /// members, and steers a bundle by its first packet. A member that loses packets in every
+    /// bundle might never make progress.
+    ///
+    /// Any sender can cause this with a single bundle, so it does not last: see
+    /// [`Member::note_received`].
+    pub(crate) fn pause_coalescing(&mut self) {
+        self.received_since_set = 0;
         for socket in keeper::lock(&self.held).iter() {
-            // A kernel without this option joins no packets.
-            let _ = options::set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 0);
+            set_coalescing(socket.as_fd(), false);
         }
     }
+
+    /// Counts received packets. After every [`COALESCING_PAUSE`] packets, turns GRO on at this
+    /// process's socket, whether or not a member has turned it off. So the end of a pause depends on
+    /// no other process, which may have ended, and an idle socket has nothing to wait for.
+    pub(crate) fn note_received(&mut self, packets: usize) {
+        self.received_since_set += packets;
+        if self.received_since_set >= COALESCING_PAUSE {
+            self.received_since_set = 0;
+            set_coalescing(self.own.as_fd(), true);
+        }
+    }
+}
+
+fn set_coalescing(socket: BorrowedFd<'_>, on: bool) {
+    // A kernel without this option joins no packets.
+    let _ = options::set(socket, libc::SOL_UDP, libc::UDP_GRO, on.into());
 }
 
 impl Drop for Member {

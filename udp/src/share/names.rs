@@ -134,23 +134,29 @@ pub(super) fn hold_connectable(name: &str) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Whether a process has taken the name with [`hold_connectable`]. The time that this takes does
-/// not depend on the number of names.
+/// Whether a process listens at the name, as after [`hold_connectable`]. The time that this takes
+/// does not depend on the number of names.
 pub(super) fn is_connectable(name: &str) -> io::Result<bool> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    match socket.connect(&SockAddr::unix(format!("\0{name}"))?) {
-        Ok(()) => Ok(true),
-        // The backlog is full of earlier lookups, which are never accepted.
+    match connect(name) {
+        Ok(_) => Ok(true),
+        // The backlog is full, often of earlier lookups, which are never accepted.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Connects to the process that listens at the name.
+/// Connects to the process that listens at the name. Never blocks: any user can take a name, and a
+/// process that accepts no connections would keep this one waiting for ever.
+///
+/// # Errors
+/// `WouldBlock` if the process has a full backlog, and `ConnectionRefused` if no process listens.
 pub(super) fn connect(name: &str) -> io::Result<UnixStream> {
-    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
+    let socket = unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(format!("\0{name}"))?)?;
+    socket.set_nonblocking(false)?;
+    Ok(OwnedFd::from(socket).into())
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl PeerWatch {
     /// for link-local addresses.
     ///
     /// # Errors
-    /// If the system is out of file descriptors.
+    /// If the system is out of file descriptors, or the process accepts no connections.
     pub fn start(
         address: IpAddr,
         interface_index: u32,
@@ -57,7 +57,7 @@ impl PeerWatch {
     /// Whether the process has ended or has closed the device.
     ///
     /// # Errors
-    /// If the state can't be determined, or the process keeps hanging up.
+    /// If the state can't be determined, or the process keeps hanging up or accepts no connections.
     pub fn is_gone(&mut self) -> io::Result<bool> {
         while has_hung_up(&self.stream)? {
             // Only the name counts: a process may refuse this connection, or may close its

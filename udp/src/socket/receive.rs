@@ -101,6 +101,9 @@ impl PortSocket {
             packets += self.deliver_bundle(&bundle, counters, sink);
             bytes += bundle.bytes.len();
         }
+        if let Some(member) = &mut self.member {
+            member.note_received(packets);
+        }
         counters.rx_bundles += received as u64;
         counters.rx_packets += packets as u64;
         counters.rx_bytes += bytes as u64;
@@ -113,7 +116,7 @@ impl PortSocket {
     }
 
     fn deliver_bundle(
-        &self,
+        &mut self,
         bundle: &Bundle<'_>,
         counters: &mut UdpCounters,
         sink: &mut dyn RxSink,
@@ -144,12 +147,10 @@ impl PortSocket {
         }
         let packets = bundle.bytes.chunks(segment);
         let count = packets.len();
-        match &self.member {
+        match &mut self.member {
             // The filter in the kernel has checked the first packet.
             Some(member) if count > 1 => {
-                let foreign = deliver_own(member, packets, &meta, sink);
-                counters.rx_foreign += foreign as u64;
-                count - foreign
+                count - deliver_own(member, packets, &meta, counters, sink)
             }
             _ => {
                 for packet in packets {
@@ -161,13 +162,14 @@ impl PortSocket {
     }
 }
 
-/// Delivers the packets of a bundle that are for this process. Returns the number of the others.
-/// The kernel joins packets with the same addresses and ports, whatever their QPs. Senders of this
-/// stack keep packets for different processes apart; other senders may not.
+/// Delivers the packets of a bundle that are for this process. Counts the others and returns their
+/// number. The kernel joins packets with the same addresses and ports, whatever their QPs. Senders
+/// of this stack keep packets for different processes apart; other senders may not.
 fn deliver_own<'a>(
-    member: &Member,
+    member: &mut Member,
     packets: impl Iterator<Item = &'a [u8]>,
     meta: &RxMeta,
+    counters: &mut UdpCounters,
     sink: &mut dyn RxSink,
 ) -> usize {
     let mut foreign = 0;
@@ -181,8 +183,10 @@ fn deliver_own<'a>(
             }
         }
     }
+    counters.rx_foreign += foreign as u64;
     if another_member_lost_packets {
-        member.stop_coalescing();
+        member.pause_coalescing();
+        counters.rx_joining_paused += 1;
     }
     foreign
 }

@@ -46,6 +46,37 @@ fn a_mixed_bundle_stops_coalescing() {
     assert_eq!((counters.rx_foreign, counters.rx_bundles), (0, 2));
 }
 
+/// Any sender can send a mixed bundle, so one costs each member at most a number of packets that
+/// are received one by one.
+#[test]
+fn one_mixed_bundle_does_not_stop_coalescing_for_ever() {
+    let address = fresh_address();
+    let mut ports = [0, 1].map(|part| (part, open(address, part)));
+    let from = sender(address);
+    until("the first member has learned of the second", || {
+        send_in_one(&from, &[packet(0, 1), packet(1, 2)]);
+        waiting(&mut ports[0].1);
+        ports[0].1.counters().rx_joining_paused == 1
+    });
+    for (part, port) in &mut ports {
+        let own = [packet(*part, 1), packet(*part, 2)];
+        // The numbers of bundles in which the packets of each datagram are received.
+        let received: Vec<u64> = std::iter::repeat_with(|| {
+            let before = port.counters().rx_bundles;
+            send_in_one(&from, &own);
+            assert_eq!(waiting(port), [(*part, 1), (*part, 2)]);
+            port.counters().rx_bundles - before
+        })
+        .take(600)
+        .collect();
+        assert_eq!(received[0], 2, "part {part}: the bundle is taken apart");
+        assert_eq!(received.last(), Some(&1), "part {part}: joined again");
+        assert!(received.is_sorted_by(|a, b| a >= b), "{received:?}");
+    }
+    assert_eq!(ports[0].1.counters().rx_joining_paused, 1);
+    assert_eq!(ports[1].1.counters().rx_joining_paused, 0);
+}
+
 #[test]
 fn bundles_with_packets_for_no_process_keep_coalescing() {
     let address = fresh_address();

@@ -4,6 +4,7 @@
 mod bundles;
 mod management;
 mod processes;
+mod squatters;
 mod steering;
 #[path = "../support/mod.rs"]
 mod support;

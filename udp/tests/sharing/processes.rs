@@ -12,30 +12,41 @@ use roce_port::Steering;
 use roce_stack::Addresses;
 use roce_udp::ServiceClaim;
 
-const ROLE: &str = "ROCE_TEST_SHARING";
+/// The variable that makes a test the main function of another process. Its value says what to do.
+pub(super) const ROLE: &str = "ROCE_TEST_SHARING";
 
-/// Another process that has a port at an address. It is killed when this value is dropped.
+/// The main function of a process that has a port.
+const OTHER_PROCESS: &str = "processes::other_process";
+
+/// What the line with the status of another process begins with.
+const STATUS: &str = "PORT: ";
+
+/// Another process, which most often has a port at an address. It is killed when this value is
+/// dropped.
 pub(super) struct OtherProcess {
     child: Child,
-    status: String,
+    pub(super) status: String,
 }
 
 impl OtherProcess {
     /// A process that receives management datagrams, and requests for a service that it claims.
     pub(super) fn listening(address: IpAddr, part: u8, service: u32) -> Self {
-        let other = Self::start_as(format!("{address} {part} {service}"), None);
+        let role = format!("{address} {part} {service}");
+        let other = Self::start_as(OTHER_PROCESS, &role, None);
         assert_eq!(other.status, "open");
         other
     }
 
-    fn start(address: IpAddr, part: u8, uid: Option<u32>) -> Self {
-        Self::start_as(format!("{address} {part}"), uid)
+    pub(super) fn start(address: IpAddr, part: u8, uid: Option<u32>) -> Self {
+        Self::start_as(OTHER_PROCESS, &format!("{address} {part}"), uid)
     }
 
-    fn start_as(role: String, uid: Option<u32>) -> Self {
+    /// A process of the user `uid` with the test `main` as its main function, once that has
+    /// [reported its status](report_and_wait).
+    pub(super) fn start_as(main: &str, role: &str, uid: Option<u32>) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("a path"));
         command
-            .args(["--exact", "processes::other_process", "--nocapture"])
+            .args(["--exact", main, "--nocapture"])
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -46,7 +57,7 @@ impl OtherProcess {
         let stdout = child.stdout.take().expect("piped");
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
         let status = lines
-            .find_map(|line| Some(line.split_once("PORT: ")?.1.to_owned()))
+            .find_map(|line| Some(line.split_once(STATUS)?.1.to_owned()))
             .expect("a line with the status");
         Self { child, status }
     }
@@ -55,6 +66,10 @@ impl OtherProcess {
         let other = Self::start(address, part, None);
         assert_eq!(other.status, "open");
         other
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     fn signal(&self, signal: Signal) {
@@ -100,9 +115,13 @@ fn other_process() {
         Ok(_) => "open".to_owned(),
         Err(error) => error.to_string(),
     };
-    println!("PORT: {status}");
+    report_and_wait(&status);
+}
+
+/// Reports the status of another process to the test, and waits until the test ends.
+pub(super) fn report_and_wait(status: &str) {
+    println!("{STATUS}{status}");
     std::io::stdout().flush().expect("flushed");
-    // End when the test ends, at the latest.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
@@ -183,14 +202,19 @@ fn the_error_names_a_stopped_process_and_others_continue() {
     assert_steering(address, &mut ports, &[3]);
 }
 
+/// Whether this process may start processes of other users. If not, reports that `test` is skipped.
+pub(super) fn may_change_user(test: &str) -> bool {
+    // SAFETY: the call only returns a number.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        support::skip(test, "it takes root");
+    }
+    is_root
+}
+
 #[test]
 fn the_error_for_another_user_names_the_process() {
-    // SAFETY: the call only returns a number.
-    if unsafe { libc::geteuid() } != 0 {
-        support::skip(
-            "the_error_for_another_user_names_the_process",
-            "it takes root",
-        );
+    if !may_change_user("the_error_for_another_user_names_the_process") {
         return;
     }
     let address = fresh_address();
