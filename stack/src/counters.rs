@@ -31,6 +31,12 @@ labelled! {
         OutOfSequence = "out_of_sequence",
         /// A request or response ahead of the expected PSN of which an earlier copy is kept.
         DuplicateOutOfOrder = "duplicate_out_of_order",
+        /// A request ahead of the expected PSN of which two copies arrived that differ. One of them
+        /// is forged or damaged, so neither is executed.
+        OutOfOrderDisputed = "out_of_order_disputed",
+        /// A request or response that was kept ahead of the expected PSN, while its QP made no
+        /// progress for a second.
+        OutOfOrderExpired = "out_of_order_expired",
         /// A duplicate request that can't be answered any more: the responder no longer has its
         /// result, or its memory is no longer accessible.
         StaleDuplicate = "stale_duplicate",

@@ -152,9 +152,9 @@ impl Nic {
     }
 
     /// Sets the maximum number of out-of-order requests and responses that all QPs together keep;
-    /// 1024 by default. Each takes 4 KiB, allocated when it is first needed. With 0, QPs drop every
-    /// out-of-order request, as the specification describes, and peers retransmit everything from
-    /// the first missing one on.
+    /// 1024 by default, of which one QP keeps at most nearly half. Each takes 4 KiB, allocated when
+    /// it is first needed. With 0, QPs drop every out-of-order request, as the specification
+    /// describes, and peers retransmit everything from the first missing one on.
     pub fn set_reorder_limit(&mut self, packets: usize) {
         self.reorder.set_limit(packets);
     }

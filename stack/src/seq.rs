@@ -38,6 +38,11 @@ impl Seq {
         NonZeroU64::new(self.0).map(Position)
     }
 
+    /// The remainder of its division by `n`.
+    pub(crate) fn modulo(self, n: usize) -> usize {
+        (self.0 % n as u64) as usize
+    }
+
     /// The previous one.
     pub(crate) fn prev(self) -> Self {
         Self(self.0.saturating_sub(1))

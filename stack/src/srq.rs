@@ -287,6 +287,12 @@ impl SrqTable {
         }
     }
 
+    /// The oldest receive and its elements, if there is one.
+    pub(crate) fn front(&self, srqn: Srqn) -> Option<(&RecvWqe, &[Sge])> {
+        let queue = &self.srqs.get(&srqn.0)?.queue;
+        Some((queue.front()?, queue.sges(0)))
+    }
+
     /// Takes the oldest receive, if there is one, and passes it to `to`.
     pub(crate) fn take(
         &mut self,

@@ -5,6 +5,7 @@ use crate::cq::CompletionQueue;
 use crate::ids::{Srqn, XrcdId};
 use crate::memory::PdId;
 use crate::queue::{EntryGuard, QueueLimits, RecvWqe, WorkQueue};
+use crate::srq::SrqTable;
 use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge};
 use std::sync::Arc;
 
@@ -157,14 +158,28 @@ impl Receives {
         same || !continues_message
     }
 
-    /// Takes a receive from the SRQ for the arriving message, unless the queue already holds one.
-    /// Returns whether the queue holds a receive.
-    pub(crate) fn ensure_receive(&mut self, cx: &mut Cx<'_>) -> bool {
-        let srq = match &self.source {
+    /// The receive for the arriving message: the one that the queue holds, or else the oldest of
+    /// the SRQ, which stays there. Its elements follow.
+    pub(crate) fn peek<'a>(&'a self, srqs: &'a SrqTable) -> Option<(&'a RecvWqe, &'a [Sge])> {
+        match self.queue.front() {
+            Some(wqe) => Some((wqe, self.queue.sges(0))),
+            None => srqs.front(self.selected()?),
+        }
+    }
+
+    /// The SRQ that the next receive comes from.
+    fn selected(&self) -> Option<Srqn> {
+        match &self.source {
             ReceiveSource::Own => None,
             ReceiveSource::Srq { srq, .. } => Some(*srq),
             ReceiveSource::Xrc { named, .. } => named.as_ref().map(|named| named.srq),
-        };
+        }
+    }
+
+    /// Takes a receive from the SRQ for the arriving message, unless the queue already holds one.
+    /// Returns whether the queue holds a receive.
+    pub(crate) fn ensure_receive(&mut self, cx: &mut Cx<'_>) -> bool {
+        let srq = self.selected();
         let queue = &mut self.queue;
         if let Some(srq) = srq
             && queue.is_empty()

@@ -1,16 +1,39 @@
 //! The buffers for out-of-order packets, which keep them until the packets before them have
-//! arrived. All QPs of a NIC share one pool of a fixed number of buffers, each for one packet. When
-//! no buffer is free, out-of-order packets are dropped.
+//! arrived.
+//!
+//! All QPs of a NIC share one pool of a fixed number of buffers, each for one packet. Out-of-order
+//! packets may be forged, so the pool limits what a QP can take from the others:
+//!
+//! - A QP that holds fewer than [`GUARANTEED`] buffers gets any buffer that is free. The pool
+//!   reserves one buffer in [`RESERVED`] for such QPs.
+//! - Another QP gets a buffer if it holds at most as many as are free, the reserve excepted. So one
+//!   QP gets nearly half of the pool, and each further one less.
+//! - A QP may hold its packets for [`PATIENCE`] without executing one of them. After that, the QP
+//!   drops them when the missing packet arrives, and the pool drops them when another QP is short
+//!   of buffers.
+//!
+//! A packet that gets no buffer is dropped.
 
+mod ring;
+
+use crate::counters::{Counters, DropReason};
 use crate::seq::Seq;
+use crate::time::{Duration, Instant};
+use ring::{Ring, SPAN};
 use roce_wire::{Bth, ExtHeaders, Packet, PathMtu};
 
-/// The default number of buffers of a NIC. They take at most 4 MiB, whatever the path MTU, and are
-/// allocated when they are first needed.
+/// The default number of buffers of a NIC. They take at most 4 MiB, whatever the path MTU, and each
+/// QP that holds some needs another 8 KiB. Both are allocated when they are first needed.
 pub(crate) const DEFAULT_PACKETS: usize = 1024;
 
-/// The maximum distance, in PSNs, of a kept packet from the missing one.
-const REACH: u64 = 1024;
+/// A QP that holds fewer buffers than this gets another one if any is free.
+const GUARANTEED: usize = 8;
+
+/// One buffer in this many is reserved for QPs that hold fewer than [`GUARANTEED`].
+const RESERVED: usize = 8;
+
+/// How long a QP may hold packets without executing one of them. Recovery takes a few round trips.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The largest payload of a packet.
 const MAX_PAYLOAD: usize = PathMtu::Mtu4096.bytes();
@@ -19,13 +42,16 @@ const MAX_PAYLOAD: usize = PathMtu::Mtu4096.bytes();
 /// The owner must release it with [`ReorderPool::release`].
 #[derive(Debug, Default)]
 pub(crate) struct ReorderQueue {
-    ends: Option<Ends>,
+    /// `None` if the queue holds no packets.
+    ticket: Option<Ticket>,
 }
 
+/// The right to use a queue of the pool. It ends when the queue is empty, which may be because the
+/// pool has dropped its packets.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
-    first: u32,
-    last: u32,
+struct Ticket {
+    index: usize,
+    number: u64,
 }
 
 /// The result of [`ReorderPool::keep`].
@@ -35,11 +61,11 @@ pub(crate) enum Kept {
     Stored,
     /// An earlier copy of the packet is kept already.
     Duplicate,
-    /// The packet is dropped: it is too far ahead, too long, or the pool is full.
+    /// The packet is dropped: it is too far ahead, too long, or there is no buffer for it.
     Dropped,
 }
 
-/// A kept packet that has left its queue. [`ReorderPool::give_back`] returns its buffer to the
+/// A kept packet. When it has left its queue, [`ReorderPool::give_back`] returns its buffer to the
 /// pool.
 #[derive(Debug)]
 pub(crate) struct BufferedPacket {
@@ -47,7 +73,8 @@ pub(crate) struct BufferedPacket {
     ext: ExtHeaders,
     icrc: u32,
     len: usize,
-    buffer: Box<[u8]>,
+    is_disputed: bool,
+    buffer: [u8; MAX_PAYLOAD],
 }
 
 impl BufferedPacket {
@@ -60,31 +87,63 @@ impl BufferedPacket {
             icrc: self.icrc,
         }
     }
+
+    /// Whether a copy of the packet has arrived that differs from it.
+    pub(crate) fn is_disputed(&self) -> bool {
+        self.is_disputed
+    }
+
+    /// Whether the execution of `copy` would do the same.
+    fn does_the_same_as(&self, copy: &Packet<'_>) -> bool {
+        let kept = self.as_packet();
+        kept.bth.opcode == copy.bth.opcode
+            && kept.bth.solicited == copy.bth.solicited
+            && kept.ext == copy.ext
+            && kept.payload == copy.payload
+    }
 }
 
+/// The packets of one half of a QP.
 #[derive(Debug)]
-struct Slot {
-    at: Seq,
-    next: Option<u32>,
-    packet: BufferedPacket,
+struct Queue {
+    /// The number of the valid ticket; `None` if the queue is free.
+    ticket: Option<u64>,
+    packets: Ring<Box<BufferedPacket>>,
+    /// When the last packet left the queue; if none has, when the first one was kept.
+    progress: Instant,
+}
+
+impl Queue {
+    fn has_expired(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.progress) > PATIENCE
+    }
 }
 
 /// The buffers, free and in use.
 #[derive(Debug)]
 pub(crate) struct ReorderPool {
-    slots: Vec<Option<Slot>>,
-    free: Vec<u32>,
-    /// Buffers that are free.
-    buffers: Vec<Box<[u8]>>,
+    queues: Vec<Queue>,
+    free_queues: Vec<usize>,
+    /// The number of the newest ticket.
+    tickets: u64,
+    /// The queue that was last checked for expiry.
+    checked: usize,
+    /// Buffers that are allocated and free.
+    buffers: Vec<Box<BufferedPacket>>,
+    /// The number of packets in queues.
+    in_use: usize,
     limit: usize,
 }
 
 impl ReorderPool {
     pub(crate) fn new(packets: usize) -> Self {
         Self {
-            slots: Vec::new(),
-            free: Vec::new(),
+            queues: Vec::new(),
+            free_queues: Vec::new(),
+            tickets: 0,
+            checked: 0,
             buffers: Vec::new(),
+            in_use: 0,
             limit: packets,
         }
     }
@@ -96,139 +155,175 @@ impl ReorderPool {
 
     /// The lowest PSN of a queue.
     pub(crate) fn first(&self, queue: &ReorderQueue) -> Option<Seq> {
-        Some(self.slot(queue.ends?.first)?.at)
+        self.queues[self.index(queue)?].packets.first()
+    }
+
+    /// Whether the queue has held packets for too long without progress.
+    pub(crate) fn has_expired(&self, now: Instant, queue: &ReorderQueue) -> bool {
+        self.index(queue)
+            .is_some_and(|index| self.queues[index].has_expired(now))
     }
 
     /// Keeps a packet whose PSN is `at`, while the packet at `due` is missing.
     pub(crate) fn keep(
         &mut self,
+        now: Instant,
+        counters: &mut Counters,
         queue: &mut ReorderQueue,
         due: Seq,
         at: Seq,
         packet: &Packet<'_>,
     ) -> Kept {
-        if at - due > REACH || packet.payload.len() > MAX_PAYLOAD {
+        if at - due >= SPAN as u64 || packet.payload.len() > MAX_PAYLOAD {
             return Kept::Dropped;
         }
-        // Most packets go to the end.
-        let newest = queue.ends.and_then(|ends| self.slot(ends.last));
-        let before = match newest {
-            Some(last) if last.at < at => queue.ends.map(|ends| ends.last),
-            _ => match self.last_before(queue, at) {
-                Ok(before) => before,
-                Err(()) => return Kept::Duplicate,
-            },
-        };
-        let Some(index) = self.store(at, packet) else {
+        let mut held = 0;
+        if let Some(index) = self.index(queue) {
+            let packets = &mut self.queues[index].packets;
+            if packets.get_mut(at).is_some() {
+                return Kept::Duplicate;
+            }
+            if !packets.spans(at) {
+                return Kept::Dropped;
+            }
+            held = packets.len();
+        }
+        if !self.has_buffer_for(held) {
+            self.expire_next(now, counters);
+        }
+        if !self.has_buffer_for(held) {
             return Kept::Dropped;
-        };
-        self.link(queue, before, index);
+        }
+        let packet = self.copy(packet);
+        let index = self.open(now, queue);
+        self.queues[index].packets.insert(at, packet);
+        self.in_use += 1;
         Kept::Stored
     }
 
+    /// Compares the kept packet at `at` with a second copy of it. If the copies differ, the kept
+    /// one becomes disputed. Returns whether they differ.
+    pub(crate) fn dispute(&mut self, queue: &ReorderQueue, at: Seq, copy: &Packet<'_>) -> bool {
+        let index = self.index(queue);
+        let kept = index.and_then(|index| self.queues[index].packets.get_mut(at));
+        let Some(kept) = kept.filter(|kept| !kept.does_the_same_as(copy)) else {
+            return false;
+        };
+        kept.is_disputed = true;
+        true
+    }
+
     /// Removes the packet with the lowest PSN from the queue.
-    pub(crate) fn take(&mut self, queue: &mut ReorderQueue) -> Option<BufferedPacket> {
-        let ends = queue.ends?;
-        let slot = self.slots.get_mut(ends.first as usize)?.take()?;
-        self.free.push(ends.first);
-        queue.ends = slot.next.map(|first| Ends {
-            first,
-            last: ends.last,
-        });
-        Some(slot.packet)
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        queue: &mut ReorderQueue,
+    ) -> Option<Box<BufferedPacket>> {
+        let index = self.index(queue)?;
+        let open = &mut self.queues[index];
+        let packet = open.packets.pop_first()?;
+        open.progress = now;
+        self.in_use -= 1;
+        if self.queues[index].packets.len() == 0 {
+            self.close(index);
+        }
+        Some(packet)
     }
 
     /// Takes back the buffer of a packet that was taken.
-    pub(crate) fn give_back(&mut self, packet: BufferedPacket) {
-        self.buffers.push(packet.buffer);
+    pub(crate) fn give_back(&mut self, packet: Box<BufferedPacket>) {
+        self.buffers.push(packet);
     }
 
     /// Drops a whole queue. Returns the number of its packets.
     pub(crate) fn release(&mut self, queue: &mut ReorderQueue) -> u64 {
-        let mut count = 0;
-        while let Some(packet) = self.take(queue) {
-            self.give_back(packet);
-            count += 1;
-        }
-        count
+        let index = self.index(queue);
+        queue.ticket = None;
+        index.map_or(0, |index| self.drop_all(index))
     }
 
-    fn slot(&self, index: u32) -> Option<&Slot> {
-        self.slots.get(index as usize)?.as_ref()
+    /// Whether a QP that holds `held` buffers gets another one.
+    fn has_buffer_for(&self, held: usize) -> bool {
+        let free = self.limit.saturating_sub(self.in_use);
+        let shared = free.saturating_sub(self.limit / RESERVED);
+        free > 0 && (held < GUARANTEED || held <= shared)
     }
 
-    /// The last packet of the queue before `at`; an error if there is one at `at`.
-    fn last_before(&self, queue: &ReorderQueue, at: Seq) -> Result<Option<u32>, ()> {
-        let mut before = None;
-        let mut index = queue.ends.map(|ends| ends.first);
-        while let Some(i) = index {
-            let Some(slot) = self.slot(i).filter(|slot| slot.at <= at) else {
-                break;
-            };
-            if slot.at == at {
-                return Err(());
+    /// Checks one queue, each in turn, and drops its packets if it has expired. So the cost of a
+    /// packet that gets no buffer does not depend on the number of QPs.
+    fn expire_next(&mut self, now: Instant, counters: &mut Counters) {
+        self.checked = (self.checked + 1) % self.queues.len().max(1);
+        let next = self.queues.get(self.checked);
+        if next.is_some_and(|queue| queue.ticket.is_some() && queue.has_expired(now)) {
+            for _ in 0..self.drop_all(self.checked) {
+                counters.drop(DropReason::OutOfOrderExpired);
             }
-            before = Some(i);
-            index = slot.next;
-        }
-        Ok(before)
-    }
-
-    fn link(&mut self, queue: &mut ReorderQueue, before: Option<u32>, index: u32) {
-        let next = match before {
-            None => queue.ends.map(|ends| ends.first),
-            Some(before) => self
-                .slots
-                .get_mut(before as usize)
-                .and_then(Option::as_mut)
-                .and_then(|slot| slot.next.replace(index)),
-        };
-        if let Some(Some(slot)) = self.slots.get_mut(index as usize) {
-            slot.next = next;
-        }
-        let ends = queue.ends.get_or_insert(Ends {
-            first: index,
-            last: index,
-        });
-        if before.is_none() {
-            ends.first = index;
-        }
-        if next.is_none() {
-            ends.last = index;
         }
     }
 
-    /// Copies a packet into a buffer. Buffers are allocated when they are first needed, and never
-    /// freed.
-    fn store(&mut self, at: Seq, packet: &Packet<'_>) -> Option<u32> {
-        let in_use = self.slots.len() - self.free.len();
-        if in_use >= self.limit {
-            return None;
+    /// The index of the queue, if it holds packets.
+    fn index(&self, queue: &ReorderQueue) -> Option<usize> {
+        let Ticket { index, number } = queue.ticket?;
+        (self.queues.get(index)?.ticket == Some(number)).then_some(index)
+    }
+
+    /// The index of the queue, which gets a free one if it holds no packets.
+    fn open(&mut self, now: Instant, queue: &mut ReorderQueue) -> usize {
+        if let Some(index) = self.index(queue) {
+            return index;
         }
-        let mut buffer = self
-            .buffers
-            .pop()
-            .unwrap_or_else(|| vec![0; MAX_PAYLOAD].into_boxed_slice());
+        let index = self.free_queues.pop().unwrap_or(self.queues.len());
+        if index == self.queues.len() {
+            self.queues.push(Queue {
+                ticket: None,
+                packets: Ring::new(),
+                progress: now,
+            });
+        }
+        self.tickets += 1;
+        let number = self.tickets;
+        let open = &mut self.queues[index];
+        (open.ticket, open.progress) = (Some(number), now);
+        queue.ticket = Some(Ticket { index, number });
+        index
+    }
+
+    /// Frees a queue that is empty.
+    fn close(&mut self, index: usize) {
+        self.queues[index].ticket = None;
+        self.free_queues.push(index);
+    }
+
+    /// Drops all packets of a queue and frees it. Returns the number of packets.
+    fn drop_all(&mut self, index: usize) -> u64 {
+        let held = self.queues[index].packets.len();
+        while let Some(packet) = self.queues[index].packets.pop_first() {
+            self.buffers.push(packet);
+        }
+        self.in_use -= held;
+        self.close(index);
+        held as u64
+    }
+
+    /// Copies a packet into a free buffer. Buffers are allocated when they are first needed, and
+    /// never freed.
+    fn copy(&mut self, packet: &Packet<'_>) -> Box<BufferedPacket> {
+        let Packet { bth, ext, icrc, .. } = *packet;
         let len = packet.payload.len();
-        buffer[..len].copy_from_slice(packet.payload);
-        let slot = Slot {
-            at,
-            next: None,
-            packet: BufferedPacket {
-                bth: packet.bth,
-                ext: packet.ext,
-                icrc: packet.icrc,
+        let mut copy = self.buffers.pop().unwrap_or_else(|| {
+            Box::new(BufferedPacket {
+                bth,
+                ext,
+                icrc,
                 len,
-                buffer,
-            },
-        };
-        if let Some(index) = self.free.pop() {
-            self.slots[index as usize] = Some(slot);
-            return Some(index);
-        }
-        let index = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(Some(slot));
-        Some(index)
+                is_disputed: false,
+                buffer: [0; MAX_PAYLOAD],
+            })
+        });
+        (copy.bth, copy.ext, copy.icrc, copy.len) = (bth, ext, icrc, len);
+        copy.is_disputed = false;
+        copy.buffer[..len].copy_from_slice(packet.payload);
+        copy
     }
 }
 

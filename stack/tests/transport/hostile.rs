@@ -6,6 +6,7 @@
 //! runs n seeds, `ROCE_SEED=n` that one only.
 
 mod attack;
+mod early;
 mod packets;
 
 use attack::attack;

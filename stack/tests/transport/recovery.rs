@@ -201,7 +201,7 @@ fn nothing_is_kept_behind_a_request_that_found_no_receive() {
     hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
     hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
     assert_eq!(hand.drops(DropReason::OutOfSequence), 1);
-    // The same if it was kept before.
+    // The same if it was kept before, once the request without a receive has arrived in order.
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(8);
     hand.post_recv(1, &[mem.sge(0, 8)]);
@@ -211,9 +211,19 @@ fn nothing_is_kept_behind_a_request_that_found_no_receive() {
     }
     assert_eq!(hand.node.received().len(), 1);
     let nak = hand.out_one();
-    assert!(matches!(nak.syndrome(), Some(Syndrome::RnrNak(_))));
-    assert_eq!(nak.psn(), first + 1);
-    assert_eq!(hand.drops(DropReason::OutOfSequence), 1);
+    assert_eq!(
+        nak.syndrome(),
+        Some(Syndrome::Nak(NakCode::PsnSequenceError))
+    );
+    assert_eq!(hand.drops(DropReason::OutOfSequence), 2);
+    for n in [2, 1] {
+        hand.psn = first + n;
+        hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
+        hand.out();
+    }
+    let nak = hand.stat(Stat::RnrNaksSent);
+    assert_eq!(nak, 1);
+    assert_eq!(hand.drops(DropReason::OutOfSequence), 3);
 }
 
 /// How a peer handles out-of-order packets.

@@ -13,6 +13,7 @@ use crate::qp::reorder::{Kept, ReorderQueue};
 use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
 use crate::wr::WcStatus;
+use core::hint::cold_path;
 use roce_wire::Packet;
 
 /// Out-of-order responses, and the known gaps.
@@ -112,9 +113,10 @@ impl Requester {
         at: Seq,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
+        let queue = &mut self.out_of_order.queue;
         let kept = cx
             .reorder
-            .keep(&mut self.out_of_order.queue, self.una, at, packet);
+            .keep(cx.now, cx.counters, queue, self.una, at, packet);
         match kept {
             Kept::Stored => cx.counters.count(Stat::OutOfOrderKept),
             Kept::Duplicate => cx.counters.drop(DropReason::DuplicateOutOfOrder),
@@ -130,6 +132,9 @@ impl Requester {
 
     /// Handles the kept responses up to the next gap, and asks for what is missing there.
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
+        if cx.reorder.has_expired(cx.now, &self.out_of_order.queue) {
+            self.drop_kept(cx, DropReason::OutOfOrderExpired);
+        }
         loop {
             if let Some(reached) = self.out_of_order.reached {
                 let open = self.fetches.first_open();
@@ -139,11 +144,19 @@ impl Requester {
             if cx.reorder.first(&self.out_of_order.queue) != Some(self.una) {
                 break;
             }
-            let Some(packet) = cx.reorder.take(&mut self.out_of_order.queue) else {
+            let queue = &mut self.out_of_order.queue;
+            let Some(packet) = cx.reorder.take(cx.now, queue) else {
                 break;
             };
             let result = self.place_response(cx, core, &packet.as_packet(), self.una);
             cx.reorder.give_back(packet);
+            if result == Err(QpFailure::Send(WcStatus::BadResponse)) {
+                // It may be forged, so only a response that arrives in order fails the QP.
+                cold_path();
+                cx.counters.drop(DropReason::ResponseGap);
+                self.drop_kept(cx, DropReason::ResponseGap);
+                break;
+            }
             result?;
         }
         if let Some(reached) = self.out_of_order.reached {
@@ -223,8 +236,14 @@ impl Requester {
 
     /// Drops all kept responses.
     pub(crate) fn release_out_of_order(&mut self, cx: &mut Cx<'_>) {
+        self.drop_kept(cx, DropReason::ResponseGap);
+    }
+
+    /// Drops all kept responses. [`Requester::catch_up`] then asks for them again.
+    fn drop_kept(&mut self, cx: &mut Cx<'_>, reason: DropReason) {
+        self.out_of_order.forget_asked();
         for _ in 0..cx.reorder.release(&mut self.out_of_order.queue) {
-            cx.counters.drop(DropReason::ResponseGap);
+            cx.counters.drop(reason);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! READ and atomics: executes them, and saves them to answer duplicates.
 
 use super::reply_queue::Reply;
-use super::{Refusal, Responder};
+use super::{Denial, Refusal, Responder};
 use crate::counters::DropReason;
 use crate::memory::{Access, PdId};
-use crate::qp::{Core, Cx, QpFailure};
+use crate::qp::{Core, Cx};
 use crate::seq::Seq;
 use crate::wr::MAX_MESSAGE_BYTES;
 use roce_wire::{AtomicEth, Operation, Packet, Qpn, Reth};
@@ -113,21 +113,21 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
+    ) -> Result<(), Denial> {
         let Some(reth) = packet.ext.reth else {
-            return Err(self.refuse(Refusal::InvalidRequest));
+            return Err(Refusal::InvalidRequest.into());
         };
         // rule: 9.7.4.1.3-read-enabled
         let enabled = core.config.access.contains(Access::REMOTE_READ);
         // rule: 9.7.4.1-longest-write
         let too_long = u64::from(reth.dma_len) > MAX_MESSAGE_BYTES;
         // rule: 9.7.4.1.2-fetch-outside
-        if self.inbound.is_some() || !enabled || too_long || !self.replies.make_room() {
-            return Err(self.refuse(Refusal::InvalidRequest));
+        if self.inbound.is_some() || !enabled || too_long || !self.replies.has_room() {
+            return Err(Refusal::InvalidRequest.into());
         }
         let pd = self.rq.remote_pd(core);
         if check_read(cx, pd, core.qpn, &reth).is_none() {
-            return Err(self.refuse(Refusal::AccessError));
+            return Err(Refusal::AccessError.into());
         }
         let first = self.epsn;
         let end = first + response_packets(reth.dma_len, core.config.mtu());
@@ -157,21 +157,21 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
+    ) -> Result<(), Denial> {
         let Some(atomic) = packet.ext.atomic else {
-            return Err(self.refuse(Refusal::InvalidRequest));
+            return Err(Refusal::InvalidRequest.into());
         };
         // rule: 9.7.4.1.3-atomic-enabled
         let enabled = core.config.access.contains(Access::REMOTE_ATOMIC);
         // rule: 9.4.5-aligned
         let aligned = atomic.va % 8 == 0;
         // rule: 9.7.4.1.2-fetch-outside
-        if self.inbound.is_some() || !enabled || !aligned || !self.replies.make_room() {
-            return Err(self.refuse(Refusal::InvalidRequest));
+        if self.inbound.is_some() || !enabled || !aligned || !self.replies.has_room() {
+            return Err(Refusal::InvalidRequest.into());
         }
         let (pd, operation) = (self.rq.remote_pd(core), packet.bth.opcode.operation());
         let Some(original) = perform(cx, (pd, core.qpn), operation, &atomic) else {
-            return Err(self.refuse(Refusal::AccessError));
+            return Err(Refusal::AccessError.into());
         };
         let at = self.epsn;
         self.epsn = at.next();

@@ -5,10 +5,10 @@
 //! a READ of no bytes, and occupy a responder resource like it.
 
 use super::reply_queue::Reply;
-use super::{Refusal, Responder};
+use super::{Denial, Refusal, Responder};
 use crate::counters::DropReason;
 use crate::memory::{Access, AccessError, PdId};
-use crate::qp::{Core, Cx, QpFailure};
+use crate::qp::{Core, Cx};
 use crate::seq::Seq;
 use core::sync::atomic::{Ordering, fence};
 use roce_wire::{Feth, FlushPlacement, FlushSelectivity, Packet, Qpn, Reth};
@@ -20,18 +20,18 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
+    ) -> Result<(), Denial> {
         let (Some(feth), Some(reth)) = (packet.ext.flush, packet.ext.reth) else {
-            return Err(self.refuse(Refusal::InvalidRequest));
+            return Err(Refusal::InvalidRequest.into());
         };
         let enabled = core.config.access.contains(Access::FLUSH_GLOBAL);
-        if self.inbound.is_some() || !enabled || !is_legal(&feth) || !self.replies.make_room() {
-            return Err(self.refuse(Refusal::InvalidRequest));
+        if self.inbound.is_some() || !enabled || !is_legal(&feth) || !self.replies.has_room() {
+            return Err(Refusal::InvalidRequest.into());
         }
         let pd = self.rq.remote_pd(core);
         // rule: A19-flush-rights
         if check_flush(cx, (pd, core.qpn), &feth, &reth).is_err() {
-            return Err(self.refuse(Refusal::AccessError));
+            return Err(Refusal::AccessError.into());
         }
         // rule: A19-flush-global
         fence(Ordering::SeqCst);
@@ -45,15 +45,15 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
+    ) -> Result<(), Denial> {
         let (Some(reth), Ok(word)) = (packet.ext.reth, packet.payload.try_into()) else {
-            return Err(self.refuse(Refusal::InvalidRequest));
+            return Err(Refusal::InvalidRequest.into());
         };
         let enabled = core.config.access.contains(Access::REMOTE_WRITE);
         // rule: A19-atomic-write-aligned
         let legal = reth.dma_len == 8 && reth.va % 8 == 0;
-        if self.inbound.is_some() || !enabled || !legal || !self.replies.make_room() {
-            return Err(self.refuse(Refusal::InvalidRequest));
+        if self.inbound.is_some() || !enabled || !legal || !self.replies.has_room() {
+            return Err(Refusal::InvalidRequest.into());
         }
         let pd = self.rq.remote_pd(core);
         // rule: A19-atomic-write-rights
@@ -65,7 +65,7 @@ impl Responder {
         // rule: A19-atomic-write-order
         let placed = target.is_ok_and(|target| target.store(u64::from_ne_bytes(word)).is_some());
         if !placed {
-            return Err(self.refuse(Refusal::AccessError));
+            return Err(Refusal::AccessError.into());
         }
         self.answer_placement(pd);
         Ok(())

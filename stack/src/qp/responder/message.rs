@@ -1,8 +1,8 @@
 //! SEND and WRITE: places their bytes in memory.
 
-use super::{Arrival, Refusal, Responder};
+use super::{Arrival, Denial, Refusal, Responder};
 use crate::memory::Access;
-use crate::qp::{Core, Cx, QpFailure, sgl};
+use crate::qp::{Core, Cx, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use core::hint::cold_path;
 use roce_wire::{Packet, Position};
@@ -42,6 +42,17 @@ fn length_is_legal(position: Position, len: usize, mtu: usize) -> bool {
     (shortest..=mtu).contains(&len)
 }
 
+/// A WRITE whose memory is denied. If it consumes a receive, the receive completes with the reason
+/// (IBTA 1.7, 11.6.2).
+#[cold]
+fn denied_write(packet: &Packet<'_>) -> Denial {
+    // rule: 9.9.3-denied-immediate
+    match packet.ext.imm {
+        Some(_) => Denial::Receive(WcStatus::LocalAccessError),
+        None => Refusal::AccessError.into(),
+    }
+}
+
 impl Responder {
     /// Handles a packet of a SEND.
     // rule: 9.4.1-send
@@ -50,7 +61,7 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
+    ) -> Result<(), Denial> {
         let position = packet.bth.opcode.position();
         let begins = matches!(position, Position::First | Position::Only);
         let ends = matches!(position, Position::Last | Position::Only);
@@ -59,35 +70,26 @@ impl Responder {
             (None, true) => 0,
             // rule: 9.7.4.1.2-begins
             (Some(Inbound::Send { placed }), false) => placed,
-            _ => return Err(self.refuse(Refusal::InvalidRequest)),
+            _ => return Err(Refusal::InvalidRequest.into()),
         };
         if !length_is_legal(position, packet.payload.len(), core.config.mtu()) {
-            return Err(self.refuse(Refusal::InvalidRequest));
+            return Err(Refusal::InvalidRequest.into());
         }
-        self.rq.ensure_receive(cx);
         // rule: 9.7.4.1-no-receive
-        let Some(wqe) = self.rq.front() else {
-            self.not_ready();
-            return Ok(());
+        let Some((wqe, sges)) = self.rq.peek(cx.srqs) else {
+            return Err(Denial::NotReady);
         };
         let placed = offset + packet.payload.len() as u64;
         // rule: 9.7.4.1-longest-send
         if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
-            return self.fail_receive(cx, core, WcStatus::LocalLengthError);
+            return Err(Denial::Receive(WcStatus::LocalLengthError));
         }
         // rule: 9.4.1-no-remote-right
-        let (pd, sges) = (self.rq.pd(core), self.rq.sges());
+        let pd = self.rq.pd(core);
         if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
             // rule: 9.9.3-receive-protection
-            return self.fail_receive(cx, core, WcStatus::LocalProtectionError);
+            return Err(Denial::Receive(WcStatus::LocalProtectionError));
         }
-        if !ends {
-            self.inbound = Some(Inbound::Send { placed });
-            // rule: 9.7.5.1.2-executed-first
-            self.accept(packet);
-            return Ok(());
-        }
-        self.inbound = None;
         // rule: 9.4.1.1-invalidate-told
         let invalidated = packet.ext.ieth.map(|ieth| ieth.0);
         let pd = self.rq.remote_pd(core);
@@ -95,8 +97,16 @@ impl Responder {
         if let Some(rkey) = invalidated
             && cx.memory.invalidate(pd, core.qpn, rkey).is_err()
         {
-            return self.fail_invalidate(cx, core);
+            return Err(Denial::Receive(WcStatus::RemoteInvalidRequest));
         }
+        self.rq.ensure_receive(cx);
+        if !ends {
+            self.inbound = Some(Inbound::Send { placed });
+            // rule: 9.7.5.1.2-executed-first
+            self.accept(packet);
+            return Ok(());
+        }
+        self.inbound = None;
         let arrival = Arrival {
             // rule: 11.6.1-receive-length
             bytes: u32::try_from(placed).unwrap_or(u32::MAX),
@@ -122,12 +132,12 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
+    ) -> Result<(), Denial> {
         let (va, rkey, total, rest) = match self.write_target(packet) {
             Some(target) => target,
             None => {
                 cold_path();
-                return Err(self.refuse(Refusal::InvalidRequest));
+                return Err(Refusal::InvalidRequest.into());
             }
         };
         let position = packet.bth.opcode.position();
@@ -146,10 +156,10 @@ impl Responder {
         // rule: 9.7.4.1-longest-write
         if !adds_up || !legal || !enabled || u64::from(total) > MAX_MESSAGE_BYTES {
             cold_path();
-            return Err(self.refuse(Refusal::InvalidRequest));
+            return Err(Refusal::InvalidRequest.into());
         }
         // rule: 9.7.4.1-no-receive-write
-        let receiver_ready = packet.ext.imm.is_none() || self.rq.ensure_receive(cx);
+        let receiver_ready = packet.ext.imm.is_none() || self.rq.peek(cx.srqs).is_some();
         // A WRITE of no bytes needs no key (9.7.4.1.5).
         // rule: 9.7.4.1-no-bytes-no-key
         let target = if rest > 0 {
@@ -166,7 +176,7 @@ impl Responder {
                 Ok(target) => Some(target),
                 Err(_) => {
                     cold_path();
-                    return self.deny_write(cx, core, packet);
+                    return Err(denied_write(packet));
                 }
             }
         } else {
@@ -174,15 +184,14 @@ impl Responder {
         };
         if !receiver_ready {
             cold_path();
-            self.not_ready();
-            return Ok(());
+            return Err(Denial::NotReady);
         }
         if let Some(target) = target
             // rule: 9.4.3-write-immediate-memory
             && target.prefix(len).write(packet.payload).is_err()
         {
             cold_path();
-            return self.deny_write(cx, core, packet);
+            return Err(denied_write(packet));
         }
         if !ends {
             // Shorter than `rest`, so it fits in 32 bits.
@@ -210,29 +219,10 @@ impl Responder {
                 imm: Some(imm.0),
                 ..Arrival::default()
             };
+            self.rq.ensure_receive(cx);
             self.complete_receive(cx, core, WcStatus::Success, arrival)?;
         }
         Ok(())
-    }
-
-    /// Refuses a WRITE whose memory is denied. A receive that it would consume completes with the
-    /// reason (IBTA 1.7, 11.6.2).
-    // rule: 9.9.3-denied-immediate
-    #[cold]
-    fn deny_write(
-        &mut self,
-        cx: &mut Cx<'_>,
-        core: &Core,
-        packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
-        let failure = self.refuse(Refusal::AccessError);
-        let reported = packet.ext.imm.is_some()
-            && self.complete_receive(cx, core, WcStatus::LocalAccessError, Arrival::default())?;
-        Err(if reported {
-            QpFailure::Receive
-        } else {
-            failure
-        })
     }
 
     /// The destination of the packet's bytes: address, key, length of the message, and the length
@@ -252,33 +242,5 @@ impl Responder {
             ) => Some((va, rkey, total, rest)),
             _ => None,
         }
-    }
-
-    /// Fails the receive at the front, which can't take the message: it completes with `status`,
-    /// and the peer gets a NAK for an invalid request or an operational error (IBTA 1.7, 9.9.3).
-    fn fail_receive(
-        &mut self,
-        cx: &mut Cx<'_>,
-        core: &Core,
-        status: WcStatus,
-    ) -> Result<(), QpFailure> {
-        let refusal = match status {
-            // rule: 9.9.3-too-small
-            WcStatus::LocalLengthError => Refusal::InvalidRequest,
-            _ => Refusal::OperationalError,
-        };
-        let _ = self.refuse(refusal);
-        self.complete_receive(cx, core, status, Arrival::default())?;
-        Err(QpFailure::Receive)
-    }
-
-    /// Fails the QP because a SEND with invalidate names a key that may not be invalidated. The
-    /// receive completes with an error and the QP fails, but the peer gets no NAK (IBTA 1.7,
-    /// 9.9.6.3, class J). The peer retries until its retries are used up.
-    // rule: 9.4.1.1-invalidate-refused
-    #[cold]
-    fn fail_invalidate(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
-        self.complete_receive(cx, core, WcStatus::RemoteInvalidRequest, Arrival::default())?;
-        Err(QpFailure::Receive)
     }
 }

@@ -13,8 +13,10 @@
 //! Each file beside this one is one task of a responder: [`request`] decides which of the three a
 //! packet is, [`out_of_order`] keeps what is behind a gap, [`message`] executes SEND and WRITE,
 //! [`fetch`] executes READ and atomics and notes them for duplicates, [`memory_placement`] executes
-//! FLUSH and ATOMIC WRITE, [`reply_queue`] orders the replies, [`reply`] sends them.
+//! FLUSH and ATOMIC WRITE, [`denial`] answers what can't be executed, [`reply_queue`] orders the
+//! replies, [`reply`] sends them.
 
+mod denial;
 mod fetch;
 mod memory_placement;
 mod message;
@@ -31,6 +33,7 @@ use crate::ids::{Srqn, XrcdId};
 use crate::queue::EntryGuard;
 use crate::seq::Seq;
 use crate::wr::{PostError, RecvRequest, WcStatus};
+use denial::{Denial, Refusal};
 use fetch::Resources;
 use message::Inbound;
 use reply_queue::ReplyQueue;
@@ -60,14 +63,6 @@ pub(crate) struct Responder {
     replies: ReplyQueue,
     /// The peer was last sent 0 credits, or an RNR NAK: it waits for news.
     peer_out_of_credits: bool,
-}
-
-/// Why a request was refused for good. It determines the code of the NAK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    InvalidRequest,
-    AccessError,
-    OperationalError,
 }
 
 impl Responder {
@@ -180,18 +175,6 @@ impl Responder {
         arrival: Arrival,
     ) -> Result<bool, QpFailure> {
         arrivals::complete(&mut self.rq, cx, core, status, arrival)
-    }
-
-    /// Refuses the request at `epsn` for good: the peer gets a NAK and the QP fails.
-    // rule: 9.9.3-responder-fails
-    #[cold]
-    fn refuse(&mut self, refusal: Refusal) -> QpFailure {
-        self.replies.nak(self.epsn, refusal);
-        match refusal {
-            Refusal::InvalidRequest => QpFailure::InvalidRequest,
-            Refusal::AccessError => QpFailure::AccessViolation,
-            Refusal::OperationalError => QpFailure::Receive,
-        }
     }
 
     /// The credits of the peer: the posted receives, less the one in use. The receives of an SRQ

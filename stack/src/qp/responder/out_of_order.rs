@@ -1,15 +1,30 @@
 //! Out-of-order requests: kept until the gap before them has closed, and then executed as if they
 //! had just arrived. The only difference that the peer sees is an acknowledgement that covers more
 //! than it retransmitted.
+//!
+//! An attacker that does not know the expected PSN can still forge a request that is kept, since
+//! many PSNs are kept. So a kept request is only ever executed or dropped, and a dropped one is
+//! requested again by a sequence NAK:
+//!
+//! - If a second copy of it differs, neither copy is executed.
+//! - If it can't be executed when its turn comes, it is dropped, with everything kept behind it.
+//!   Only a request that arrives in order is refused, or gets an RNR NAK.
 
-use super::Responder;
+use super::{Denial, Responder};
 use crate::counters::{DropReason, Stat};
-use crate::qp::reorder::Kept;
+use crate::qp::reorder::{BufferedPacket, Kept};
 use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
-use core::cmp::Ordering;
 use core::hint::cold_path;
 use roce_wire::Packet;
+
+/// What becomes of a kept request whose turn has come.
+enum Outcome {
+    /// It was executed, or need not be.
+    Done,
+    /// It was dropped, and must arrive again.
+    Missing,
+}
 
 impl Responder {
     /// Handles a request behind a gap. The first one behind each gap causes a NAK (IBTA 1.7,
@@ -19,23 +34,32 @@ impl Responder {
         let kept = if self.not_ready {
             Kept::Dropped
         } else {
+            let queue = &mut self.out_of_order;
             cx.reorder
-                .keep(&mut self.out_of_order, self.epsn, at, packet)
+                .keep(cx.now, cx.counters, queue, self.epsn, at, packet)
         };
         match kept {
             Kept::Stored => cx.counters.count(Stat::OutOfOrderKept),
-            Kept::Duplicate => {
-                cx.counters.drop(DropReason::DuplicateOutOfOrder);
-                if packet.bth.ack_req {
-                    self.repeat_nak(cx);
-                }
-            }
+            Kept::Duplicate => self.receive_copy(cx, at, packet),
             Kept::Dropped => cx.counters.drop(DropReason::OutOfSequence),
         }
         // rule: 9.7.5.2-sequence-nak-once
         if !self.nak_sent {
-            self.nak_sent = true;
-            self.replies.sequence_nak(self.epsn);
+            self.request_missing();
+        }
+    }
+
+    /// Handles a second copy of a kept request. If the two differ, the responder can't know which
+    /// one is the peer's, so it executes neither.
+    fn receive_copy(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
+        let differs = cx.reorder.dispute(&self.out_of_order, at, packet);
+        cx.counters.drop(if differs {
+            DropReason::OutOfOrderDisputed
+        } else {
+            DropReason::DuplicateOutOfOrder
+        });
+        if packet.bth.ack_req {
+            self.repeat_nak(cx);
         }
     }
 
@@ -48,27 +72,61 @@ impl Responder {
                 self.release_out_of_order(cx);
                 return Ok(());
             }
-            if first > self.epsn {
-                self.nak_sent = true;
-                self.replies.sequence_nak(self.epsn);
+            if cx.reorder.has_expired(cx.now, &self.out_of_order) {
+                self.drop_kept(cx, DropReason::OutOfOrderExpired);
+                self.request_missing();
                 return Ok(());
             }
-            let Some(packet) = cx.reorder.take(&mut self.out_of_order) else {
+            if first > self.epsn {
+                self.request_missing();
+                return Ok(());
+            }
+            let Some(packet) = cx.reorder.take(cx.now, &mut self.out_of_order) else {
                 return Ok(());
             };
-            let result = match first.cmp(&self.epsn) {
-                // rule: 9.5-executed-in-order
-                Ordering::Equal => self.execute(cx, core, &packet.as_packet()),
-                // A kept READ before it covers this PSN.
-                _ => {
-                    cx.counters.drop(DropReason::DuplicateOutOfOrder);
-                    Ok(())
-                }
-            };
+            let outcome = self.execute_kept(cx, core, first, &packet);
             cx.reorder.give_back(packet);
-            result?;
+            if matches!(outcome?, Outcome::Missing) {
+                self.request_missing();
+                return Ok(());
+            }
         }
         Ok(())
+    }
+
+    /// Executes a kept request whose turn has come.
+    fn execute_kept(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        at: Seq,
+        kept: &BufferedPacket,
+    ) -> Result<Outcome, QpFailure> {
+        if at < self.epsn {
+            // A kept READ before it covers this PSN.
+            cx.counters.drop(DropReason::DuplicateOutOfOrder);
+            return Ok(Outcome::Done);
+        }
+        if kept.is_disputed() {
+            cx.counters.drop(DropReason::OutOfOrderDisputed);
+            return Ok(Outcome::Missing);
+        }
+        // rule: 9.5-executed-in-order
+        match self.execute(cx, core, &kept.as_packet()) {
+            Ok(()) => Ok(Outcome::Done),
+            Err(Denial::Failed(failure)) => Err(failure),
+            Err(_) => {
+                cx.counters.drop(DropReason::OutOfSequence);
+                self.release_out_of_order(cx);
+                Ok(Outcome::Missing)
+            }
+        }
+    }
+
+    /// Sends a NAK for the request at `epsn`, which is missing.
+    fn request_missing(&mut self) {
+        self.nak_sent = true;
+        self.replies.sequence_nak(self.epsn);
     }
 
     /// Repeats the sequence NAK, but only once for each gap. The responder calls this when the peer
@@ -84,8 +142,12 @@ impl Responder {
 
     /// Drops all kept requests.
     pub(crate) fn release_out_of_order(&mut self, cx: &mut Cx<'_>) {
+        self.drop_kept(cx, DropReason::OutOfSequence);
+    }
+
+    fn drop_kept(&mut self, cx: &mut Cx<'_>, reason: DropReason) {
         for _ in 0..cx.reorder.release(&mut self.out_of_order) {
-            cx.counters.drop(DropReason::OutOfSequence);
+            cx.counters.drop(reason);
         }
     }
 }

@@ -89,28 +89,32 @@ impl ReplyQueue {
         self.max = usize::from(max);
     }
 
-    /// Makes room for the reply to a new request. False if the peer has more READs
-    /// and atomics outstanding than it may.
+    /// Whether there is room for the reply to a new request. False if the peer has more READs and
+    /// atomics outstanding than it may.
     // rule: 9.7.4.1-resources
-    pub(super) fn make_room(&mut self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         // rule: 9.7.4.1-no-resources
-        self.queue.len() < self.max || self.drop_straggler()
+        self.queue.len() < self.max || self.has_straggler()
     }
 
-    /// Drops the oldest of `max` replies if it answers a duplicate. A peer that keeps to its limit
+    /// Whether the oldest of `max` replies answers a duplicate. A peer that keeps to its limit
     /// sends another request only when it no longer waits for the oldest reply, so it does not need
     /// that reply any more.
-    fn drop_straggler(&mut self) -> bool {
-        let straggler = self.queue.front().is_some_and(|pending| pending.again);
-        if straggler {
+    fn has_straggler(&self) -> bool {
+        self.queue.front().is_some_and(|pending| pending.again)
+    }
+
+    /// Drops the straggler, if another reply needs its place.
+    fn make_room(&mut self) {
+        if self.queue.len() >= self.max {
             self.queue.pop_front();
         }
-        straggler
     }
 
     /// Queues the reply to a new request, for which there is room. It acknowledges
     /// everything before it.
     pub(super) fn push(&mut self, reply: Reply) {
+        self.make_room();
         self.queue.push_back(PendingReply {
             reply,
             again: false,
@@ -133,10 +137,11 @@ impl ReplyQueue {
         });
         let oldest = self.queue.front().map(|pending| pending.reply.first());
         if self.queue.len() >= self.max
-            && (oldest.is_none_or(|oldest| first < oldest) || !self.drop_straggler())
+            && (oldest.is_none_or(|oldest| first < oldest) || !self.has_straggler())
         {
             return false;
         }
+        self.make_room();
         // rule: 9.7.5.1-order
         let index = self
             .queue

@@ -1,6 +1,6 @@
 //! Classification of requests: next, duplicate, or behind a gap (IBTA 1.7, 9.7.4.1).
 
-use super::{Refusal, Responder};
+use super::{Denial, Refusal, Responder};
 use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
@@ -24,7 +24,10 @@ impl Responder {
                 self.not_ready = false;
                 // rule: 9.7.5.2-sequence-nak-moot
                 self.replies.withdraw_nak();
-                self.execute(cx, core, packet)?;
+                if let Err(denial) = self.execute(cx, core, packet) {
+                    cold_path();
+                    self.deny(cx, core, denial)?;
+                }
                 self.catch_up(cx, core)
             }
             // rule: 9.7.4.1.1-duplicate
@@ -48,10 +51,10 @@ impl Responder {
         cx: &mut Cx<'_>,
         core: &Core,
         packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
+    ) -> Result<(), Denial> {
         if !self.select_srq(cx, packet, self.inbound.is_some()) {
             cold_path();
-            return Err(self.refuse(Refusal::InvalidRequest));
+            return Err(Refusal::InvalidRequest.into());
         }
         match packet.bth.opcode.operation() {
             Operation::Send => self.execute_send(cx, core, packet),
@@ -61,7 +64,7 @@ impl Responder {
             Operation::Flush => self.execute_flush(cx, core, packet),
             Operation::AtomicWrite => self.execute_atomic_write(cx, core, packet),
             // rule: 9.7.4.1.3-supported
-            _ => Err(self.refuse(Refusal::InvalidRequest)),
+            _ => Err(Refusal::InvalidRequest.into()),
         }
     }
 
@@ -108,13 +111,5 @@ impl Responder {
         if packet.bth.ack_req {
             self.replies.acknowledge();
         }
-    }
-
-    /// Queues an RNR NAK because no receive is posted; the request is expected again (9.7.5.2.8).
-    // rule: 9.7.5.2.8-rnr-once
-    pub(super) fn not_ready(&mut self) {
-        self.nak_sent = true;
-        self.not_ready = true;
-        self.replies.receiver_not_ready(self.epsn);
     }
 }

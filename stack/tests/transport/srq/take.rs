@@ -72,6 +72,23 @@ fn an_empty_srq_is_not_ready() {
     assert_eq!(many.status().posted, 1);
 }
 
+/// A kept request that can't be executed leaves the SRQ as it was.
+#[test]
+fn a_kept_request_that_is_dropped_takes_no_receive() {
+    let mut many = Many::new(2);
+    let mem = many.hand.mem(8);
+    many.post(1, &[mem.sge(0, 8)]);
+    many.qps[0].1 += 1;
+    many.send(0, Opcode::RC_SEND_ONLY, &[7; 9]);
+    many.qps[0].1 -= 2;
+    let write = mem.reth(0, 8);
+    many.request(0, Opcode::RC_WRITE_ONLY, write, &[1; 8]);
+    assert_eq!(many.on(0).state(), QpState::Rts);
+    assert_eq!(many.status().posted, 1);
+    many.send(1, Opcode::RC_SEND_ONLY, &[5; 8]);
+    assert_eq!(many.received(), [(1, 1, true)]);
+}
+
 /// WRITE with immediate takes a receive at its end, WRITE, READ and atomics none.
 #[test]
 fn only_messages_that_need_a_receive_take_one() {
