@@ -9,6 +9,7 @@ mod lookup;
 mod passive;
 mod refuse;
 mod release;
+mod stale;
 mod state;
 mod table;
 mod timing;
@@ -432,6 +433,7 @@ impl Agent {
             in_backlog_of: None,
             answer_timeout,
             max_retries: self.config.max_retries,
+            probes: 0,
             state: State::Finished(None),
             deadline: None,
         })

@@ -19,7 +19,8 @@ pub struct Counters {
     pub outbox_full: u64,
     /// Retransmitted messages.
     pub retransmitted: u64,
-    /// Probes of a peer, after its host answered "port unreachable".
+    /// Probes of a peer, after its host answered "port unreachable" or a REQ suggested that the peer
+    /// has forgotten a connection.
     pub probes: u64,
     /// Answers (DREP) to probes.
     pub probe_answers: u64,

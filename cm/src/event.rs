@@ -100,6 +100,8 @@ pub enum Event {
     /// - The peer did not answer any retransmission of the DREQ.
     /// - The peer rejected the connection after this side had established it.
     /// - The peer's process has ended without a message.
+    /// - The peer requested a connection with the same QP, and its answer to a probe showed that it
+    ///   has forgotten this connection.
     Disconnected {
         /// The connection.
         connection: ConnectionId,

@@ -207,7 +207,7 @@ impl Agent {
         let transaction = self.rng.next_u64();
         self.send_message(path, transaction, CmMessage::Dreq(dreq));
         self.counters.probes += 1;
-        let wait = MAX_TIMEOUT.min(FIRST_TIMEOUT * (1 << suspicion.probes.min(MAX_PROBES)));
+        let wait = probe_timeout(suspicion.probes);
         let suspicion = Suspicion {
             id,
             probe_is_next: false,
@@ -232,4 +232,9 @@ impl Agent {
         let suspicion = check.and_then(|check| check.suspicion);
         suspicion.is_some_and(|suspicion| suspicion.id == remote_id)
     }
+}
+
+/// The timeout of a probe that `sent` other probes preceded.
+pub(super) fn probe_timeout(sent: u8) -> Duration {
+    MAX_TIMEOUT.min(FIRST_TIMEOUT * (1 << sent.min(MAX_PROBES)))
 }

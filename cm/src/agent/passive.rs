@@ -26,16 +26,16 @@ impl Agent {
             let id = connection.id;
             return self.on_repeated_req(id, path, transaction, req);
         }
-        // rule: 12.9-stale-req
-        if let Some(stale) = self.table.find_by_qpn(path.remote, req.qpn) {
-            let id = stale.id;
-            self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION);
-            return self.end_stale(now, id);
-        }
         let (ip, private) = match self.check_req(path, req) {
             Ok(data) => data,
             Err(reason) => return self.reject_req(path, transaction, req, reason),
         };
+        // rule: 12.9-stale-req
+        if let Some(stale) = self.table.find_by_qpn(path.remote, req.qpn) {
+            let id = stale.id;
+            self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION);
+            return self.on_stale_hint(now, id);
+        }
         // rule: 12.9-no-listener
         let Some(listener) = self.listeners.find(req.service, path.local) else {
             return self.hold(now, path, transaction, CmMessage::Req(*req));

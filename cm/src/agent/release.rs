@@ -178,15 +178,10 @@ impl Agent {
             Some(c) if c.is_with(path, drep.local_id) && matches!(c.state, State::DreqSent(_)) => {
                 self.disconnected(now, id, drep.private.bytes().to_vec(), None);
             }
+            Some(c) if c.is_with(path, drep.local_id) && c.is_probed() => {
+                self.on_stale_probe_answer(now, id, drep);
+            }
             _ => self.counters.unexpected += 1,
-        }
-    }
-
-    /// The peer's QP belongs to a new connection, so the old one is over.
-    // rule: 12.9-stale-ended
-    pub(super) fn end_stale(&mut self, now: Instant, id: ConnectionId) {
-        if let Some(State::Established(_)) = self.table.get(id).map(|c| &c.state) {
-            self.send_dreq(now, id, PrivateData::NONE);
         }
     }
 

@@ -33,8 +33,11 @@ pub(super) struct Connection {
     pub(super) answer_timeout: Duration,
     /// The maximum number of retransmissions of each message.
     pub(super) max_retries: u8,
+    /// The number of probes sent to find out whether the peer has forgotten the established
+    /// connection; 0 if there is no hint that it has.
+    pub(super) probes: u8,
     pub(super) state: State,
-    /// When the state ends or its message is retransmitted.
+    /// When the state ends, its message is retransmitted, or the last probe times out.
     pub(super) deadline: Option<Instant>,
 }
 

@@ -99,10 +99,10 @@ impl Agent {
                 self.table.remove(id);
             }
             State::Finished(_) => self.table.remove(id),
+            State::Established(_) => self.stale_probe_timed_out(now, id),
             // These states wait for the owner, without a limit.
             State::ReqReceived
             | State::RepReceived
-            | State::Established(_)
             | State::DreqReceived
             | State::LookupReceived => self.table.set_deadline(id, None),
         }

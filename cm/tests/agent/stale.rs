@@ -1,8 +1,9 @@
 //! Connections that one side knows and the other has lost.
 
-use crate::world::{Host, SERVICE, at, connect_request, kinds};
-use roce_cm::{Event, Qpn, RejectReason};
+use crate::world::{Host, LONG, SERVICE, Sent, acceptance, at, connect_request, kinds};
+use roce_cm::{Agent, Config, Event, Instant, Qpn, QpnRange, RejectReason};
 use roce_wire::cm::{CmMad, CmMessage};
+use std::net::IpAddr;
 
 /// The reason of the REJ that the host sends.
 #[track_caller]
@@ -13,47 +14,201 @@ fn refused(host: &mut Host) -> RejectReason {
     }
 }
 
+/// The client's host after a restart. Its agent knows no connection, and requests one with the QPN
+/// that the client had. An attacker that sends from the client's address does the same.
+fn restarted_client() -> Host {
+    let mut restarted = Host::new(1);
+    let part = QpnRange::new(1).expect("a part");
+    restarted.agent = Agent::new(Config::new([77; 32], part, 1));
+    restarted
+}
+
+/// Requests a connection with the client's QPN, and delivers the REQ.
+#[track_caller]
+fn request_again(now: Instant, from: &mut Host, to: &mut Host) {
+    let path = from.path_to(to);
+    let requested = from.agent.connect(now, path, &connect_request());
+    requested.expect("the request is valid");
+    from.deliver(now, to, "REQ");
+}
+
+/// The first attempt of a restarted client is rejected and ends the old connection. Another attempt
+/// succeeds after less than a second.
 // shows: 12.9-stale-req, 12.9-stale-ended
 #[test]
-fn a_new_req_from_a_connected_qp_ends_the_old_connection() {
+fn a_restarted_peer_ends_the_old_connection_and_can_connect() {
     let (mut client, mut server, _) = Host::pair();
     let (_, passive) = client.establish(at(0), &mut server);
-    // The client restarts, has forgotten the connection, and draws the same QPN.
-    let mut restarted = Host::new(1);
-    let mut config = roce_cm::Config::new([77; 32], roce_cm::QpnRange::new(1).expect("a part"), 1);
-    config.max_retries = 3;
-    restarted.agent = roce_cm::Agent::new(config);
-    let path = restarted.path_to(&server);
-    restarted
-        .agent
-        .connect(at(1), path, &connect_request())
-        .expect("the request is valid");
-    restarted.deliver(at(1), &mut server, "REQ");
+    let mut restarted = restarted_client();
+    request_again(at(1), &mut restarted, &mut server);
     let sent = server.sent();
     assert_eq!(kinds(&sent), ["REJ", "DREQ"]);
     restarted.receive_all(at(1), &sent);
     let event = restarted.event();
     let stale = RejectReason::STALE_CONNECTION;
     assert!(matches!(event, Event::Rejected { reason, .. } if reason == stale));
+    assert_eq!(server.events(), [], "the peer has not answered yet");
     restarted.deliver(at(1), &mut server, "DREP");
     assert!(
         matches!(server.event(), Event::Disconnected { connection, .. } if connection == passive)
     );
+    let counters = server.agent.counters();
+    assert_eq!((counters.probes, counters.probe_answers), (1, 1));
     // During time wait, the QP is still rejected. After it, the QP is accepted.
-    restarted
-        .agent
-        .connect(at(2), path, &connect_request())
-        .expect("the request is valid");
-    restarted.deliver(at(2), &mut server, "REQ");
+    request_again(at(2), &mut restarted, &mut server);
     assert_eq!(refused(&mut server), stale);
-    server.wait_until(at(1000));
-    server.events();
-    restarted
-        .agent
-        .connect(at(1000), path, &connect_request())
-        .expect("the request is valid");
-    restarted.deliver(at(1000), &mut server, "REQ");
+    server.wait_until(at(600));
+    assert_eq!(
+        server.event(),
+        Event::TimeWaitOver {
+            connection: passive
+        }
+    );
+    request_again(at(600), &mut restarted, &mut server);
     assert!(matches!(server.event(), Event::Requested { .. }));
+}
+
+/// Each probe or its answer may be lost. A later probe ends the connection.
+// shows: 12.9-stale-ended
+#[test]
+fn a_lost_probe_is_repeated() {
+    let (mut client, mut server, _) = Host::pair();
+    client.establish(at(0), &mut server);
+    let mut restarted = restarted_client();
+    request_again(at(0), &mut restarted, &mut server);
+    server.sent();
+    let probes = server.wait_until(at(400));
+    assert_eq!(kinds(&probes), ["DREQ"; 2]);
+    restarted.receive(at(400), &probes[1]);
+    restarted.deliver(at(400), &mut server, "DREP");
+    assert!(matches!(server.event(), Event::Disconnected { .. }));
+    assert!(server.wait_until(at(0) + LONG).is_empty());
+}
+
+/// An attacker that can send from the address of a connection's peer, but knows no communication
+/// ID, cannot end the connection with a REQ.
+// shows: 12.9-stale-req, 12.6.10-remote-qpn
+#[test]
+fn a_forged_req_does_not_end_a_connection_of_a_live_peer() {
+    for attacks_server in [true, false] {
+        let (mut client, mut server, _) = Host::pair();
+        let (active, _) = client.establish(at(0), &mut server);
+        let (victim, peer, peers_qpn) = match attacks_server {
+            true => (&mut server, &mut client, connect_request().qpn),
+            false => (&mut client, &mut server, acceptance().qpn),
+        };
+        let forged = forged_req(peer, victim, peers_qpn);
+        for attempt in 0..10 {
+            let now = at(attempt * 10_000);
+            victim.receive(now, &forged);
+            // The network takes both the REJ and the probes to the true peer.
+            let sent = victim.wait_until(at(attempt * 10_000 + 9_999));
+            peer.receive_all(now, &sent);
+            assert_eq!((victim.events(), peer.events()), (vec![], vec![]));
+            assert_eq!(peer.sent().len(), 0);
+            assert_eq!(
+                kinds(&sent),
+                ["REJ", "DREQ", "DREQ", "DREQ", "DREQ", "DREQ"]
+            );
+        }
+        assert_eq!(victim.agent.next_timeout(), None);
+        // The connection is as it was.
+        client.disconnect(at(200_000), active, &[]);
+        client.deliver(at(200_000), &mut server, "DREQ");
+        assert!(matches!(server.event(), Event::DisconnectRequested { .. }));
+    }
+}
+
+/// A REQ from the address of `from` with this QPN, made by an attacker that does not know the
+/// agent's state.
+fn forged_req(from: &Host, to: &Host, qpn: Qpn) -> Sent {
+    let mut attacker = restarted_client();
+    attacker.address = from.address;
+    let request = roce_cm::ConnectRequest {
+        qpn,
+        ..connect_request()
+    };
+    let path = attacker.path_to(to);
+    let requested = attacker.agent.connect(at(0), path, &request);
+    requested.expect("the request is valid");
+    attacker.sent().remove(0)
+}
+
+/// Many forged requests cause no more probes than one.
+#[test]
+fn the_number_of_probes_is_bounded() {
+    let (mut client, mut server, _) = Host::pair();
+    client.establish(at(0), &mut server);
+    let forged = forged_req(&client, &server, connect_request().qpn);
+    for ms in 0..3000 {
+        server.agent.handle_timeouts(at(ms));
+        server.receive(at(ms), &forged);
+    }
+    assert_eq!(server.agent.counters().probes, 5);
+}
+
+/// The reply to a probe carries both communication IDs, and counts only while the agent waits for
+/// it.
+// shows: 12.9-peer-only
+#[test]
+fn only_the_peer_can_answer_a_probe() {
+    let (mut client, mut server, _) = Host::pair();
+    client.establish(at(0), &mut server);
+    let forged = forged_req(&client, &server, connect_request().qpn);
+    server.receive(at(0), &forged);
+    let probe = server.sent().remove(1);
+    let mut restarted = restarted_client();
+    restarted.receive(at(0), &probe);
+    let drep = restarted.sent().remove(0);
+    for at_byte in [24, 28] {
+        let mut guessed = drep.clone();
+        guessed.mad[at_byte] ^= 1;
+        server.receive(at(0), &guessed);
+    }
+    let mut elsewhere = drep.clone();
+    elsewhere.path.local = IpAddr::from([10, 0, 0, 9]);
+    server.receive(at(0), &elsewhere);
+    server.wait_until(at(5000));
+    server.receive(at(5000), &drep);
+    assert_eq!(server.events(), []);
+    assert_eq!(server.agent.counters().probe_answers, 0);
+    server.receive(at(5000), &forged);
+    server.receive(at(5000), &drep);
+    assert!(matches!(server.event(), Event::Disconnected { .. }));
+}
+
+/// The QPN is that of a connection, but the REQ comes from another address, or its GID is another
+/// than its source address. Neither is a hint.
+// shows: 12.6.7.2-invalid-gid
+#[test]
+fn a_req_from_another_address_causes_no_probe() {
+    let (mut client, mut server, _) = Host::pair();
+    client.establish(at(0), &mut server);
+    let attacker = Host::new(9);
+    let qpn = connect_request().qpn;
+    // The GID and the source address are those of different hosts.
+    for (source, gid) in [(&attacker, &client), (&client, &attacker)] {
+        let mut forged = forged_req(gid, &server, qpn);
+        forged.path.local = source.address;
+        server.receive(at(0), &forged);
+        assert_eq!(refused(&mut server), RejectReason::INVALID_GID);
+    }
+    // From the attacker's own address: a request like any other.
+    server.receive(at(0), &forged_req(&attacker, &server, qpn));
+    assert!(matches!(server.event(), Event::Requested { .. }));
+    assert_eq!(server.agent.counters().probes, 0);
+}
+
+/// A connection that is not established yet is not probed: its peer still has to answer.
+#[test]
+fn a_connection_without_an_rtu_is_not_probed() {
+    let (mut client, mut server, _) = Host::pair();
+    let (_, passive) = client.request(at(0), &mut server);
+    server.accept(at(0), passive);
+    server.deliver(at(0), &mut client, "REP");
+    server.receive(at(1), &forged_req(&client, &server, connect_request().qpn));
+    assert_eq!(kinds(&server.sent()), ["REJ"]);
+    assert_eq!(server.agent.counters().probes, 0);
 }
 
 // shows: 12.9-same-id

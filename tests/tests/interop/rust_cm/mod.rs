@@ -68,7 +68,20 @@ fn a_rust_server_and_the_kernels_client() {
     serve_the_kernel(&lab, End::listen_by_steps, ServerBySteps::serve);
 }
 
-fn serve_the_kernel<S: Send>(lab: &Lab, listen: fn(End) -> S, serve: fn(S)) {
+/// The kernel's connection manager drops the probes that a forged REQ causes, so its connection
+/// does not end.
+// shows: 12.9-stale-req
+#[test]
+fn a_forged_req_does_not_end_a_connection_with_the_kernel() {
+    let Some(lab) = Lab::get_or_skip() else {
+        return;
+    };
+    serve_the_kernel(&lab, End::listen_by_steps, |server| {
+        server.serve_under_attack(GUEST_IP4.into());
+    });
+}
+
+fn serve_the_kernel<S: Send>(lab: &Lab, listen: fn(End) -> S, serve: impl FnOnce(S) + Send) {
     let server = lab.enter(|| listen(End::open(HOST_IP4.into())));
     let server = server.expect("inside");
     let client = lab
@@ -164,11 +177,23 @@ fn a_rust_server_and_the_c_librarys_client() {
     serve_the_library(&near, &far, End::listen_by_steps, ServerBySteps::serve);
 }
 
+// shows: 12.9-stale-req
+#[test]
+fn a_forged_req_does_not_end_a_connection_with_the_c_library() {
+    let Some(veth::Pair { near, far }) = pair_or_skip() else {
+        return;
+    };
+    let client = far.address(false);
+    serve_the_library(&near, &far, End::listen_by_steps, |server| {
+        server.serve_under_attack(client);
+    });
+}
+
 fn serve_the_library<S: Send>(
     near: &veth::End,
     far: &veth::End,
     listen: fn(End) -> S,
-    serve: fn(S),
+    serve: impl FnOnce(S) + Send,
 ) {
     let at = near.address(false);
     let server = near.enter(|| listen(End::open(at)));

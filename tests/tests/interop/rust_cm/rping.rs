@@ -10,7 +10,10 @@ use std::time::Duration;
 use roce_verbs::cm::{ConnectionManager, PortClaim};
 use roce_verbs::completion::WcOpcode;
 use roce_verbs::prelude::*;
-use roce_verbs::roce_cm::{ConnectionId, Event, ListenerId, Path, PortSpace, ServiceId};
+use roce_verbs::roce_cm::{
+    Agent, Config, ConnectRequest, ConnectionId, Event, Instant, ListenerId, MAD_LEN, Path,
+    PortSpace, Qpn, QpnRange, ServiceId,
+};
 use roce_verbs::settings::OpenOptions;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -219,6 +222,26 @@ impl End {
         }
     }
 
+    /// A REQ that the other end of the path seems to have sent, for a QP with this number.
+    fn forged_req(&self, path: Path, qpn: Qpn) -> [u8; MAD_LEN] {
+        let service = ServiceId::ip(PortSpace::Tcp, PORT);
+        let request = self
+            .qp()
+            .connect_request(service, &ConnectOptions::default());
+        let request = ConnectRequest {
+            qpn,
+            ..request.expect("an RC QP")
+        };
+        let path = Path {
+            local: path.remote,
+            remote: path.local,
+        };
+        let mut attacker = Agent::new(Config::new([7; 32], QpnRange::FIRST, 7));
+        let sent = attacker.connect(Instant::ZERO, path, &request);
+        sent.expect("the request is valid");
+        attacker.poll_transmit().expect("a REQ").1
+    }
+
     fn receive(&self, qp: &QueuePair) {
         let sges = [self.region.slice(IN, ADVERTISEMENT).expect("in range")];
         let request = RecvRequest {
@@ -279,7 +302,25 @@ impl ServerBySteps {
     pub(super) fn serve(self) {
         let qp = self.end.qp();
         let connection = self.end.answer(&qp);
-        (0..ROUNDS).for_each(|_| self.end.pong(&qp));
+        self.serve_connection(&qp, connection);
+    }
+
+    /// The same, while an attacker that knows no communication ID sends a REQ in the client's name.
+    pub(super) fn serve_under_attack(self, client: IpAddr) {
+        let qp = self.end.qp();
+        let connection = self.end.answer(&qp);
+        let path = self.end.path_to(client);
+        let forged = self.end.forged_req(path, qp.query().1.dest_qpn);
+        let manager = &self.end.manager;
+        manager.with(|agent, now| agent.receive(now, path, &forged));
+        self.serve_connection(&qp, connection);
+        let counters = manager.with(|agent, _| *agent.counters());
+        assert!(counters.probes > 0, "{counters:?}");
+        assert_eq!(counters.probe_answers, 0, "{counters:?}");
+    }
+
+    fn serve_connection(&self, qp: &QueuePair, connection: ConnectionId) {
+        (0..ROUNDS).for_each(|_| self.end.pong(qp));
         let event = self.end.event();
         assert!(
             matches!(event, Event::DisconnectRequested { .. }),
