@@ -1,13 +1,13 @@
 //! Completion channels.
 
 use crate::abi::{IbvCompChannel, IbvContext, IbvCq};
-use crate::cancel::{self, Found};
 use crate::context::{State, blocks, make_blocking};
 use crate::errors::OrErrno;
 use crate::events::when_readable;
 use crate::guard;
 use crate::pointer::{CPart, Handle, Out, Part};
 use crate::usage::Users;
+use crate::wait::{self, Found};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::CompletionQueue;
@@ -107,7 +107,7 @@ pub(crate) extern "C-unwind" fn get_cq_event(
     cq: Out<*mut IbvCq>,
     cq_context: Out<*mut c_void>,
 ) -> c_int {
-    cancel::waiting(move || match channel.get()?.next_event()? {
+    wait::until_found(move || match channel.get()?.next_event()? {
         Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
         Found::Now(found) => {
             cq_context.put(found.get()?.c_part().cq_context)?;

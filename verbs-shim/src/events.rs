@@ -1,7 +1,6 @@
 //! Asynchronous events, and the number of those that a program has not acknowledged yet.
 
 use crate::abi::*;
-use crate::cancel::{self, Found};
 use crate::context::blocks;
 use crate::dm::SharedDm;
 use crate::guard;
@@ -9,6 +8,7 @@ use crate::handles::Handles;
 use crate::mr::Region;
 use crate::pd::Domain;
 use crate::pointer::{Handle, Out};
+use crate::wait::{self, Found};
 use nix::errno::Errno;
 use parking_lot::{Condvar, Mutex};
 use roce_verbs::Qpn;
@@ -141,7 +141,7 @@ pub(crate) extern "C-unwind" fn get_async_event(
     context: Handle<IbvContext>,
     event: Out<IbvAsyncEvent>,
 ) -> c_int {
-    cancel::waiting(move || {
+    wait::until_found(move || {
         let state = &context.get()?.state;
         loop {
             let Some(found) = state.events.poll() else {

@@ -53,4 +53,5 @@ mod sysfs;
 mod unsupported;
 mod usage;
 mod vendor_part_id;
+mod wait;
 mod xrc;

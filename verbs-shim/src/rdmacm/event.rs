@@ -7,10 +7,10 @@ use super::peer::Peer;
 use super::table::table;
 use super::{accept, connect};
 use crate::abi::*;
-use crate::cancel::{self, Found};
 use crate::events::Unacknowledged;
 use crate::guard;
 use crate::pointer::{CPart, In, Out};
+use crate::wait::{self, Found};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::ffi::{c_int, c_void};
@@ -218,7 +218,7 @@ pub(crate) extern "C-unwind" fn get_cm_event(
     channel: *mut RdmaEventChannel,
     event: Out<*mut RdmaCmEvent>,
 ) -> c_int {
-    cancel::waiting(move || {
+    wait::until_found(move || {
         let channel = table()?.channels.find(channel)?;
         event.get()?;
         match next(&channel)? {
