@@ -124,9 +124,15 @@ fn line(path: &str, errno: Errno, reason: Option<&str>, suppressed: u64) -> Stri
 }
 
 /// The C name of the function whose body is the closure at `path`. The Rust functions have the C
-/// names without the prefix.
+/// names without the prefix. The body may be a closure that a generic function got.
 fn c_name(path: &str) -> String {
-    let function = path.trim_end_matches("::{{closure}}");
+    let closure = match path.split_once('<') {
+        Some((_, argument)) if argument.contains("{{closure}}>") => {
+            argument.split('>').next().unwrap_or(argument)
+        }
+        _ => path,
+    };
+    let function = closure.trim_end_matches("::{{closure}}");
     let last = function.rsplit("::").next().unwrap_or(function);
     let name = last.split('<').next().unwrap_or(last);
     let prefix = match function {
@@ -157,6 +163,14 @@ mod tests {
                 "ibv_wr_complete",
             ),
             ("x::cq::poll::read<u64>::{{closure}}", "ibv_read"),
+            (
+                "x::wait::until_found<x::channel::get_cq_event::{{closure}}>::{{closure}}",
+                "ibv_get_cq_event",
+            ),
+            (
+                "x::wait::until_found<x::rdmacm::event::get_cm_event::{{closure}}>::{{closure}}",
+                "rdma_get_cm_event",
+            ),
             ("", "ibv_"),
         ] {
             assert_eq!(c_name(path), name);
