@@ -130,7 +130,13 @@ fn a_lock_with_a_full_backlog_is_an_error_and_no_hang() {
     let process = format!("this process ({})", std::process::id());
     assert_contains(
         &error_at(address),
-        &["4791", &process, "lock", "end that process", "another address"],
+        &[
+            "4791",
+            &process,
+            "lock",
+            "end that process",
+            "another address",
+        ],
     );
 }
 
