@@ -200,7 +200,7 @@ fn of_two_copies_that_differ_neither_is_executed() {
 }
 
 /// A copy that a peer or a switch may make does not differ: the acknowledge request and the
-/// congestion bits change nothing of what is executed.
+/// congestion bits do not affect what is executed.
 #[test]
 fn a_copy_that_does_the_same_is_no_dispute() {
     let mut hand = Hand::new(Setup::default());

@@ -179,7 +179,7 @@ fn the_text_is_valid_prometheus_format() {
     );
 }
 
-/// Any user can read the metrics over TCP, and a QPN is half of what a forged packet needs.
+/// Any user can read the metrics over TCP. A forged packet needs the QPN and the PSN.
 #[test]
 fn metrics_identify_queue_pairs_but_do_not_reveal_their_numbers() {
     let mut device = device(1, "roce_eth0");
