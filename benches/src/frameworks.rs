@@ -9,7 +9,7 @@ pub struct Framework {
     /// Its name in the table.
     pub name: &'static str,
     script: &'static str,
-    /// The replacement for `TEST` in the script: the test of `ucx_perftest`.
+    /// The script's variable `TEST`: the test of `ucx_perftest`, or Open MPI's number of ranks.
     test: &'static str,
     ours: &'static str,
     tcp: &'static str,
@@ -35,7 +35,7 @@ const OFI_TCP: &str =
     "OPTIONS='--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include tcp;ofi_rxm'";
 
 /// All programs that are compared.
-pub const FRAMEWORKS: [Framework; 5] = [
+pub const FRAMEWORKS: [Framework; 6] = [
     Framework {
         name: "UCX tag",
         script: include_str!("frameworks/ucx.sh"),
@@ -60,14 +60,21 @@ pub const FRAMEWORKS: [Framework; 5] = [
     Framework {
         name: "Open MPI, pml ucx (TCP: btl tcp)",
         script: include_str!("frameworks/openmpi.sh"),
-        test: "",
+        test: "2",
+        ours: UCX_OURS,
+        tcp: UCX_TCP,
+    },
+    Framework {
+        name: "Open MPI, pml ucx, four ranks (TCP: btl tcp)",
+        script: include_str!("frameworks/openmpi.sh"),
+        test: "4",
         ours: UCX_OURS,
         tcp: UCX_TCP,
     },
     Framework {
         name: "Open MPI, mtl ofi (TCP: mtl ofi)",
         script: include_str!("frameworks/openmpi.sh"),
-        test: "",
+        test: "2",
         ours: OFI_OURS,
         tcp: OFI_TCP,
     },

@@ -31,7 +31,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     perftest::build_library()?;
     let built = Built::near(&roce)?;
-    let bar = progress(args.comparing.runs * 2 * 5);
+    let bar = progress(args.comparing.runs * 2 * FRAMEWORKS.len() as u32);
     let mut pairs = vec![Vec::new(); FRAMEWORKS.len()];
     for _ in 0..args.comparing.runs {
         for (framework, pairs) in FRAMEWORKS.iter().zip(&mut pairs) {

@@ -1,4 +1,4 @@
-# UCX's tests TEST_lat and TEST_bw between two processes: tag messages, or puts.
+# UCX's tests ${TEST}_lat and ${TEST}_bw between two processes: tag messages, or puts.
 eval "export $SETTINGS"
 measure() {
     ucx_perftest -p 13337 >/dev/null & server=$!
