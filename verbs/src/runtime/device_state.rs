@@ -1,7 +1,8 @@
 //! The state of an open device, which its users and threads share.
 
+use super::spin::{self, Pause};
 use super::wait::{packet_poll_fds, wake_ups_and_timeout};
-use super::{DeviceClock, Engine, Starter, spin};
+use super::{DeviceClock, Engine, Starter};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
 use nix::poll::ppoll;
@@ -11,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use roce_stack::{CqId, Instant, QpnRange};
 use std::hint::cold_path;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The state that an open device, its objects and its threads share.
@@ -27,6 +28,8 @@ pub(crate) struct DeviceState {
     /// if none has, or if the application has handed over.
     last_call: AtomicU64,
     calls: AtomicU64,
+    /// The number of application threads that pause between two polls.
+    pausing: AtomicUsize,
     /// The parts that have started. Dropped after the engine: other processes may get the QPN range
     /// only once the engine's port is closed.
     pub(crate) starter: Starter,
@@ -53,6 +56,7 @@ impl DeviceState {
             clock: DeviceClock::start().map_err(system("reading the clock"))?,
             last_call: AtomicU64::new(0),
             calls: AtomicU64::new(0),
+            pausing: AtomicUsize::new(0),
             starter,
         })
     }
@@ -149,26 +153,45 @@ impl DeviceState {
             spin::note_successful_poll();
             return true;
         }
-        if spin::note_empty_poll(now) {
+        let pause = spin::note_empty_poll(now);
+        if pause != Pause::None {
             cold_path();
-            self.wait_for_packets(engine);
+            self.pause(engine, pause);
         }
         false
     }
 
-    /// Gives the processor to other threads until a packet arrives or a timer expires, for at most
-    /// [`spin::MAX_WAIT`]. Does nothing if packets are ready to be sent.
-    fn wait_for_packets(&self, engine: MutexGuard<'_, Engine>) {
+    /// Lets other threads run. Does nothing if packets are ready to be sent.
+    fn pause(&self, engine: MutexGuard<'_, Engine>, pause: Pause) {
         if engine.has_work() {
             return;
         }
-        let began = std::time::Instant::now();
+        self.pausing.fetch_add(1, Ordering::Relaxed);
+        if pause == Pause::Wait {
+            self.wait_for_packets(engine);
+        } else {
+            drop(engine);
+            let began = self.now();
+            std::thread::yield_now();
+            let back = self.now();
+            spin::note_yield(back, back.saturating_duration_since(began));
+        }
+        self.pausing.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether an application thread is in a call that drives the NIC, or pauses in it.
+    pub(crate) fn application_is_in_call(&self) -> bool {
+        self.engine.is_locked() || self.pausing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gives the processor to other threads until a packet arrives or a timer expires, for at most
+    /// [`spin::MAX_WAIT`].
+    fn wait_for_packets(&self, engine: MutexGuard<'_, Engine>) {
         let (wake_ups, timeout) = wake_ups_and_timeout(&engine, self.now());
         drop(engine);
         let timeout = timeout.map_or(spin::MAX_WAIT, |left| left.min(spin::MAX_WAIT));
         let mut polled = packet_poll_fds(&wake_ups);
         let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(timeout)), None);
-        spin::note_wait(began.elapsed());
     }
 
     /// Locks the engine, waiting for other threads.

@@ -1,14 +1,16 @@
-//! Makes a polling thread sleep in the kernel when other threads need its processor.
+//! Makes a polling thread hand its processor on when other threads need it.
 //!
 //! Polling without a pause gives the lowest latency if each polling thread has a processor of its
 //! own. Two ends that share a processor each spin through a whole time slice, while the other could
-//! have answered. So a thread that shares its processor waits in the kernel after several polls
-//! that found nothing. The next packet ends the wait.
+//! have answered. The number of preemptions does not show whether a thread shares its processor,
+//! because a short turn of the background thread also counts as a preemption. The thread's processor
+//! time shows it: a thread that never sleeps, but runs for less than [`FAIR_SHARE`] of the time,
+//! shares its processor.
 //!
-//! The number of preemptions does not show whether a thread shares its processor, because a short
-//! turn of the background thread also counts as a preemption. The thread's processor time shows it.
-//! A thread that never sleeps, but runs for less than [`FAIR_SHARE`] of the time, shares its
-//! processor.
+//! Such a thread yields its processor after several polls that found nothing. If the others poll
+//! too and yield as well, as with more ranks of MPI than processors, it is back after microseconds.
+//! If they compute, it is back after a time slice. Then it waits in the kernel instead, where the
+//! next packet wakes it up.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -21,19 +23,35 @@ const WINDOW: Duration = Duration::from_millis(4);
 
 /// A thread with a processor of its own runs for at least this fraction of a window. A thread that
 /// runs for less shares its processor.
-const FAIR_SHARE: (u64, u64) = (3, 4);
+const FAIR_SHARE: (u128, u128) = (3, 4);
 
-/// The time for which a thread counts as sharing its processor after a window that showed this.
+/// The time for which a decision to yield or to wait holds.
 const SHARING_LASTS: Duration = Duration::from_millis(50);
 
+/// The number of consecutive empty polls before a thread yields.
+const EMPTY_POLLS_BEFORE_YIELD: u32 = 4;
+
+/// If a yield takes longer, the other threads on the processor do not yield it.
+const LONG_YIELD: Duration = Duration::from_micros(500);
+
 /// The minimum number of consecutive empty polls before a wait, and the minimum time that they
-/// take. Before both are reached, a program that yields the processor itself between two polls, as
-/// MPI does with more ranks than processors, usually gets its answer.
+/// take. Most answers come before.
 const MIN_EMPTY_POLLS: u32 = 16;
 const MIN_EMPTY_TIME: Duration = Duration::from_micros(50);
 
 /// The longest wait.
 pub(super) const MAX_WAIT: Duration = Duration::from_micros(200);
+
+/// What a thread does after a poll that found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// It goes on at once.
+    None,
+    /// It lets other threads run that are ready to.
+    Yield,
+    /// It waits in the kernel for a packet.
+    Wait,
+}
 
 /// The kernel's counts for a thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +71,16 @@ impl Usage {
             sleeps: u64::try_from(usage.voluntary_context_switches()).ok()?,
         })
     }
+
+    /// Whether a thread with these counts at the end of a window shared its processor. `before` are
+    /// its counts at the beginning.
+    fn shows_sharing(self, before: Self, window: Duration) -> bool {
+        let ran = u128::from(self.ran_ns.saturating_sub(before.ran_ns));
+        let is_little = ran * FAIR_SHARE.1 < window.as_nanos() * FAIR_SHARE.0;
+        // If the thread did not poll for a long time, it did something else, and the window says
+        // nothing.
+        is_little && self.sleeps == before.sleeps && window < SHARING_LASTS
+    }
 }
 
 /// The polls of one thread.
@@ -62,60 +90,62 @@ struct Spinner {
     empty_polls: u32,
     /// The time of the first of these polls.
     first_empty_poll: Instant,
-    /// The time at which the window began, and the kernel's counts at that time.
+    /// The time at which the window began, and the kernel's counts at that time. `None` while the
+    /// thread waits, because its sleeps hide what the others do.
     window: Option<(Instant, Usage)>,
-    /// The number of waits of this module in the window, and their total time in nanoseconds.
-    waits: u64,
-    waited_ns: u64,
-    /// The end of the time for which the thread counts as sharing its processor.
-    shares_until: Option<Instant>,
+    /// The end of the time for which the thread yields.
+    yields_until: Option<Instant>,
+    /// The end of the time for which the thread waits.
+    waits_until: Option<Instant>,
 }
 
 impl Spinner {
-    /// Notes a poll that found nothing. Returns whether the thread should wait in the kernel.
-    fn note_empty_poll(&mut self, now: Instant, usage: impl FnOnce() -> Option<Usage>) -> bool {
+    /// Notes a poll that found nothing.
+    fn note_empty_poll(&mut self, now: Instant, usage: impl FnOnce() -> Option<Usage>) -> Pause {
         if self.empty_polls == 0 {
             self.first_empty_poll = now;
         }
         self.empty_polls += 1;
-        if self.empty_polls < MIN_EMPTY_POLLS
-            || now.saturating_duration_since(self.first_empty_poll) < MIN_EMPTY_TIME
-        {
-            return false;
-        }
-        self.empty_polls = 0;
-        let has_ended =
-            |(began, _): (Instant, Usage)| now.saturating_duration_since(began) >= WINDOW;
-        if self.window.is_none_or(has_ended)
-            && let Some(usage) = usage()
-        {
-            self.end_window(now, usage);
-        }
-        self.shares_until.is_some_and(|until| now < until)
-    }
-
-    /// Decides whether the thread shared its processor in the window that ends now, and begins the
-    /// next window.
-    fn end_window(&mut self, now: Instant, usage: Usage) {
-        if let Some((began, before)) = self.window.replace((now, usage)) {
-            let elapsed = now.as_nanos().saturating_sub(began.as_nanos());
-            let elapsed = elapsed.saturating_sub(self.waited_ns);
-            let ran = usage.ran_ns.saturating_sub(before.ran_ns);
-            let has_slept = usage.sleeps.saturating_sub(before.sleeps) > self.waits;
-            // If the thread did not poll for a long time, it did something else, and the window
-            // says nothing.
-            let is_recent = now.saturating_duration_since(began) < SHARING_LASTS;
-            if is_recent && !has_slept && ran * FAIR_SHARE.1 < elapsed * FAIR_SHARE.0 {
-                self.shares_until = Some(now + SHARING_LASTS);
+        let lasts = |until: Option<Instant>| until.is_some_and(|until| now < until);
+        let empty_for = now.saturating_duration_since(self.first_empty_poll);
+        if self.empty_polls >= MIN_EMPTY_POLLS && empty_for >= MIN_EMPTY_TIME {
+            self.empty_polls = 0;
+            if lasts(self.waits_until) {
+                return Pause::Wait;
             }
+            self.watch(now, usage);
         }
-        (self.waits, self.waited_ns) = (0, 0);
+        let yields = self.empty_polls >= EMPTY_POLLS_BEFORE_YIELD && !lasts(self.waits_until);
+        if yields && lasts(self.yields_until) {
+            Pause::Yield
+        } else {
+            Pause::None
+        }
     }
 
-    /// Notes a wait in the kernel of this length.
-    fn note_wait(&mut self, nanos: u64) {
-        self.waits += 1;
-        self.waited_ns += nanos;
+    /// Ends the window if it is long enough, and decides whether the thread shared its processor.
+    fn watch(&mut self, now: Instant, usage: impl FnOnce() -> Option<Usage>) {
+        let window = self.window;
+        let length = window.map(|(began, _)| now.saturating_duration_since(began));
+        if length.is_some_and(|length| length < WINDOW) {
+            return;
+        }
+        let Some(usage) = usage() else { return };
+        self.window = Some((now, usage));
+        if let (Some((_, before)), Some(length)) = (window, length)
+            && usage.shows_sharing(before, length)
+        {
+            self.yields_until = Some(now + SHARING_LASTS);
+        }
+    }
+
+    /// Notes that the thread yielded, and was back at `now`, after `time`.
+    fn note_yield(&mut self, now: Instant, time: Duration) {
+        if time > LONG_YIELD {
+            self.waits_until = Some(now + SHARING_LASTS);
+            self.yields_until = Some(now + 2 * SHARING_LASTS);
+            self.window = None;
+        }
     }
 }
 
@@ -128,93 +158,141 @@ pub(super) fn note_successful_poll() {
     SPINNER.with_borrow_mut(|spinner| spinner.empty_polls = 0);
 }
 
-/// Notes a poll of this thread that found nothing. Returns whether the thread should wait in the
-/// kernel, because others need its processor.
-pub(super) fn note_empty_poll(now: Instant) -> bool {
+/// Notes a poll of this thread that found nothing. Returns what the thread should do now.
+pub(super) fn note_empty_poll(now: Instant) -> Pause {
     SPINNER.with_borrow_mut(|spinner| spinner.note_empty_poll(now, Usage::of_this_thread))
 }
 
-/// Notes that this thread has waited in the kernel.
-pub(super) fn note_wait(time: Duration) {
-    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    SPINNER.with_borrow_mut(|spinner| spinner.note_wait(nanos));
+/// Notes that this thread yielded, and was back at `now`, after `time`.
+pub(super) fn note_yield(now: Instant, time: Duration) {
+    SPINNER.with_borrow_mut(|spinner| spinner.note_yield(now, time));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Polls for `ms` milliseconds, in each of which the thread runs for `ran` microseconds and
-    /// sleeps `sleeps` times. Returns the number of waits that the spinner asks for.
-    fn poll(spinner: &mut Spinner, at: &mut (u64, Usage), ms: u64, ran: u64, sleeps: u64) -> u64 {
-        let mut waits = 0;
-        for _ in 0..ms {
-            at.0 += 1_000_000;
-            at.1.ran_ns += ran * 1000;
-            at.1.sleeps += sleeps;
-            for step in 0..u64::from(MIN_EMPTY_POLLS) {
-                let now = Instant::from_nanos(at.0 + step * 5000);
-                waits += u64::from(spinner.note_empty_poll(now, || Some(at.1)));
+    /// A thread that polls, and finds nothing.
+    #[derive(Default)]
+    struct Thread {
+        spinner: Spinner,
+        at_ns: u64,
+        usage: Usage,
+    }
+
+    /// How the processor of a thread is shared.
+    #[derive(Clone, Copy)]
+    struct Processor {
+        /// The part of each millisecond for which the thread runs, in microseconds.
+        ran_us: u64,
+        /// How often the thread sleeps in each millisecond, for reasons of its own.
+        sleeps: u64,
+        /// The time that a yield takes.
+        yield_takes: Duration,
+    }
+
+    /// The pauses that a spinner asks for.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct Pauses {
+        yields: u64,
+        waits: u64,
+    }
+
+    impl Thread {
+        /// Polls for `ms` milliseconds, 200 times in each.
+        fn poll(&mut self, ms: u64, processor: Processor) -> Pauses {
+            let mut pauses = Pauses::default();
+            for _ in 0..ms {
+                self.usage.ran_ns += processor.ran_us * 1000;
+                self.usage.sleeps += processor.sleeps;
+                for step in 1..=200 {
+                    let now = Instant::from_nanos(self.at_ns + step * 5000);
+                    match self.spinner.note_empty_poll(now, || Some(self.usage)) {
+                        Pause::None => {}
+                        Pause::Yield => {
+                            pauses.yields += 1;
+                            self.spinner.note_yield(now, processor.yield_takes);
+                        }
+                        Pause::Wait => pauses.waits += 1,
+                    }
+                }
+                self.at_ns += 1_000_000;
             }
+            pauses
         }
-        waits
+    }
+
+    const ALONE: Processor = Processor {
+        ran_us: 950,
+        sleeps: 0,
+        yield_takes: Duration::from_micros(1),
+    };
+    const BESIDE_A_THREAD_THAT_YIELDS: Processor = Processor {
+        ran_us: 500,
+        sleeps: 0,
+        yield_takes: Duration::from_micros(5),
+    };
+    const BESIDE_A_THREAD_THAT_COMPUTES: Processor = Processor {
+        ran_us: 500,
+        sleeps: 0,
+        yield_takes: Duration::from_millis(3),
+    };
+
+    #[test]
+    fn a_thread_with_a_processor_of_its_own_spins() {
+        let mut thread = Thread::default();
+        assert_eq!(thread.poll(1000, ALONE), Pauses::default());
     }
 
     #[test]
-    fn only_a_thread_that_shares_its_processor_waits() {
-        let mut at = (0, Usage::default());
-        let mut spinner = Spinner::default();
-        assert_eq!(poll(&mut spinner, &mut at, 100, 950, 0), 0, "it runs");
-        assert_eq!(poll(&mut spinner, &mut at, 100, 300, 2), 0, "it sleeps");
-        let waits = poll(&mut spinner, &mut at, 100, 500, 0);
-        assert!(waits > 90, "it shares its processor: {waits}");
-        let waits = poll(&mut spinner, &mut at, 200, 990, 0);
-        assert!((40..60).contains(&waits), "it has it again: {waits}");
+    fn a_thread_that_sleeps_for_reasons_of_its_own_spins() {
+        let sleeps = Processor {
+            ran_us: 300,
+            sleeps: 2,
+            yield_takes: Duration::ZERO,
+        };
+        assert_eq!(Thread::default().poll(1000, sleeps), Pauses::default());
+    }
+
+    /// With four ranks of Open MPI on two processors, waits in the kernel made half a round trip of
+    /// 8 bytes take 60 µs. With yields, it takes 15.
+    #[test]
+    fn threads_that_share_a_processor_and_poll_yield_to_each_other() {
+        let mut thread = Thread::default();
+        let pauses = thread.poll(1000, BESIDE_A_THREAD_THAT_YIELDS);
+        assert_eq!(pauses.waits, 0);
+        assert!(pauses.yields > 100_000, "{pauses:?}");
+        let pauses = thread.poll(1000, ALONE);
+        assert!(pauses.yields < 12_000, "at most 60 ms more: {pauses:?}");
     }
 
     #[test]
-    fn waits_of_this_module_count_neither_as_preemption_nor_as_sleep() {
-        let mut at = (0, Usage::default());
-        let mut spinner = Spinner::default();
-        poll(&mut spinner, &mut at, 20, 500, 0);
-        let (mut waits, mut ran) = (0, 500);
-        for _ in 0..200 {
-            if poll(&mut spinner, &mut at, 1, ran, 0) > 0 {
-                // It waits for half of the next millisecond.
-                waits += 1;
-                at.1.sleeps += 1;
-                spinner.note_wait(490_000);
-                ran = 500;
-            } else {
-                ran = 990;
-            }
-        }
-        assert!(waits < 60, "nobody else ran: {waits}");
+    fn a_thread_that_shares_its_processor_with_one_that_computes_waits() {
+        let mut thread = Thread::default();
+        let pauses = thread.poll(1000, BESIDE_A_THREAD_THAT_COMPUTES);
+        assert!(pauses.yields < 25, "one each 50 ms: {pauses:?}");
+        assert!(pauses.waits > 10_000, "{pauses:?}");
+        // While it waits, it neither runs nor is preempted, so nothing shows that it is alone.
+        let pauses = thread.poll(1000, ALONE);
+        assert!(pauses.waits <= 1000, "at most 50 ms more: {pauses:?}");
     }
 
     #[test]
     fn a_successful_poll_resets_the_count() {
-        let mut spinner = Spinner {
-            shares_until: Some(Instant::from_nanos(1_000_000)),
-            ..Spinner::default()
-        };
-        for _ in 0..1000 {
-            for step in 1..u64::from(MIN_EMPTY_POLLS) {
-                let now = Instant::from_nanos(step * 5000);
-                assert!(!spinner.note_empty_poll(now, || None));
-            }
-            spinner.empty_polls = 0;
-        }
-        let waits = |us: u64| {
+        for (polls, pause) in [
+            (EMPTY_POLLS_BEFORE_YIELD - 1, Pause::None),
+            (EMPTY_POLLS_BEFORE_YIELD, Pause::Yield),
+        ] {
             let mut spinner = Spinner {
-                shares_until: spinner.shares_until,
+                yields_until: Some(Instant::from_nanos(1_000_000)),
                 ..Spinner::default()
             };
-            let polls = (1..=20).map(|step| Instant::from_nanos(step * us * 1000));
-            polls
-                .filter(|now| spinner.note_empty_poll(*now, || None))
-                .count()
-        };
-        assert_eq!((waits(5), waits(1)), (1, 0));
+            for _ in 0..100 {
+                let now = Instant::from_nanos(1000);
+                let last = (0..polls).map(|_| spinner.note_empty_poll(now, || None));
+                assert_eq!(last.last(), Some(pause));
+                spinner.empty_polls = 0;
+            }
+        }
     }
 }

@@ -71,7 +71,7 @@ impl Standby {
         };
         // A packet that wakes up this thread may also wake up the application, which is then in a
         // call whether it polls or not.
-        let in_call = shared.engine.is_locked();
+        let in_call = shared.application_is_in_call();
         let calls = shared.calls().wrapping_sub(calls);
         if is_polling(calls, began.elapsed()) || in_call && !woken {
             self.note_check(true);
