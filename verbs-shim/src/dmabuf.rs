@@ -4,6 +4,7 @@ use crate::abi::{ACCESS_OPTIONAL_RANGE, IbvMr, IbvPd};
 use crate::convert::access;
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::log;
 use crate::mr::{self, Backing};
 use crate::pointer::Handle;
 use nix::errno::Errno;
@@ -60,7 +61,7 @@ impl Mapping {
     /// byte.
     ///
     /// # Errors
-    /// `EINVAL` if they exceed the file; mmap's error if the exporter does not let the processor
+    /// `EINVAL` if they exceed the file; `EOPNOTSUPP` if the exporter does not let the processor
     /// access its memory.
     fn of(
         fd: BorrowedFd<'_>,
@@ -81,9 +82,23 @@ impl Mapping {
         rights.set(ProtFlags::PROT_WRITE, writes);
         let length = NonZeroUsize::new(whole).ok_or(Errno::EINVAL)?;
         // SAFETY: a new mapping, at an address that nobody uses.
-        let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, from) }?;
+        let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, from) };
+        let start = start.map_err(refused)?;
         let first = start.as_ptr().cast::<u8>().wrapping_add(whole - len);
         Ok((Self { start, len: whole }, first))
+    }
+}
+
+/// The error for a descriptor that can't be mapped. Exporters refuse with various errors, among them
+/// `ENOTSUPP` (524), which the C library does not know.
+fn refused(error: Errno) -> Errno {
+    match error {
+        Errno::ENOMEM | Errno::EACCES | Errno::EPERM => error,
+        _ => log::with_reason(Errno::EOPNOTSUPP, || {
+            "the exporter lets no processor access this buffer, as with a GPU's memory; register \
+             host memory and copy"
+                .to_owned()
+        }),
     }
 }
 
@@ -102,8 +117,15 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         let access = access(flags.cast_unsigned() & !ACCESS_OPTIONAL_RANGE)?;
         // As in the kernel, `offset` and `iova` must have the same offset in their page.
         let page = mr::page_size()? as u64;
+        // NCCL and UCX call with -1 to find out whether a GPU's memory can be registered: EBADF means
+        // that it can.
         if fd < 0 {
-            return Err(Errno::EBADF);
+            return Err(log::with_reason(Errno::EOPNOTSUPP, || {
+                format!(
+                    "descriptor {fd} is none; buffers that the processor can't access, such as a \
+                     GPU's, can't be registered"
+                )
+            }));
         }
         if offset % page != iova % page {
             return Err(Errno::EINVAL);

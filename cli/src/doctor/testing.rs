@@ -19,7 +19,13 @@ impl FakeMachine {
         let fake = Self {
             machine: Machine {
                 current_dir: root.join("home"),
-                environment: BTreeMap::from([("PATH".into(), "/usr/bin".into())]),
+                environment: BTreeMap::from([
+                    ("PATH".into(), "/usr/bin".into()),
+                    ("NCCL_GIN_TYPE".into(), "2".into()),
+                    ("NCCL_NET_GDR_LEVEL".into(), "LOC".into()),
+                    ("NCCL_IB_MERGE_NICS".into(), "0".into()),
+                    ("NCCL_IB_HCA".into(), "^=roce_lo".into()),
+                ]),
                 library: Ok(library),
                 devices: vec!["roce_eth0".to_owned(), "roce_lo".to_owned()],
                 device_view: DeviceView::Namespace,

@@ -122,6 +122,7 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     variables.extend(
         chosen
             .into_iter()
+            .chain(args.settings.nccl())
             .map(|(name, value)| Variable::new(name, value)),
     );
     Ok(Environment {

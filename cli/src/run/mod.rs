@@ -10,6 +10,7 @@ mod folder;
 mod library;
 mod loading;
 mod namespace;
+pub(crate) mod nccl;
 mod parent;
 mod program;
 mod settings;
@@ -173,6 +174,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
         .arg0(name)
         .args(arguments)
         .envs(variables)
+        .envs(args.settings.nccl())
         .envs(loading::variables(&library, &shown, args.preload, &notice)?);
     let not_started = |source| RunError::NotStarted {
         program: path,

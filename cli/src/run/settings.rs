@@ -2,6 +2,7 @@
 //! stack.
 
 use super::error::RunError;
+use super::nccl;
 use clap::{Args, ValueEnum};
 use roce_verbs::Device;
 use roce_verbs::datapath::DatapathOptions;
@@ -120,6 +121,14 @@ impl Settings {
             devices.retain(|device| device.is_among(&names));
         }
         devices
+    }
+
+    /// The settings of NCCL that it needs for these devices, and that the user has not made.
+    pub(crate) fn nccl(&self) -> Vec<(&'static str, OsString)> {
+        let devices: Vec<_> = self.devices().iter().map(Device::name).collect();
+        let is_set = |name: &str| env::var_os(name).is_some();
+        let lacking = nccl::lacking(devices.iter().map(String::as_str), is_set);
+        lacking.into_iter().map(nccl::Setting::variable).collect()
     }
 
     fn device_names(&self) -> Option<String> {

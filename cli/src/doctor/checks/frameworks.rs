@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::doctor::finding::Finding;
+use crate::run::nccl;
 
 /// The elements of a list in a variable. A leading `^` means "all but these".
 struct List {
@@ -153,10 +154,27 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
         }
     };
     let right = machine.first_device().unwrap_or("roce_lo");
-    names_no_device(context, CHECK, "NCCL_IB_HCA", matches, right).map_or_else(
-        || vec![uses(context, CHECK, "its IB transport with")],
-        |f| vec![f],
-    )
+    if let Some(finding) = names_no_device(context, CHECK, "NCCL_IB_HCA", matches, right) {
+        return vec![finding];
+    }
+    // `roce run` makes these settings.
+    let devices = machine.devices.iter().map(String::as_str);
+    let lacking = match context.by_run {
+        true => Vec::new(),
+        false => nccl::lacking(devices, |name| machine.variable(name).is_some()),
+    };
+    if lacking.is_empty() {
+        return vec![uses(context, CHECK, "its IB transport with")];
+    }
+    let what = lacking
+        .iter()
+        .map(|setting| format!("without {}, {}", setting.name, setting.without));
+    let settings = lacking
+        .iter()
+        .map(|setting| format!("{}='{}'", setting.name, setting.value));
+    let what = what.collect::<Vec<_>>().join("; ");
+    let remedy = format!("export {}", settings.collect::<Vec<_>>().join(" "));
+    vec![Finding::warning(CHECK, what).remedy(remedy)]
 }
 
 /// The finding that the framework works, as far as the doctor can tell.

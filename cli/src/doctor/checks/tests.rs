@@ -5,6 +5,7 @@ use crate::doctor::examine;
 use crate::doctor::finding::Status;
 use crate::doctor::machine::DeviceView;
 use crate::doctor::testing::{FakeMachine, elf};
+use std::ffi::OsStr;
 
 /// All findings but those on the variables of this process.
 fn findings(fake: &FakeMachine, programs: &[&str]) -> Vec<Finding> {
@@ -402,6 +403,23 @@ fn programs_that_can_not_be_looked_at_are_failures() {
         assert_eq!(last.status, Status::Failure, "{program}: {last:?}");
         assert!(last.what.contains(part), "{program}: {last:?}");
     }
+}
+
+/// `roce run` makes these settings itself.
+#[test]
+fn a_machine_without_the_settings_of_nccl_is_warned() {
+    let mut fake = FakeMachine::healthy();
+    in_place(&mut fake);
+    fake.machine.environment.remove(OsStr::new("NCCL_GIN_TYPE"));
+    let found = findings(&fake, &[]);
+    let nccl = found.iter().find(|f| f.check == "NCCL").expect("checked");
+    assert_eq!(nccl.status, Status::Warning, "{nccl:?}");
+    assert!(nccl.what.contains("crashes in ncclCommInitRank"));
+    assert_eq!(
+        nccl.remedy.as_deref(),
+        Some("export NCCL_GIN_TYPE='2'"),
+        "{nccl:?}"
+    );
 }
 
 #[test]
