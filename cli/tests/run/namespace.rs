@@ -296,10 +296,17 @@ fn what_is_mounted_in_dev_stays_and_root_can_make_devices() {
     let library = Library::new();
     for who in Who::with_namespaces(test) {
         let name = format!("roce-test-{}-{who:?}", std::process::id());
-        let script = format!("echo shared > /dev/shm/{name}");
-        said(&library.shell(who, &[], &script));
+        let script = format!("echo shared > /dev/shm/{name} && cat /proc/self/mountinfo");
+        let output = library.shell(who, &[], &script);
+        said(&output);
         let path = format!("/dev/shm/{name}");
-        assert_eq!(fs::read_to_string(&path).expect("it is shared"), "shared\n");
+        let found = fs::read_to_string(&path);
+        assert_eq!(
+            found.ok().as_deref(),
+            Some("shared\n"),
+            "{who:?}: {output:#?}, outside: {:#?}",
+            fs::read_to_string("/proc/self/mountinfo")
+        );
         fs::remove_file(path).expect("it is there");
     }
     if !nix::unistd::geteuid().is_root() {
