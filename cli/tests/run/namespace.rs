@@ -121,10 +121,27 @@ fn shared_mounts_are_not_touched() {
 fn what_is_made_up_can_not_be_changed() {
     let library = Library::new();
     for who in Who::with_namespaces("what_is_made_up_can_not_be_changed") {
-        let script = "touch /sys/class/infiniband/x || rm -rf /sys/class/roce";
+        let script = "touch /sys/class/infiniband/x || rm /sys/class/roce/lib/*";
         let output = library.shell(who, &[], script);
         assert!(!output.status.success(), "{who:?}: {output:?}");
         assert!(text(&output.stderr).contains("Read-only"), "{output:?}");
+    }
+}
+
+/// In a user namespace, the covered `/dev` stays visible in `/sys/class/roce/dev`. `rm -rf
+/// /sys/class/roce` removed the user's files in the system's `/dev/shm` by it.
+#[test]
+fn nothing_of_the_system_can_be_removed_by_what_is_made_up() {
+    let test = "nothing_of_the_system_can_be_removed_by_what_is_made_up";
+    let library = Library::new();
+    for who in Who::with_namespaces(test) {
+        let name = format!("roce-kept-{}-{who:?}", std::process::id());
+        let script = format!(
+            "echo kept > /dev/shm/{name}; rm -f /sys/class/roce/dev/shm/{name}; \
+             ! [ -e /sys/class/roce/dev/null ] || : > /sys/class/roce/dev/null; cat /dev/shm/{name} && rm /dev/shm/{name}"
+        );
+        let output = library.shell(who, &[], &script);
+        assert_eq!(said(&output), "kept\n", "{who:?}: {output:?}");
     }
 }
 

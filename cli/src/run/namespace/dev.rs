@@ -15,10 +15,12 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
+use std::ffi::CString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -26,7 +28,8 @@ const DEV: &str = "/dev";
 const INFINIBAND: &str = "/dev/infiniband";
 const PTMX: &str = "/dev/ptmx";
 
-/// The path where all of the covered `/dev` stays visible.
+/// The path where all of the covered `/dev` stays visible, read-only: what removes `/sys/class/roce`
+/// must not remove files in the system's `/dev/shm`. Its devices can be opened for writing.
 pub(super) const KEPT: &str = "/sys/class/roce/dev";
 
 /// The way that `/dev/infiniband` was made.
@@ -141,6 +144,7 @@ fn entries(device_files: &DeviceFiles) -> io::Result<()> {
         None => &["infiniband"],
     };
     bind(Path::new(DEV), Path::new(KEPT))?;
+    make_read_only(Path::new(KEPT)).map_err(|error| context(error, format!("protect {KEPT}")))?;
     Cover::over(Path::new(DEV), hidden)?.fill(|root| {
         if let Some(target) = &ptmx {
             symlink(target, root.join("ptmx"))?;
@@ -255,6 +259,44 @@ fn topmost(table: &str) -> Vec<PathBuf> {
 fn bind(from: &Path, at: &Path) -> Result<(), Errno> {
     let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
     mount(Some(from), at, None::<&Path>, flags, None::<&Path>)
+}
+
+/// The kernel's `struct mount_attr`.
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+const MOUNT_ATTR_RDONLY: u64 = 1;
+
+/// Makes a mount and all mounts below it read-only. Linux before 5.12 can't, and then they stay
+/// writable.
+fn make_read_only(at: &Path) -> Result<(), Errno> {
+    let path = CString::new(at.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    let attributes = MountAttributes {
+        set: MOUNT_ATTR_RDONLY,
+        clear: 0,
+        propagation: 0,
+        user_namespace: 0,
+    };
+    // SAFETY: the path ends with 0, and the structure has the length that is passed.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_RECURSIVE,
+            &raw const attributes,
+            size_of::<MountAttributes>(),
+        )
+    };
+    match Errno::result(result) {
+        Ok(_) | Err(Errno::ENOSYS) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn context(error: Errno, what: String) -> io::Error {
