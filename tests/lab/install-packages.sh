@@ -22,6 +22,8 @@ apt-get install --yes --no-install-recommends \
 apt-get install --yes --no-install-recommends \
     bsdutils dapl2-utils fio libfabric-bin libiscsi-bin libiscsi-dev libmpich-dev libopenmpi-dev \
     libucx-dev mpich openmpi-bin qperf strace tgt ucx-utils
+# A tunnel that hides RoCE from the network.
+apt-get install --yes --no-install-recommends wireguard-go wireguard-tools
 # Container images exclude documentation (dpkg's path-exclude), and so those tests.
 if ! test -e /usr/share/doc/rdma-core/tests/run_tests.py; then
     apt-get install --yes --no-install-recommends --reinstall \

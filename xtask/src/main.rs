@@ -1,12 +1,14 @@
-//! `cargo xtask dist`: a tarball and a Debian package of the command and the library.
+//! `cargo xtask dist`: a tarball and a Debian package of the command and the library, and their bill
+//! of materials (SBOM).
 //!
-//! Both contain the same files. They are built without a distribution's tools, and the same files
+//! The first two contain the same files. They are built without a distribution's tools, and the same files
 //! always give the same bytes.
 
 mod build;
 mod contents;
 mod deb;
 mod documents;
+mod sbom;
 mod tarball;
 #[cfg(test)]
 mod tests;
@@ -27,7 +29,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build a tarball and a .deb of the command and the library
+    /// Build a tarball and a .deb of the command and the library, and list the crates in them (SBOM)
     Dist {
         /// Where to put them
         #[arg(long, default_value = "target/dist", value_name = "FOLDER")]
@@ -59,6 +61,9 @@ fn dist(out: &Path, from: Option<&Path>) -> Result<(), Box<dyn Error>> {
     let contents = contents::all(&built)?;
     fs::create_dir_all(out)?;
     let version = env!("CARGO_PKG_VERSION");
+    let bill = out.join(format!("roce-{version}.cdx.json"));
+    fs::write(&bill, sbom::of_workspace(version)?)?;
+    println!("{}", bill.display());
     let tarball = out.join(format!("roce-{version}-{}.tar.gz", std::env::consts::ARCH));
     fs::write(&tarball, tarball::pack(&contents, version)?)?;
     println!("{}", tarball.display());

@@ -12,3 +12,4 @@ mod sharing;
 mod soak;
 mod source_ports;
 mod v1;
+mod wireguard;
