@@ -61,9 +61,12 @@ fn dist(out: &Path, from: Option<&Path>) -> Result<(), Box<dyn Error>> {
     let contents = contents::all(&built)?;
     fs::create_dir_all(out)?;
     let version = env!("CARGO_PKG_VERSION");
-    let bill = out.join(format!("roce-{version}.cdx.json"));
-    fs::write(&bill, sbom::of_workspace(version)?)?;
-    println!("{}", bill.display());
+    // What is in a folder may have been built from something else.
+    if from.is_none() {
+        let bill = out.join(format!("roce-{version}.cdx.json"));
+        fs::write(&bill, sbom::of_workspace(version)?)?;
+        println!("{}", bill.display());
+    }
     let tarball = out.join(format!("roce-{version}-{}.tar.gz", std::env::consts::ARCH));
     fs::write(&tarball, tarball::pack(&contents, version)?)?;
     println!("{}", tarball.display());

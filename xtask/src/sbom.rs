@@ -89,6 +89,14 @@ mod tests {
 
     #[test]
     fn the_bill_lists_what_is_built_in_and_nothing_else() {
+        // An ordinary user can't run root's cargo.
+        let version = Command::new(env!("CARGO")).arg("--version").output();
+        if let Err(error) = version {
+            let required = std::env::var_os("ROCE_LAB").is_some_and(|lab| lab == "require");
+            assert!(!required, "no cargo: {error}");
+            eprintln!("*** SKIPPED: the bill of materials needs cargo: {error} ***");
+            return;
+        }
         let text = of_workspace("1.2.3").expect("made");
         assert!(text == of_workspace("1.2.3").expect("made"), "reproducible");
         let bill: Value = serde_json::from_slice(&text).expect("JSON");

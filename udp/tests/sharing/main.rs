@@ -10,8 +10,9 @@ mod steering;
 mod support;
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use roce_port::{Port, PortError};
@@ -27,6 +28,15 @@ fn fresh_address() -> IpAddr {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let last = NEXT.fetch_add(1, Ordering::Relaxed);
     IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
+}
+
+/// The only IPv6 address of the loopback. A test that receives at it keeps the guard, since ports of
+/// others that come and go change where its packets arrive.
+fn ipv6_address() -> (IpAddr, MutexGuard<'static, ()>) {
+    static IN_USE: Mutex<()> = Mutex::new(());
+    // A test that failed leaves it poisoned, and its ports are closed.
+    let guard = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    (IpAddr::V6(Ipv6Addr::LOCALHOST), guard)
 }
 
 fn part(number: u8) -> QpnRange {

@@ -59,8 +59,8 @@ fn assert_claimed(claim: Result<ServiceClaim, ClaimError>) {
 
 #[test]
 fn requests_reach_the_listener_and_replies_the_requester() {
-    for address in [fresh_address(), "::1".parse().expect("an address")] {
-        // Other tests use ::1, with other parts.
+    let (ipv6_address, _in_use) = ipv6_address();
+    for address in [fresh_address(), ipv6_address] {
         let parts = [20, 21, 22];
         let mut ports = parts.map(|part| open_agent(address, part));
         ports[2]

@@ -32,8 +32,7 @@ fn a_lone_port_has_an_ordinary_socket_until_another_joins() {
 
 #[test]
 fn the_first_member_may_have_any_part_also_over_ipv6() {
-    let address: IpAddr = "::1".parse().expect("an address");
-    // Other tests use the address, too: with these parts, they would join this group.
+    let (address, _in_use) = ipv6_address();
     let mut ports: Vec<_> = [5, 3].map(|part| (part, open(address, part))).into();
     assert_steering(address, &mut ports, &[0, 4, 6]);
 }
