@@ -40,11 +40,14 @@ pub enum Event {
     /// The port's addresses, and so its GIDs, have changed.
     // rule: A17.3.1-gid-changes
     GidChange,
+    /// The NIC has stopped for good (IBTA 1.7, 11.6.3.4: local catastrophic error). The code that
+    /// drives it raises this event.
+    DeviceFatal,
 }
 
 impl Event {
     /// One event of each kind, for tests of the tables that translate them.
-    pub const fn one_of_each(cq: CqId, qp: Qpn, srq: Srqn) -> [Event; 12] {
+    pub const fn one_of_each(cq: CqId, qp: Qpn, srq: Srqn) -> [Event; 13] {
         [
             Event::CqNotify(cq),
             Event::CqError(cq),
@@ -58,6 +61,7 @@ impl Event {
             Event::PortActive,
             Event::PortError,
             Event::GidChange,
+            Event::DeviceFatal,
         ]
     }
 }
@@ -81,6 +85,7 @@ mod tests {
             Event::PortActive => 9,
             Event::PortError => 10,
             Event::GidChange => 11,
+            Event::DeviceFatal => 12,
         }
     }
 

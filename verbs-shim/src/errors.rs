@@ -70,6 +70,7 @@ impl ToErrno for StartError {
     fn to_errno(&self) -> Errno {
         match self {
             Self::Datapath { .. } => Errno::EOPNOTSUPP,
+            Self::Stopped { .. } => Errno::EIO,
             Self::QpNumbers { source, .. } | Self::System { source, .. } => io_errno(source),
             _ => Errno::EINVAL,
         }

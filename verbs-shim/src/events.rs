@@ -164,6 +164,7 @@ fn c_event(objects: &Registry, event: Event) -> Option<IbvAsyncEvent> {
             Element::Srq(srqn) => objects.srqs.acquire(&srqn)?,
             // The number of the only port.
             Element::Port => std::ptr::without_provenance_mut(1),
+            Element::Device => std::ptr::null_mut(),
         },
         event_type,
     })
@@ -175,6 +176,7 @@ enum Element {
     Qp(Qpn),
     Srq(Srqn),
     Port,
+    Device,
 }
 
 /// The object and the C number of an event. `None` for [`Event::CqNotify`], which a completion
@@ -192,6 +194,7 @@ fn translate(event: Event) -> Option<(Element, u32)> {
         Event::PortActive => (Element::Port, EVENT_PORT_ACTIVE),
         Event::PortError => (Element::Port, EVENT_PORT_ERR),
         Event::GidChange => (Element::Port, EVENT_GID_CHANGE),
+        Event::DeviceFatal => (Element::Device, EVENT_DEVICE_FATAL),
         _ => return None,
     };
     Some(translated)
@@ -217,7 +220,7 @@ pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
             EVENT_SRQ_ERR | EVENT_SRQ_LIMIT_REACHED => {
                 object::<IbvSrq>(element).get()?.acknowledge();
             }
-            // Port events have no object.
+            // Events of the port and of the device have no object.
             _ => {}
         }
         Ok(())

@@ -2,6 +2,8 @@
 
 mod paths;
 mod state;
+#[cfg(test)]
+mod stopping;
 
 pub use paths::AddressOptions;
 
@@ -115,7 +117,8 @@ impl Context {
     /// thread's network namespace must be the device's.
     ///
     /// # Errors
-    /// If the requested datapath is not available, or no range of QP numbers is free.
+    /// If the requested datapath is not available, no range of QP numbers is free, or the device has
+    /// stopped for good.
     pub fn start(&self) -> Result<&Datapath, StartError> {
         let shared = &self.inner.shared;
         shared.start(&mut shared.lock())

@@ -111,6 +111,11 @@ pub enum StartError {
         /// Why, and what would make it available.
         why: String,
     },
+    /// The device has stopped for good after a panic: a bug of this library.
+    Stopped {
+        /// The device.
+        device: String,
+    },
     /// The processes that share the interface hold all QP numbers, or the system failed to record
     /// the numbers of this device.
     QpNumbers {
@@ -136,6 +141,11 @@ impl fmt::Display for StartError {
                 "{device} can't use AF_XDP, and no other datapath was allowed: {why}. \
                  ROCE_DATAPATH=udp selects UDP sockets"
             ),
+            Self::Stopped { device } => write!(
+                f,
+                "{device} has stopped after a panic, which is a bug of roce: close it and open it \
+                 again"
+            ),
             Self::QpNumbers { device, source } => {
                 write!(f, "{device} can't get a range of QP numbers: {source}")
             }
@@ -148,7 +158,7 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::QpNumbers { source, .. } | Self::System { source, .. } => Some(source),
-            Self::Datapath { .. } => None,
+            Self::Datapath { .. } | Self::Stopped { .. } => None,
         }
     }
 }

@@ -47,6 +47,7 @@ c_constants! { V44:
     EVENT_SQ_DRAINED = 5,
     EVENT_PATH_MIG = 6,
     EVENT_PATH_MIG_ERR = 7,
+    EVENT_DEVICE_FATAL = 8,
     EVENT_PORT_ACTIVE = 9,
     EVENT_PORT_ERR = 10,
     EVENT_SRQ_ERR = 14,

@@ -3,7 +3,6 @@
 use super::Context;
 use crate::datapath::XdpQueue;
 use crate::settings::PrioritySettings;
-use roce_port::PortError;
 use roce_port::fault::{FaultLayer, FaultSpec};
 use roce_stack::{CongestionSettings, Counters};
 use std::net::SocketAddr;
@@ -36,14 +35,11 @@ impl Context {
         engine.faults.as_ref().map(FaultLayer::spec)
     }
 
-    /// The port's error, if it failed for good, for instance because its interface disappeared.
+    /// The error for which the device works no longer: the port's, for instance because its interface
+    /// disappeared, or a panic after which the device stopped
+    /// ([`Event::DeviceFatal`](crate::device::Event::DeviceFatal)).
     pub fn failure(&self) -> Option<String> {
-        self.inner
-            .shared
-            .lock()
-            .failure
-            .as_ref()
-            .map(PortError::to_string)
+        self.inner.shared.lock().failure_text()
     }
 
     /// Sets the congestion control from now on. If the algorithm stays the same, QPs keep their

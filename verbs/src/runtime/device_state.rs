@@ -1,5 +1,6 @@
 //! The state of an open device, which its users and threads share.
 
+use super::engine_lock::{EngineGuard, EngineLock};
 use super::spin::{self, Pause};
 use super::wait::{packet_poll_fds, wake_ups_and_timeout};
 use super::{DeviceClock, Engine, Starter};
@@ -8,7 +9,6 @@ use crate::error::{OpenError, StartError};
 use nix::poll::ppoll;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
-use parking_lot::{Mutex, MutexGuard};
 use roce_stack::{CqId, Instant, QpnRange};
 use std::hint::cold_path;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// The state that an open device, its objects and its threads share.
 pub(crate) struct DeviceState {
-    pub(crate) engine: Mutex<Engine>,
+    pub(crate) engine: EngineLock,
     /// Wakes the background thread.
     pub(crate) wake: EventFd,
     pub(crate) driver_sleeps: AtomicBool,
@@ -48,7 +48,7 @@ impl DeviceState {
             .map_err(std::io::Error::from)
             .map_err(system("making an eventfd"))?;
         Ok(Self {
-            engine: Mutex::new(engine),
+            engine: EngineLock::new(engine),
             wake,
             driver_sleeps: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -80,7 +80,7 @@ impl DeviceState {
 
     /// For an application thread that posts: notes the call, and returns the time and the locked
     /// engine.
-    pub(crate) fn lock_to_post(&self) -> (Instant, MutexGuard<'_, Engine>) {
+    pub(crate) fn lock_to_post(&self) -> (Instant, EngineGuard<'_>) {
         let now = self.note_call();
         let mut engine = self.engine.lock();
         self.wake_sleeping_driver();
@@ -162,7 +162,7 @@ impl DeviceState {
     }
 
     /// Lets other threads run. Does nothing if packets are ready to be sent.
-    fn pause(&self, engine: MutexGuard<'_, Engine>, pause: Pause) {
+    fn pause(&self, engine: EngineGuard<'_>, pause: Pause) {
         if engine.has_work() {
             return;
         }
@@ -186,7 +186,7 @@ impl DeviceState {
 
     /// Gives the processor to other threads until a packet arrives or a timer expires, for at most
     /// [`spin::MAX_WAIT`].
-    fn wait_for_packets(&self, engine: MutexGuard<'_, Engine>) {
+    fn wait_for_packets(&self, engine: EngineGuard<'_>) {
         let (wake_ups, timeout) = wake_ups_and_timeout(&engine, self.now());
         drop(engine);
         let timeout = timeout.map_or(spin::MAX_WAIT, |left| left.min(spin::MAX_WAIT));
@@ -195,16 +195,28 @@ impl DeviceState {
     }
 
     /// Locks the engine, waiting for other threads.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
+    pub(crate) fn lock(&self) -> EngineGuard<'_> {
         self.engine.lock()
+    }
+
+    /// # Errors
+    /// If the device has stopped for good.
+    fn check_works(&self, engine: &Engine) -> Result<(), StartError> {
+        match engine.has_stopped() {
+            false => Ok(()),
+            true => Err(StartError::Stopped {
+                device: self.starter.device_name(),
+            }),
+        }
     }
 
     /// Locks the engine, and ensures that its NIC has a QPN range.
     ///
     /// # Errors
-    /// If no QPN range is free.
-    pub(crate) fn lock_with_qpn_range(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
+    /// If no QPN range is free, or the device has stopped for good.
+    pub(crate) fn lock_with_qpn_range(&self) -> Result<EngineGuard<'_>, StartError> {
         let mut engine = self.lock();
+        self.check_works(&engine)?;
         self.starter.claim_qpn_range(&mut engine)?;
         Ok(engine)
     }
@@ -213,7 +225,7 @@ impl DeviceState {
     ///
     /// # Errors
     /// If the datapath can't start.
-    pub(crate) fn lock_and_start(&self) -> Result<MutexGuard<'_, Engine>, StartError> {
+    pub(crate) fn lock_and_start(&self) -> Result<EngineGuard<'_>, StartError> {
         let mut engine = self.lock();
         self.start(&mut engine)?;
         Ok(engine)
@@ -222,8 +234,9 @@ impl DeviceState {
     /// Starts the datapath unless it has started. `engine` is that of this open device.
     ///
     /// # Errors
-    /// If the datapath can't start. The next call tries again.
+    /// If the datapath can't start, or the device has stopped for good. The next call tries again.
     pub(crate) fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
+        self.check_works(engine)?;
         if let Some(started) = self.starter.datapath() {
             return Ok(started);
         }

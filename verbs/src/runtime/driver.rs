@@ -24,6 +24,7 @@ use nix::sys::time::TimeSpec;
 use standby::Standby;
 use std::io;
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -60,7 +61,17 @@ pub(crate) fn spawn(
     thread
 }
 
+/// Drives the NIC. After a panic, the thread goes on: applications still wait for their events.
 fn run(shared: &DeviceState, mut monitor: Monitor) {
+    let mut drive = || catch_unwind(AssertUnwindSafe(|| drive(shared, &mut monitor)));
+    if drive().is_err() {
+        shared.lock().stop();
+        // With the device stopped, little is left that could panic. If that does, nothing drives it.
+        let _ = drive();
+    }
+}
+
+fn drive(shared: &DeviceState, monitor: &mut Monitor) {
     // The thread's work takes microseconds, and an application that spins must not delay it by a
     // whole time slice. So the thread asks for short time slices. Linux before 6.12 ignores the
     // request, which does no harm.
@@ -86,7 +97,7 @@ fn run(shared: &DeviceState, mut monitor: Monitor) {
         if busy {
             last_busy = std::time::Instant::now();
         } else if last_busy.elapsed() > LINGER {
-            sleep(shared, &monitor);
+            sleep(shared, monitor);
         } else {
             std::hint::spin_loop();
         }

@@ -7,10 +7,11 @@ use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
-use roce_stack::{CqId, Event, Instant, Nic, RxMeta};
+use roce_stack::{CqId, Event, Instant, Nic, QpAttributes, QpState, RxMeta};
 use roce_wire::Qpn;
 use std::collections::HashMap;
 use std::hint::cold_path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 /// The maximum number of packets that one turn takes from the port.
@@ -39,6 +40,8 @@ pub(crate) struct Engine {
     pub(crate) mad_listener: Option<Arc<dyn MadListener>>,
     /// The port's error, if it failed for good.
     pub(crate) failure: Option<PortError>,
+    /// Whether the device has stopped for good ([`Engine::stop`]).
+    has_stopped: bool,
     latest: Instant,
 }
 
@@ -104,8 +107,46 @@ impl Engine {
             tally: None,
             mad_listener: None,
             failure: None,
+            has_stopped: false,
             latest: Instant::ZERO,
         }
+    }
+
+    /// Stops the device for good, after a panic in the middle of a change: a bug of this library.
+    /// All QPs go to the error state, so that their requests complete as flushed, and
+    /// [`Event::DeviceFatal`] is raised. No packet is sent or received from now on.
+    pub(crate) fn stop(&mut self) {
+        if self.has_stopped {
+            return;
+        }
+        self.has_stopped = true;
+        let now = self.latest;
+        let to_error = QpAttributes {
+            state: Some(QpState::Err),
+            ..QpAttributes::default()
+        };
+        for qpn in self.nic.qpns() {
+            // If the panic left this QP in a state that causes another one, its requests do not
+            // complete. The other QPs' do.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.nic.modify_qp(now, qpn, &to_error)));
+        }
+        // It may have caused the panic, and must not keep the events from their receivers.
+        self.mad_listener = None;
+        let _ = catch_unwind(AssertUnwindSafe(|| self.deliver_events()));
+        self.events.push(Event::DeviceFatal);
+    }
+
+    /// Whether the device has stopped for good.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.has_stopped
+    }
+
+    /// Why the device does not work any more, if it does not.
+    pub(crate) fn failure_text(&self) -> Option<String> {
+        if self.has_stopped {
+            return Some("it has stopped after a panic, which is a bug of roce".to_owned());
+        }
+        self.failure.as_ref().map(PortError::to_string)
     }
 
     /// The time for calls of the NIC, which never goes back: `now`, or the time of an earlier call
@@ -120,6 +161,11 @@ impl Engine {
     /// next call, so the application's answer can leave before them. Returns whether there were
     /// packets or timeouts.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
+        if self.has_stopped {
+            cold_path();
+            self.deliver_events();
+            return false;
+        }
         let now = self.nic_time(now);
         let mut busy = self.send(now);
         let mut sink = ToNic {
@@ -163,6 +209,9 @@ impl Engine {
 
     /// Sends the packets that are ready. Returns whether there were any.
     pub(crate) fn send(&mut self, now: Instant) -> bool {
+        if self.has_stopped {
+            return false;
+        }
         let now = self.nic_time(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
@@ -191,7 +240,7 @@ impl Engine {
     /// waited longer than `qpn`, or the port batches packets of different QPs
     /// ([`Port::batches_mixed_packets`]). In both cases, all QPs send.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
-        if self.port.batches_mixed_packets() {
+        if self.has_stopped || self.port.batches_mixed_packets() {
             self.send(now);
             return;
         }
@@ -228,7 +277,7 @@ impl Engine {
     /// Whether packets are ready to be sent, or looped-back packets are ready to be received. No
     /// descriptor becomes readable for the latter.
     pub(crate) fn has_work(&self) -> bool {
-        self.nic.wants_to_send() || self.port.has_looped()
+        !self.has_stopped && (self.nic.wants_to_send() || self.port.has_looped())
     }
 
     /// Whether only acknowledgements are ready to be sent. They can be delayed until the
@@ -239,6 +288,9 @@ impl Engine {
 
     /// The time of the next timeout, of any kind.
     pub(crate) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        if self.has_stopped {
+            return self.moderation.next_deadline();
+        }
         let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);
         let network = self.port.next_deadline().map(|later| now + later);
         let timeouts = self.nic.next_timeout().into_iter();

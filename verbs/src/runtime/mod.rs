@@ -8,6 +8,7 @@ mod clock;
 mod device_state;
 mod driver;
 mod engine;
+mod engine_lock;
 mod event_queue;
 mod moderation;
 mod monitor;

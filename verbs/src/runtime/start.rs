@@ -60,6 +60,11 @@ impl Starter {
         self.qpn_range.get().copied()
     }
 
+    /// The device's name.
+    pub(super) fn device_name(&self) -> String {
+        self.device.name()
+    }
+
     /// The datapath, if it has started.
     pub(crate) fn datapath(&self) -> Option<&Datapath> {
         self.datapath.get()

@@ -7,7 +7,6 @@ use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 use crate::datapath::Datapath;
 use crate::runtime::DeviceState;
 use parking_lot::Mutex;
-use roce_port::PortError;
 use roce_stack::{DropReason, Stat};
 use roce_wire::Qpn;
 use std::sync::Arc;
@@ -119,7 +118,7 @@ impl Watched {
         let engine = shared.lock();
         let counters = engine.nic.counters().clone();
         let port = engine.port_counters();
-        let failure = engine.failure.as_ref().map(PortError::to_string);
+        let failure = engine.failure_text();
         let control = engine.nic.congestion_control();
         let qpns = engine.nic.qpns();
         drop(engine);
