@@ -38,7 +38,6 @@ const HCA: Setting = Setting {
     value: "^=roce_lo",
     without: "NCCL also uses the loopback's device, by which it reaches no other host",
 };
-
 const GDR_LEVEL: Setting = Setting {
     name: "NCCL_NET_GDR_LEVEL",
     value: "LOC",
@@ -53,10 +52,11 @@ pub(crate) fn lacking<'a>(
 ) -> Vec<Setting> {
     let (loopback, other): (Vec<&str>, Vec<&str>) =
         devices.into_iter().partition(|name| *name == "roce_lo");
+    let count = loopback.len() + other.len();
     let needed = [
-        (!loopback.is_empty() || !other.is_empty(), GIN_TYPE),
-        (!loopback.is_empty() || !other.is_empty(), GDR_LEVEL),
-        (loopback.len() + other.len() > 1, MERGE_NICS),
+        (count > 0, GIN_TYPE),
+        (count > 0, GDR_LEVEL),
+        (count > 1, MERGE_NICS),
         (!loopback.is_empty() && !other.is_empty(), HCA),
     ];
     let needed = needed.into_iter().filter_map(|(is, it)| is.then_some(it));

@@ -1,6 +1,7 @@
 //! Devices over AF_XDP, between two namespaces connected by a veth pair, and between two interfaces
 //! of one namespace. Needs root.
 
+mod cable;
 mod chosen;
 mod driven;
 mod marks;

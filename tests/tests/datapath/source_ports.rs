@@ -1,13 +1,13 @@
 //! The UDP source ports of QPs, as tcpdump and tshark see them at the other end.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use roce_tests::programs::is_installed_or_skip;
 use roce_tests::veth::Pair;
 
-use super::perf::{Server, Setting};
+use super::cable::capture;
+use super::perf::Setting;
 
 /// The client has a QP for each of three sizes, at least.
 const QPS: usize = 3;
@@ -19,33 +19,20 @@ type Ports = HashMap<String, HashSet<u16>>;
 fn captured(pair: &Pair, ipv6: bool, datapath: &str) -> Ports {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("to-the-server.pcap");
-    let mut watch = pair.far.command("tcpdump");
-    watch.args(["-Z", "root", "-U", "--immediate-mode", "-n", "-s", "128"]);
-    watch.args(["-i", pair.far.interface, "-w"]).arg(&file);
     // Nothing else sends to the server's RoCE port.
-    let server = pair.far.address(ipv6);
-    watch.arg(format!("udp dst port 4791 and dst host {server}"));
-    let watch = watch.stderr(Stdio::piped()).spawn();
-    let mut watch = Server(watch.expect("tcpdump starts"));
-    let said = BufReader::new(watch.0.stderr.take().expect("piped"));
-    let mut said = said.lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("listening on")));
-    let environment = [("ROCE_DATAPATH", datapath)];
-    let setting = Setting {
-        pair,
-        ipv6,
-        path_mtu: 1024,
-        server: &[("ROCE_DATAPATH", "udp")],
-        client: &environment,
-        options: &["--op", "write"],
-    };
-    assert_eq!(setting.run_some()["datapath"], datapath);
-    let pid = libc::pid_t::try_from(watch.0.id()).expect("a process");
-    // SAFETY: kill takes plain numbers; the child has not been waited for, so that the number is
-    // still its own.
-    unsafe { libc::kill(pid, libc::SIGINT) };
-    assert!(said.any(|line| line.contains("packets captured")));
-    assert!(watch.0.wait().expect("it ended").success());
+    let filter = format!("udp dst port 4791 and dst host {}", pair.far.address(ipv6));
+    capture(&pair.far, &filter, 128, &file, || {
+        let environment = [("ROCE_DATAPATH", datapath)];
+        let setting = Setting {
+            pair,
+            ipv6,
+            path_mtu: 1024,
+            server: &[("ROCE_DATAPATH", "udp")],
+            client: &environment,
+            options: &["--op", "write"],
+        };
+        assert_eq!(setting.run_some()["datapath"], datapath);
+    });
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-T", "fields", "-e", "infiniband.bth.destqp"]);
     tshark.args(["-e", "udp.srcport", "-r"]).arg(&file);

@@ -1,7 +1,7 @@
 //! RoCE through a WireGuard tunnel, as docs/encryption.md sets it up:
 //! all data arrives, and nobody on the path sees a RoCE packet.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use roce_tests::programs::is_installed_or_skip;
 use roce_tests::veth::{End, Pair};
 
+use super::cable::capture;
 use super::perf::{Server, Setting};
 
 /// Timeout for the tunnel's program to be ready.
@@ -89,24 +90,7 @@ impl Tunnel {
 fn ports_on_the_cable(end: &End, work: impl FnOnce()) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("cable.pcap");
-    let mut watch = end.command("tcpdump");
-    watch.args(["-Z", "root", "-U", "--immediate-mode", "-n", "-s", "64"]);
-    watch
-        .args(["-i", end.interface, "-w"])
-        .arg(&file)
-        .arg("udp");
-    let watch = watch.stderr(Stdio::piped()).spawn();
-    let mut watch = Server(watch.expect("tcpdump starts"));
-    let said = BufReader::new(watch.0.stderr.take().expect("piped"));
-    let mut said = said.lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("listening on")));
-    work();
-    let pid = libc::pid_t::try_from(watch.0.id()).expect("a process");
-    // SAFETY: kill takes plain numbers; the child has not been waited for, so that the number is
-    // still its own.
-    unsafe { libc::kill(pid, libc::SIGINT) };
-    assert!(said.any(|line| line.contains("packets captured")));
-    assert!(watch.0.wait().expect("it ended").success());
+    capture(end, "udp", 64, &file, work);
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-T", "fields", "-e", "udp.dstport", "-r"]);
     tshark.arg(&file);
