@@ -209,3 +209,11 @@ fn seed_777442510_a_read_sees_a_write_that_was_overwritten_before_its_window_was
 fn seed_777385560_a_read_loses_its_key_after_the_send_behind_it_was_received() {
     passes_in_all_layers(&[777_385_560]);
 }
+
+/// A SEND with invalidate was kept until its turn came, and then dropped because its key was not
+/// valid. Its bytes were already in the SRQ's oldest receive, which another QP's shorter message
+/// took next.
+#[test]
+fn seeds_13310707378690204_and_750379_a_dropped_send_leaves_the_receive_as_it_was() {
+    passes_in_all_layers(&[13_310_707_378_690_204, 13_310_707_378_750_379]);
+}

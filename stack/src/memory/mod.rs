@@ -314,8 +314,29 @@ impl MemoryTable {
     /// If the key names neither a region of `pd` that allows this and has no bound windows, nor a
     /// window that was bound by the QP `qpn`.
     pub fn invalidate(&mut self, pd: PdId, qpn: Qpn, rkey: u32) -> Result<(), AccessError> {
-        let Some(region) = self.regions.get_mut(&rkey) else {
-            return self.invalidate_window(pd, qpn, rkey);
+        self.check_invalidation(pd, qpn, rkey)?;
+        self.revoke(rkey);
+        Ok(())
+    }
+
+    /// Invalidates a key, which [`check_invalidation`](Self::check_invalidation) allowed.
+    pub(crate) fn revoke(&mut self, rkey: u32) {
+        match self.regions.get_mut(&rkey) {
+            // rule: 10.6.5-invalidated
+            Some(region) => region.invalidated = true,
+            None => self.unbind(rkey >> 8),
+        }
+    }
+
+    /// Whether [`invalidate`](Self::invalidate) would succeed.
+    pub(crate) fn check_invalidation(
+        &self,
+        pd: PdId,
+        qpn: Qpn,
+        rkey: u32,
+    ) -> Result<(), AccessError> {
+        let Some(region) = self.regions.get(&rkey) else {
+            return self.check_window_invalidation(pd, qpn, rkey);
         };
         // rule: 9.4.1.1-invalidate-pd
         if region.pd != pd {
@@ -328,8 +349,6 @@ impl MemoryTable {
         if !region.access.contains(Access::REMOTE_INVALIDATE) || region.invalidated {
             return Err(AccessError::Denied);
         }
-        // rule: 10.6.5-invalidated
-        region.invalidated = true;
         Ok(())
     }
 }

@@ -312,10 +312,11 @@ impl MemoryTable {
         Ok(bound)
     }
 
-    /// Invalidates a window of type 2, which can then be bound again (IBTA 1.7, 10.6.7.2.5).
+    /// Whether the window may be invalidated. Only one of type 2 may, which can then be bound again
+    /// (IBTA 1.7, 10.6.7.2.5).
     // rule: 10.6.7-window-invalidate
-    pub(super) fn invalidate_window(
-        &mut self,
+    pub(super) fn check_window_invalidation(
+        &self,
         pd: PdId,
         qpn: Qpn,
         rkey: u32,
@@ -326,12 +327,10 @@ impl MemoryTable {
         }
         match bound.qpn {
             // A window of type 1 (o10-37.2.26).
-            None => return Err(AccessError::Denied),
-            Some(only) if only != qpn => return Err(AccessError::WrongQp),
-            Some(_) => {}
+            None => Err(AccessError::Denied),
+            Some(only) if only != qpn => Err(AccessError::WrongQp),
+            Some(_) => Ok(()),
         }
-        self.unbind(rkey >> 8);
-        Ok(())
     }
 
     /// Unbinds the type 2 windows that a destroyed QP bound: nothing can use them any more.
@@ -358,7 +357,7 @@ impl MemoryTable {
         }
     }
 
-    fn unbind(&mut self, id: u32) {
+    pub(super) fn unbind(&mut self, id: u32) {
         let window = self.windows.get_mut(&id);
         if let Some(bound) = window.and_then(|window| window.bound.take())
             && let Some(region) = self.regions.get_mut(&bound.lkey)

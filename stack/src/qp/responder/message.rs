@@ -84,20 +84,27 @@ impl Responder {
         if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
             return Err(Denial::Receive(WcStatus::LocalLengthError));
         }
+        // rule: 9.4.1.1-invalidate-told
+        let invalidated = packet.ext.ieth.map(|ieth| ieth.0);
+        let remote_pd = self.rq.remote_pd(core);
+        // Before any byte is placed: a kept request that is denied leaves the receive to others.
+        if let Some(rkey) = invalidated
+            && cx
+                .memory
+                .check_invalidation(remote_pd, core.qpn, rkey)
+                .is_err()
+        {
+            return Err(Denial::Receive(WcStatus::RemoteInvalidRequest));
+        }
         // rule: 9.4.1-no-remote-right
         let pd = self.rq.pd(core);
         if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
             // rule: 9.9.3-receive-protection
             return Err(Denial::Receive(WcStatus::LocalProtectionError));
         }
-        // rule: 9.4.1.1-invalidate-told
-        let invalidated = packet.ext.ieth.map(|ieth| ieth.0);
-        let pd = self.rq.remote_pd(core);
         // rule: 9.4.1.1-invalidate
-        if let Some(rkey) = invalidated
-            && cx.memory.invalidate(pd, core.qpn, rkey).is_err()
-        {
-            return Err(Denial::Receive(WcStatus::RemoteInvalidRequest));
+        if let Some(rkey) = invalidated {
+            cx.memory.revoke(rkey);
         }
         self.rq.ensure_receive(cx);
         if !ends {

@@ -130,14 +130,15 @@ fn refused(mem: &Mem) -> Vec<(Request, usize)> {
         .collect()
 }
 
-/// A kept request that can't be executed causes a sequence NAK, and changes nothing. If it then
-/// arrives in order, it gets its answer.
+/// A kept request that can't be executed causes a sequence NAK, and changes nothing, not even the
+/// receive that it would consume. If it then arrives in order, it gets its answer.
 #[test]
 fn only_a_request_that_arrives_in_order_is_refused() {
     let kinds = refused(&Hand::new(Setup::default()).mem(64)).len();
     for kind in 0..kinds {
         let mut hand = Hand::new(Setup::default());
         let (mem, receive) = (hand.mem(64), hand.mem(8));
+        receive.write(0, &[9; 8]);
         let (request, receives) = refused(&mem).swap_remove(kind);
         for wr_id in 0..receives {
             hand.post_recv(wr_id as u64, &[receive.sge(0, 8)]);
@@ -150,6 +151,7 @@ fn only_a_request_that_arrives_in_order_is_refused() {
         assert_eq!(hand.state(), QpState::Rts, "{request:?}");
         assert_eq!(hand.drops(DropReason::OutOfSequence), 2, "{request:?}");
         assert_eq!(mem.read(0, 8), [1; 8], "{request:?}");
+        assert_eq!(receive.read(0, 8), [9; 8], "{request:?}");
         let queued = hand.node.nic.queued(hand.node.qpn);
         assert_eq!(queued, Some((0, receives)), "{request:?}");
         assert!(hand.node.events.is_empty(), "{request:?}");
