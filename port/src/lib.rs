@@ -5,10 +5,12 @@
 //!   receiving, addresses, readiness.
 //! - [`memory`]: a port in memory, for benches, fuzz targets and tests.
 //! - [`fault`]: injected faults, in a layer around a port.
+//! - [`fork`]: descriptors that forked children give up.
 #![warn(missing_docs)]
 
 mod error;
 pub mod fault;
+pub mod fork;
 pub mod memory;
 mod port;
 mod sent;

@@ -3,14 +3,14 @@
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 
-use roce_port::PortError;
+use roce_port::{PortError, fork};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::ROCE_UDP_PORT;
 use crate::config::UdpPortConfig;
 use crate::sys::address::socket_address;
 
-/// Creates a non-blocking UDP socket of the address's family.
+/// Creates a non-blocking UDP socket of the address's family. Forked children give it up.
 pub(crate) fn new_socket(address: IpAddr) -> io::Result<Socket> {
     let domain = if address.is_ipv6() {
         Domain::IPV6
@@ -18,6 +18,7 @@ pub(crate) fn new_socket(address: IpAddr) -> io::Result<Socket> {
         Domain::IPV4
     };
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    fork::give_up_in_children(&socket)?;
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;

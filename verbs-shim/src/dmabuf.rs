@@ -3,15 +3,14 @@
 use crate::abi::{ACCESS_OPTIONAL_RANGE, IbvMr, IbvPd};
 use crate::convert::access;
 use crate::errors::OrErrno;
-use crate::guard;
 use crate::log;
 use crate::mr::{self, Backing};
 use crate::pointer::Handle;
+use crate::{file_memory, guard};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use nix::sys::stat::fstat;
 use roce_verbs::Access;
-use roce_verbs::memory::Memory;
 use std::ffi::{c_int, c_void};
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
@@ -136,7 +135,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         let writes = access.contains(Access::LOCAL_WRITE);
         let (mapping, first) = Mapping::of(fd, offset, length, writes)?;
         // SAFETY: mapped until the region is gone, and never borrowed.
-        let memory = unsafe { Memory::foreign(first, length as u64) };
+        let memory = unsafe { file_memory::mapped_file(first, length as u64) }?;
         let region = domain.pd.register_memory(memory, Some(iova), access);
         // As in rdma-core, `ibv_mr.addr` is the offset: the memory has no address in the program.
         let addr = offset as *mut c_void;

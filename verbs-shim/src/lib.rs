@@ -28,6 +28,7 @@ mod errors;
 mod events;
 mod exit_message;
 mod exports;
+mod file_memory;
 mod fork;
 mod guard;
 mod handles;

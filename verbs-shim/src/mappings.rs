@@ -1,13 +1,83 @@
-//! Checks memory against `/proc/self/maps`, where `madvise` can't populate it.
+//! What this process has mapped, by `/proc/self/maps`.
 
 use nix::errno::Errno;
 use roce_verbs::Access;
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+const MAPS: &str = "/proc/self/maps";
+
+/// Whether a file stands behind any of the addresses. If that can't be found out, one may.
+pub(crate) fn have_file(range: Range<u64>) -> bool {
+    let Ok(maps) = File::open(MAPS) else {
+        return true;
+    };
+    match next_file(&maps, range.start) {
+        Ok(next) => next.is_some_and(|start| start < range.end),
+        // Kernels before 6.11.
+        Err(_) => std::fs::read_to_string(MAPS).map_or(true, |maps| lists_file(&maps, &range)),
+    }
+}
+
+/// The kernel's `procmap_query`.
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    flags: u64,
+    addr: u64,
+    start: u64,
+    end: u64,
+    mapping_flags: u64,
+    page_bytes: u64,
+    offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    name_bytes: u32,
+    build_id_bytes: u32,
+    name_addr: u64,
+    build_id_addr: u64,
+}
+
+nix::ioctl_readwrite!(query, b'f', 17, Query);
+
+/// The query's flags: the mapping at the address or the next one, of those with a file.
+const COVERING_OR_NEXT: u64 = 0x10;
+const FILE_BACKED: u64 = 0x20;
+
+/// The start of the first mapping with a file that reaches beyond `addr`.
+fn next_file(maps: &File, addr: u64) -> Result<Option<u64>, Errno> {
+    let mut found = Query {
+        size: size_of::<Query>() as u64,
+        flags: COVERING_OR_NEXT | FILE_BACKED,
+        addr,
+        ..Query::default()
+    };
+    // SAFETY: the structure is the kernel's, of the size that it says.
+    match unsafe { query(maps.as_raw_fd(), &raw mut found) } {
+        Ok(_) => Ok(Some(found.start)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether the list has a mapping with a file in the range. A mapping without a file has inode 0.
+fn lists_file(maps: &str, range: &Range<u64>) -> bool {
+    maps.lines().any(|line| {
+        let Some((begin, end, _)) = parse(line) else {
+            return true;
+        };
+        let inode = line.split_ascii_whitespace().nth(4);
+        (begin as u64) < range.end && (end as u64) > range.start && inode != Some("0")
+    })
+}
 
 /// # Errors
 /// `EFAULT` if some of the addresses are not mapped, or are mapped without the rights that a region
 /// with this access needs.
 pub(crate) fn check(from: usize, to: usize, access: Access) -> Result<(), Errno> {
-    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno::EFAULT)?;
+    let maps = std::fs::read_to_string(MAPS).map_err(|_| Errno::EFAULT)?;
     if covers(&maps, from, to, access.contains(Access::LOCAL_WRITE)) {
         Ok(())
     } else {
@@ -49,6 +119,35 @@ fn parse(line: &str) -> Option<(usize, usize, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_found_in_both_ways() {
+        let file = std::fs::File::open("/proc/self/exe").expect("this program");
+        let len = std::num::NonZeroUsize::new(4096).expect("not zero");
+        let (rights, private) = (
+            nix::sys::mman::ProtFlags::PROT_READ,
+            nix::sys::mman::MapFlags::MAP_PRIVATE,
+        );
+        // SAFETY: new mappings, at addresses that nobody uses.
+        let (mapped, anonymous) = unsafe {
+            (
+                nix::sys::mman::mmap(None, len, rights, private, &file, 0).expect("mapped"),
+                nix::sys::mman::mmap_anonymous(None, len, rights, private).expect("mapped"),
+            )
+        };
+        let maps = std::fs::read_to_string(MAPS).expect("readable");
+        for (start, has_file) in [(mapped, true), (anonymous, false)] {
+            let start = start.as_ptr() as u64;
+            assert_eq!(have_file(start..start + 4096), has_file);
+            assert_eq!(have_file(start + 4095..start + 4096), has_file);
+            assert_eq!(lists_file(&maps, &(start..start + 4096)), has_file);
+        }
+        // SAFETY: the mappings were made above.
+        unsafe {
+            nix::sys::mman::munmap(mapped, 4096).expect("mapped");
+            nix::sys::mman::munmap(anonymous, 4096).expect("mapped");
+        }
+    }
 
     #[test]
     fn all_of_it_must_be_mapped_and_allowed() {

@@ -9,7 +9,7 @@ use crate::limits::MAX_MRS;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, Part};
 use crate::usage::Use;
-use crate::{guard, mappings};
+use crate::{file_memory, guard, mappings};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::Access;
@@ -172,7 +172,7 @@ impl MemoryParams {
             check_mapped(addr as usize, length, access)?;
             // SAFETY: the program keeps the memory mapped as long as the region is registered, and
             // no Rust reference to it exists.
-            return Ok(unsafe { Memory::foreign(addr.cast(), length as u64) });
+            return unsafe { file_memory::memory(addr.cast(), length as u64) };
         }
         let accessor = ProcessMemory::of_this_process().or_errno()?;
         if addr.is_null() && length == usize::MAX {

@@ -165,6 +165,7 @@ pub mod prelude;
 pub mod qp;
 mod runtime;
 pub mod settings;
+mod signals;
 mod tally;
 mod watch;
 pub mod work;

@@ -1,8 +1,9 @@
-//! A process that is killed leaves nothing behind. This test needs root.
+//! A process that is killed leaves nothing behind, even if a child of it lives on. This test needs
+//! root.
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 use roce_port::Port;
@@ -18,7 +19,8 @@ fn open(interface: &str, index: u32) -> XdpPort {
     XdpPort::open(XdpPortConfig::new(interface, index, 1500)).expect("nobody holds it")
 }
 
-/// The victim's main function: opens a port, reports that, and waits until it is killed.
+/// The victim's main function: opens a port, forks a child, reports that, and waits until it is
+/// killed.
 #[test]
 fn victim() {
     let Some(index) = std::env::var(VICTIM)
@@ -29,6 +31,14 @@ fn victim() {
     };
     let mut port = open("near", index);
     port.activate([10, 91, 0, 1].into()).expect("its own");
+    // SAFETY: the child only makes system calls. It ends with the test.
+    if unsafe { libc::fork() } == 0 {
+        // SAFETY: the buffer is one byte long.
+        unsafe {
+            libc::read(0, [0_u8; 1].as_mut_ptr().cast(), 1);
+            libc::_exit(0);
+        }
+    }
     println!("\nopen");
     // The process also ends if its parent ends first.
     let _ = std::io::stdin().read(&mut [0]);
@@ -57,6 +67,7 @@ fn a_killed_process_leaves_nothing_behind() {
             .expect("this program")
     };
     let mut victim = near.namespace.inside(start);
+    let mut pipe = victim.stdin.take().expect("a pipe");
     let said = BufReader::new(victim.stdout.take().expect("a pipe"));
     let is_open = said
         .lines()
@@ -71,4 +82,5 @@ fn a_killed_process_leaves_nothing_behind() {
     wait_for("the program is gone", || (!has_program(near)).then_some(()));
     // The queue is free, too, within the configuration's `bind_timeout`.
     drop(near.namespace.inside(|| open("near", near.index)));
+    pipe.write_all(b"end").expect("the child still lives");
 }

@@ -1,5 +1,6 @@
 //! Memory that the library owns and that peers may read and write.
 
+use super::shared_copy;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
@@ -9,9 +10,9 @@ const ALIGN: usize = 4096;
 /// A zeroed buffer with shared access: the application uses the methods here, and peers access it
 /// through a registration.
 ///
-/// A peer may change the bytes at any time. So the buffer copies, and hands out no references to
-/// its bytes except as atomics. Concurrent access yields old, new or mixed bytes, as with the DMA
-/// of any RNIC.
+/// Peers and other threads may change the bytes at any time. So the buffer copies, and hands out no
+/// references to its bytes except as atomics. Concurrent access is no data race: it yields old, new
+/// or mixed bytes, as with the DMA of any RNIC.
 #[derive(Debug)]
 pub struct Buffer {
     base: *mut u8,
@@ -111,7 +112,7 @@ impl Buffer {
         let from = self.check(offset, out.len())?;
         // SAFETY: checked to lie in the allocation, which lives as long as `self`;
         // `out` is a unique borrow of other memory.
-        unsafe { core::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+        unsafe { shared_copy::copy(from, out.as_mut_ptr(), out.len()) };
         Ok(())
     }
 
@@ -122,7 +123,7 @@ impl Buffer {
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), BufferRangeError> {
         let to = self.check(offset, data.len())?;
         // SAFETY: as in `read`, with the roles exchanged.
-        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        unsafe { shared_copy::copy(data.as_ptr(), to, data.len()) };
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod backing;
 mod buffer;
 mod prefetch;
 mod region;
+mod shared_copy;
 mod span;
 #[cfg(test)]
 mod tests;

@@ -213,9 +213,11 @@ impl<'t> Span<'t> {
         Some(done.unwrap_or_else(|found| found))
     }
 
-    /// Atomically replaces the 8 bytes. `None` if the span is not 8 aligned bytes, or is on demand
-    /// or null.
+    /// Atomically replaces the 8 bytes. `None` if the span is not 8 aligned bytes, or is not mapped.
     pub fn store(&self, word: u64) -> Option<()> {
+        if let Location::OnDemand { .. } = self.location {
+            return self.update(&|_| Some(word)).map(drop);
+        }
         self.as_atomic()?.store(word, Ordering::Release);
         Some(())
     }

@@ -308,6 +308,8 @@ fn on_demand_regions_have_atomics() {
             ),
             (1, 0)
         );
+        local.write(0, &9_u64.to_ne_bytes());
+        assert_eq!(perform(&pages, SendOp::AtomicWrite(target)), (9, 9));
     }
 }
 

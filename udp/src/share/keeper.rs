@@ -14,6 +14,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow};
+use roce_port::fork;
 use roce_stack::QpnRange;
 
 use super::group;
@@ -163,7 +164,9 @@ impl KeeperThread {
         for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if message::is_same_user(&stream) && stream.set_nonblocking(true).is_ok() {
+                    let is_ready = stream.set_nonblocking(true).is_ok()
+                        && fork::give_up_in_children(&stream).is_ok();
+                    if is_ready && message::is_same_user(&stream) {
                         self.peers.push(Peer { stream, part: None });
                     }
                 }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
+use roce_port::fork;
 use roce_stack::{Addresses, QpnRange};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -104,7 +105,9 @@ pub(super) fn claimed_at(name: &str, service: u32) -> Option<Addresses> {
 
 /// Takes the name, so that other processes can connect to it.
 pub(super) fn listen(name: &str) -> io::Result<UnixListener> {
-    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    fork::give_up_in_children(&listener)?;
+    Ok(listener)
 }
 
 /// Takes the name without listening at it.
@@ -114,9 +117,12 @@ pub(super) fn hold(name: &str) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Creates a socket that can be bound to a name in the calling thread's network namespace.
+/// Creates a socket that can be bound to a name in the calling thread's network namespace. Forked
+/// children give it up.
 pub(super) fn unbound() -> io::Result<Socket> {
-    Socket::new(Domain::UNIX, Type::STREAM, None)
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    fork::give_up_in_children(&socket)?;
+    Ok(socket)
 }
 
 /// Binds the socket to the name, until the socket is closed. If the name is taken, the call can be
@@ -128,8 +134,8 @@ pub(super) fn bind(socket: &Socket, name: &str) -> io::Result<()> {
 /// Takes the name and listens at it, so that [`is_connectable`] finds it. No connection is ever
 /// accepted.
 pub(super) fn hold_connectable(name: &str) -> io::Result<OwnedFd> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(format!("\0{name}"))?)?;
+    let socket = unbound()?;
+    bind(&socket, name)?;
     socket.listen(0)?;
     Ok(socket.into())
 }

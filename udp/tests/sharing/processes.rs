@@ -125,6 +125,45 @@ pub(super) fn report_and_wait(status: &str) {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
+/// The main function of a process that has a port, and a child that lives until the test ends.
+#[test]
+fn forking_process() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let (address, part) = role.split_once(' ').expect("an address and a part");
+    let address = address.parse().expect("an address");
+    let _port = open(address, part.parse().expect("a part"));
+    // Its keeper has a connection to another member, too.
+    let _second = open(address, 7);
+    // SAFETY: the child only makes system calls.
+    if unsafe { libc::fork() } == 0 {
+        // Ends when the test, which has the other end of this pipe, says so or is gone.
+        // SAFETY: the buffer is one byte long.
+        unsafe {
+            libc::read(0, [0_u8; 1].as_mut_ptr().cast(), 1);
+            libc::_exit(0);
+        }
+    }
+    report_and_wait("open");
+}
+
+/// Otherwise, nobody could use the address until the child ends.
+#[test]
+fn a_child_that_outlives_its_parent_keeps_nothing() {
+    let address = fresh_address();
+    let role = format!("{address} 0");
+    let mut parent = OtherProcess::start_as("processes::forking_process", &role, None);
+    let mut pipe = parent.child.stdin.take().expect("piped");
+    drop(parent);
+    until("all is free", || {
+        bound(address).is_empty() && names(address).is_empty()
+    });
+    let mut ports = [(0, open(address, 0)), (1, open(address, 1))];
+    assert_steering(address, &mut ports, &[2, 7]);
+    pipe.write_all(b"end").expect("the child still lives");
+}
+
 #[test]
 fn a_killed_process_does_not_disturb_the_others() {
     let address = fresh_address();

@@ -106,6 +106,13 @@ fn there_are_as_many_objects_as_the_device_says() {
     run("limits.c", run_with(library.path()));
 }
 
+/// Whoever shares a file can truncate it, and must not end the process that way.
+#[test]
+fn truncated_files_behind_memory_are_errors() {
+    let library = library::folder();
+    run("truncated.c", run_with(library.path()));
+}
+
 /// The library replaces the system's library, because it has the same name.
 #[test]
 fn a_library_that_is_loaded_first_is_the_one() {

@@ -3,20 +3,17 @@
 use super::core::Core;
 use super::inbox::Next;
 use super::peer_monitor::PeerMonitor;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use crate::signals;
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 /// Starts the thread, which runs until the inbox is stopped.
 pub(super) fn spawn(core: Arc<Core>, interface_index: u32) -> io::Result<JoinHandle<()>> {
-    // Threads inherit the signal mask. This one must not take the application's signals.
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let thread = std::thread::Builder::new()
-        .name("roce-cm".to_owned())
-        .spawn(move || run(&core, &mut PeerMonitor::new(interface_index)));
-    before.thread_set_mask()?;
-    thread
+    let thread = Builder::new().name("roce-cm".to_owned());
+    signals::spawn(thread, move || {
+        run(&core, &mut PeerMonitor::new(interface_index));
+    })
 }
 
 fn run(core: &Core, peer_monitor: &mut PeerMonitor) {

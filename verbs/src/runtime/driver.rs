@@ -18,8 +18,8 @@ use super::Monitor;
 use super::wait::{packet_poll_fds, wake_ups_and_timeout};
 use crate::datapath::WakeUps;
 use crate::runtime::DeviceState;
+use crate::signals;
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
 use standby::Standby;
 use std::io;
@@ -27,7 +27,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// An application counts as driving the NIC for this time after its last call.
@@ -42,23 +42,9 @@ pub(crate) fn spawn(
     monitor: Monitor,
     name: &str,
 ) -> io::Result<JoinHandle<()>> {
-    // Threads inherit the signal mask. This one must not take the application's signals.
-    let mut before = SigSet::empty();
-    let _ = nix::sys::signal::pthread_sigmask(
-        nix::sys::signal::SigmaskHow::SIG_SETMASK,
-        Some(&SigSet::all()),
-        Some(&mut before),
-    );
     // Longer names do no harm: the kernel keeps the first 15 bytes.
-    let thread = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || run(&shared, monitor));
-    let _ = nix::sys::signal::pthread_sigmask(
-        nix::sys::signal::SigmaskHow::SIG_SETMASK,
-        Some(&before),
-        None,
-    );
-    thread
+    let thread = Builder::new().name(name.to_owned());
+    signals::spawn(thread, move || run(&shared, monitor))
 }
 
 /// Drives the NIC. After a panic, the thread goes on: applications still wait for their events.

@@ -1,6 +1,6 @@
 //! Background threads of the process.
 
-use nix::sys::signal::{SigSet, SigmaskHow};
+use crate::signals;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
@@ -9,10 +9,6 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// Starts a thread that takes none of the application's signals.
 pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    // Threads inherit the signal mask.
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let builder = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
-    let thread = builder.spawn(run);
-    before.thread_set_mask()?;
-    thread
+    let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
+    signals::spawn(thread, run)
 }

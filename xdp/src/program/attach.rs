@@ -1,17 +1,20 @@
 //! Attaching the program to an interface.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use roce_port::fork::NotInherited;
 
 use super::ProgramError;
 use super::holder::holder;
 use super::mode::{AttachMode, Mode};
 use crate::sys::bpf;
 
-/// An attached program. It is detached when this value is dropped or the process ends.
+/// An attached program. It is detached when this value is dropped or the process ends, even if a
+/// forked child lives on.
 #[derive(Debug)]
 pub struct Attached {
-    link: OwnedFd,
+    link: NotInherited,
     mode: Mode,
     native_error: Option<io::Error>,
 }
@@ -53,7 +56,7 @@ pub(super) fn attach(
     };
     match result {
         Ok(link) => Ok(Attached {
-            link,
+            link: NotInherited::new(link),
             mode,
             native_error,
         }),

@@ -35,9 +35,17 @@ impl Mapping {
         Self::map(len, flags | libc::MAP_POPULATE, None, 0)
     }
 
-    /// Maps a part of a descriptor's memory, such as a ring.
+    /// Maps a part of a descriptor's memory, such as a ring. Forked children don't have it, because
+    /// a mapping keeps a socket alive.
     pub(crate) fn of_fd(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<Self> {
-        Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, Some(fd), offset)
+        let mapping = Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, Some(fd), offset)?;
+        // SAFETY: the mapping is this value's; the advice changes nothing in this process.
+        let advised =
+            unsafe { libc::madvise(mapping.start.as_ptr().cast(), len, libc::MADV_DONTFORK) };
+        if advised != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(mapping)
     }
 
     fn map(

@@ -5,12 +5,17 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
+use roce_port::fork;
+
 use super::{checked, owned};
 
-/// Creates an AF_XDP socket.
+/// Creates an AF_XDP socket. Forked children give it up.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointers.
-    owned(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) }.into())
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    let socket = owned(fd.into())?;
+    fork::give_up_in_children(&socket)?;
+    Ok(socket)
 }
 
 /// Sets an option to a plain value.
