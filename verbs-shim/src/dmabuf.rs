@@ -6,7 +6,7 @@ use crate::errors::OrErrno;
 use crate::log;
 use crate::mr::{self, Backing};
 use crate::pointer::Handle;
-use crate::{file_memory, guard};
+use crate::{file_memory, guard, mappings};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use nix::sys::stat::fstat;
@@ -42,7 +42,7 @@ impl Mapping {
     /// # Errors
     /// `EINVAL` if `len` is 0, `ENOMEM`.
     pub(crate) fn anonymous(len: usize) -> Result<Self, Errno> {
-        let page = mr::page_size()?;
+        let page = mappings::page_size()?;
         let whole = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
         let length = NonZeroUsize::new(whole).ok_or(Errno::EINVAL)?;
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -73,7 +73,7 @@ impl Mapping {
         if len == 0 || end > size {
             return Err(Errno::EINVAL);
         }
-        let lead = offset % mr::page_size()? as u64;
+        let lead = offset % mappings::page_size()? as u64;
         let invalid = |_| Errno::EINVAL;
         let from = i64::try_from(offset - lead).map_err(invalid)?;
         let whole = usize::try_from(end - (offset - lead)).map_err(invalid)?;
@@ -115,7 +115,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         let domain = pd.get()?;
         let access = access(flags.cast_unsigned() & !ACCESS_OPTIONAL_RANGE)?;
         // As in the kernel, `offset` and `iova` must have the same offset in their page.
-        let page = mr::page_size()? as u64;
+        let page = mappings::page_size()? as u64;
         // NCCL and UCX call with -1 to find out whether a GPU's memory can be registered: EBADF means
         // that it can.
         if fd < 0 {

@@ -51,6 +51,7 @@ mod rdmacm;
 mod srq;
 mod strings;
 mod sysfs;
+mod tied;
 mod unsupported;
 mod usage;
 mod vendor_part_id;

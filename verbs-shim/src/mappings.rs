@@ -8,6 +8,14 @@ use std::os::fd::AsRawFd;
 
 const MAPS: &str = "/proc/self/maps";
 
+/// The size of a page, in bytes.
+pub(crate) fn page_size() -> Result<usize, Errno> {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
+    Ok(page
+        .and_then(|size| usize::try_from(size).ok())
+        .unwrap_or(4096))
+}
+
 /// Whether a file stands behind any of the addresses. If that can't be found out, one may.
 pub(crate) fn have_file(range: Range<u64>) -> bool {
     let Ok(maps) = File::open(MAPS) else {

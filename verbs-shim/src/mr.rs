@@ -8,6 +8,7 @@ use crate::errors::OrErrno;
 use crate::limits::MAX_MRS;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, Part};
+use crate::tied::{self, Tie, Tied};
 use crate::usage::Use;
 use crate::{file_memory, guard, mappings};
 use nix::errno::Errno;
@@ -41,18 +42,29 @@ struct Registered {
     // Dropped before `_backing`: the memory must exist as long as the NIC may access it.
     registration: Registration,
     _backing: Backing,
+    tie: Option<Tie>,
     pd: Use,
     _counted: Use,
 }
 
 /// What keeps the memory of a region alive.
 pub(crate) enum Backing {
-    /// The program owns the memory.
+    /// Nothing: there is no memory, or it may be unmapped at any time.
+    None,
+    /// The program, which promises to keep the memory mapped.
     Program,
     /// The memory is device memory.
     Device { _memory: Use },
     /// The memory is a dma-buf, mapped by the library.
     DmaBuf { _mapping: Mapping },
+}
+
+impl Tied for Region {
+    fn lose_memory(&self) {
+        if let Some(registered) = &*self.registered.lock() {
+            registered.registration.lose_memory();
+        }
+    }
 }
 
 impl Region {
@@ -68,6 +80,7 @@ impl Region {
         let Some(Registered {
             registration,
             _backing,
+            tie,
             pd,
             _counted,
         }) = registered.take()
@@ -80,6 +93,7 @@ impl Region {
                 *registered = Some(Registered {
                     registration,
                     _backing,
+                    tie,
                     pd,
                     _counted,
                 });
@@ -110,14 +124,6 @@ impl Region {
     }
 }
 
-/// The size of a page, in bytes.
-pub(crate) fn page_size() -> Result<usize, Errno> {
-    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
-    Ok(page
-        .and_then(|size| usize::try_from(size).ok())
-        .unwrap_or(4096))
-}
-
 /// Checks that memory is mapped with the rights that `access` needs, as the kernel does at
 /// registration. Without this check, a later access by the NIC would kill the process. Afterwards,
 /// all pages are present.
@@ -126,7 +132,7 @@ pub(crate) fn page_size() -> Result<usize, Errno> {
 /// `EFAULT` if some of it is not mapped, `EINVAL` if it exceeds the address space, or the error of
 /// `madvise`.
 pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
-    let page = page_size()?;
+    let page = mappings::page_size()?;
     let from = addr & !(page - 1);
     let to = addr.checked_add(len).ok_or(Errno::EINVAL)?;
     let advice = if access.contains(Access::LOCAL_WRITE) {
@@ -196,7 +202,12 @@ fn register(pd: Handle<IbvPd>, params: &MemoryParams, iova: u64) -> Result<*mut 
         .pd
         .register_memory(params.memory(access)?, Some(iova), access);
     let registered = registered.or_errno()?;
-    expose(pd, params.addr, params.length, registered, Backing::Program)
+    let backing = if params.flags & ACCESS_ON_DEMAND == 0 {
+        Backing::Program
+    } else {
+        Backing::None
+    };
+    expose(pd, params.addr, params.length, registered, backing)
 }
 
 /// Creates the C object of a registration.
@@ -209,9 +220,11 @@ pub(crate) fn expose(
 ) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
     let keys = (registration.lkey(), registration.rkey());
+    let belongs_to_program = matches!(backing, Backing::Program);
     let registered = Registered {
         registration,
         _backing: backing,
+        tie: None,
         pd: domain.users.add(),
         _counted: domain.state.counts.mrs.try_add(MAX_MRS)?,
     };
@@ -219,6 +232,16 @@ pub(crate) fn expose(
         registered: Mutex::new(Some(registered)),
         handle,
     });
+    if belongs_to_program {
+        let tied = tied::tie(Arc::<Region>::downgrade(&region), addr as usize, length);
+        let tied = tied.inspect_err(|_| {
+            domain.state.objects.regions.remove(region.handle);
+        })?;
+        region.with(|registered| {
+            registered.tie = tied;
+            Ok(())
+        })?;
+    }
     Ok(new_pointer(pd, domain, (addr, length), keys, region))
 }
 
@@ -251,7 +274,7 @@ pub(crate) extern "C" fn alloc_null_mr(pd: Handle<IbvPd>) -> *mut IbvMr {
         let domain = &pd.get()?.pd;
         let region = domain.register_memory(Memory::null(), None, Access::LOCAL_WRITE);
         let (region, addr) = (region.or_errno()?, std::ptr::null_mut());
-        expose(pd, addr, usize::MAX, region, Backing::Program)
+        expose(pd, addr, usize::MAX, region, Backing::None)
     })
 }
 
@@ -329,11 +352,19 @@ pub(crate) extern "C" fn rereg_mr(
             .transpose()?;
         let domain = changes(REREG_MR_CHANGE_PD).then(|| pd.get()).transpose()?;
         let moves = memory.is_some();
+        let tied = if moves && params.flags & ACCESS_ON_DEMAND == 0 {
+            tied::tie(Arc::<Region>::downgrade(&mr.region), addr as usize, length)?
+        } else {
+            None
+        };
         mr.region.with(|registered| {
             let memory = memory.map(|memory| (memory, None));
             let to = domain.map(|domain| &domain.pd);
             let done = registered.registration.reregister(to, access, memory);
             done.or_errno()?;
+            if moves {
+                registered.tie = tied;
+            }
             if let Some(domain) = domain {
                 registered.pd = domain.users.add();
             }

@@ -56,6 +56,8 @@ pub(super) enum Backing {
     },
     /// Nowhere: they read as zeros, and writes have no effect.
     Null,
+    /// Nowhere any more: each access fails.
+    Gone,
 }
 
 // SAFETY: this holds addresses only. The code that created one from a raw address promised that the

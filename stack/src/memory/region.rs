@@ -78,7 +78,7 @@ impl Region {
             Backing::Null if !Access::LOCAL_WRITE.contains(access) => {
                 return Err(RegisterError::NullIsLocal);
             }
-            Backing::OnDemand { .. } | Backing::Null => false,
+            Backing::OnDemand { .. } | Backing::Null | Backing::Gone => false,
         };
         // rule: 10.6-zero-based
         let iova = iova.unwrap_or(memory.addr);
@@ -139,6 +139,10 @@ impl Region {
                 cold_path();
                 Span::null(len)
             }
+            Backing::Gone => {
+                cold_path();
+                return Err(AccessError::Fault);
+            }
         })
     }
 }
@@ -172,6 +176,14 @@ impl MemoryTable {
         };
         self.regions.insert(key, region);
         Ok(key)
+    }
+
+    /// Makes a region unusable, because its memory is gone: from now on each access fails. Its key
+    /// stays taken until it is deregistered. Does nothing if no region has this key.
+    pub fn lose_memory(&mut self, key: u32) {
+        if let Some(region) = self.regions.get_mut(&key) {
+            region.memory.backing = Backing::Gone;
+        }
     }
 
     /// Changes a region between two packets, without changing its key. If its remote rights had

@@ -58,6 +58,12 @@ impl Nic {
         self.memory.deregister_unbound(key)
     }
 
+    /// Makes a region unusable, because its memory is gone: from now on each access fails. Its key
+    /// stays taken until it is deregistered. Does nothing if no region has this key.
+    pub fn lose_memory(&mut self, key: u32) {
+        self.memory.lose_memory(key);
+    }
+
     /// Allocates a memory window, which [`SendOp::BindMw`](crate::SendOp) binds.
     ///
     /// # Errors

@@ -113,6 +113,20 @@ fn truncated_files_behind_memory_are_errors() {
     run("truncated.c", run_with(library.path()));
 }
 
+/// Peers with a key must not reach what a program maps where registered memory was.
+#[test]
+fn a_region_can_be_tied_to_its_mapping() {
+    // SAFETY: the call only makes a descriptor, which the process keeps.
+    if unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) } < 0 {
+        return say_skipped("userfaultfd, which sandboxes often forbid");
+    }
+    let library = library::folder();
+    run("tied.c", |command| {
+        run_with(library.path())(command);
+        command.env("ROCE_TIE_MEMORY", "1");
+    });
+}
+
 /// The library replaces the system's library, because it has the same name.
 #[test]
 fn a_library_that_is_loaded_first_is_the_one() {

@@ -158,6 +158,12 @@ pub const VARIABLES: &[Variable] = &[
         "N",
         "the part number that devices report, for programs that depend on it [default: 0]",
     ),
+    library(
+        "ROCE_TIE_MEMORY",
+        "0|1",
+        "a memory region ends when the program unmaps its memory, so that peers never reach what is \
+         mapped there later [default: 0]",
+    ),
     Variable {
         name: "ROCE_LIBRARY_DIR",
         values: "FOLDER",

@@ -175,6 +175,18 @@ impl Registration {
         Ok(())
     }
 
+    /// Makes the registration unusable, because the program is unmapping its memory: requests that
+    /// need it fail, from the next packet on. The keys stay taken until it is dropped.
+    pub fn lose_memory(&self) {
+        self.pd
+            .context
+            .inner
+            .shared
+            .lock()
+            .nic
+            .lose_memory(self.key);
+    }
+
     /// Deregisters the memory, unless windows are bound to it. Dropping the value deregisters it in
     /// any case, and unbinds them.
     ///

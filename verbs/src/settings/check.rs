@@ -18,7 +18,7 @@ use std::sync::Once;
 /// `overridden` names variables that are not checked, because an option overrides them.
 pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
     type Check = fn() -> Result<(), OpenError>;
-    let checks: [(&str, Check); 8] = [
+    let checks: [(&str, Check); 9] = [
         ("ROCE_DEVICES", check_devices),
         // The variables that set the datapath. No option overrides them, so they need no name here.
         ("", || environment_datapath().map(drop)),
@@ -28,6 +28,7 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         ("ROCE_PCAP", check_capture_setting),
         ("ROCE_METRICS", || environment_metrics().map(drop)),
         ("ROCE_VENDOR_PART_ID", check_vendor_part_id),
+        ("ROCE_TIE_MEMORY", check_tie_memory),
     ];
     checks
         .into_iter()
@@ -70,6 +71,15 @@ fn check_vendor_part_id() -> Result<(), OpenError> {
     variable("ROCE_VENDOR_PART_ID", |text| {
         let number: Result<u32, _> = text.parse();
         number.map_err(|_| "it must be a number, 0 to 4294967295".to_owned())
+    })
+    .map(drop)
+}
+
+/// Only the library for C programs reads it, not this crate.
+fn check_tie_memory() -> Result<(), OpenError> {
+    variable("ROCE_TIE_MEMORY", |text| match text {
+        "0" | "1" => Ok(()),
+        _ => Err("it must be 0 or 1".to_owned()),
     })
     .map(drop)
 }
