@@ -1,6 +1,6 @@
 //! The command line: its subcommands, and the reporting of their errors.
 
-use crate::say::say;
+use crate::say::{end_quietly_at_a_closed_pipe, say};
 use std::process::ExitCode;
 
 use crate::{decode, devices, doctor, dump, environment, perf, pingpong, run, sim, top, variables};
@@ -49,6 +49,7 @@ pub fn main() -> ExitCode {
     if std::env::args_os().skip(1).eq([run::PROBE]) {
         return run::probe();
     }
+    end_quietly_at_a_closed_pipe();
     // Wrong usage exits here, with code 2.
     let command = Cli::parse().command;
     if let Err(code) = check_environment(&command) {

@@ -6,7 +6,7 @@
 
 use super::{AccessError, FaultSafe};
 use core::hint::cold_path;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use roce_wire::icrc::Unsealed;
 
 /// A checked stretch of a registered region, valid as long as its table is not changed.
@@ -162,11 +162,11 @@ impl<'t> Span<'t> {
         let Some((&last, head)) = data[..len].split_last() else {
             return Ok(());
         };
-        // SAFETY: as in `read`, with the roles exchanged; `len - 1` is within both.
+        // SAFETY: as in `read`, with the roles exchanged; `len - 1` is within both. An `AtomicU8`
+        // needs no alignment.
         unsafe {
             core::ptr::copy_nonoverlapping(head.as_ptr(), ptr, head.len());
-            fence(Ordering::Release);
-            ptr.add(head.len()).write_volatile(last);
+            AtomicU8::from_ptr(ptr.add(head.len())).store(last, Ordering::Release);
         }
         Ok(())
     }

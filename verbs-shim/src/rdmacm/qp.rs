@@ -144,15 +144,14 @@ impl NewCqs {
     ) -> Result<Self, Errno> {
         let (context, owner) = (id.c.get().verbs, id.as_ptr().cast());
         let mut new = Self::default();
-        for ((new, given), depth) in new.0.iter_mut().zip(given).zip(depths) {
+        for (which, given) in given.into_iter().enumerate() {
             if given.as_ptr().is_null()
-                && let Some(depth) = depth
+                && let Some(depth) = depths[which]
             {
-                // If the second CQ can't be created, the first one stays until the context is
-                // closed. It is small.
-                let queue = create_cq_with_channel(context, depth, owner)?;
+                let made = create_cq_with_channel(context, depth, owner);
+                let queue = made.inspect_err(|_| new.destroy())?;
                 *given = queue.1;
-                *new = Some(queue);
+                new.0[which] = Some(queue);
             }
         }
         Ok(new)
