@@ -171,3 +171,6 @@ pub mod work;
 
 pub use prelude::*;
 pub use roce_cm;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use watch::hostile;
