@@ -50,7 +50,7 @@ pub use check::PortCheck;
 pub use config::{SocketOffer, UdpPortConfig, UdpSplice};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::UdpPort;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub use share::hostile;
 pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served};

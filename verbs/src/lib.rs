@@ -171,6 +171,6 @@ pub mod work;
 
 pub use prelude::*;
 pub use roce_cm;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub use watch::hostile;

@@ -17,11 +17,9 @@
 //! - `sys`: the system calls, and nearly all the unsafe code of the crate.
 
 pub mod double;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod hostile;
-#[cfg(all(test, not(fuzzing)))]
-mod hostile;
 pub mod net;
 pub mod offer;
 pub mod port;

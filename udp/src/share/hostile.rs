@@ -118,7 +118,7 @@ fn receive_messages(script: &mut Script<'_>) {
         if !send_any(script, &peer) {
             break;
         }
-        if script.byte() % 4 == 0 {
+        if script.byte().is_multiple_of(4) {
             continue;
         }
         while let Ok(Some(received)) = message::receive(&own) {
@@ -174,7 +174,7 @@ fn receive_as_keeper(script: &mut Script<'_>) {
 /// Plays a member that a newcomer asks for the sockets.
 fn receive_as_newcomer(script: &mut Script<'_>) {
     let (peer, own) = pair();
-    while script.byte() % 4 != 0 && send_any(script, &peer) {}
+    while !script.byte().is_multiple_of(4) && send_any(script, &peer) {}
     let part = script.part();
     if let Ok(received) = join::request_sockets(&own, part) {
         assert!(received.len() <= usize::from(QpnRange::COUNT));

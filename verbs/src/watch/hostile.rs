@@ -140,7 +140,7 @@ fn be_local_client(script: &mut Script<'_>) {
     while script.byte() % 2 == 1 {
         let _ = peer.write(script.piece());
     }
-    if script.byte() % 4 == 0 {
+    if script.byte().is_multiple_of(4) {
         peer.shutdown(std::net::Shutdown::Read).expect("it is open");
     }
     let goes_on = connection.advance(now, &mut cache);
