@@ -1,12 +1,13 @@
-//! Compiles the C part of the target `c_api` with the system's `infiniband/verbs.h`, as users'
-//! programs are compiled.
+//! Compiles the C part of the targets `c_api` and `c_cm` with the system's `infiniband/verbs.h` and
+//! `rdma/rdma_cma.h`, as users' programs are compiled.
 
 use std::path::PathBuf;
 use std::{env, error};
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "beside.c",
     "build.c",
+    "cm.c",
     "memory.c",
     "modify.c",
     "objects.c",
@@ -25,8 +26,10 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         .warnings_into_errors(true)
         .cargo_metadata(false)
         .compile("c_api");
-    // Only this target needs the library under test.
+    // Only these targets need the library under test.
     let library = PathBuf::from(env::var("OUT_DIR")?).join("libc_api.a");
-    println!("cargo::rustc-link-arg-bin=c_api={}", library.display());
+    for target in ["c_api", "c_cm"] {
+        println!("cargo::rustc-link-arg-bin={target}={}", library.display());
+    }
     Ok(())
 }

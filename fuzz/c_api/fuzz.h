@@ -40,6 +40,11 @@ int said(int result);
 int minus_one(int result);
 void *made(void *object);
 
+/* Descriptors of this process. */
+size_t descriptors(void);
+/* Calls that would wait for the descriptor fail instead. */
+void do_not_wait(int fd);
+
 /* The number of all requests of the second thread. */
 #define OF_THREAD (1ULL << 63)
 
@@ -77,6 +82,8 @@ struct world {
 };
 
 extern struct world world;
+
+int c_api_init(void);
 
 /* An object that the script chooses, NULL if it chooses an empty place. */
 #define PICK(kind) pick(world.kind, COUNT(world.kind))

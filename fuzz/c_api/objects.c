@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void do_not_wait(int fd)
+void do_not_wait(int fd)
 {
 	CHECK(!fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK));
 }

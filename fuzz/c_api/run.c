@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int c_api_init(void);
 void c_api_run(const uint8_t *bytes, size_t len);
 
 struct world world;
@@ -116,8 +115,7 @@ void forget(void **slots, size_t count, const void *object)
 			slots[i] = NULL;
 }
 
-/* Descriptors of this process. */
-static size_t descriptors(void)
+size_t descriptors(void)
 {
 	DIR *folder = opendir("/proc/self/fd");
 	size_t count = 0;

@@ -160,7 +160,7 @@ fn named_file(attributes: &[Attribute], declared_in: &Path) -> Option<PathBuf> {
     Some(declared_in.parent()?.join(name.value()))
 }
 
-/// Whether what has these attributes is compiled for tests only.
+/// Whether what has these attributes is compiled for tests and fuzz targets only.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         if attribute.path().is_ident("test") {
@@ -169,8 +169,9 @@ pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
         let Meta::List(list) = &attribute.meta else {
             return false;
         };
-        let tokens = list.tokens.to_string();
-        let for_tests = tokens == "test" || tokens.replace(' ', "").starts_with("all(test,");
+        let tokens = list.tokens.to_string().replace(' ', "");
+        let for_tests = ["test", "fuzzing", "any(test,fuzzing)"].contains(&tokens.as_str())
+            || tokens.starts_with("all(test,");
         list.path.is_ident("cfg") && for_tests
     })
 }

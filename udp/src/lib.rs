@@ -50,6 +50,9 @@ pub use check::PortCheck;
 pub use config::{SocketOffer, UdpPortConfig, UdpSplice};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::UdpPort;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use share::hostile;
 pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served};
 pub use sys::turns::prefer_short_turns;
 

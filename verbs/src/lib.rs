@@ -172,3 +172,6 @@ pub mod work;
 
 pub use prelude::*;
 pub use roce_cm;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use watch::hostile;

@@ -17,6 +17,9 @@
 //! - `sys`: the system calls, and nearly all the unsafe code of the crate.
 
 pub mod double;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod hostile;
 pub mod net;
 pub mod offer;
 pub mod port;

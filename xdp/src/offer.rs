@@ -2,7 +2,7 @@
 //! queries bind no AF_XDP socket and attach no program, because a driver may reset its queues when
 //! either happens.
 
-mod routes;
+pub(crate) mod routes;
 mod virtio;
 
 pub use routes::has_default_route;
@@ -154,7 +154,12 @@ fn channels(index: u32) -> Option<u32> {
     let device = attribute(ethtool::HEADER_DEV_INDEX, &index.to_ne_bytes());
     let header = attribute(ethtool::CHANNELS_HEADER | ethtool::NESTED, &device);
     let answer = netlink::generic(ethtool::FAMILY, ethtool::CHANNELS_GET, &header).ok()?;
-    let count = |kind| number(&answer, kind).unwrap_or_default();
+    queues_in(&answer)
+}
+
+/// Number of receive queues in the driver's answer.
+pub(crate) fn queues_in(answer: &[u8]) -> Option<u32> {
+    let count = |kind| number(answer, kind).unwrap_or_default();
     let queues = count(ethtool::RX_COUNT).saturating_add(count(ethtool::COMBINED_COUNT));
     (queues > 0).then_some(queues)
 }
@@ -177,7 +182,7 @@ fn refusal(index: u32) -> Option<&'static str> {
 }
 
 /// Reads the attributes of a device.
-fn driver_of(attributes: &[u8]) -> Option<DriverOffer> {
+pub(crate) fn driver_of(attributes: &[u8]) -> Option<DriverOffer> {
     let flags = |kind| {
         let value = find(attributes, kind)?.first_chunk().copied()?;
         Some(u64::from_ne_bytes(value))

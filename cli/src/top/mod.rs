@@ -108,6 +108,36 @@ fn print(args: &TopArgs) -> Result<(), TopError> {
     }
 }
 
+/// Draws the activity between two snapshots in each form, for the fuzz target `metrics` and for
+/// tests.
+///
+/// # Panics
+/// If a line of the text has a control character, or is wider than the screen.
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub fn draw_all(before: &Processes, now: &Processes) {
+    let rates = between(before, now);
+    let json = serde_json::to_string(&rates).expect("numbers and texts");
+    assert!(!json.contains('\n'));
+    for rows in [None, Some(0), Some(ROWS)] {
+        let view = View {
+            columns: COLUMNS,
+            rows,
+            skip: max_skip(&rates, rows.unwrap_or(ROWS)),
+            interval: 1.0,
+            live: rows.is_some(),
+        };
+        let screen = draw(&rates, &view);
+        for line in screen.text().lines() {
+            assert!(!line.contains(char::is_control), "{line:?}");
+            assert!(line.chars().count() <= COLUMNS, "{line:?}");
+        }
+        let rows = rows.unwrap_or(ROWS);
+        assert!(screen.ansi(rows).matches('\n').count() <= rows);
+        svg::draw(&screen, rows);
+    }
+}
+
 fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
     let mut view = View {
         columns: COLUMNS,

@@ -161,7 +161,8 @@ impl Rates {
             .iter()
             .map(|drops| drops.per_second)
             .sum();
-        self.qps_left_out += device.qps_left_out;
+        // The numbers are another process's: none of them overflows.
+        self.qps_left_out = self.qps_left_out.saturating_add(device.qps_left_out);
         self.add_qps(&device_id, device, span);
         let rate = |name| span.counted(device, name);
         self.devices.push(DeviceRates {
@@ -169,7 +170,7 @@ impl Rates {
             datapath: device.datapath.clone(),
             congestion_control: device.congestion_control.clone(),
             failure: device.failure.clone(),
-            qps: device.qps.len() as u64 + device.qps_left_out,
+            qps: device.qps_left_out.saturating_add(device.qps.len() as u64),
             flow: Flow {
                 tx_bits_per_second: 8.0 * rate("tx_bytes"),
                 tx_packets_per_second: rate("tx_packets"),

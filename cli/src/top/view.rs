@@ -57,7 +57,8 @@ pub(crate) fn draw(rates: &Rates, view: &View) -> Screen {
 }
 
 fn title(rates: &Rates, view: &View) -> Line {
-    let qps: u64 = rates.devices.iter().map(|device| device.qps).sum();
+    let devices = rates.devices.iter();
+    let qps = devices.fold(0_u64, |sum, device| sum.saturating_add(device.qps));
     let mut text = format!(
         "roce top  {} processes  {} devices  {qps} QPs  every {} s",
         rates.processes,

@@ -79,7 +79,8 @@ fn what_users_cannot_reach_is_not_listed() {
          pub use private::Shown;
          pub(crate) use private::Hidden;
          pub(crate) fn f() {}
-         #[cfg(test)] pub fn for_tests() {}",
+         #[cfg(test)] pub fn for_tests() {}
+         #[cfg(any(test, fuzzing))] pub fn for_fuzz_targets() {}",
     );
     let expected = [
         "pub struct Shown { .. }",

@@ -52,7 +52,7 @@ pub(super) fn describe(name: &str) -> String {
 
 /// The inode of a name in the kernel's table of Unix sockets. It is the seventh field, before the
 /// name. A connection that waits to be accepted also has the name, but inode 0.
-fn inode(table: &str, name: &str) -> Option<u64> {
+pub(super) fn inode(table: &str, name: &str) -> Option<u64> {
     table.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(6);
         let inode = fields.next()?.parse().ok()?;

@@ -274,7 +274,7 @@ impl Joining<'_> {
             if held.len() >= needed || !held.is_empty() && group::is_complete(&held, address)? {
                 break;
             }
-            match request_sockets(other, self.part) {
+            match request_sockets(&other.stream, self.part) {
                 Ok(more) if more.len() > held.len() => held = more,
                 Ok(_) => {}
                 Err(error) if no_files_left(&error) => return Err(error.into()),
@@ -443,9 +443,9 @@ fn no_files_left(error: &io::Error) -> bool {
 }
 
 /// Requests the sockets from a member.
-fn request_sockets(other: &OtherMember, part: QpnRange) -> io::Result<Vec<OwnedFd>> {
-    message::send(&other.stream, Kind::RequestSockets, part, &[])?;
-    match message::receive(&other.stream)? {
+pub(super) fn request_sockets(member: &UnixStream, part: QpnRange) -> io::Result<Vec<OwnedFd>> {
+    message::send(member, Kind::RequestSockets, part, &[])?;
+    match message::receive(member)? {
         Some(answer) => Ok(answer.sockets),
         None => Err(ErrorKind::ConnectionReset.into()),
     }

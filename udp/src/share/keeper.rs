@@ -104,7 +104,7 @@ impl Drop for Keeper {
     }
 }
 
-struct KeeperThread {
+pub(super) struct KeeperThread {
     shared: SharedAddress,
     part: QpnRange,
     listener: UnixListener,
@@ -117,14 +117,18 @@ struct KeeperThread {
 impl KeeperThread {
     fn run(mut self, stop: &EventFd) {
         while let Some(ready) = self.wait(stop) {
-            self.clean_up();
-            if ready.has_connection {
-                self.accept();
-            }
-            // In descending order, because `handle_message` may remove the peer.
-            for &index in ready.peers.iter().rev() {
-                self.handle_message(index);
-            }
+            self.handle(&ready);
+        }
+    }
+
+    fn handle(&mut self, ready: &Ready) {
+        self.clean_up();
+        if ready.has_connection {
+            self.accept();
+        }
+        // In descending order, because `handle_message` may remove the peer.
+        for &index in ready.peers.iter().rev() {
+            self.handle_message(index);
         }
     }
 
@@ -255,6 +259,37 @@ fn close_socket_of(shared: &SharedAddress, part: QpnRange, socket: &OwnedFd) -> 
 fn stop_steering_to(shared: &SharedAddress, part: QpnRange, socket: &OwnedFd) -> bool {
     let is_withdrawn = Table::read(shared).is_ok_and(|table| !table.mentions(part));
     is_withdrawn && steer::update(shared, socket.as_fd()).is_ok()
+}
+
+/// For other processes that misbehave.
+#[cfg(any(test, fuzzing))]
+impl KeeperThread {
+    /// The thread's state, without a thread.
+    pub(super) fn without_thread(
+        shared: SharedAddress,
+        part: QpnRange,
+        listener: UnixListener,
+        held: HeldSockets,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            shared,
+            part,
+            listener,
+            peers: Vec::new(),
+            held,
+            gone: Vec::new(),
+        })
+    }
+
+    /// Accepts connections, and handles one message of each peer that has sent one.
+    pub(super) fn handle_all(&mut self) {
+        let ready = Ready {
+            has_connection: true,
+            peers: (0..self.peers.len()).collect(),
+        };
+        self.handle(&ready);
+    }
 }
 
 struct Ready {

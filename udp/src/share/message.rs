@@ -1,13 +1,16 @@
 //! The messages between members of a group.
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, getsockopt, recvmsg, sendmsg, sockopt,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt};
 use roce_stack::QpnRange;
+
+use crate::sys::rights::{self, Received};
+
+/// The number of sockets of the largest group.
+const MAX_SOCKETS: usize = QpnRange::COUNT as usize;
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,25 +58,12 @@ pub(super) fn send(
 /// gone.
 pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     let mut bytes = [0; 2];
-    let mut vectors = [IoSliceMut::new(&mut bytes)];
-    let mut control = nix::cmsg_space!([RawFd; QpnRange::COUNT as usize]);
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let received = recvmsg::<()>(from.as_raw_fd(), &mut vectors, Some(&mut control), flags)?;
-    let mut sockets = Vec::new();
-    for control in received.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = control {
-            // SAFETY: the kernel has just created these descriptors for this process, and nothing
-            // else uses them.
-            sockets.extend(
-                descriptors
-                    .iter()
-                    .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) }),
-            );
-        }
-    }
-    let (count, flags) = (received.bytes, received.flags);
-    if flags.contains(MsgFlags::MSG_CTRUNC) {
-        // The buffer fits every socket of the largest group, so this process is out of descriptors.
+    let Received {
+        count,
+        descriptors: sockets,
+        is_incomplete,
+    } = rights::receive(from.as_fd(), &mut bytes)?;
+    if is_incomplete {
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     if count == 0 {
@@ -85,11 +75,13 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
         _ => None,
     };
     match (kind, QpnRange::new(bytes[1])) {
-        (Some(kind), Some(part)) if count == bytes.len() => Ok(Some(Message {
-            kind,
-            part,
-            sockets,
-        })),
+        (Some(kind), Some(part)) if count == bytes.len() && sockets.len() <= MAX_SOCKETS => {
+            Ok(Some(Message {
+                kind,
+                part,
+                sockets,
+            }))
+        }
         _ => Err(ErrorKind::InvalidData.into()),
     }
 }
@@ -109,4 +101,30 @@ pub(super) fn is_same_user(stream: &UnixStream) -> bool {
 pub(super) fn own_uid() -> u32 {
     // SAFETY: the call only returns a number.
     unsafe { libc::geteuid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// The reader is at its end only if no descriptor of the writer is left.
+    #[test]
+    fn descriptors_of_a_message_with_too_many_are_closed() {
+        let (mut reader, writer) = UnixStream::pair().expect("a pair");
+        reader.set_nonblocking(true).expect("allowed");
+        for count in [MAX_SOCKETS + 1, 253] {
+            let (from, to) = UnixStream::pair().expect("a pair");
+            let sockets: Vec<OwnedFd> = (0..count)
+                .map(|_| writer.try_clone().expect("a descriptor").into())
+                .collect();
+            let part = QpnRange::new(3).expect("a part");
+            send(&from, Kind::Announce, part, &sockets).expect("sent");
+            drop(sockets);
+            let error = receive(&to).expect_err("there are too many");
+            assert_eq!(error.kind(), ErrorKind::InvalidData, "{count}");
+        }
+        drop(writer);
+        assert_eq!(reader.read(&mut [0]).ok(), Some(0));
+    }
 }

@@ -34,6 +34,8 @@ mod addressee;
 mod claim;
 mod group;
 mod holder;
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 mod join;
 mod keeper;
 mod member;

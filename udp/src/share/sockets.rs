@@ -44,7 +44,7 @@ fn read_table(address: IpAddr) -> io::Result<Vec<Bound>> {
     Ok(parse(&text, address))
 }
 
-fn parse(text: &str, address: IpAddr) -> Vec<Bound> {
+pub(super) fn parse(text: &str, address: IpAddr) -> Vec<Bound> {
     let local = local(address);
     let bound = |line: &str| {
         let mut fields = line.split_ascii_whitespace();

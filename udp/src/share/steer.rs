@@ -17,6 +17,9 @@ use super::names::SharedAddress;
 use super::table::{MAX_READS, Table};
 use crate::sys::options::attach_program;
 
+#[cfg(any(test, fuzzing))]
+pub(super) mod run;
+
 const UDP_HEADER: u32 = 8;
 /// `ret a`, which the libc crate lacks.
 const BPF_RET_A: u32 = BPF_RET | 0x10;
@@ -74,7 +77,7 @@ pub(super) fn accept_nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The program that picks a group's socket. Its input starts at the UDP payload.
-fn steering(table: &Table) -> Vec<sock_filter> {
+pub(super) fn steering(table: &Table) -> Vec<sock_filter> {
     let others = [ret(ReturnValue::Number(
         table.default_agent().number().into(),
     ))];
@@ -89,7 +92,7 @@ fn steering(table: &Table) -> Vec<sock_filter> {
 }
 
 /// The program that filters a socket's packets. Its input starts at the UDP header.
-fn filter(part: QpnRange) -> Vec<sock_filter> {
+pub(super) fn filter(part: QpnRange) -> Vec<sock_filter> {
     let everything = [ret(ReturnValue::Number(u32::MAX))];
     let own = [
         jump_unless_equal(part.number().into(), 1),
@@ -180,42 +183,8 @@ fn jump_if_equal(k: u32, over: usize) -> sock_filter {
 #[cfg(test)]
 mod tests {
     use super::super::addressee::Addressee;
+    use super::run::run;
     use super::*;
-
-    /// Runs a program as the kernel does. A load beyond the end makes the program return 0.
-    fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
-        let (mut a, mut at) = (0_u32, 0);
-        loop {
-            let sock_filter { code, jt, jf, k } = program[at];
-            at += 1;
-            let field_at = |bytes: usize| {
-                let field = packet.get(k as usize..k as usize + bytes)?;
-                Some(
-                    field
-                        .iter()
-                        .fold(0, |sum, byte| sum << 8 | u32::from(*byte)),
-                )
-            };
-            let loaded = match u32::from(code) {
-                code if code == BPF_LD | BPF_W | BPF_ABS => field_at(4),
-                code if code == BPF_LD | BPF_H | BPF_ABS => field_at(2),
-                code if code == BPF_LD | BPF_B | BPF_ABS => field_at(1),
-                code if code == BPF_ALU | BPF_AND | BPF_K => Some(a & k),
-                code if code == BPF_ALU | BPF_RSH | BPF_K => Some(a >> k),
-                code if code == BPF_JMP | BPF_JEQ | BPF_K => {
-                    at += usize::from(if a == k { jt } else { jf });
-                    Some(a)
-                }
-                BPF_RET_A => return a,
-                code if code == BPF_RET | BPF_K => return k,
-                code => panic!("code {code:#x}"),
-            };
-            match loaded {
-                Some(loaded) => a = loaded,
-                None => return 0,
-            }
-        }
-    }
 
     fn part(number: u8) -> QpnRange {
         QpnRange::new(number).expect("a part")

@@ -30,7 +30,8 @@ impl Table {
         Ok(Self::of(shared, &names()?))
     }
 
-    fn of(shared: &SharedAddress, names: &[String]) -> Self {
+    /// The table that these names make.
+    pub(super) fn of(shared: &SharedAddress, names: &[String]) -> Self {
         let (agents, services) = (shared.agents(), shared.services());
         let mut table = Self::default();
         for name in names {
@@ -44,12 +45,16 @@ impl Table {
                 table.services.push((service, part));
             }
         }
-        table.agents.sort_unstable();
-        table.services.sort_unstable();
-        // Normally one process receives a service's requests. If two names announce it, the lower
-        // part wins.
-        table.services.dedup_by_key(|(service, _)| *service);
+        table.sort();
         table
+    }
+
+    /// Sorts the table. Normally one process receives a service's requests. If two names announce
+    /// it, the lower part wins.
+    pub(super) fn sort(&mut self) {
+        self.agents.sort_unstable();
+        self.services.sort_unstable();
+        self.services.dedup_by_key(|(service, _)| *service);
     }
 
     /// The part that receives requests for services without a listener: the lowest part with an
@@ -88,7 +93,7 @@ fn read_names() -> io::Result<Vec<String>> {
 
 /// Returns this crate's names in the kernel's table, sorted. The eighth field of a line is the
 /// name, and begins with `@` if it is an abstract one. Names of this crate have no spaces.
-fn parse(text: &str) -> Vec<String> {
+pub(super) fn parse(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let name = line.split_ascii_whitespace().nth(7)?;
         let name = name.strip_prefix('@')?;

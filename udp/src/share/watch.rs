@@ -98,7 +98,7 @@ fn connect(name: &str) -> io::Result<Option<(UnixStream, i32)>> {
 }
 
 /// Whether the other end has closed the connection. Discards waiting messages.
-fn has_hung_up(stream: &UnixStream) -> io::Result<bool> {
+pub(super) fn has_hung_up(stream: &UnixStream) -> io::Result<bool> {
     for _ in 0..MAX_MESSAGES {
         let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
         if poll(&mut fds, PollTimeout::ZERO)? == 0 {

@@ -7,6 +7,7 @@ pub(crate) mod memory;
 pub(crate) mod mtu;
 pub(crate) mod options;
 pub(crate) mod receive;
+pub(crate) mod rights;
 pub(crate) mod send;
 pub(crate) mod splice;
 pub(crate) mod turns;

@@ -4,7 +4,7 @@ use super::channel::Channel;
 use super::device::CmDevice;
 use super::event::PendingEvent;
 use super::peer::Peer;
-use super::qp::Queue;
+use super::qp::{NewCqs, Queue};
 use super::sockaddr;
 use super::table::table;
 use crate::abi::*;
@@ -86,8 +86,8 @@ pub(super) struct Inner {
     /// The private data to send if the program calls `rdma_connect` without parameters.
     pub(super) private: Vec<u8>,
     pub(super) groups: Vec<Group>,
-    /// Whether the library created the QP's send CQ and receive CQ.
-    pub(super) created_cqs: [bool; 2],
+    /// The CQs of its QP that the library created. The program may change the pointers in its part.
+    pub(super) created_cqs: NewCqs,
     /// The CQ of its XRC SRQ, if the library created it.
     pub(super) srq_cq: Option<Owned>,
 }
@@ -180,7 +180,7 @@ impl Id {
                 endpoint: None,
                 private: Vec::new(),
                 groups: Vec::new(),
-                created_cqs: [false; 2],
+                created_cqs: NewCqs::default(),
                 srq_cq: None,
             }),
         }))

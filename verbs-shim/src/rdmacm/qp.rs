@@ -22,8 +22,11 @@ pub(super) type Queue = (Handle<IbvCompChannel>, Handle<IbvCq>);
 const MIN_INLINE: u32 = 16;
 
 /// The send CQ and the receive CQ that the library created for a QP.
-#[derive(Default)]
-struct NewCqs([Option<Queue>; 2]);
+#[derive(Clone, Copy, Default)]
+pub(super) struct NewCqs([Option<Queue>; 2]);
+
+// SAFETY: objects of C, which any thread may use.
+unsafe impl Send for NewCqs {}
 
 /// `rdma_create_qp`.
 pub(crate) extern "C" fn create_qp(
@@ -144,14 +147,14 @@ impl NewCqs {
     ) -> Result<Self, Errno> {
         let (context, owner) = (id.c.get().verbs, id.as_ptr().cast());
         let mut new = Self::default();
-        for (which, given) in given.into_iter().enumerate() {
+        for (index, (given, depth)) in given.into_iter().zip(depths).enumerate() {
             if given.as_ptr().is_null()
-                && let Some(depth) = depths[which]
+                && let Some(depth) = depth
             {
-                let made = create_cq_with_channel(context, depth, owner);
-                let queue = made.inspect_err(|_| new.destroy())?;
+                let queue =
+                    create_cq_with_channel(context, depth, owner).inspect_err(|_| new.destroy())?;
                 *given = queue.1;
-                new.0[which] = Some(queue);
+                new.0[index] = Some(queue);
             }
         }
         Ok(new)
@@ -179,8 +182,8 @@ pub(super) fn create_cq_with_channel(
     depth: u32,
     owner: *mut c_void,
 ) -> Result<Queue, Errno> {
-    let channel = Handle::from_ptr(non_null(channel::create_comp_channel(context))?);
     let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
+    let channel = Handle::from_ptr(non_null(channel::create_comp_channel(context))?);
     match non_null(cq::create_cq(context, depth, owner, channel, 0)) {
         Ok(queue) => Ok((channel, Handle::from_ptr(queue))),
         Err(errno) => {
@@ -216,7 +219,7 @@ fn finish(
             (c.recv_cq_channel, c.recv_cq) = (channel, queue);
         }
     });
-    inner.created_cqs = [new.0[0].is_some(), new.0[1].is_some()];
+    inner.created_cqs = *new;
     Ok(())
 }
 
@@ -274,12 +277,8 @@ pub(super) fn destroy(id: &Id) -> Result<(), Errno> {
     check_errno(qp::destroy_qp(c.qp))?;
     inner.groups.clear();
     let own = std::mem::take(&mut inner.created_cqs);
-    let queues = [
-        (c.send_cq_channel, c.send_cq),
-        (c.recv_cq_channel, c.recv_cq),
-    ];
-    let [send, recv] = [0, 1].map(|which| own[which].then_some(queues[which]));
-    NewCqs([send, recv]).destroy();
+    own.destroy();
+    let [send, recv] = own.0;
     id.c.set(|c| {
         c.qp = Handle::NULL;
         if send.is_some() {

@@ -97,7 +97,8 @@ pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
         let own = id.inner.lock().srq_cq.take();
         id.c.set(|c| {
             c.srq = Handle::NULL;
-            if own.is_some() {
+            // A QP that was created later has a CQ of its own there.
+            if own.is_some_and(|Owned((_, queue))| queue.as_ptr() == c.recv_cq.as_ptr()) {
                 (c.recv_cq_channel, c.recv_cq) = (Handle::NULL, Handle::NULL);
             }
         });

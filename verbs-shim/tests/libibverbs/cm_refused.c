@@ -2,6 +2,7 @@
 
 #include "ends.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -236,6 +237,52 @@ static void what_is_not_there(void)
 	CHECK(!rdma_destroy_id(id));
 }
 
+/* Descriptors of this process. */
+static int descriptors(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	int count = 0;
+
+	CHECK(folder);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
+}
+
+/* The queues that the library makes for a QP are gone when there is no QP. */
+static void queues(void)
+{
+	static const uint32_t DEPTHS[] = { UINT32_MAX, INT32_MAX };
+	struct ibv_qp_init_attr init = { .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct ibv_srq_init_attr_ex srq = { .attr = { 1, 1, 0 }, .srq_type = IBV_SRQT_XRC,
+					    .comp_mask = IBV_SRQ_INIT_ATTR_TYPE };
+	struct rdma_cm_id *id = new_id(RDMA_PS_TCP);
+	struct rdma_cm_event *event;
+	int before;
+
+	CHECK(!rdma_resolve_addr(id, NULL, loopback(1), 1));
+	CHECK(!rdma_get_cm_event(channel, &event) && !rdma_ack_cm_event(event));
+	/* What the device opens for its first QP stays open. */
+	CHECK(!rdma_create_qp(id, NULL, &init));
+	rdma_destroy_qp(id);
+	before = descriptors();
+	for (int i = 0; i < 2; i++) {
+		init.cap.max_recv_wr = DEPTHS[i];
+		CHECK(SAYS(EINVAL, rdma_create_qp(id, NULL, &init)));
+		init.cap.max_recv_wr = 1;
+		init.cap.max_send_wr = DEPTHS[i];
+		CHECK(SAYS(EINVAL, rdma_create_qp(id, NULL, &init)));
+		init.cap.max_send_wr = 1;
+	}
+	CHECK(descriptors() == before);
+	/* The SRQ's queue takes the place of the QP's in the ID. */
+	CHECK(!rdma_create_qp(id, NULL, &init) && !rdma_create_srq_ex(id, &srq));
+	rdma_destroy_qp(id);
+	rdma_destroy_srq(id);
+	CHECK(descriptors() == before && !id->recv_cq && !rdma_destroy_id(id));
+}
+
 static void channels(void)
 {
 	struct pollfd ready = { .fd = channel->fd, .events = POLLIN };
@@ -272,6 +319,7 @@ int main(void)
 	addresses_that_are_not_there();
 	options();
 	what_is_not_there();
+	queues();
 	channels();
 	rdma_destroy_event_channel(channel);
 	rdma_destroy_event_channel(channel);

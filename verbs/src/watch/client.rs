@@ -73,7 +73,7 @@ enum Contact {
 }
 
 /// A query to one process.
-struct Query {
+pub(super) struct Query {
     stream: File,
     /// Its ID, according to the kernel; 0 if its PID namespace is not visible from here.
     pid: u32,
@@ -119,7 +119,7 @@ fn wait(queries: &[Query], deadline: Instant) -> bool {
 impl Query {
     /// Reads the part of the answer that has arrived. `bytes_left` limits the size of all answers
     /// together.
-    fn read_answer(&mut self, bytes_left: &mut usize) {
+    pub(super) fn read_answer(&mut self, bytes_left: &mut usize) {
         let mut chunk = [0; 64 << 10];
         loop {
             match self.stream.read(&mut chunk) {
@@ -144,7 +144,7 @@ impl Query {
         }
     }
 
-    fn into_snapshot(self) -> Option<Snapshot> {
+    pub(super) fn into_snapshot(self) -> Option<Snapshot> {
         let mut snapshot: Snapshot = serde_json::from_slice(&self.response).ok()?;
         if !self.has_ended {
             return None;
@@ -153,5 +153,29 @@ impl Query {
             snapshot.pid = self.pid;
         }
         Some(snapshot)
+    }
+}
+
+/// For answers that are hostile.
+#[cfg(any(test, fuzzing))]
+impl Query {
+    /// A query to the process at the other end of a non-blocking stream.
+    pub(super) fn of(stream: OwnedFd, pid: u32) -> Self {
+        Self {
+            stream: stream.into(),
+            pid,
+            response: Vec::new(),
+            has_ended: false,
+        }
+    }
+
+    /// Whether the answer has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// The number of bytes that are kept.
+    pub(super) fn response_len(&self) -> usize {
+        self.response.len()
     }
 }

@@ -16,6 +16,8 @@
 mod client;
 mod connection;
 mod devices;
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 mod http;
 mod names;
 mod prometheus;

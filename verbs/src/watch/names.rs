@@ -34,7 +34,7 @@ pub(super) fn all() -> io::Result<Vec<String>> {
 
 /// The names in the kernel's table. An accepted connection has its listener's name, too; only the
 /// listener's flag tells them apart.
-fn parse(table: &str) -> Vec<String> {
+pub(super) fn parse(table: &str) -> Vec<String> {
     let mut names: Vec<String> = table.lines().filter_map(listener).collect();
     names.sort_unstable();
     names.dedup();

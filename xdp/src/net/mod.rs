@@ -57,7 +57,7 @@ mod event;
 mod facts;
 mod frame;
 mod handle;
-mod netlink;
+pub(crate) mod netlink;
 mod reasons;
 mod template;
 mod waiting;

@@ -48,7 +48,7 @@ pub fn has_default_route(index: u32) -> io::Result<bool> {
 
 /// The links above and below a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Neighbours {
+pub(crate) struct Neighbours {
     /// The bond or bridge that it is part of.
     master: Option<u32>,
     /// The link below it, in the same network namespace.
@@ -56,7 +56,7 @@ struct Neighbours {
 }
 
 /// The index and neighbours of a message's link.
-fn link(message: &[u8]) -> Option<(u32, Neighbours)> {
+pub(crate) fn link(message: &[u8]) -> Option<(u32, Neighbours)> {
     let index = number(message.get(LINK_INDEX..)?)?;
     let attributes = message.get(LINK_HEADERS..)?;
     let link_index = |kind| number(find(attributes, kind)?);
@@ -69,7 +69,7 @@ fn link(message: &[u8]) -> Option<(u32, Neighbours)> {
 }
 
 /// An interface and all interfaces above it.
-fn with_links_above(index: u32, links: &BTreeMap<u32, Neighbours>) -> BTreeSet<u32> {
+pub(crate) fn with_links_above(index: u32, links: &BTreeMap<u32, Neighbours>) -> BTreeSet<u32> {
     let mut found = BTreeSet::from([index]);
     loop {
         let before = found.len();
@@ -88,7 +88,7 @@ fn with_links_above(index: u32, links: &BTreeMap<u32, Neighbours>) -> BTreeSet<u
 }
 
 /// The interfaces of a message's route, if it is a default route.
-fn default_route(message: &[u8]) -> impl Iterator<Item = u32> {
+pub(crate) fn default_route(message: &[u8]) -> impl Iterator<Item = u32> {
     let is_default = message.get(ROUTE_PREFIX) == Some(&0)
         && message.get(ROUTE_TYPE) == Some(&libc::RTN_UNICAST);
     let attributes = message.get(ROUTE_HEADERS..).filter(|_| is_default);

@@ -49,7 +49,7 @@ pub(crate) fn holder(index: u32) -> io::Result<Option<Holder>> {
 }
 
 /// The ID and mode of the program in the attributes of a link.
-fn program_of(attributes: &[u8]) -> Option<(u32, Mode)> {
+pub(crate) fn program_of(attributes: &[u8]) -> Option<(u32, Mode)> {
     let xdp = find(attributes, IFLA_XDP)?;
     let id = find(xdp, IFLA_XDP_PROG_ID)?
         .first_chunk()

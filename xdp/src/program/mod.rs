@@ -30,6 +30,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub use attach::Attached;
 pub use holder::Holder;
 pub(crate) use holder::holder;
+#[cfg(any(test, fuzzing))]
+pub(crate) use holder::program_of;
 pub use mode::{AttachMode, Mode};
 pub use redirect::RedirectConfig;
 

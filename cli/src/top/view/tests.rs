@@ -75,6 +75,39 @@ fn view(columns: usize, rows: usize) -> View {
     }
 }
 
+/// A process may answer with any numbers.
+#[test]
+fn numbers_of_another_process_do_not_overflow() {
+    let mut now = processes(2, 1, 12.0, 3);
+    for process in &mut now.snapshots {
+        process.devices[0].qps_left_out = u64::MAX;
+    }
+    let rates = between(&processes(2, 1, 10.0, 1), &now);
+    assert_eq!(rates.qps_left_out, u64::MAX);
+    let text = draw(&rates, &view(80, 24)).text();
+    assert!(text.contains(&format!("{} QPs", u64::MAX)), "{text}");
+}
+
+/// Each form of the output of busy, idle and hostile processes is well-formed.
+#[test]
+fn each_form_of_the_output_is_drawn() {
+    let mut hostile = process(7, 1, 2.0, 1);
+    hostile.command = "\x1b[2J\n\u{202e}".to_owned();
+    hostile.devices[0].failure = Some("\x07".to_owned());
+    hostile.devices[0].qps[0].rtt_seconds = Some(-1e300);
+    let hostile = Processes {
+        snapshots: vec![hostile],
+        ..Processes::default()
+    };
+    for (before, now) in [
+        (processes(2, 30, 10.0, 1), processes(2, 30, 12.0, 3)),
+        (Processes::default(), Processes::default()),
+        (hostile.clone(), hostile),
+    ] {
+        crate::top::draw_all(&before, &now);
+    }
+}
+
 /// Busy or idle, few or many: nothing is wider or higher than the terminal.
 #[test]
 fn all_fits_on_the_terminal() {

@@ -11,10 +11,12 @@ use netlink_packet_route::RouteNetlinkMessage;
 
 use super::core::Core;
 use super::event::{Event, NeighbourState, PathKey, Request};
-use socket::{Datagram, Kind, NetlinkSocket, Parsed};
+use socket::{Datagram, Kernel, Kind, NetlinkSocket, Parsed};
 
 mod decode;
 mod encode;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod hostile;
 mod socket;
 
 /// The maximum number of event datagrams that one call reads. The caller also has to receive and
@@ -22,10 +24,10 @@ mod socket;
 const MAX_EVENT_DATAGRAMS: usize = 64;
 
 /// The sockets to the kernel.
-pub(super) struct Netlink {
+pub(super) struct Netlink<K = NetlinkSocket> {
     index: u32,
-    requests: NetlinkSocket,
-    events: NetlinkSocket,
+    requests: K,
+    events: K,
 }
 
 impl Netlink {
@@ -44,7 +46,9 @@ impl Netlink {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.events.fd()
     }
+}
 
+impl<K: Kernel> Netlink<K> {
     /// Passes pending events to the core, at most [`MAX_EVENT_DATAGRAMS`] datagrams.
     pub(super) fn pass_events(&mut self, core: &mut Core) -> io::Result<()> {
         for _ in 0..MAX_EVENT_DATAGRAMS {

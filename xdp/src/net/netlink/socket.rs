@@ -35,7 +35,7 @@ const RTNLGRP_NEXTHOP: u32 = 32;
 
 /// The form of a request's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::net) enum Kind {
     /// One message.
     Get,
     /// A series of messages.
@@ -45,14 +45,14 @@ pub(super) enum Kind {
 }
 
 /// A netlink socket that never blocks.
-pub(super) struct NetlinkSocket {
+pub(in crate::net) struct NetlinkSocket {
     socket: Socket,
     buffer: Vec<u8>,
     sequence: u32,
 }
 
-/// The result of [`NetlinkSocket::receive`].
-pub(super) enum Datagram<'a> {
+/// The result of [`Kernel::receive`].
+pub(in crate::net) enum Datagram<'a> {
     /// No datagram waits.
     None,
     /// Messages.
@@ -94,9 +94,10 @@ impl NetlinkSocket {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
 
-    /// The next datagram.
-    pub(super) fn receive(&mut self) -> io::Result<Datagram<'_>> {
+impl Kernel for NetlinkSocket {
+    fn receive(&mut self) -> io::Result<Datagram<'_>> {
         loop {
             self.buffer.clear();
             match self.socket.recv_from(&mut self.buffer, libc::MSG_TRUNC) {
@@ -114,19 +115,40 @@ impl NetlinkSocket {
         }
     }
 
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.socket.send(request, 0).map(drop)
+    }
+
+    fn next_sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+}
+
+/// The kernel, at the other end of a socket.
+pub(in crate::net) trait Kernel {
+    /// The next datagram. Never blocks.
+    fn receive(&mut self) -> io::Result<Datagram<'_>>;
+
+    /// Sends a request.
+    fn send(&mut self, request: &[u8]) -> io::Result<()>;
+
+    /// The number of the next request.
+    fn next_sequence(&mut self) -> u32;
+
     /// Sends a request and passes each message of the answer to `each`. The kernel answers before
     /// the send returns, so this function never blocks, except that the kernel may wait for another
     /// process that changes the routing tables.
-    pub(super) fn request(
+    fn request(
         &mut self,
         kind: Kind,
         request: RouteNetlinkMessage,
         mut each: impl FnMut(Parsed),
     ) -> io::Result<()> {
         self.drain()?;
-        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.next_sequence();
         let mut header = NetlinkHeader::default();
-        header.sequence_number = self.sequence;
+        header.sequence_number = sequence;
         header.flags = NLM_F_REQUEST
             | match kind {
                 Kind::Get => NLM_F_ACK,
@@ -137,13 +159,12 @@ impl NetlinkSocket {
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
-        self.read_answer(&mut each)
+        self.send(&bytes)?;
+        self.read_answer(sequence, &mut each)
     }
 
-    /// Reads the answer to the last request.
-    fn read_answer(&mut self, each: &mut impl FnMut(Parsed)) -> io::Result<()> {
-        let sequence = self.sequence;
+    /// Reads the answer to the request with this number.
+    fn read_answer(&mut self, sequence: u32, each: &mut impl FnMut(Parsed)) -> io::Result<()> {
         loop {
             let bytes = match self.receive()? {
                 Datagram::None => return Err(io::ErrorKind::WouldBlock.into()),
@@ -179,7 +200,7 @@ impl NetlinkSocket {
 }
 
 /// A message from the kernel.
-pub(super) enum Parsed {
+pub(in crate::net) enum Parsed {
     /// A message that was decoded.
     Message {
         sequence: u32,
@@ -192,6 +213,11 @@ pub(super) enum Parsed {
     },
     /// A message of this type that could not be decoded.
     Unknown(u16),
+}
+
+/// The error that a code means. The kernel's codes are negative.
+fn error_of(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code.checked_abs().unwrap_or(i32::MAX))
 }
 
 /// The messages of a datagram, in order.
@@ -213,7 +239,7 @@ pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = Parsed> {
                 },
                 NetlinkPayload::Error(error) => Parsed::End {
                     sequence,
-                    error: error.code.map(|_| error.to_io()),
+                    error: error.code.map(|code| error_of(code.get())),
                 },
                 NetlinkPayload::Done(_) => Parsed::End {
                     sequence,
@@ -223,4 +249,44 @@ pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = Parsed> {
             },
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error message with this code, in answer to request 7.
+    fn error_message(code: i32) -> Vec<u8> {
+        let mut bytes = vec![0; 16 + 4 + 16];
+        bytes[0] = 36;
+        bytes[4] = libc::NLMSG_ERROR as u8;
+        bytes[8] = 7;
+        bytes[16..20].copy_from_slice(&code.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn every_code_of_an_error_is_an_error() {
+        for (code, number) in [
+            (-libc::ENODEV, libc::ENODEV),
+            (libc::ENODEV, libc::ENODEV),
+            (i32::MIN, i32::MAX),
+        ] {
+            let bytes = error_message(code);
+            let parsed: Vec<_> = messages(&bytes).collect();
+            let [
+                Parsed::End {
+                    sequence: 7,
+                    error: Some(error),
+                },
+            ] = parsed.as_slice()
+            else {
+                panic!("{code}");
+            };
+            assert_eq!(error.raw_os_error(), Some(number));
+        }
+        let acknowledged = error_message(0);
+        let first = messages(&acknowledged).next();
+        assert!(matches!(first, Some(Parsed::End { error: None, .. })));
+    }
 }
