@@ -79,6 +79,7 @@ impl Keeper {
             peers,
             held,
             gone: Vec::new(),
+            user: message::own_uid(),
         };
         let until = Arc::clone(&stop);
         // The new thread inherits this mask, so that it receives none of the application's signals.
@@ -111,6 +112,8 @@ struct KeeperThread {
     held: HeldSockets,
     /// Members that are gone and whose sockets are not cleaned up yet.
     gone: Vec<Gone>,
+    /// The user whose processes it answers.
+    user: u32,
 }
 
 impl KeeperThread {
@@ -163,7 +166,8 @@ impl KeeperThread {
         for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if message::is_same_user(&stream) && stream.set_nonblocking(true).is_ok() {
+                    let is_welcome = message::is_of_user(&stream, self.user);
+                    if is_welcome && stream.set_nonblocking(true).is_ok() {
                         self.peers.push(Peer { stream, part: None });
                     }
                 }
@@ -258,4 +262,36 @@ struct Ready {
     has_connection: bool,
     /// Indices of peers, ascending.
     peers: Vec<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    /// The number of peers that a thread of `user` has, after this process has connected to it.
+    fn peers_after_connecting(user: u32) -> usize {
+        let name = format!("{}/keeper/{}/{user}", names::PREFIX, std::process::id());
+        let listener = names::listen(&name).expect("nobody else has the name");
+        listener.set_nonblocking(true).expect("a socket");
+        let mut thread = KeeperThread {
+            shared: SharedAddress::new(IpAddr::from([127, 0, 0, 1]), 1),
+            part: QpnRange::FIRST,
+            listener,
+            peers: Vec::new(),
+            held: HeldSockets::default(),
+            gone: Vec::new(),
+            user,
+        };
+        let _stream = names::connect(&name).expect("it listens");
+        thread.accept();
+        thread.peers.len()
+    }
+
+    #[test]
+    fn only_processes_of_the_same_user_become_peers() {
+        let own = message::own_uid();
+        assert_eq!(peers_after_connecting(own), 1);
+        assert_eq!(peers_after_connecting(own + 1), 0);
+    }
 }
