@@ -1,4 +1,5 @@
 use super::*;
+use std::io::Write as _;
 
 fn count_in(tally: &Tally) -> DeviceCount {
     let (_, path) = tally.variable();
@@ -79,4 +80,27 @@ fn other_files_are_refused() {
     }
     assert!(Memory::open("/dev/zero".as_ref()).is_err());
     assert!(Memory::open("/nonexistent".as_ref()).is_err());
+}
+
+/// An access beyond the end of a file kills the process, so nobody may be able to truncate it.
+#[test]
+fn memory_that_can_be_truncated_is_refused() {
+    use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
+    let open_with = |seals: SealFlag| {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let mut file = std::fs::File::from(memfd_create(c"test", flags).expect("a memfd"));
+        let mut page = vec![0; size_of::<memory::Page>()];
+        page[..8].copy_from_slice(b"roce-ta1");
+        file.write_all(&page).expect("written");
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).expect("sealed");
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Memory::open(path.as_ref()).map(drop)
+    };
+    for seals in [SealFlag::empty(), SealFlag::F_SEAL_GROW] {
+        let error = open_with(seals).expect_err("it can be truncated");
+        assert!(error.to_string().contains("truncated"), "{error}");
+    }
+    open_with(SealFlag::F_SEAL_SHRINK).expect("it can't be truncated");
 }
