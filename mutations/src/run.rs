@@ -109,7 +109,11 @@ impl Runner {
 /// Runs the tests of a suite until one fails.
 fn run(suite: &Suite, number: usize) -> io::Result<Outcome> {
     let mut child = Command::new("timeout")
-        .args(["--signal=KILL", &suite.most_seconds().to_string(), "prlimit"])
+        .args([
+            "--signal=KILL",
+            &suite.most_seconds().to_string(),
+            "prlimit",
+        ])
         .arg(format!("--cpu={}", suite.seconds))
         .arg(format!("--as={MOST_BYTES}"))
         .arg(&suite.program.path)

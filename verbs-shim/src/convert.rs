@@ -165,7 +165,9 @@ mod tests {
 
     #[test]
     fn states_come_back_as_they_went() {
-        for state in [QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR] {
+        for state in [
+            QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR,
+        ] {
             assert_eq!(qp_state(state).map(c_qp_state), Ok(state));
         }
         assert_eq!(qp_state(QPS_ERR + 1), Err(Errno::EINVAL));

@@ -119,21 +119,22 @@ mod tests {
         assert_eq!(found, Ok(5 + THREADS * EACH));
     }
 
-    /// A copy that begins in mapped memory and ends beyond it has copied a part.
+    /// A copy that begins in accessible memory and ends beyond it has copied a part.
     #[test]
     fn a_copy_that_ends_early_is_a_fault() {
-        use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+        use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
         use std::num::NonZeroUsize;
 
         const PAGE: usize = 4096;
         let length = NonZeroUsize::new(2 * PAGE).expect("not 0");
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: the mapping is new, and nothing refers to the second page, which is unmapped.
+        // SAFETY: the mapping is new, and nothing refers to its second page, which is protected.
         #[expect(unsafe_code)]
         let begin = unsafe {
             let begin = mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE);
             let begin = begin.expect("memory");
-            munmap(begin.byte_add(PAGE), PAGE).expect("unmapped");
+            let second = begin.byte_add(PAGE);
+            mprotect(second, PAGE, ProtFlags::PROT_NONE).expect("protected");
             begin
         };
         let memory = memory();
@@ -144,10 +145,11 @@ mod tests {
         assert_eq!(bytes, [7; 16]);
         assert_eq!(memory.read(end - 8, &mut bytes), Err(MemoryFault));
         assert_eq!(memory.write(end - 8, &bytes), Err(MemoryFault));
-        assert_eq!(memory.update(end - 4, &|found| Some(found)), Err(MemoryFault));
-        // SAFETY: nothing refers to the page.
+        let updated = memory.update(end - 4, &|found| Some(found));
+        assert_eq!(updated, Err(MemoryFault));
+        // SAFETY: nothing refers to the pages.
         #[expect(unsafe_code)]
-        let unmapped = unsafe { munmap(begin, PAGE) };
+        let unmapped = unsafe { munmap(begin, 2 * PAGE) };
         unmapped.expect("mapped until now");
     }
 }
