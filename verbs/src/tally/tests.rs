@@ -65,9 +65,16 @@ fn a_forked_copy_of_a_count_adds_nothing() {
     let tally = Tally::new().expect("made");
     let mut count = count_in(&tally);
     count.note_bytes(5, 0);
-    count.process += 1;
-    drop(count);
-    assert_eq!(tally.totals().tx_bytes, 5);
+    let copy = DeviceCount {
+        process: count.process + 1,
+        ..count
+    };
+    drop(copy);
+    // The parent counts on, in its slot.
+    count.note_bytes(6, 0);
+    assert_eq!(tally.totals().tx_bytes, 6);
+    let next = count_in(&tally);
+    assert_eq!((count.slot, next.slot), (Some(0), Some(1)));
 }
 
 #[test]
