@@ -1,7 +1,7 @@
 //! One build with all mutations.
 
 use crate::embed::{SWITCH, embed};
-use crate::programs::{NEAR, Program, Suite, WIDE, build, check, first_near, quick, slow};
+use crate::programs::{Program, Step, Suite, build, check, package};
 use crate::{Copy, Edit, Outcome, Runner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,10 +11,8 @@ use std::io;
 pub struct AllInOne {
     edits: Vec<Edit>,
     copy: Copy,
-    /// The programs of each entry of `NEAR`.
-    near: Vec<Vec<Program>>,
-    /// The programs of `WIDE`.
-    wide: Vec<Program>,
+    /// The programs of each step that was built, by what it builds.
+    programs: BTreeMap<String, Vec<Program>>,
     /// The mutations that do not compile.
     broken: BTreeSet<usize>,
     /// The mutations that can't be selected at run time.
@@ -35,36 +33,58 @@ impl AllInOne {
         let mut this = Self {
             edits,
             copy,
-            near: Vec::new(),
-            wide: Vec::new(),
+            programs: BTreeMap::new(),
             broken: BTreeSet::new(),
             left_over: BTreeSet::new(),
         };
         this.embed_all()?;
-        for step in NEAR {
-            this.near.push(this.programs(step)?);
-        }
-        must_pass(runner, &quick(&this.near.concat()))?;
+        let near = distinct(this.edits.iter().flat_map(Step::near));
+        this.build_programs(&near)?;
+        must_pass(runner, &this.quick(&near))?;
         Ok(this)
     }
 
-    /// Builds the other programs, for [`AllInOne::run_all_tests`].
+    /// Builds the other programs for these mutations, for [`AllInOne::run_all_tests`].
     ///
     /// # Errors
     /// If they can't be built, or tests fail without a mutation.
-    pub fn widen(&mut self, runner: &Runner) -> io::Result<()> {
-        self.wide = self.programs(WIDE)?;
-        must_pass(runner, &self.other_suites(0))
+    pub fn widen(&mut self, runner: &Runner, numbers: &[usize]) -> io::Result<()> {
+        let edits = || numbers.iter().map(|number| &self.edits[number - 1]);
+        let near = distinct(edits().flat_map(Step::near));
+        let wide = distinct(edits().flat_map(Step::wide));
+        self.build_programs(&wide)?;
+        must_pass(runner, &self.other_suites(&near, &wide))
     }
 
-    fn programs(&self, which: &str) -> io::Result<Vec<Program>> {
-        build(&self.copy, which)?.map_err(|failure| io::Error::other(failure.said))
+    /// Builds what was not built before.
+    fn build_programs(&mut self, steps: &[Step]) -> io::Result<()> {
+        for Step { build: which, .. } in steps {
+            if !self.programs.contains_key(which) {
+                let built = build(&self.copy, which)?;
+                let built = built.map_err(|failure| io::Error::other(failure.said))?;
+                self.programs.insert(which.clone(), built);
+            }
+        }
+        Ok(())
     }
 
-    /// All tests except the quick ones of the nearest programs.
-    fn other_suites(&self, first: usize) -> Vec<Suite> {
-        let near = self.near[first..].concat();
-        [slow(&near), quick(&self.wide), slow(&self.wide)].concat()
+    fn programs(&self, step: &Step) -> &[Program] {
+        self.programs.get(&step.build).map_or(&[], Vec::as_slice)
+    }
+
+    fn quick(&self, steps: &[Step]) -> Vec<Suite> {
+        let suites = steps.iter().map(|step| step.quick(self.programs(step)));
+        suites.flatten().collect()
+    }
+
+    fn slow(&self, steps: &[Step]) -> Vec<Suite> {
+        let suites = steps.iter().map(|step| step.slow(self.programs(step)));
+        suites.flatten().collect()
+    }
+
+    /// All tests of these steps except the quick ones of the nearest.
+    fn other_suites(&self, near: &[Step], wide: &[Step]) -> Vec<Suite> {
+        [self.slow(near), self.quick(wide), self.slow(wide)].concat()
     }
 
     /// Writes the files with all mutations that compile.
@@ -83,7 +103,7 @@ impl AllInOne {
                 lines.insert(file.as_str(), embedded.lines);
                 self.left_over.extend(embedded.left_over);
             }
-            let Err(failure) = check(&self.copy, "-p roce-wire -p roce-stack -p roce-cm")? else {
+            let Err(failure) = check(&self.copy, &self.packages())? else {
                 return Ok(());
             };
             let blamed = failure.places.iter().filter_map(|(file, line)| {
@@ -99,6 +119,13 @@ impl AllInOne {
         Err(io::Error::other(
             "some mutations still do not compile after the last attempt",
         ))
+    }
+
+    /// The packages with mutations, as arguments of cargo.
+    fn packages(&self) -> String {
+        let packages: BTreeSet<_> = self.edits.iter().map(|edit| package(&edit.file)).collect();
+        let arguments: Vec<_> = packages.iter().map(|name| format!("-p {name}")).collect();
+        arguments.join(" ")
     }
 
     /// The unmodified files to change: those with mutations, and their crates' roots.
@@ -141,8 +168,8 @@ impl AllInOne {
             return Ok(Some(Outcome::DoesNotBuild));
         }
         let edit = &self.edits[number - 1];
-        let near = self.near[first_near(edit)..].concat();
-        runner.run(&edit.file, number, &quick(&near)).map(Some)
+        let quick = self.quick(&Step::near(edit));
+        runner.run(&edit.file, number, &quick).map(Some)
     }
 
     /// Runs all other tests with mutation `number`, which survived the quick ones.
@@ -151,8 +178,20 @@ impl AllInOne {
     /// If a program can't be run.
     pub fn run_all_tests(&self, runner: &Runner, number: usize) -> io::Result<Outcome> {
         let edit = &self.edits[number - 1];
-        runner.run(&edit.file, number, &self.other_suites(first_near(edit)))
+        let others = self.other_suites(&Step::near(edit), &Step::wide(edit));
+        runner.run(&edit.file, number, &others)
     }
+}
+
+/// Each of `steps` once, in the order of its first.
+fn distinct(steps: impl Iterator<Item = Step>) -> Vec<Step> {
+    let mut all = Vec::new();
+    for step in steps {
+        if !all.contains(&step) {
+            all.push(step);
+        }
+    }
+    all
 }
 
 /// Checks that tests pass without a mutation; otherwise failures would mean nothing.

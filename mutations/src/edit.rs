@@ -23,6 +23,8 @@ pub struct Edit {
     pub at: Range<usize>,
     /// The replacement.
     pub new: String,
+    /// The tests that detect it, as in [`Mutation::tests`].
+    pub tests: Option<String>,
 }
 
 impl Edit {
@@ -37,6 +39,7 @@ impl Edit {
             file,
             at,
             new,
+            tests: None,
         }
     }
 
@@ -54,7 +57,10 @@ impl Edit {
         })?;
         let at = start..start + mutation.old.len();
         let (name, file) = (mutation.id.clone(), mutation.file.clone());
-        Ok(Self::new(name, file, &source, at, mutation.new.clone()))
+        Ok(Self {
+            tests: mutation.tests.clone(),
+            ..Self::new(name, file, &source, at, mutation.new.clone())
+        })
     }
 
     /// `source` with the change made.

@@ -170,6 +170,7 @@ mod tests {
             text: String::new(),
             at: at..at + old.len(),
             new: new.to_owned(),
+            tests: None,
         }
     }
 

@@ -67,6 +67,7 @@ mod tests {
             text: "a < b".to_owned(),
             at: 0..1,
             new: ">".to_owned(),
+            tests: None,
         };
         assert_eq!(explained.why(&edit), Some("so"));
         assert_eq!(explained.stale(&[edit.clone()]).count(), 0);

@@ -18,6 +18,9 @@ pub struct Mutation {
     pub old: String,
     /// The replacement.
     pub new: String,
+    /// The tests that detect it, if they are not those of the file's crate: arguments of
+    /// `cargo test`, and parts of the tests' names after `--`.
+    pub tests: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -21,7 +21,7 @@ struct Arguments {
     /// the ICRC, opcodes, requesters and responders.
     #[arg(long)]
     modules: bool,
-    /// Only the mutations whose names contain this; may be given several times.
+    /// Only the mutations whose names or files contain this; may be given several times.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// The number of mutations to test in parallel.
@@ -74,7 +74,9 @@ fn work(arguments: &Arguments) -> Result<bool, Failure> {
         }
     }
     let only = &arguments.only;
-    edits.retain(|edit| only.is_empty() || only.iter().any(|text| edit.name.contains(text)));
+    let is_chosen =
+        |edit: &Edit, text: &String| edit.name.contains(text) || edit.file.contains(text);
+    edits.retain(|edit| only.is_empty() || only.iter().any(|text| is_chosen(edit, text)));
     if arguments.list {
         for edit in &edits {
             println!("{} ({}:{})", edit.name, edit.file, edit.line);
@@ -131,7 +133,8 @@ fn run_all(
                 "{} survived the quick tests; now the others",
                 survivors.len()
             );
-            all.widen(&runner)?;
+            let numbers: Vec<_> = survivors.iter().map(|(number, _)| *number).collect();
+            all.widen(&runner, &numbers)?;
         }
         outcomes.extend(in_parallel(&workers, &survivors, |(), (number, edit)| {
             let outcome = all.run_all_tests(&runner, *number)?;

@@ -1,6 +1,6 @@
 //! A separate build for each mutation: slow, but possible for every mutation.
 
-use crate::programs::{NEAR, WIDE, build, first_near, quick, slow};
+use crate::programs::{Step, build};
 use crate::{Copy, Edit, Outcome, Runner};
 use std::io;
 
@@ -16,21 +16,23 @@ impl OneByOne {
     pub fn run(&self, runner: &Runner, edit: &Edit) -> io::Result<Outcome> {
         let _applied = self.0.apply(edit)?;
         let mut slow_ones = Vec::new();
-        for step in &NEAR[first_near(edit)..] {
-            let Ok(programs) = build(&self.0, step)? else {
+        for step in Step::near(edit) {
+            let Ok(programs) = build(&self.0, &step.build)? else {
                 return Ok(Outcome::DoesNotBuild);
             };
-            match runner.run(&edit.file, 0, &quick(&programs))? {
+            match runner.run(&edit.file, 0, &step.quick(&programs))? {
                 Outcome::Survived => {}
                 outcome => return Ok(outcome),
             }
-            slow_ones.extend(slow(&programs));
+            slow_ones.extend(step.slow(&programs));
         }
-        let Ok(programs) = build(&self.0, WIDE)? else {
-            return Ok(Outcome::DoesNotBuild);
-        };
-        slow_ones.extend(quick(&programs));
-        slow_ones.extend(slow(&programs));
+        for step in Step::wide(edit) {
+            let Ok(programs) = build(&self.0, &step.build)? else {
+                return Ok(Outcome::DoesNotBuild);
+            };
+            slow_ones.extend(step.quick(&programs));
+            slow_ones.extend(step.slow(&programs));
+        }
         runner.run(&edit.file, 0, &slow_ones)
     }
 }

@@ -6,24 +6,144 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The tests that detect most mutations.
-pub(crate) const NEAR: &[&str] = &[
-    "-p roce-wire --lib",
-    "-p roce-stack --tests",
-    "-p roce-cm --tests",
+/// A crate, and the tests that detect mutations in it.
+struct Tested {
+    /// Its folder.
+    folder: &'static str,
+    /// The tests that detect most mutations, the most promising first: arguments of `cargo test`.
+    near: &'static [&'static str],
+    /// The tests for the rest.
+    wide: &'static [&'static str],
+}
+
+/// The crates whose mutations are detected. The codec does not depend on the stack, nor the stack
+/// on communication management. The tests of these three are deterministic. Those of the others
+/// use real sockets and threads, so only tests that need neither privilege nor the lab count.
+const CRATES: &[Tested] = &[
+    Tested {
+        folder: "wire",
+        near: &[
+            "-p roce-wire --lib",
+            "-p roce-stack --tests",
+            "-p roce-cm --tests",
+        ],
+        wide: &["-p roce-sim --tests"],
+    },
+    Tested {
+        folder: "stack",
+        near: &["-p roce-stack --tests", "-p roce-cm --tests"],
+        wide: &["-p roce-sim --tests"],
+    },
+    Tested {
+        folder: "cm",
+        near: &["-p roce-cm --tests"],
+        wide: &["-p roce-sim --tests"],
+    },
+    Tested {
+        folder: "port",
+        near: &["-p roce-port --lib"],
+        wide: &[],
+    },
+    Tested {
+        folder: "udp",
+        near: &[
+            "-p roce-udp --lib",
+            "-p roce-udp --test loopback --test sharing",
+        ],
+        wide: &[],
+    },
+    Tested {
+        folder: "xdp",
+        near: &["-p roce-xdp --lib"],
+        wide: &[],
+    },
+    Tested {
+        folder: "verbs",
+        near: &["-p roce-verbs --lib", "-p roce-verbs --test loopback"],
+        wide: &[],
+    },
+    Tested {
+        folder: "verbs-shim",
+        near: &["-p roce-verbs-shim --lib"],
+        wide: &[],
+    },
+    Tested {
+        folder: "cli",
+        near: &["-p roce --lib"],
+        wide: &[],
+    },
 ];
 
-/// The tests for the rest. All are deterministic: tests over real sockets can fail for reasons
-/// other than a bug.
-pub(crate) const WIDE: &str = "-p roce-sim --tests";
+/// The folder of the crate that a file belongs to.
+fn folder(file: &str) -> &str {
+    file.split_once('/').map_or(file, |(folder, _)| folder)
+}
 
-/// The index of the first of `NEAR` that can detect `edit`: the codec does not depend on the stack,
-/// nor the stack on communication management.
-pub(crate) fn first_near(edit: &Edit) -> usize {
-    match edit.file.split('/').next() {
-        Some("wire") => 0,
-        Some("cm") => 2,
-        _ => 1,
+fn tested(edit: &Edit) -> Option<&'static Tested> {
+    CRATES.iter().find(|of| of.folder == folder(&edit.file))
+}
+
+/// The package of the crate that a file belongs to.
+pub(crate) fn package(file: &str) -> String {
+    match folder(file) {
+        "cli" => "roce".to_owned(),
+        folder => format!("roce-{folder}"),
+    }
+}
+
+/// Tests that cargo builds in one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Arguments of `cargo test`, which select the programs.
+    pub(crate) build: String,
+    /// The tests to run, by parts of their names. All of them, if this is empty.
+    names: Vec<String>,
+}
+
+impl Step {
+    /// Parses arguments of `cargo test`, and names after `--`.
+    fn parse(text: &str) -> Self {
+        let (build, names) = text.split_once(" -- ").unwrap_or((text, ""));
+        Self {
+            build: build.to_owned(),
+            names: names.split_whitespace().map(str::to_owned).collect(),
+        }
+    }
+
+    fn all(texts: &[&str]) -> Vec<Self> {
+        texts.iter().map(|text| Self::parse(text)).collect()
+    }
+
+    /// The steps that detect `edit` most likely, the most promising first.
+    pub(crate) fn near(edit: &Edit) -> Vec<Self> {
+        match (&edit.tests, tested(edit)) {
+            (Some(tests), _) => vec![Self::parse(tests)],
+            (None, tested) => Self::all(tested.map_or(&[], |of| of.near)),
+        }
+    }
+
+    /// The steps for an edit that survives the nearest.
+    pub(crate) fn wide(edit: &Edit) -> Vec<Self> {
+        match (&edit.tests, tested(edit)) {
+            (Some(_), _) | (None, None) => Vec::new(),
+            (None, Some(of)) => Self::all(of.wide),
+        }
+    }
+
+    /// The quick tests of the step, whose programs are these.
+    pub(crate) fn quick(&self, programs: &[Program]) -> Vec<Suite> {
+        if self.names.is_empty() {
+            return quick(programs);
+        }
+        suites(programs, &self.names, QUICK_SECONDS)
+    }
+
+    /// The other tests of the step.
+    pub(crate) fn slow(&self, programs: &[Program]) -> Vec<Suite> {
+        if self.names.is_empty() {
+            return slow(programs);
+        }
+        Vec::new()
     }
 }
 
@@ -82,7 +202,8 @@ fn cargo(
         let Ok(line) = serde_json::from_slice::<Line>(line) else {
             continue;
         };
-        if let (Some(path), Some(manifest)) = (line.executable, line.manifest_path) {
+        let is_test = line.profile.is_some_and(|profile| profile.test);
+        if let (true, Some(path), Some(manifest)) = (is_test, line.executable, line.manifest_path) {
             let folder = manifest.parent().map_or(PathBuf::new(), PathBuf::from);
             programs.push(Program { path, folder });
         }
@@ -107,7 +228,15 @@ fn cargo(
 struct Line {
     executable: Option<PathBuf>,
     manifest_path: Option<PathBuf>,
+    profile: Option<Profile>,
     message: Option<Message>,
+}
+
+/// How a program is compiled. Beside the tests of a package, cargo builds the programs that they
+/// start, which are no tests.
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
 }
 
 #[derive(Deserialize)]
@@ -139,6 +268,12 @@ impl Suite {
         self.seconds <= QUICK_SECONDS
     }
 
+    /// The time limit in seconds, for programs that wait. Even on a slow machine, one that takes
+    /// longer hangs.
+    pub(crate) fn most_seconds(&self) -> u32 {
+        if self.is_quick() { 300 } else { 1800 }
+    }
+
     /// A suite of the tests with these names.
     pub(crate) fn named(program: &Program, names: impl Iterator<Item = String>) -> Self {
         Self {
@@ -156,14 +291,14 @@ const QUICK_SECONDS: u32 = 25;
 const SLOW: &[&str] = &["soak", "hostile", "bad_wire", "faulty_wire"];
 
 /// The quick tests of `programs`, which detect most mutations.
-pub(crate) fn quick(programs: &[Program]) -> Vec<Suite> {
+fn quick(programs: &[Program]) -> Vec<Suite> {
     let skipping = SLOW.iter().flat_map(|name| ["--skip", name]);
     let arguments: Vec<_> = skipping.map(str::to_owned).collect();
     suites(programs, &arguments, QUICK_SECONDS)
 }
 
 /// The other tests.
-pub(crate) fn slow(programs: &[Program]) -> Vec<Suite> {
+fn slow(programs: &[Program]) -> Vec<Suite> {
     let arguments: Vec<_> = SLOW.iter().map(|name| (*name).to_owned()).collect();
     suites(programs, &arguments, 200)
 }
@@ -175,4 +310,48 @@ fn suites(programs: &[Program], arguments: &[String], seconds: u32) -> Vec<Suite
         seconds,
     };
     programs.iter().map(suite).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(file: &str, tests: Option<&str>) -> Edit {
+        Edit {
+            name: String::new(),
+            file: file.to_owned(),
+            line: 0,
+            text: String::new(),
+            at: 0..0,
+            new: String::new(),
+            tests: tests.map(str::to_owned),
+        }
+    }
+
+    fn builds(steps: &[Step]) -> Vec<&str> {
+        steps.iter().map(|step| step.build.as_str()).collect()
+    }
+
+    #[test]
+    fn a_crate_has_its_tests() {
+        let edit = edit("cm/src/lib.rs", None);
+        assert_eq!(builds(&Step::near(&edit)), ["-p roce-cm --tests"]);
+        assert_eq!(builds(&Step::wide(&edit)), ["-p roce-sim --tests"]);
+        assert_eq!(package("verbs-shim/src/qp/mod.rs"), "roce-verbs-shim");
+        assert_eq!(package("cli/src/lib.rs"), "roce");
+    }
+
+    #[test]
+    fn a_mutation_may_name_the_tests_that_detect_it() {
+        let edit = edit("udp/src/bind.rs", Some("-p roce-udp --test sharing -- a b"));
+        let steps = Step::near(&edit);
+        assert_eq!(builds(&steps), ["-p roce-udp --test sharing"]);
+        let program = Program {
+            path: "/p".into(),
+            folder: "/".into(),
+        };
+        let suites = steps[0].quick(&[program]);
+        assert_eq!(suites[0].arguments, ["a", "b"]);
+        assert_eq!(Step::wide(&edit), []);
+    }
 }

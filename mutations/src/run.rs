@@ -43,9 +43,6 @@ const KILLERS: usize = 12;
 /// The memory limit of a program, in bytes: a program that exceeds it has a bug.
 const MOST_BYTES: u64 = 8 << 30;
 
-/// The time limit of a program, in seconds. Even on a slow machine, one that takes longer hangs.
-const MOST_SECONDS: u32 = 1800;
-
 impl Runner {
     /// Runs `suites` with mutation `number`, which is in `file`, until a test fails.
     ///
@@ -112,7 +109,11 @@ impl Runner {
 /// Runs the tests of a suite until one fails.
 fn run(suite: &Suite, number: usize) -> io::Result<Outcome> {
     let mut child = Command::new("timeout")
-        .args(["--signal=KILL", &MOST_SECONDS.to_string(), "prlimit"])
+        .args([
+            "--signal=KILL",
+            &suite.most_seconds().to_string(),
+            "prlimit",
+        ])
         .arg(format!("--cpu={}", suite.seconds))
         .arg(format!("--as={MOST_BYTES}"))
         .arg(&suite.program.path)

@@ -67,6 +67,8 @@ mod tests {
                 let packet = [0, 0, 0, 0, 0, high, middle, low];
                 assert_eq!(QpnRange::of_packet(&packet), Some(part), "{qpn}");
                 assert_eq!(QpnRange::of_packet(&packet[..5]), None);
+                // All bits below the number are used, so that a range has as many QPNs as it can.
+                assert_eq!(qpn.get() & 0x1_ffff, bits & 0x1_ffff, "{qpn}");
             }
         }
         assert_eq!(QpnRange::new(QpnRange::COUNT), None);

@@ -186,3 +186,32 @@ impl UdpCounters {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_reason() {
+        for (errno, reason) in [
+            (libc::EMSGSIZE, TxDrop::TooLong),
+            (libc::ENETUNREACH, TxDrop::NetworkUnreachable),
+            (libc::ENETDOWN, TxDrop::NetworkUnreachable),
+            (libc::EHOSTUNREACH, TxDrop::HostUnreachable),
+            (libc::EHOSTDOWN, TxDrop::HostUnreachable),
+            (libc::EPERM, TxDrop::Forbidden),
+            (libc::EACCES, TxDrop::Forbidden),
+            (libc::ECONNREFUSED, TxDrop::Refused),
+            (libc::EINVAL, TxDrop::Invalid),
+            (libc::EADDRNOTAVAIL, TxDrop::AddressGone),
+            (libc::ENODEV, TxDrop::AddressGone),
+            (libc::ENXIO, TxDrop::AddressGone),
+            (libc::ENOBUFS, TxDrop::NoBuffer),
+            (libc::ENOMEM, TxDrop::NoBuffer),
+            (libc::EIO, TxDrop::Other),
+        ] {
+            let found = TxDrop::of(&io::Error::from_raw_os_error(errno));
+            assert_eq!(found, reason, "errno {errno}");
+        }
+    }
+}

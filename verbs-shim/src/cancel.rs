@@ -35,3 +35,38 @@ impl Drop for Deferred {
         unsafe { pthread_setcancelstate(self.before, null_mut()) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PTHREAD_CANCEL_ENABLE: c_int = 0;
+
+    /// Sets the calling thread's state. Returns the state before.
+    fn set(state: c_int) -> c_int {
+        let mut before = -1;
+        // SAFETY: the state is a valid one, and `before` is writable.
+        unsafe { pthread_setcancelstate(state, &raw mut before) };
+        before
+    }
+
+    /// The calling thread's state, which stays as it is.
+    fn state() -> c_int {
+        let found = set(PTHREAD_CANCEL_DISABLE);
+        set(found);
+        found
+    }
+
+    #[test]
+    fn cancellation_waits_until_the_outermost_call_has_ended() {
+        assert_eq!(state(), PTHREAD_CANCEL_ENABLE);
+        let outer = Deferred::new();
+        let inner = Deferred::new();
+        // 1 is glibc's and musl's number.
+        assert_eq!(state(), 1);
+        drop(inner);
+        assert_eq!(state(), 1);
+        drop(outer);
+        assert_eq!(state(), PTHREAD_CANCEL_ENABLE);
+    }
+}

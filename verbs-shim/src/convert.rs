@@ -164,6 +164,36 @@ mod tests {
     }
 
     #[test]
+    fn states_come_back_as_they_went() {
+        for state in [
+            QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR,
+        ] {
+            assert_eq!(qp_state(state).map(c_qp_state), Ok(state));
+        }
+        assert_eq!(qp_state(QPS_ERR + 1), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn undefined_bits_are_refused() {
+        let both = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        assert_eq!(access(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_READ), Ok(both));
+        assert_eq!(access(ACCESS_LOCAL_WRITE | 1 << 19), Err(Errno::EINVAL));
+        let persistent = access(ACCESS_FLUSH_PERSISTENT);
+        assert_eq!(persistent, Err(Errno::EOPNOTSUPP));
+        let both = SendFlags::FENCE | SendFlags::SIGNALED;
+        assert_eq!(send_flags(SEND_FENCE | SEND_SIGNALED), Ok(both));
+        assert_eq!(send_flags(SEND_FENCE | 1 << 4), Err(Errno::EOPNOTSUPP));
+    }
+
+    #[test]
+    fn a_gid_has_the_order_of_the_network() {
+        let bytes = std::array::from_fn(|index| index as u8);
+        let halves = c_gid(Gid(bytes));
+        assert_eq!(halves[0].to_ne_bytes(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(gid(halves), Gid(bytes));
+    }
+
+    #[test]
     fn every_operation_has_a_number_of_its_own() {
         let numbers: BTreeSet<u32> = WcOpcode::ALL.iter().map(|o| c_opcode(*o)).collect();
         assert!(!numbers.contains(&UNKNOWN_OPCODE), "{numbers:?}");

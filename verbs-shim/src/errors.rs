@@ -282,4 +282,18 @@ mod tests {
         let taken = io::Error::from(io::ErrorKind::AddrInUse);
         assert_eq!(taken.to_errno(), Errno::EADDRINUSE);
     }
+
+    #[test]
+    fn a_device_that_has_stopped_is_no_invalid_argument() {
+        let device = "roce_lo".to_owned();
+        let stopped = QpError::from(StartError::Stopped { device });
+        assert_eq!(stopped.to_errno(), Errno::EIO);
+    }
+
+    #[test]
+    fn a_region_with_windows_is_busy() {
+        assert_eq!(AccessError::WindowsBound.to_errno(), Errno::EBUSY);
+        let bound = ReregisterError::WindowsBound { windows: 1 };
+        assert_eq!(bound.to_errno(), Errno::EBUSY);
+    }
 }

@@ -248,10 +248,18 @@ mod tests {
         assert!(table.acquire(&7).is_some());
         std::thread::scope(|scope| {
             let removal = scope.spawn(|| table.remove(&7));
+            // A thread that waits is woken up, and waits on.
+            while unacknowledged.acknowledged.notify_all() == 0 {
+                assert!(!removal.is_finished(), "it does not wait");
+                std::thread::yield_now();
+            }
             unacknowledged.acknowledge(1);
-            assert!(!removal.is_finished());
+            assert_eq!(*unacknowledged.count.lock(), 1);
             unacknowledged.acknowledge(1);
         });
+        unacknowledged.increment();
+        unacknowledged.acknowledge(u64::MAX);
+        unacknowledged.wait_for_all();
         assert_eq!(table.acquire(&7), None);
     }
 

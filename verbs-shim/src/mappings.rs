@@ -166,5 +166,7 @@ mod tests {
         assert!(!covers(maps, 0x3000, 0x5000, false));
         assert!(!covers(maps, 0x5000, 0x6000, false));
         assert!(!covers(maps, 0x6000, 0x7000, false));
+        let hole = "1000-2000 rw-p 0 a\n3000-4000 rw-p 0 b\n";
+        assert!(!covers(hole, 0x1000, 0x4000, false));
     }
 }

@@ -57,6 +57,7 @@ mod tests {
         assert_eq!(users.try_add(2).map(drop), Err(Errno::ENOMEM));
         drop(first);
         assert!(users.try_add(2).is_ok(), "the place of the first");
+        assert_eq!(users.check_none(), Err(Errno::EBUSY));
         drop(second);
         assert_eq!(users.check_none(), Ok(()));
     }

@@ -9,6 +9,7 @@ use roce_verbs::{
     Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, ProtectionDomain,
     QpKind, QpOptions, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -218,4 +219,23 @@ fn a_cq_is_resized_in_use() {
         );
     }
     assert!(cq.poll().expect("no overrun").is_none());
+}
+
+/// A peer that can predict the first PSN can forge packets of the connection.
+#[test]
+fn each_qp_draws_its_first_psn() {
+    const QPS: usize = 32;
+    let end = open();
+    let srq = end.pd.create_srq(&SrqOptions::default()).expect("an SRQ");
+    let options = QpOptions::default();
+    let alone: Vec<_> = (0..QPS).map(|_| end.qp(&options)).collect();
+    let on_srq: Vec<_> = (0..QPS).map(|_| end.qp_on(&srq, &options)).collect();
+    for qps in [alone, on_srq] {
+        let psns: BTreeSet<u32> = qps
+            .iter()
+            .map(|qp| qp.endpoint(end.gid_index).expect("an address").psn.get())
+            .collect();
+        // The chance that three of them occur twice is less than one in 10^12.
+        assert!(psns.len() > QPS - 3, "{psns:x?}");
+    }
 }

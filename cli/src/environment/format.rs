@@ -190,6 +190,23 @@ mod tests {
         assert_eq!(json["devices"][0], "roce_lo");
     }
 
+    /// A file for GitHub, or JSON, can't say "and what was there before".
+    #[test]
+    fn a_format_without_expansion_has_the_original_value() {
+        let before = env::var("PATH").expect("tests are run with one");
+        let mut environment = environment("x");
+        environment.variables = vec![
+            Variable::prepended("PATH", "/a b/lib".into()),
+            Variable::new("PATH", "/a b/lib".into()),
+        ];
+        let github = environment.text(Format::Github).expect("text");
+        assert_eq!(github, format!("PATH=/a b/lib:{before}\nPATH=/a b/lib\n"));
+        environment.variables.pop();
+        let json: serde_json::Value =
+            serde_json::from_str(&environment.text(Format::Json).expect("text")).expect("JSON");
+        assert_eq!(json["variables"]["PATH"], format!("/a b/lib:{before}"));
+    }
+
     #[test]
     fn values_that_a_format_can_not_express_are_refused() {
         for value in ["a\nexport EVIL=1", "a\r", "a\0b"] {

@@ -228,9 +228,11 @@ mod tests {
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("allowed");
         };
-        mode(&place, 0o777);
-        let error = ensure_private(&place).expect_err("open to others");
-        assert!(error.to_string().contains("others can write"), "{error}");
+        for open in [0o777, 0o775, 0o757] {
+            mode(&place, open);
+            let error = ensure_private(&place).expect_err("open to others");
+            assert!(error.to_string().contains("others can write"), "{error}");
+        }
         mode(&place, 0o755);
         mode(parent.path(), 0o777);
         let error = ensure_private(&place).expect_err("it can be replaced");

@@ -73,6 +73,25 @@ fn wrong_usage_is_reported_with_the_right_usage() {
     }
 }
 
+/// An option replaces a variable, whose value then does not matter.
+#[test]
+fn a_variable_that_an_option_overrides_is_not_checked() {
+    let library = Library::new();
+    let pcap = library.folder.join("run.pcapng");
+    let pcap = pcap.to_str().expect("text");
+    for (variable, option, value) in [
+        ("ROCE_FAULTS", "--faults", "loss=1%"),
+        ("ROCE_PCAP", "--pcap", pcap),
+    ] {
+        let mut command = library.run(Who::Myself);
+        command.args([option, value, "--", "sh", "-c", "exit 0"]);
+        let output = command.env(variable, "/nonexistent/a").output();
+        let output = output.expect("it starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{variable}: {told}");
+    }
+}
+
 #[test]
 fn a_missing_library_is_reported_with_the_build_command() {
     let empty = tempfile::tempdir().expect("a folder");

@@ -103,6 +103,13 @@ fn groups_are_joined_and_left() {
     port.leave(group);
     port.arrived.push_back(frame);
     assert_eq!(received(&mut port, 1), []);
+    // An address is no group, and stays.
+    port.activate(FAR).expect("activated");
+    port.leave(FAR);
+    send(&mut port, FAR, 8);
+    let frame = port.out.remove(0);
+    port.arrived.push_back(frame);
+    assert_eq!(received(&mut port, 1), [8]);
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl Keeper {
             peers,
             held,
             gone: Vec::new(),
+            user: message::own_uid(),
         };
         let until = Arc::clone(&stop);
         // The new thread inherits this mask, so that it receives none of the application's signals.
@@ -112,6 +113,8 @@ pub(super) struct KeeperThread {
     held: HeldSockets,
     /// Members that are gone and whose sockets are not cleaned up yet.
     gone: Vec<Gone>,
+    /// The user whose processes it answers.
+    user: u32,
 }
 
 impl KeeperThread {
@@ -170,7 +173,7 @@ impl KeeperThread {
                 Ok((stream, _)) => {
                     let is_ready = stream.set_nonblocking(true).is_ok()
                         && fork::give_up_in_children(&stream).is_ok();
-                    if is_ready && message::is_same_user(&stream) {
+                    if is_ready && message::is_of_user(&stream, self.user) {
                         self.peers.push(Peer { stream, part: None });
                     }
                 }
@@ -279,6 +282,7 @@ impl KeeperThread {
             peers: Vec::new(),
             held,
             gone: Vec::new(),
+            user: message::own_uid(),
         })
     }
 
@@ -296,4 +300,33 @@ struct Ready {
     has_connection: bool,
     /// Indices of peers, ascending.
     peers: Vec<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    /// The number of peers that a thread of `user` has, after this process has connected to it.
+    fn peers_after_connecting(user: u32) -> usize {
+        let name = format!("{}/keeper/{}/{user}", names::PREFIX, std::process::id());
+        let listener = names::listen(&name).expect("nobody else has the name");
+        let shared = SharedAddress::new(IpAddr::from([127, 0, 0, 1]), 1);
+        let held = HeldSockets::default();
+        let thread = KeeperThread::without_thread(shared, QpnRange::FIRST, listener, held);
+        let mut thread = KeeperThread {
+            user,
+            ..thread.expect("a socket")
+        };
+        let _stream = names::connect(&name).expect("it listens");
+        thread.accept();
+        thread.peers.len()
+    }
+
+    #[test]
+    fn only_processes_of_the_same_user_become_peers() {
+        let own = message::own_uid();
+        assert_eq!(peers_after_connecting(own), 1);
+        assert_eq!(peers_after_connecting(own + 1), 0);
+    }
 }

@@ -94,7 +94,12 @@ pub(super) fn peer_credentials(stream: &UnixStream) -> io::Result<(i32, u32)> {
 
 /// Whether the other end is a process of this user.
 pub(super) fn is_same_user(stream: &UnixStream) -> bool {
-    peer_credentials(stream).is_ok_and(|(_, uid)| uid == own_uid())
+    is_of_user(stream, own_uid())
+}
+
+/// Whether the other end is a process of the user `uid`.
+pub(super) fn is_of_user(stream: &UnixStream, uid: u32) -> bool {
+    peer_credentials(stream).is_ok_and(|(_, peer)| peer == uid)
 }
 
 /// The user that the kernel reports as the owner of this process's sockets.

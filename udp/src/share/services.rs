@@ -86,3 +86,26 @@ impl Services {
             .then(|| served.map(|(_, service)| *service).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_ends_only_where_it_is_ended() {
+        let [here, there] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
+        let mut services = Services::default();
+        assert_eq!(services.at_address(here), None);
+        services.is_open = true;
+        for addresses in [here.into(), there.into(), Addresses::V4, here.into()] {
+            services.add(addresses, 7);
+        }
+        services.add(here.into(), 8);
+        assert_eq!(services.at_address(here), Some(vec![7, 7, 8]));
+        services.remove(here.into(), 7);
+        assert_eq!(services.at_address(here), Some(vec![7, 8]));
+        services.remove(Addresses::V4, 7);
+        assert_eq!(services.at_address(here), Some(vec![8]));
+        assert_eq!(services.at_address(there), Some(vec![7]));
+    }
+}

@@ -43,7 +43,7 @@ impl PeerWatch {
         part: QpnRange,
     ) -> io::Result<Option<Self>> {
         let name = SharedAddress::new(address, interface_index).member(part);
-        let Some((stream, pid)) = connect(&name)? else {
+        let Some((stream, pid)) = connect(&name, message::own_uid())? else {
             return Ok(None);
         };
         Ok(Some(Self {
@@ -62,7 +62,7 @@ impl PeerWatch {
         while has_hung_up(&self.stream)? {
             // Only the name counts: a process may refuse this connection, or may close its
             // descriptors in any order while it ends.
-            match connect(&self.name)? {
+            match connect(&self.name, message::own_uid())? {
                 Some((stream, pid)) if pid == self.pid && self.reconnects_left > 0 => {
                     self.reconnects_left -= 1;
                     self.stream = stream;
@@ -84,9 +84,8 @@ impl AsFd for PeerWatch {
     }
 }
 
-/// Connects to the process that has a name, if it belongs to this user. Also returns its process
-/// ID.
-fn connect(name: &str) -> io::Result<Option<(UnixStream, i32)>> {
+/// Connects to the process that has a name, if it belongs to `user`. Also returns its process ID.
+fn connect(name: &str, user: u32) -> io::Result<Option<(UnixStream, i32)>> {
     let stream = match names::connect(name) {
         Ok(stream) => stream,
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
@@ -94,7 +93,7 @@ fn connect(name: &str) -> io::Result<Option<(UnixStream, i32)>> {
     };
     stream.set_nonblocking(true)?;
     let (pid, uid) = message::peer_credentials(&stream)?;
-    Ok((uid == message::own_uid()).then_some((stream, pid)))
+    Ok((uid == user).then_some((stream, pid)))
 }
 
 /// Whether the other end has closed the connection. Discards waiting messages.
@@ -111,4 +110,44 @@ pub(super) fn has_hung_up(stream: &UnixStream) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_process_of_the_same_user_is_watched() {
+        let name = format!("{}/watch/{}", names::PREFIX, std::process::id());
+        let _listener = names::listen(&name).expect("nobody else has the name");
+        let own = message::own_uid();
+        let found = connect(&name, own).expect("it listens");
+        let pid = found.map(|(_, pid)| pid.cast_unsigned());
+        assert_eq!(pid, Some(std::process::id()));
+        assert!(connect(&name, own + 1).expect("it listens").is_none());
+    }
+
+    /// A member that hangs up, and keeps its name, has not ended.
+    #[test]
+    fn a_process_is_gone_when_its_name_is() {
+        let name = format!("{}/gone/{}", names::PREFIX, std::process::id());
+        let listener = names::listen(&name).expect("nobody else has the name");
+        let found = connect(&name, message::own_uid()).expect("it listens");
+        let (stream, pid) = found.expect("of this user");
+        let mut watch = PeerWatch {
+            name,
+            stream,
+            pid,
+            reconnects_left: MAX_RECONNECTS,
+        };
+        assert!(!watch.is_gone().expect("it is there"));
+        for _ in 0..MAX_RECONNECTS {
+            drop(listener.accept().expect("connected"));
+            assert!(!watch.is_gone().expect("it has its name"));
+        }
+        drop(listener.accept().expect("connected"));
+        assert!(watch.is_gone().is_err(), "it keeps hanging up");
+        drop(listener);
+        assert!(watch.is_gone().expect("nobody has the name"));
+    }
 }

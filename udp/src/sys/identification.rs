@@ -105,6 +105,23 @@ mod tests {
     }
 
     #[test]
+    fn the_next_datagram_has_the_identification() {
+        let here = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        here.connect("127.0.0.1:9").expect("connected");
+        let fd = here.as_fd();
+        let (level, name) = (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
+        options::set(fd, level, name, libc::IP_PMTUDISC_PROBE).expect("an option");
+        for _ in 0..3 {
+            let predicted = next(fd, Ipv4Addr::LOCALHOST).expect("timestamps");
+            let on = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPING);
+            options::set(fd, level, name, on.cast_signed()).expect("an option");
+            let found = send_and_read_id(fd, Ipv4Addr::LOCALHOST).expect("timestamps");
+            assert_eq!(found, predicted);
+        }
+    }
+
+    #[test]
     fn only_a_complete_packet_with_the_mark_has_an_identification() {
         let mut packet = vec![0_u8; 14];
         packet.extend([0x45, 0, 0, 44, 0x12, 0x34, 0x40, 0]);

@@ -113,6 +113,40 @@ fn more_flows_than_sockets_work() {
     }
 }
 
+/// A flow that finds all sockets in use does without, until one of them has been idle for long.
+#[test]
+fn a_flow_in_use_keeps_its_socket() {
+    const SOCKETS: u32 = 4;
+    let (near, far) = pair(39);
+    let mut from = open_with(UdpPortConfig {
+        flow_sockets: SOCKETS as usize,
+        ..loopback_config(near)
+    });
+    let mut into = open(far);
+    let mut send = |from: &mut UdpPort, number| {
+        let (source_port, _) = queue(from, (near, far), flow(number), 0, false);
+        assert!(from.flush().expect("loopback is there"));
+        let received = receive(&mut into, 1);
+        assert_eq!(received[0].meta.src_port, source_port);
+        source_port
+    };
+    let ports: Vec<u16> = (0..SOCKETS).map(|number| send(&mut from, number)).collect();
+    assert!(ports.iter().all(|port| *port != 4791), "{ports:?}");
+    for _ in 0..3 {
+        assert_eq!(send(&mut from, SOCKETS), 4791);
+        for (number, port) in (0..).zip(&ports) {
+            assert_eq!(send(&mut from, number), *port);
+        }
+    }
+    let counters = from.counters();
+    assert_eq!(counters.tx_flows_opened, u64::from(SOCKETS));
+    assert_eq!(counters.tx_flows_full, 3);
+    for _ in 0..20_000 {
+        assert!(from.flush().expect("loopback is there"));
+    }
+    assert_ne!(send(&mut from, SOCKETS), 4791);
+}
+
 /// The receiver reads late, so that the kernel holds references to all the packets.
 #[test]
 fn kept_packets_stay_until_they_are_acknowledged() {

@@ -240,6 +240,8 @@ fn a_service_can_be_claimed_for_one_family() {
     let at_one = claim(Some(v4), service);
     assert_claimed(take(Addresses::V4));
     assert_claimed(take(Addresses::All));
+    // Only the claim for IPv6 is left.
+    assert_claimed(take(v6.into()));
     drop(of_v6);
     until("it is free at addresses of IPv6", || {
         take(v6.into()).is_ok()

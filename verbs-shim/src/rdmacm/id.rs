@@ -357,3 +357,21 @@ pub(crate) extern "C" fn get_dst_port(id: *mut RdmaCmId) -> u16 {
 fn port(address: Option<SocketAddr>) -> Result<u16, Errno> {
     Ok(address.map_or(0, |address| address.port()).to_be())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A peer that can predict the PSN can forge packets of the connection.
+    #[test]
+    fn each_connection_draws_its_psn_from_24_bits() {
+        let drawn: Vec<u32> = (0..64).map(|_| random_psn().expect("randomness")).collect();
+        assert!(drawn.iter().all(|psn| *psn < 1 << 24), "{drawn:x?}");
+        // The chance that this fails is less than one in 10^30.
+        let different: BTreeSet<&u32> = drawn.iter().collect();
+        assert!(different.len() > 56, "{drawn:x?}");
+        let used = drawn.iter().fold(0, |bits, psn| bits | psn);
+        assert_eq!(used, 0xff_ffff, "{drawn:x?}");
+    }
+}

@@ -194,6 +194,21 @@ static void ends_without_a_word(const char *role, const char *ends)
 	close(out);
 }
 
+/* The parent's channel is not known to a child that does not exec. */
+static void child_has_no_channel(void)
+{
+	struct rdma_cm_id *id;
+	int status;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == -1 && errno == EINVAL);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const roles[] = { "server", "client" };
@@ -203,6 +218,7 @@ int main(int argc, char **argv)
 	CHECK(channel);
 	if (argc == 3)
 		return other(argv[1], argv[2]);
+	child_has_no_channel();
 	for (int role = 0; role < 2; role++) {
 		for (int how = 0; how < 3; how++)
 			ends_without_a_word(roles[role], ends[how]);

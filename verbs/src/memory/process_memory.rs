@@ -79,3 +79,77 @@ impl FaultSafe for ProcessMemory {
         Ok(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn memory() -> Arc<dyn FaultSafe> {
+        ProcessMemory::of_this_process().expect("the system allows copies")
+    }
+
+    /// The address of a word, for the accessor. The word must not be borrowed while it is used.
+    fn address(word: *mut u64) -> u64 {
+        word as u64
+    }
+
+    #[test]
+    fn an_atomic_has_its_turn_until_it_has_written() {
+        const THREADS: u64 = 4;
+        const EACH: u64 = 500;
+        let mut word = 5_u64;
+        let at = address(&raw mut word);
+        let add_one = |found: u64| {
+            // Another atomic would find the old value, and write over this one.
+            assert!(ATOMIC_LOCK.is_locked(), "the turn ended before the write");
+            Some(found + 1)
+        };
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let memory = memory();
+                    for _ in 0..EACH {
+                        memory.update(at, &add_one).expect("mapped");
+                    }
+                });
+            }
+        });
+        let found = memory().update(at, &|_| None);
+        assert_eq!(found, Ok(5 + THREADS * EACH));
+    }
+
+    /// A copy that begins in accessible memory and ends beyond it has copied a part.
+    #[test]
+    fn a_copy_that_ends_early_is_a_fault() {
+        use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+        use std::num::NonZeroUsize;
+
+        const PAGE: usize = 4096;
+        let length = NonZeroUsize::new(2 * PAGE).expect("not 0");
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the mapping is new, and nothing refers to its second page, which is protected.
+        #[expect(unsafe_code)]
+        let begin = unsafe {
+            let begin = mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE);
+            let begin = begin.expect("memory");
+            let second = begin.byte_add(PAGE);
+            mprotect(second, PAGE, ProtFlags::PROT_NONE).expect("protected");
+            begin
+        };
+        let memory = memory();
+        let end = begin.as_ptr() as u64 + PAGE as u64;
+        let mut bytes = [0; 16];
+        assert_eq!(memory.write(end - 16, &[7; 16]), Ok(()));
+        assert_eq!(memory.read(end - 16, &mut bytes), Ok(()));
+        assert_eq!(bytes, [7; 16]);
+        assert_eq!(memory.read(end - 8, &mut bytes), Err(MemoryFault));
+        assert_eq!(memory.write(end - 8, &bytes), Err(MemoryFault));
+        let updated = memory.update(end - 4, &|found| Some(found));
+        assert_eq!(updated, Err(MemoryFault));
+        // SAFETY: nothing refers to the pages.
+        #[expect(unsafe_code)]
+        let unmapped = unsafe { munmap(begin, 2 * PAGE) };
+        unmapped.expect("mapped until now");
+    }
+}

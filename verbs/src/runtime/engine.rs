@@ -356,3 +356,22 @@ impl Engine {
         self.channels.insert(id, Arc::downgrade(channel));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::device::Device;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    /// Threads may get the lock in another order than they read the clock.
+    #[test]
+    fn the_time_of_the_nic_never_goes_back() {
+        let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
+        let context = device.open().expect("opened");
+        let mut engine = context.inner.shared.lock();
+        let early = context.inner.shared.now();
+        let late = early + Duration::from_secs(1);
+        assert_eq!(engine.nic_time(late), late);
+        assert_eq!(engine.nic_time(early), late);
+    }
+}

@@ -1,4 +1,5 @@
 use super::*;
+use std::io::Write as _;
 
 fn count_in(tally: &Tally) -> DeviceCount {
     let (_, path) = tally.variable();
@@ -64,9 +65,16 @@ fn a_forked_copy_of_a_count_adds_nothing() {
     let tally = Tally::new().expect("made");
     let mut count = count_in(&tally);
     count.note_bytes(5, 0);
-    count.process += 1;
-    drop(count);
-    assert_eq!(tally.totals().tx_bytes, 5);
+    let copy = DeviceCount {
+        process: count.process + 1,
+        ..count
+    };
+    drop(copy);
+    // The parent counts on, in its slot.
+    count.note_bytes(6, 0);
+    assert_eq!(tally.totals().tx_bytes, 6);
+    let next = count_in(&tally);
+    assert_eq!((count.slot, next.slot), (Some(0), Some(1)));
 }
 
 #[test]
@@ -79,4 +87,27 @@ fn other_files_are_refused() {
     }
     assert!(Memory::open("/dev/zero".as_ref()).is_err());
     assert!(Memory::open("/nonexistent".as_ref()).is_err());
+}
+
+/// An access beyond the end of a file kills the process, so nobody may be able to truncate it.
+#[test]
+fn memory_that_can_be_truncated_is_refused() {
+    use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
+    let open_with = |seals: SealFlag| {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let mut file = std::fs::File::from(memfd_create(c"test", flags).expect("a memfd"));
+        let mut page = vec![0; size_of::<memory::Page>()];
+        page[..8].copy_from_slice(b"roce-ta1");
+        file.write_all(&page).expect("written");
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).expect("sealed");
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Memory::open(path.as_ref()).map(drop)
+    };
+    for seals in [SealFlag::empty(), SealFlag::F_SEAL_GROW] {
+        let error = open_with(seals).expect_err("it can be truncated");
+        assert!(error.to_string().contains("truncated"), "{error}");
+    }
+    open_with(SealFlag::F_SEAL_SHRINK).expect("it can't be truncated");
 }

@@ -66,3 +66,25 @@ impl<'a> ResponseCache<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_made_again_when_its_snapshot_is_old() {
+        let devices = Devices::new();
+        let mut cache = ResponseCache::new(&devices);
+        let start = Instant::now();
+        let first = cache.json(start);
+        let text = cache.text(start);
+        let soon = start + MAX_AGE - Duration::from_millis(1);
+        assert!(Arc::ptr_eq(&first, &cache.json(soon)));
+        assert!(Arc::ptr_eq(&text, &cache.text(soon)));
+        assert_eq!(cache.expires_at(), Some(start + MAX_AGE));
+        let later = start + MAX_AGE;
+        assert!(!Arc::ptr_eq(&first, &cache.json(later)));
+        assert!(!Arc::ptr_eq(&text, &cache.text(later)));
+        assert_eq!(cache.expires_at(), Some(later + MAX_AGE));
+    }
+}

@@ -246,5 +246,23 @@ fn ignore_no_connection<T>(accepted: io::Result<T>) -> io::Result<Option<T>> {
 /// Whether the other end is a process of the same user, or of root.
 fn may_watch(stream: &UnixStream) -> bool {
     let peer = getsockopt(stream, sockopt::PeerCredentials);
-    peer.is_ok_and(|peer| peer.uid() == 0 || peer.uid() == geteuid().as_raw())
+    peer.is_ok_and(|peer| may_user_watch(peer.uid(), geteuid().as_raw()))
+}
+
+/// Whether a process of the user `peer` may watch one of the user `own`.
+fn may_user_watch(peer: u32, own: u32) -> bool {
+    peer == 0 || peer == own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_user_and_root_may_watch() {
+        for (peer, may) in [(0, true), (1000, true), (1001, false)] {
+            assert_eq!(may_user_watch(peer, 1000), may, "{peer}");
+        }
+        assert!(!may_user_watch(1000, 0), "root is watched by root alone");
+    }
 }

@@ -150,6 +150,28 @@ mod tests {
     }
 
     #[test]
+    fn a_link_of_another_namespace_is_not_below() {
+        let message = |attributes: &[u8]| {
+            let mut message = vec![0; LINK_HEADERS];
+            message[LINK_INDEX..LINK_INDEX + 4].copy_from_slice(&5_u32.to_ne_bytes());
+            message.extend(attributes);
+            message
+        };
+        let lower = attribute(IFLA_LINK, &4_u32.to_ne_bytes());
+        let master = attribute(IFLA_MASTER, &6_u32.to_ne_bytes());
+        let both = [lower, master].concat();
+        let neighbours = |lower| Neighbours {
+            master: Some(6),
+            lower,
+        };
+        assert_eq!(link(&message(&both)), Some((5, neighbours(Some(4)))));
+        // There, 4 is the index of another link.
+        let elsewhere = attribute(IFLA_LINK_NETNSID, &0_u32.to_ne_bytes());
+        let all = [both, elsewhere].concat();
+        assert_eq!(link(&message(&all)), Some((5, neighbours(None))));
+    }
+
+    #[test]
     fn links_above_an_interface_are_found() {
         let link = |lower, master| Neighbours { master, lower };
         // 2 and 3 are parts of the bond 4, which has the VLAN 5, which is part of the bridge 6.

@@ -169,6 +169,11 @@ fn a_memory_limit_with_nothing_left_is_found() {
         "8 MiB are left of the 256 MiB",
         file,
     );
+    // A group inside it has more left of its own limit.
+    fake.write("/sys/fs/cgroup/a/b/memory.max", "536870912\n");
+    fake.write("/sys/fs/cgroup/a/b/memory.current", "0\n");
+    assert_bad(&fake, Status::Failure, "memory", "8 MiB are left", file);
+    fake.write("/sys/fs/cgroup/a/b/memory.max", "max\n");
     // Cached memory is freed when it is needed.
     fake.write(
         "/sys/fs/cgroup/a/memory.stat",

@@ -247,3 +247,23 @@ fn zero_copy_is_predicted_up_to_the_drivers_mtu() {
     assert_eq!(zero_copy(ZERO_COPY, 3815), Some(false));
     assert_eq!(zero_copy(many, 9000), Some(true));
 }
+
+/// `auto` chose AF_XDP because the kernel need not copy. If it turns out that it must, sockets are
+/// faster.
+#[test]
+fn auto_requires_zero_copy_unless_roce_v1_was_asked_for() {
+    let device = Device::with_address([127, 0, 0, 1].into()).expect("loopback");
+    let of = |datapath, roce_v1| {
+        let options = DatapathOptions {
+            datapath,
+            roce_v1,
+            ..DatapathOptions::default()
+        };
+        let config = xdp_config(&device, &options, 1);
+        let native = config.attach == AttachMode::Native;
+        (native, config.sockets.zero_copy == ZeroCopy::Require)
+    };
+    assert_eq!(of(DatapathChoice::Auto, false), (true, true));
+    assert_eq!(of(DatapathChoice::Auto, true), (false, false));
+    assert_eq!(of(DatapathChoice::Xdp, false), (false, false));
+}
