@@ -254,7 +254,10 @@ static int descriptors(void)
 static void queues(void)
 {
 	static const uint32_t DEPTHS[] = { UINT32_MAX, INT32_MAX };
-	struct ibv_qp_init_attr init = { .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	static const struct ibv_qp_init_attr INIT = { .cap = { 1, 1, 1, 1, 0 },
+						      .qp_type = IBV_QPT_RC };
+	/* A call that succeeds puts the queues here. */
+	struct ibv_qp_init_attr init = INIT;
 	struct ibv_srq_init_attr_ex srq = { .attr = { 1, 1, 0 }, .srq_type = IBV_SRQT_XRC,
 					    .comp_mask = IBV_SRQ_INIT_ATTR_TYPE };
 	struct rdma_cm_id *id = new_id(RDMA_PS_TCP);
@@ -268,13 +271,14 @@ static void queues(void)
 	rdma_destroy_qp(id);
 	before = descriptors();
 	for (int i = 0; i < 2; i++) {
+		init = INIT;
 		init.cap.max_recv_wr = DEPTHS[i];
-		CHECK(SAYS(EINVAL, rdma_create_qp(id, NULL, &init)));
-		init.cap.max_recv_wr = 1;
+		CHECK(SAYS(EINVAL, rdma_create_qp(id, NULL, &init)) && !init.send_cq);
+		init = INIT;
 		init.cap.max_send_wr = DEPTHS[i];
-		CHECK(SAYS(EINVAL, rdma_create_qp(id, NULL, &init)));
-		init.cap.max_send_wr = 1;
+		CHECK(SAYS(EINVAL, rdma_create_qp(id, NULL, &init)) && !init.recv_cq);
 	}
+	init = INIT;
 	CHECK(descriptors() == before);
 	/* The SRQ's queue takes the place of the QP's in the ID. */
 	CHECK(!rdma_create_qp(id, NULL, &init) && !rdma_create_srq_ex(id, &srq));
