@@ -141,7 +141,7 @@ pub(crate) extern "C-unwind" fn get_async_event(
     context: Handle<IbvContext>,
     event: Out<IbvAsyncEvent>,
 ) -> c_int {
-    wait::until_found(move || {
+    wait::until_found(move |_| {
         let state = &context.get()?.state;
         loop {
             let Some(found) = state.events.poll() else {

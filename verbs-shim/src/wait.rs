@@ -27,15 +27,24 @@ pub(crate) enum Found<T> {
     WhenReadable(RawFd),
 }
 
+/// A descriptor that is never readable, for a thread that waits at what is destroyed meanwhile. In
+/// rdma-core, such a thread stays in the kernel. Programs rely on it: rping destroys its channel and
+/// returns from `main`, while a thread to which every error is fatal waits at the channel.
+pub(crate) const NEVER: RawFd = -1;
+
 /// For functions that wait, and return 0, or -1 with `errno` set. Calls `attempt` until it finds
-/// something. Between two attempts, the calling thread waits, and can be cancelled.
+/// something. Between two attempts, the calling thread waits, and can be cancelled. The argument of
+/// `attempt` says whether it has waited.
 ///
 /// `attempt` must not have to be dropped.
-pub(crate) fn until_found(mut attempt: impl FnMut() -> Result<Found<()>, Errno> + Copy) -> c_int {
+pub(crate) fn until_found(
+    mut attempt: impl FnMut(bool) -> Result<Found<()>, Errno> + Copy,
+) -> c_int {
+    let mut has_waited = false;
     loop {
         let mut waits_for = None;
         let result = guard::minus_one(|| {
-            if let Found::WhenReadable(fd) = attempt()? {
+            if let Found::WhenReadable(fd) = attempt(has_waited)? {
                 waits_for = Some(fd);
             }
             Ok(())
@@ -43,6 +52,7 @@ pub(crate) fn until_found(mut attempt: impl FnMut() -> Result<Found<()>, Errno> 
         let Some(fd) = waits_for else {
             return result;
         };
+        has_waited = true;
         let mut fds = PollFd {
             fd,
             events: nix::libc::POLLIN,

@@ -218,14 +218,25 @@ pub(crate) extern "C-unwind" fn get_cm_event(
     channel: *mut RdmaEventChannel,
     event: Out<*mut RdmaCmEvent>,
 ) -> c_int {
-    wait::until_found(move || {
-        let channel = table()?.channels.find(channel)?;
-        event.get()?;
-        match next(&channel)? {
-            Found::Now(found) => event.put(found).map(Found::Now),
-            Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
-        }
-    })
+    wait::until_found(move |has_waited| attempt_get(channel, event, has_waited))
+}
+
+/// Takes the next event of the channel, if there is one. `has_waited` says whether the calling
+/// thread has waited at the channel.
+fn attempt_get(
+    channel: *mut RdmaEventChannel,
+    event: Out<*mut RdmaCmEvent>,
+    has_waited: bool,
+) -> Result<Found<()>, Errno> {
+    let channel = match table()?.channels.find(channel) {
+        Err(_) if has_waited => return Ok(Found::WhenReadable(wait::NEVER)),
+        found => found?,
+    };
+    event.get()?;
+    match next(&channel)? {
+        Found::Now(found) => event.put(found).map(Found::Now),
+        Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
+    }
 }
 
 /// `rdma_ack_cm_event`.
@@ -296,4 +307,25 @@ pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
     delivered.acknowledge();
     id.c.set(|c| c.event = event);
     Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that waits does not return because the channel is gone: programs end meanwhile.
+    #[test]
+    fn an_unknown_channel_is_an_error_unless_the_thread_waited_at_it() {
+        let mut event = std::ptr::null_mut();
+        let mut attempt = |has_waited| {
+            let found = attempt_get(
+                std::ptr::null_mut(),
+                Out::allocated(&raw mut event),
+                has_waited,
+            );
+            found.map(|found| matches!(found, Found::WhenReadable(wait::NEVER)))
+        };
+        assert_eq!(attempt(false), Err(Errno::EINVAL));
+        assert_eq!(attempt(true), Ok(true));
+    }
 }
