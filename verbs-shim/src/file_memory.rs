@@ -1,7 +1,7 @@
 //! Memory that a file stands behind: a mapped file, shared memory, a dma-buf.
 //!
-//! Whoever may write the file can truncate it, and an access to a page behind its new end raises
-//! SIGBUS. A peer must not end the process that way. So such memory is accessed by a few
+//! Any process that may write the file can truncate it. An access to a page beyond the new end then
+//! raises SIGBUS. A peer must not end the process that way. So such memory is accessed by a few
 //! instructions whose addresses a signal handler knows: it makes them fail instead, and passes
 //! every other SIGBUS on to the handler that the program had before.
 //!

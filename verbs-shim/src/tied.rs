@@ -266,8 +266,8 @@ fn open_with(features: u64) -> Result<(File, u64), Errno> {
     Ok((file, api.features))
 }
 
-/// Starts the thread that reads the reports, as long as the process lives. Whoever unmaps memory
-/// waits for it, so it takes no lock before it has read.
+/// Starts the thread that reads the reports until the process ends. A thread that unmaps memory waits
+/// until its report is read, so the reader takes no lock before that.
 fn start_reader(mut reports: File) -> Result<(), Errno> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let started = std::thread::Builder::new()

@@ -1,4 +1,4 @@
-//! Captures of what passes an end of the cable, by tcpdump.
+//! Captures the packets at one end of the cable with tcpdump.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

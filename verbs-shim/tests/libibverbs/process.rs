@@ -106,7 +106,7 @@ fn there_are_as_many_objects_as_the_device_says() {
     run("limits.c", run_with(library.path()));
 }
 
-/// Whoever shares a file can truncate it, and must not end the process that way.
+/// A process that shares a file can truncate it. That must not end the processes that registered it.
 #[test]
 fn truncated_files_behind_memory_are_errors() {
     let library = library::folder();
