@@ -467,19 +467,26 @@ impl Nic {
     /// Handles all timers that are due at `now`.
     pub fn handle_timeouts(&mut self, now: Instant) {
         while let Some(timer) = self.timers.take_due(now) {
-            let Some((handle, slot)) = self.qps.timed(timer) else {
-                continue;
-            };
-            if slot.deadline > now {
-                self.set_timer(handle);
-            } else if slot.is_pause {
-                // The QP ends its pause at its turn to send. So the timer does not touch the QP's
-                // memory, which may not be in the cache. With thousands of rate-limited QPs, almost
-                // all timers end pauses.
-                self.schedule(handle, false);
-            } else {
-                self.with_handle(now, handle, Qp::handle_timeout);
-            }
+            self.handle_timer(now, timer);
+        }
+    }
+
+    /// Handles a timer that is due. Not inlined, because [`Nic::handle_timeouts`] is called far
+    /// more often than a timer is due.
+    #[inline(never)]
+    fn handle_timer(&mut self, now: Instant, timer: u32) {
+        let Some((handle, slot)) = self.qps.timed(timer) else {
+            return;
+        };
+        if slot.deadline > now {
+            self.set_timer(handle);
+        } else if slot.is_pause {
+            // The QP ends its pause at its turn to send. So the timer does not touch the QP's
+            // memory, which may not be in the cache. With thousands of rate-limited QPs, almost
+            // all timers end pauses.
+            self.schedule(handle, false);
+        } else {
+            self.with_handle(now, handle, Qp::handle_timeout);
         }
     }
 

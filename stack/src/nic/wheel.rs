@@ -43,6 +43,8 @@ pub(super) struct Wheel {
     slots: Box<[[u32; SLOTS]; LEVELS]>,
     /// A bit for each slot that has timers.
     used: [u64; LEVELS],
+    /// A bit for each level that has timers.
+    used_levels: u16,
     set: usize,
 }
 
@@ -53,6 +55,7 @@ impl Default for Wheel {
             time: 0,
             slots: Box::new([[NONE; SLOTS]; LEVELS]),
             used: [0; LEVELS],
+            used_levels: 0,
             set: 0,
         }
     }
@@ -139,7 +142,10 @@ impl Wheel {
 
     /// The slot that holds the earliest timers.
     fn first_slot(&self) -> Option<(usize, usize)> {
-        let level = self.used.iter().position(|used| *used != 0)?;
+        if self.used_levels == 0 {
+            return None;
+        }
+        let level = self.used_levels.trailing_zeros() as usize;
         Some((level, self.used[level].trailing_zeros() as usize))
     }
 
@@ -164,6 +170,7 @@ impl Wheel {
             (entry.next, entry.previous) = (timer, timer);
             self.slots[level][slot] = timer;
             self.used[level] |= 1 << slot;
+            self.used_levels |= 1 << level;
         } else {
             let last = self.timers[first as usize].previous;
             let entry = &mut self.timers[timer as usize];
@@ -185,6 +192,9 @@ impl Wheel {
         if next == timer {
             self.slots[level][slot] = NONE;
             self.used[level] &= !(1 << slot);
+            if self.used[level] == 0 {
+                self.used_levels &= !(1 << level);
+            }
         } else {
             self.timers[previous as usize].next = next;
             self.timers[next as usize].previous = previous;
