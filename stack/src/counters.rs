@@ -18,6 +18,9 @@ labelled! {
         /// From the peer, but with another version of RoCE than the QP's path: the two ends use
         /// GID indices of different types.
         WrongVersion = "wrong_version",
+        /// From the peer's address, but not from the UDP source port of its packets in order, while
+        /// somebody guesses PSNs: see [`Stat::PsnGuesses`].
+        WrongSourcePort = "wrong_source_port",
         /// The partition key is not the QP's.
         WrongPKey = "wrong_pkey",
         /// The opcode belongs to another transport service than the QP's.
@@ -116,6 +119,9 @@ labelled! {
         FatalNaksSent = "fatal_naks_sent",
         /// Duplicate requests received.
         DuplicateRequests = "duplicate_requests",
+        /// Packets whose PSN is so far from those in use that the peer can't have sent them: somebody
+        /// guesses PSNs. (RC, XRC.)
+        PsnGuesses = "psn_guesses",
         /// Messages that arrived only in part. (UC.)
         UnfinishedMessages = "unfinished_messages",
         /// Packets received with the ECN mark "congestion experienced".

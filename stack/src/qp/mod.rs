@@ -23,6 +23,7 @@ mod send_window;
 mod sender;
 mod service;
 mod sgl;
+mod suspicion;
 mod uc;
 mod ud;
 mod xrc;

@@ -262,9 +262,9 @@ impl Service {
     ) -> Result<(), QpFailure> {
         match self {
             Self::Rc { responder, .. } if packet.bth.opcode.is_request() => {
-                responder.receive(cx, core, packet)
+                responder.receive(cx, core, meta.src_port, packet)
             }
-            Self::Rc { requester, .. } => requester.receive(cx, core, packet),
+            Self::Rc { requester, .. } => requester.receive(cx, core, meta.src_port, packet),
             Self::Uc { receiver, .. } => receiver.receive(cx, core, packet),
             Self::Ud { receiver, .. } => receiver.receive(cx, core, meta, packet),
         }

@@ -7,6 +7,7 @@
 
 mod attack;
 mod early;
+mod guesses;
 mod packets;
 
 use attack::attack;

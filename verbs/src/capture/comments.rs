@@ -4,12 +4,16 @@ use roce_port::fault::{Effects, Loss};
 use roce_stack::{Counters, DropReason, Stat};
 
 /// The counters, other than drops, that show how the NIC handled a packet, each with its comment.
-const OUTCOME_COUNTERS: [(Stat, &str); 2] = [
+const OUTCOME_COUNTERS: [(Stat, &str); 3] = [
     (
         Stat::OutOfOrderKept,
         "out of order: kept until the missing packets arrive",
     ),
     (Stat::DuplicateRequests, "a duplicate request"),
+    (
+        Stat::PsnGuesses,
+        "a PSN that the peer can't have sent: somebody guesses",
+    ),
 ];
 
 /// The comments on one packet.

@@ -10,17 +10,17 @@ use crate::wr::WcStatus;
 use roce_wire::{NakCode, Packet, RnrTimer, Syndrome};
 
 impl Requester {
-    /// Handles an acknowledge packet.
+    /// Handles an acknowledge packet whose PSN is `at`.
     pub(super) fn receive_ack(
         &mut self,
         cx: &mut Cx<'_>,
         core: &Core,
+        at: Seq,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
         let Some(aeth) = packet.ext.aeth else {
             return Ok(());
         };
-        let at = self.una.nearest(packet.bth.psn);
         // A ghost: an acknowledgement of a packet that was never sent (9.7.5.1.4).
         // rule: 9.7.5.1.4-ghost-ack
         if at >= self.max {

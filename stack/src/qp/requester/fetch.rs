@@ -115,9 +115,10 @@ impl Requester {
         &mut self,
         cx: &mut Cx<'_>,
         core: &Core,
+        at: Seq,
+        port: u16,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
-        let at = self.una.nearest(packet.bth.psn);
         // rule: 9.7.5.1.4-ghost-response
         if at >= self.max {
             cx.counters.drop(DropReason::GhostAck);
@@ -138,7 +139,7 @@ impl Requester {
         let due = self.fetches.first_open().map_or(at, |open| open.min(at));
         self.advance(cx, core, due)?;
         if due < at {
-            return self.receive_out_of_order(cx, at, packet);
+            return self.receive_out_of_order(cx, at, port, packet);
         }
         self.place_response(cx, core, packet, at)?;
         self.catch_up(cx, core)

@@ -40,6 +40,7 @@ mod transmit;
 use super::attr::QpConfig;
 use super::posted::{Posted, message_len};
 use super::send_window::SendWindow;
+use super::suspicion::Suspicion;
 use super::{Core, Cx, QpFailure, Report};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
@@ -136,6 +137,7 @@ pub(crate) struct Requester {
     /// The QP has entered state SQD, and its drain has not been reported yet.
     drain_pending: bool,
     kept_packets: KeptPackets,
+    suspicion: Suspicion,
 }
 
 impl Requester {
@@ -162,6 +164,7 @@ impl Requester {
             feedback: Feedback::default(),
             drain_pending: false,
             kept_packets: KeptPackets::default(),
+            suspicion: Suspicion::default(),
         }
     }
 
@@ -177,6 +180,7 @@ impl Requester {
         self.clock = Clock::new(config);
         self.send_window = SendWindow::new(window_bytes, config.mtu());
         self.feedback = Feedback::default();
+        self.suspicion = Suspicion::default();
     }
 
     /// Acknowledgements and losses since the last call.
@@ -293,17 +297,45 @@ impl Requester {
         Ok(())
     }
 
-    /// Handles a response.
+    /// Handles a response that came from the UDP source port `port`.
     pub(crate) fn receive(
         &mut self,
         cx: &mut Cx<'_>,
         core: &Core,
+        port: u16,
+        packet: &Packet<'_>,
+    ) -> Result<(), QpFailure> {
+        let at = self.una.nearest(packet.bth.psn);
+        let (behind, ahead) = (self.una - at, at - self.max);
+        self.suspicion.judge(cx, behind.max(ahead));
+        if self.suspicion.is_usual(port) {
+            return self.receive_at(cx, core, at, port, packet);
+        }
+        cold_path();
+        if self.suspicion.refuses(cx, port) {
+            return Ok(());
+        }
+        let before = self.una;
+        let result = self.receive_at(cx, core, at, port, packet);
+        if self.una > before {
+            self.suspicion.note_in_order(port);
+        }
+        result
+    }
+
+    /// Handles a response whose PSN is `at`.
+    fn receive_at(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        at: Seq,
+        port: u16,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
         match packet.bth.opcode.operation() {
-            Operation::Acknowledge => self.receive_ack(cx, core, packet),
+            Operation::Acknowledge => self.receive_ack(cx, core, at, packet),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
-                self.receive_response(cx, core, packet)
+                self.receive_response(cx, core, at, port, packet)
             }
             _ => {
                 cx.counters.drop(DropReason::Unsupported);

@@ -111,12 +111,16 @@ impl Requester {
         &mut self,
         cx: &mut Cx<'_>,
         at: Seq,
+        port: u16,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
-        let queue = &mut self.out_of_order.queue;
-        let kept = cx
-            .reorder
-            .keep(cx.now, cx.counters, queue, self.una, at, packet);
+        let kept = if self.suspicion.may_keep(cx.now, port) {
+            let queue = &mut self.out_of_order.queue;
+            cx.reorder
+                .keep(cx.now, cx.counters, queue, self.una, at, packet)
+        } else {
+            Kept::Dropped
+        };
         match kept {
             Kept::Stored => cx.counters.count(Stat::OutOfOrderKept),
             Kept::Duplicate => cx.counters.drop(DropReason::DuplicateOutOfOrder),

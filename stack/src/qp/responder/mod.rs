@@ -28,6 +28,7 @@ mod request;
 use super::arrivals::{self, Arrival};
 use super::attr::QpConfig;
 use super::reorder::ReorderQueue;
+use super::suspicion::Suspicion;
 use super::{Core, Cx, QpFailure, Receives};
 use crate::ids::{Srqn, XrcdId};
 use crate::queue::EntryGuard;
@@ -63,6 +64,7 @@ pub(crate) struct Responder {
     replies: ReplyQueue,
     /// The peer was last sent 0 credits, or an RNR NAK: it waits for news.
     peer_out_of_credits: bool,
+    suspicion: Suspicion,
 }
 
 impl Responder {
@@ -80,6 +82,7 @@ impl Responder {
             resources: Resources::default(),
             replies: ReplyQueue::default(),
             peer_out_of_credits: false,
+            suspicion: Suspicion::default(),
         }
     }
 
@@ -94,6 +97,7 @@ impl Responder {
         // rule: 9.7.4.1.1-initial
         self.epsn = Seq::initial(config.rq_psn);
         self.first = self.epsn;
+        self.suspicion = Suspicion::default();
         // rule: 9.7.7.1-msn-start
         self.msn = 0;
         self.resources = Resources::new(config.max_dest_rd_atomic);

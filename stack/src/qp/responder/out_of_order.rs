@@ -3,8 +3,9 @@
 //! than it retransmitted.
 //!
 //! An attacker that does not know the expected PSN can still forge a request that is kept, since
-//! many PSNs are kept. So a kept request is only ever executed or dropped, and a dropped one is
-//! requested again by a sequence NAK:
+//! many PSNs are kept, until the QP is on guard ([`suspicion`](crate::qp::suspicion)). So a kept
+//! request is only ever executed or dropped, and a dropped one is requested again by a sequence
+//! NAK:
 //!
 //! - If a second copy of it differs, neither copy is executed.
 //! - If it can't be executed when its turn comes, it is dropped, with everything kept behind it.
@@ -29,9 +30,15 @@ enum Outcome {
 impl Responder {
     /// Handles a request behind a gap. The first one behind each gap causes a NAK (IBTA 1.7,
     /// 9.7.5.2.8).
-    pub(super) fn receive_out_of_order(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
+    pub(super) fn receive_out_of_order(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Seq,
+        port: u16,
+        packet: &Packet<'_>,
+    ) {
         // After an RNR NAK, the peer retransmits everything.
-        let kept = if self.not_ready {
+        let kept = if self.not_ready || !self.suspicion.may_keep(cx.now, port) {
             Kept::Dropped
         } else {
             let queue = &mut self.out_of_order;

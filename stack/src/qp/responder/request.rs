@@ -9,17 +9,25 @@ use core::hint::cold_path;
 use roce_wire::{Operation, Packet};
 
 impl Responder {
-    /// Handles a request.
+    /// Handles a request that came from the UDP source port `port`.
     pub(crate) fn receive(
         &mut self,
         cx: &mut Cx<'_>,
         core: &Core,
+        port: u16,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
         // rule: 9.7.4.1.1-half
         let at = self.epsn.nearest(packet.bth.psn);
         match at.cmp(&self.epsn) {
             Ordering::Equal => {
+                if !self.suspicion.is_usual(port) {
+                    cold_path();
+                    if self.suspicion.refuses(cx, port) {
+                        return Ok(());
+                    }
+                    self.suspicion.note_in_order(port);
+                }
                 self.nak_sent = false;
                 self.not_ready = false;
                 // rule: 9.7.5.2-sequence-nak-moot
@@ -33,13 +41,19 @@ impl Responder {
             // rule: 9.7.4.1.1-duplicate
             Ordering::Less => {
                 cold_path();
-                self.repeat(cx, core, packet, at);
+                self.suspicion.judge(cx, self.epsn - at);
+                if !self.suspicion.refuses(cx, port) {
+                    self.repeat(cx, core, packet, at);
+                }
                 Ok(())
             }
             // rule: 9.7.4.1.1-gap
             Ordering::Greater => {
                 cold_path();
-                self.receive_out_of_order(cx, at, packet);
+                self.suspicion.judge(cx, at - self.epsn);
+                if !self.suspicion.refuses(cx, port) {
+                    self.receive_out_of_order(cx, at, port, packet);
+                }
                 Ok(())
             }
         }

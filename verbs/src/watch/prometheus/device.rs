@@ -131,6 +131,10 @@ fn name_of(stat: Stat) -> Option<(&'static str, &'static str)> {
             "roce_duplicate_requests_total",
             "Duplicate requests received.",
         ),
+        Stat::PsnGuesses => (
+            "roce_psn_guesses_total",
+            "Packets with a PSN that the peer can't have sent: somebody guesses.",
+        ),
         Stat::UnfinishedMessages => (
             "roce_unfinished_messages_total",
             "Messages that arrived only in part.",
