@@ -6,6 +6,7 @@ use roce_stack::QpnRange;
 use socket2::Socket;
 
 use super::names;
+use super::owned_names::OwnedNames;
 
 /// The number of parts that can be claimed. The last part contains QPN 0xFFFFFF, which all
 /// multicast packets carry, so no process may claim it.
@@ -44,8 +45,10 @@ impl PartClaim {
 #[derive(Debug)]
 pub struct PartClaimer {
     interface_index: u32,
-    /// The socket whose name is the claim. It has no name before [`PartClaimer::claim`].
-    socket: Socket,
+    /// One of them gets the name that is the claim, in [`PartClaimer::claim`]. The second is needed
+    /// if another process has claimed the same part at the same time.
+    sockets: [Socket; 2],
+    names: OwnedNames,
 }
 
 impl PartClaimer {
@@ -56,7 +59,8 @@ impl PartClaimer {
     pub fn new(interface_index: u32) -> io::Result<Self> {
         Ok(Self {
             interface_index,
-            socket: names::unbound()?,
+            sockets: [names::unbound()?, names::unbound()?],
+            names: OwnedNames::new(),
         })
     }
 
@@ -65,12 +69,16 @@ impl PartClaimer {
     /// # Errors
     /// If all parts are claimed, the kernel refuses, or this is the second call.
     pub fn claim(&self) -> io::Result<QpnRange> {
-        for part in (0..PARTS).filter_map(QpnRange::new) {
-            let name = names::part_of_interface(self.interface_index, part);
-            match names::bind(&self.socket, &name) {
-                Ok(()) => return Ok(part),
-                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-                Err(error) => return Err(error),
+        for socket in &self.sockets {
+            for part in (0..PARTS).filter_map(QpnRange::new) {
+                let name = names::part_of_interface(self.interface_index, part);
+                match self.names.bind(socket, &name) {
+                    Ok(()) => return Ok(part),
+                    Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                    // The socket has the name of a part that another process claimed, too.
+                    Err(error) if error.kind() == ErrorKind::InvalidInput => break,
+                    Err(error) => return Err(error),
+                }
             }
         }
         Err(io::Error::new(

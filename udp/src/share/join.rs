@@ -6,8 +6,9 @@
 //! still has another socket open, the new socket would get the wrong number.
 //!
 //! Any user can take any name, so a name alone proves nothing. A process counts as a member if the
-//! kernel says that it belongs to this user (`SO_PEERCRED`); only then is a message read from it.
-//! Another process can keep a name from this one, but every wait for a name ends with an error.
+//! kernel says that it belongs to this user (`SO_PEERCRED`); only then is a message read from it. If
+//! another user has a name, this user's processes take a variant of it
+//! ([`owned_names`](super::owned_names)). Every wait for a name ends with an error.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,6 +24,7 @@ use super::keeper::{self, HeldSockets, Keeper, Peer};
 use super::member::Member;
 use super::message::{self, Kind};
 use super::names::{self, SharedAddress};
+use super::owned_names::{OwnedNames, Variants};
 use super::{group, holder, process_sockets, sockets};
 use crate::ROCE_UDP_PORT;
 use crate::bind::bind;
@@ -59,6 +61,7 @@ pub(crate) fn join(
         shared: SharedAddress::new(address, config.interface_index),
         part,
         held: None,
+        names: OwnedNames::new(),
     };
     let _lock = joining.lock()?;
     joining.held = process_sockets::held(joining.shared);
@@ -75,6 +78,7 @@ struct Joining<'a> {
     part: QpnRange,
     /// The sockets that this process already holds, if it is already a member with another part.
     held: Option<HeldSockets>,
+    names: OwnedNames,
 }
 
 /// A member in another process.
@@ -129,12 +133,12 @@ impl Joining<'_> {
         // The second number is of those in a row that found no process of this user.
         let (mut attempts, mut strange_attempts) = (0, 0);
         loop {
-            match names::listen(&name) {
+            match self.names.listen(&name) {
                 Ok(lock) => return Ok(lock),
                 Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(failed(error)),
                 Err(_) => {}
             }
-            strange_attempts = if wait_for_release(&name) {
+            strange_attempts = if wait_for_release(&name, &self.names.variants()) {
                 0
             } else {
                 strange_attempts + 1
@@ -145,7 +149,7 @@ impl Joining<'_> {
                 let what = format!(
                     "{} has the lock with which processes begin to share it, and keeps the lock: \
                      resume (SIGCONT) or end that process, or use another address of {}",
-                    holder::describe(&name),
+                    self.describe_holder(&name),
                     self.config.interface
                 );
                 return Err(self.error(&what, ErrorKind::TimedOut.into()));
@@ -159,7 +163,7 @@ impl Joining<'_> {
         let start = Instant::now();
         let mut attempts = 0;
         loop {
-            match names::listen(&name) {
+            match self.names.listen(&name) {
                 Ok(listener) => return Ok(listener),
                 // The previous member is ending, or another member is emptying that member's
                 // socket.
@@ -174,7 +178,7 @@ impl Joining<'_> {
                     let what = format!(
                         "{} has part {} of the QPNs: it uses the address on another interface, or \
                          only has the part's name. Stop that process, or use another address of {}",
-                        holder::describe(&name),
+                        self.describe_holder(&name),
                         self.part.number(),
                         self.config.interface
                     );
@@ -220,11 +224,12 @@ impl Joining<'_> {
         };
         let mut other_users = Vec::new();
         let failed = |source| self.error("asking which processes share it", source);
+        let variants = self.names.variants();
         for part in (0..QpnRange::COUNT).filter_map(QpnRange::new) {
             if part == self.part {
                 continue;
             }
-            let stream = match names::connect(&self.shared.member(part)) {
+            let stream = match variants.connect(&self.shared.member(part)) {
                 Ok(stream) => stream,
                 Err(error) if no_files_left(&error) => return Err(failed(error)),
                 // No process listens, or the one that does accepts no connections.
@@ -314,7 +319,9 @@ impl Joining<'_> {
         // The first socket may have been the only one, and then it does not share the address.
         if !is_new {
             // A member that is too busy to accept a connection counts, too.
-            let is_used = names::is_connectable(&self.shared.member(QpnRange::FIRST))?;
+            let first = self.shared.member(QpnRange::FIRST);
+            let is_used =
+                names::is_connectable(&first)? || self.names.variants().of(&first).is_some();
             group::start_sharing(&held[0], is_used)?;
         }
         // Add the missing sockets, the last of which is this process's own.
@@ -366,6 +373,11 @@ impl Joining<'_> {
         )?;
         let member = Member::new(self.shared, self.part, own.try_clone()?, held, keeper);
         Ok((own, member))
+    }
+
+    /// Describes the process of this user that has the name or a variant of it.
+    fn describe_holder(&self, name: &str) -> String {
+        holder::describe(self.names.variants().of(name).unwrap_or(name))
     }
 
     fn timeout_error(&self, obstacle: Obstacle) -> PortError {
@@ -422,8 +434,8 @@ impl Joining<'_> {
 /// Waits for the process that has the lock: until it releases the lock if it belongs to this user,
 /// but at most [`ANSWER_TIMEOUT`]; otherwise for [`RETRY_INTERVAL`]. Returns whether the process
 /// belongs to this user.
-fn wait_for_release(lock: &str) -> bool {
-    let Some(stream) = names::connect(lock).ok().filter(message::is_same_user) else {
+fn wait_for_release(lock: &str, variants: &Variants) -> bool {
+    let Some(stream) = variants.connect(lock).ok().filter(message::is_same_user) else {
         // The process belongs to another user, has just released the lock, does not listen yet, or
         // accepts no connections.
         std::thread::sleep(RETRY_INTERVAL);

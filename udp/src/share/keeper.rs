@@ -19,7 +19,8 @@ use roce_stack::QpnRange;
 
 use super::group;
 use super::message::{self, Kind};
-use super::names::{self, SharedAddress};
+use super::names::SharedAddress;
+use super::owned_names::OwnedNames;
 use super::steer;
 use super::table::Table;
 
@@ -247,7 +248,7 @@ impl Gone {
 /// so that no process can take the part and its socket. Returns `false`, without an effect, if a
 /// process still has the name.
 fn close_socket_of(shared: &SharedAddress, part: QpnRange, socket: &OwnedFd) -> bool {
-    let Ok(_name) = names::hold(&shared.member(part)) else {
+    let Ok(_name) = OwnedNames::new().hold(&shared.member(part)) else {
         return false;
     };
     // This fails only if the kernel is out of memory. In that case, the socket fills up and stays
@@ -304,6 +305,7 @@ struct Ready {
 
 #[cfg(test)]
 mod tests {
+    use super::super::names;
     use super::*;
     use std::net::IpAddr;
 

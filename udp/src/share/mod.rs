@@ -41,6 +41,7 @@ mod keeper;
 mod member;
 mod message;
 mod names;
+mod owned_names;
 mod process_sockets;
 mod service_claim;
 mod services;

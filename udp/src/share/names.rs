@@ -3,8 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 
 use roce_port::fork;
 use roce_stack::{Addresses, QpnRange};
@@ -104,10 +103,12 @@ pub(super) fn claimed_at(name: &str, service: u32) -> Option<Addresses> {
 }
 
 /// Takes the name, so that other processes can connect to it.
-pub(super) fn listen(name: &str) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-    fork::give_up_in_children(&listener)?;
-    Ok(listener)
+#[cfg(any(test, fuzzing))]
+pub(super) fn listen(name: &str) -> io::Result<std::os::unix::net::UnixListener> {
+    let socket = unbound()?;
+    bind(&socket, name)?;
+    socket.listen(128)?;
+    Ok(OwnedFd::from(socket).into())
 }
 
 /// Takes the name without listening at it.

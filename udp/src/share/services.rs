@@ -8,7 +8,8 @@ use std::os::fd::OwnedFd;
 
 use roce_stack::{Addresses, QpnRange};
 
-use super::names::{self, SharedAddress};
+use super::names::SharedAddress;
+use super::owned_names::hold_exclusive;
 use super::table;
 
 /// Whether any process, this one or another, receives requests for a service that are sent to an
@@ -44,13 +45,13 @@ impl Announced {
         let mut changed = self.services.len() != before;
         for service in services {
             if !self.services.contains_key(service) {
-                let name = names::hold(&shared.server(*service, part))?;
+                let name = hold_exclusive(&shared.server(*service, part))?;
                 self.services.insert(*service, name);
                 changed = true;
             }
         }
         match (wanted, &self.agent) {
-            (Some(_), None) => self.agent = Some(names::hold(&shared.agent(part))?),
+            (Some(_), None) => self.agent = Some(hold_exclusive(&shared.agent(part))?),
             (None, Some(_)) => self.agent = None,
             _ => return Ok(changed),
         }

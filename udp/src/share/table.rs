@@ -10,6 +10,7 @@ use std::io;
 use roce_stack::QpnRange;
 
 use super::names::SharedAddress;
+use super::owned_names::{OwnedNames, base};
 
 /// The maximum number of times to read a table that keeps changing.
 pub(super) const MAX_READS: u32 = 20;
@@ -69,12 +70,14 @@ impl Table {
     }
 }
 
-/// This crate's names of abstract Unix sockets in the calling thread's network namespace, sorted.
-/// The kernel returns its table in pieces, so this reads it until two reads agree.
+/// This crate's names of abstract Unix sockets that this user's processes have in the calling
+/// thread's network namespace, sorted. A variant counts as the name. The kernel returns its list in
+/// pieces, so this reads it until two reads agree.
 pub(super) fn names() -> io::Result<Vec<String>> {
-    let mut last = read_names()?;
+    let kernel = OwnedNames::new();
+    let mut last = read_names(&kernel)?;
     for _ in 0..MAX_READS {
-        let again = read_names()?;
+        let again = read_names(&kernel)?;
         if again == last {
             break;
         }
@@ -83,7 +86,14 @@ pub(super) fn names() -> io::Result<Vec<String>> {
     Ok(last)
 }
 
-fn read_names() -> io::Result<Vec<String>> {
+fn read_names(kernel: &OwnedNames) -> io::Result<Vec<String>> {
+    if let Some(mut names) = kernel.list(super::names::PREFIX) {
+        for name in &mut names {
+            name.truncate(base(name).len());
+        }
+        names.sort_unstable();
+        return Ok(names);
+    }
     const TABLE: &str = "/proc/thread-self/net/unix";
     let text = fs::read(TABLE)
         .map_err(|error| io::Error::new(error.kind(), format!("reading {TABLE}: {error}")))?;

@@ -9,7 +9,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_stack::QpnRange;
 
 use super::message;
-use super::names::{self, SharedAddress};
+use super::names::SharedAddress;
+use super::owned_names::OwnedNames;
 
 /// The maximum number of messages to read in one call.
 const MAX_MESSAGES: u32 = 16;
@@ -86,7 +87,7 @@ impl AsFd for PeerWatch {
 
 /// Connects to the process that has a name, if it belongs to `user`. Also returns its process ID.
 fn connect(name: &str, user: u32) -> io::Result<Option<(UnixStream, i32)>> {
-    let stream = match names::connect(name) {
+    let stream = match OwnedNames::new().variants().connect(name) {
         Ok(stream) => stream,
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
         Err(error) => return Err(error),
@@ -114,6 +115,7 @@ pub(super) fn has_hung_up(stream: &UnixStream) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::names;
     use super::*;
 
     #[test]

@@ -41,7 +41,7 @@ fn reply(attribute: u16, part: u8, number: u8) -> [u8; 280] {
 }
 
 /// A port that receives management datagrams.
-fn open_agent(address: IpAddr, part: u8) -> UdpPort {
+pub(super) fn open_agent(address: IpAddr, part: u8) -> UdpPort {
     let mut port = open(address, part);
     port.open_general_services().expect("steered");
     port

@@ -68,10 +68,6 @@ impl OtherProcess {
         other
     }
 
-    pub(super) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed());
         kill(pid, signal).expect("a process of ours");

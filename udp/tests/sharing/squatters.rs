@@ -1,14 +1,18 @@
 //! Processes that take the names by which the members of a group find each other, and do not do
-//! what a member does. Any user can take any name.
+//! what a member does. Any user can take any name, but no user can keep one from another.
 
+use super::management::open_agent;
 use super::processes::{self, OtherProcess, ROLE, may_change_user};
 use super::*;
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::mpsc;
 
-use roce_udp::PeerWatch;
+use roce_port::Steering;
+use roce_stack::Addresses;
+use roce_udp::{PartClaim, PeerWatch};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The users of the processes that take names, and of one that meets them without privilege.
@@ -140,37 +144,103 @@ fn a_lock_with_a_full_backlog_is_an_error_and_no_hang() {
     );
 }
 
+/// Whatever another user does with the lock's name, processes of this user share the address.
 #[test]
-fn a_lock_that_another_user_keeps_is_an_error_that_names_the_process() {
-    if !may_change_user("a_lock_that_another_user_keeps_is_an_error_that_names_the_process") {
+fn a_lock_that_another_user_keeps_does_not_matter() {
+    if !may_change_user("a_lock_that_another_user_keeps_does_not_matter") {
         return;
     }
-    std::thread::scope(|scope| {
-        for conduct in Conduct::ALL {
-            scope.spawn(move || {
-                let address = fresh_address();
-                let squatter = squatter(conduct, &[lock_of(address)]);
-                let process = format!("process {}", squatter.pid());
-                assert_contains(&error_at(address), &["4791", &process, "another address"]);
-            });
-        }
-    });
+    for conduct in Conduct::ALL {
+        let address = fresh_address();
+        let _squatter = squatter(conduct, &[lock_of(address)]);
+        assert_members_share(address);
+    }
 }
 
+/// Another user has taken every name by which processes share an address: the lock's, and each
+/// part's. Processes of this user share it, also a process without privilege with one that began
+/// before.
 #[test]
-fn an_error_about_an_unknown_process_says_how_to_find_it() {
-    if !may_change_user("an_error_about_an_unknown_process_says_how_to_find_it") {
+fn another_user_that_has_every_name_does_not_matter() {
+    if !may_change_user("another_user_that_has_every_name_does_not_matter") {
         return;
     }
     let address = fresh_address();
-    let lock = lock_of(address);
-    let _squatter = squatter(Conduct::IsFull, std::slice::from_ref(&lock));
-    let newcomer = in_time("an error", move || {
-        OtherProcess::start(address, 1, Some(NEWCOMER))
+    let mut names: Vec<String> = (0..QpnRange::COUNT)
+        .map(|part| member_of(address, part))
+        .collect();
+    names.push(lock_of(address));
+    let squatter = squatter(Conduct::Ignores, &names);
+    let newcomers = [1, 4].map(|part| {
+        in_time("a newcomer", move || {
+            OtherProcess::start(address, part, Some(NEWCOMER))
+        })
     });
-    let find = format!("`ss -xap | grep {lock}` as root");
-    let parts = ["4791", "may not inspect", &find, "another address"];
-    assert_contains(&newcomer.status, &parts);
+    assert_eq!(newcomers.each_ref().map(|one| &*one.status), ["open"; 2]);
+    // When the squatter is gone, its names are free, and those of this user are not.
+    drop(squatter);
+    let third = in_time("a newcomer", move || {
+        OtherProcess::start(address, 7, Some(NEWCOMER))
+    });
+    assert_eq!(third.status, "open");
+    let same = in_time("an error", move || {
+        OtherProcess::start(address, 4, Some(NEWCOMER))
+    });
+    assert_contains(&same.status, &["part 4", &format!("of user {NEWCOMER}")]);
+}
+
+/// Another user has the names of all parts of an interface's QPNs. Many threads claim parts at the
+/// same time, and each gets one of its own.
+#[test]
+fn another_user_that_has_all_parts_does_not_matter() {
+    const INTERFACE: u32 = 0x7fff_0003;
+    if !may_change_user("another_user_that_has_all_parts_does_not_matter") {
+        return;
+    }
+    let name = |part| format!("roce-share-2/interface/{INTERFACE}/part/{part}");
+    let names: Vec<String> = (0..QpnRange::COUNT).map(name).collect();
+    let squatter = squatter(Conduct::Holds, &names);
+    let claims: Vec<PartClaim> = std::thread::scope(|scope| {
+        let claims: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| PartClaim::take(INTERFACE)))
+            .collect();
+        claims
+            .into_iter()
+            .map(|claim| claim.join().expect("no panic").expect("a free part"))
+            .collect()
+    });
+    let part_of = |claim: &PartClaim| claim.part().number();
+    let parts: BTreeSet<u8> = claims.iter().map(part_of).collect();
+    assert_eq!(parts.len(), claims.len(), "{parts:?}");
+    drop(squatter);
+    let another = PartClaim::take(INTERFACE).expect("a free part");
+    assert!(!parts.contains(&part_of(&another)), "{parts:?}");
+}
+
+/// Another user has announced so many services at the address that no program with all of them
+/// would be short enough for the kernel, and has the name of the service that this process serves.
+#[test]
+fn services_that_another_user_announces_do_not_matter() {
+    if !may_change_user("services_that_another_user_announces_do_not_matter") {
+        return;
+    }
+    const SERVICE: u32 = 0x0106_4000;
+    let address = fresh_address();
+    let name =
+        |service: u32, part: u8| format!("roce-share-2/{address}%0/service/{service:08x}/{part}");
+    let squatters = (0..3).map(|n| {
+        let services = SERVICE + 800 * n..SERVICE + 800 * (n + 1);
+        let mut names: Vec<String> = services.map(|service| name(service, 2)).collect();
+        names.push(name(SERVICE + n, 1));
+        squatter(Conduct::Holds, &names)
+    });
+    let squatters: Vec<OtherProcess> = squatters.collect();
+    let mut port = open_agent(address, 1);
+    let _other = open(address, 2);
+    port.serve(Addresses::from(None), SERVICE).expect("steered");
+    assert!(roce_udp::is_served(address, 1, SERVICE));
+    assert!(!roce_udp::is_served(address, 1, SERVICE + 5));
+    drop(squatters);
 }
 
 #[test]
