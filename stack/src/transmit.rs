@@ -83,14 +83,16 @@ impl Flow {
     /// The UDP source port for the flow's packets, 0xC000 to 0xFFFF. It is derived from both QPNs,
     /// as Linux and RNICs do if no flow label is set, so that the flows between two hosts use
     /// different paths of the network and different queues of a NIC (RoCEv2 Annex A17.3.2 leaves
-    /// the source port to the sender).
-    pub fn source_port(self) -> u16 {
+    /// the source port to the sender). `secret` makes it unpredictable for those who know both
+    /// QPNs; its lower 14 bits matter. With the secret 0, the port is the one that Linux and RNICs
+    /// choose.
+    pub fn source_port(self, secret: u16) -> u16 {
         let product = u64::from(self.from_qp.get()) * u64::from(self.to_qp.get());
         let folded = product ^ (product >> 20) ^ (product >> 40);
         // The 20 bits of a flow label: its upper 6 are folded into the lower 14.
         let label = folded & 0xf_ffff;
         let entropy = (label & 0x3fff) ^ (label >> 14);
-        0xc000 | (entropy & 0x3fff) as u16
+        0xc000 | ((entropy & 0x3fff) as u16 ^ secret)
     }
 }
 

@@ -27,6 +27,8 @@ pub struct UdpPortConfig {
     /// source port. A flow without a socket of its own sends from port 4791. If this is less than
     /// 4, no flow has a socket.
     pub flow_sockets: usize,
+    /// The secret in the flows' source ports; see [`Flow::source_port`](roce_stack::Flow).
+    pub source_port_secret: u16,
     /// Which datagrams the kernel sends without copying them.
     pub splice: UdpSplice,
     /// The maximum memory for datagrams that were sent without a copy and are not acknowledged, in
@@ -78,6 +80,7 @@ impl UdpPortConfig {
             send_buffer_bytes: 4 << 20,
             queue_bytes: 1 << 20,
             flow_sockets: 128,
+            source_port_secret: 0,
             splice: UdpSplice::Auto,
             kept_bytes: 8 << 20,
             segmentation: true,

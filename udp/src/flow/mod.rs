@@ -282,7 +282,7 @@ impl Flows {
         }
         let key = Key {
             to: *to,
-            source_port: flow.source_port(),
+            source_port: flow.source_port(config.source_port_secret),
         };
         let first = (hash(&key) % (self.slots.len() / WAYS)) * WAYS;
         let set = first..first + WAYS;

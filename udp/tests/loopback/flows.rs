@@ -61,7 +61,7 @@ fn each_flow_has_its_source_port_and_management_datagrams_have_4791() {
     let (mut from, mut into) = (open(near), open(far));
     for number in 2..10 {
         let (source_port, _) = queue(&mut from, (near, far), flow(number), 0, false);
-        assert_eq!(source_port, flow(number).source_port());
+        assert_eq!(source_port, flow(number).source_port(0));
         assert!(from.flush().expect("loopback is there"));
         assert_eq!(receive(&mut into, 1)[0].meta.src_port, source_port);
     }
@@ -74,7 +74,7 @@ fn each_flow_has_its_source_port_and_management_datagrams_have_4791() {
 #[test]
 fn a_source_port_in_use_is_replaced_by_the_next() {
     let (near, far) = pair(31);
-    let wanted = flow(7).source_port();
+    let wanted = flow(7).source_port(0);
     let _theirs = UdpSocket::bind((near, wanted)).expect("a free port");
     let (mut from, mut into) = (open(near), open(far));
     let (source_port, _) = queue(&mut from, (near, far), flow(7), 0, false);
@@ -286,5 +286,21 @@ fn every_mix_of_lengths_arrives_without_copies() {
         &[9000; 20],
     ] {
         exchange(&mut from, Some(&mut into), &to(near, far), lens);
+    }
+}
+
+/// Who knows both QPNs can't derive the source port, and flows still differ.
+#[test]
+fn a_secret_changes_every_source_port() {
+    let (near, far) = pair(45);
+    let secret = 0x1234;
+    let mut from = open_with(UdpPortConfig {
+        source_port_secret: secret,
+        ..loopback_config(near)
+    });
+    for number in 2..10 {
+        let (source_port, _) = queue(&mut from, (near, far), flow(number), 0, false);
+        assert_eq!(source_port, flow(number).source_port(0) ^ secret);
+        assert!(source_port >= 0xc000);
     }
 }

@@ -280,6 +280,7 @@ fn open_udp(
         config.flow_sockets = flows;
     }
     config.splice = options.udp_splice;
+    config.source_port_secret = source_port_secret();
     config.priorities = priorities;
     DevicePort::Udp(Box::new(UdpPort::new(config)))
 }
@@ -308,6 +309,7 @@ fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPor
     let interface = device.interface();
     let mut config = XdpPortConfig::new(&interface.name, interface.index, interface.mtu);
     config.use_queues(queues);
+    config.source_port_secret = source_port_secret();
     config.attach = match options.xdp_mode {
         XdpMode::Auto => AttachMode::Auto,
         XdpMode::Native => AttachMode::Native,
@@ -325,6 +327,12 @@ fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPor
         config.sockets.zero_copy = ZeroCopy::Require;
     }
     config
+}
+
+/// A random secret for source ports. If the system has no random numbers, opening the device has
+/// failed already.
+fn source_port_secret() -> u16 {
+    getrandom::u32().unwrap_or_default() as u16
 }
 
 /// A port's error, with what to do about it.

@@ -55,6 +55,8 @@ pub struct XdpPortConfig {
     pub net: CoreConfig,
     /// The component that fills in the UDP checksum of packets over IPv6.
     pub ipv6_checksum: Ipv6Checksum,
+    /// The secret in the flows' source ports; see [`Flow::source_port`](roce_stack::Flow).
+    pub source_port_secret: u16,
 }
 
 impl XdpPortConfig {
@@ -66,6 +68,7 @@ impl XdpPortConfig {
             redirect: RedirectConfig::default(),
             net: CoreConfig::default(),
             ipv6_checksum: Ipv6Checksum::default(),
+            source_port_secret: 0,
         }
     }
 

@@ -51,7 +51,7 @@ impl XdpPort {
             return Err(self.unsendable());
         }
         let id = self.next_id;
-        let src_port = src_port(to.version, flow);
+        let src_port = src_port(to.version, flow, self.config.source_port_secret);
         let header = match self.net.header_for(path_of(to)) {
             Ok(header) if (1..=header.template.max_transport()).contains(&len) => header,
             Err(Refusal::Local) => {
@@ -295,10 +295,10 @@ impl XdpPort {
 }
 
 /// The UDP source port; RoCE v1 has none.
-fn src_port(version: RoceVersion, flow: Flow) -> u16 {
+fn src_port(version: RoceVersion, flow: Flow, secret: u16) -> u16 {
     match version {
         RoceVersion::V1 => 0,
-        RoceVersion::V2 => flow.source_port(),
+        RoceVersion::V2 => flow.source_port(secret),
     }
 }
 
