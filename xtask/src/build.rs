@@ -1,10 +1,11 @@
 //! Builds the command and its libraries for distribution.
 
 use serde_json::Value;
+use std::env;
 use std::error::Error;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The files built.
@@ -22,13 +23,19 @@ const COMMAND: &str = "roce";
 const LIBRARY: &str = "libroce_verbs_shim.so";
 const PRELOAD: &str = "libroce_preload.so";
 
-/// Builds everything with link-time optimisation and without debugging information.
-pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
+/// What stands between two flags in `CARGO_ENCODED_RUSTFLAGS`.
+const SEPARATOR: &str = "\x1f";
+
+/// Builds everything with `profile`, without debugging information, and without the paths of this
+/// machine, so that the same sources give the same files in every folder.
+pub(crate) fn build(profile: &str) -> Result<Built, Box<dyn Error>> {
+    let strip = format!("profile.{profile}.strip=\"symbols\"");
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--profile", "fat-lto", "--locked"])
+        .args(["build", "--profile", profile, "--locked"])
         .args(["--package", "roce", "--package", "roce-verbs-shim"])
         .args(["--package", "roce-preload"])
-        .args(["--config", "profile.fat-lto.strip=\"symbols\""])
+        .args(["--config", &strip])
+        .env("CARGO_ENCODED_RUSTFLAGS", flags()?)
         .args(["--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit())
         .output()?;
@@ -41,6 +48,31 @@ pub(crate) fn build() -> Result<Built, Box<dyn Error>> {
         library: find(&messages, LIBRARY)?,
         preload: find(&messages, PRELOAD)?,
     })
+}
+
+/// The compiler's flags, in the form of `CARGO_ENCODED_RUSTFLAGS`: those of the environment, and
+/// other names for this checkout and for the folder with the sources of all other crates. Messages
+/// of panics contain such paths.
+fn flags() -> Result<String, Box<dyn Error>> {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let checkout = checkout.ok_or("this crate is not in the workspace")?;
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cargo")));
+    let home = home.ok_or("neither CARGO_HOME nor HOME is set")?;
+    let given = match env::var("CARGO_ENCODED_RUSTFLAGS") {
+        Ok(encoded) => encoded,
+        Err(_) => env::var("RUSTFLAGS")
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(SEPARATOR),
+    };
+    let renamed = [(checkout, "/roce"), (&home, "/cargo")]
+        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
+    let [checkout, home] = renamed;
+    let all = [given, checkout, home];
+    let all: Vec<String> = all.into_iter().filter(|flag| !flag.is_empty()).collect();
+    Ok(all.join(SEPARATOR))
 }
 
 /// Reads the files from a folder that cargo has built into.

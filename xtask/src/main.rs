@@ -2,7 +2,8 @@
 //! of materials (SBOM).
 //!
 //! The first two contain the same files. They are built without a distribution's tools, and the same files
-//! always give the same bytes.
+//! always give the same bytes. The files do not depend on the folders in which they were built:
+//! `.ci/check-reproducible` builds twice and compares.
 
 mod build;
 mod contents;
@@ -39,12 +40,16 @@ enum Task {
         /// are, instead of building them
         #[arg(long, value_name = "FOLDER")]
         from: Option<PathBuf>,
+
+        /// Build with another profile of Cargo.toml; `release` builds faster, and makes slower programs
+        #[arg(long, default_value = "fat-lto", conflicts_with = "from")]
+        profile: String,
     },
 }
 
 fn main() -> ExitCode {
-    let Task::Dist { out, from } = Arguments::parse().task;
-    match dist(&out, from.as_deref()) {
+    let Task::Dist { out, from, profile } = Arguments::parse().task;
+    match dist(&out, from.as_deref(), &profile) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cargo xtask dist: {error}");
@@ -53,10 +58,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn dist(out: &Path, from: Option<&Path>) -> Result<(), Box<dyn Error>> {
+fn dist(out: &Path, from: Option<&Path>, profile: &str) -> Result<(), Box<dyn Error>> {
     let built = match from {
         Some(folder) => build::found(folder)?,
-        None => build::build()?,
+        None => build::build(profile)?,
     };
     let contents = contents::all(&built)?;
     fs::create_dir_all(out)?;
