@@ -4,12 +4,14 @@
 //! tap device to a network namespace of its own, runs commands on both sides,
 //! captures both sides, drops packets on purpose, and cleans up after itself.
 //!
-//! [`veth::Pair`] consists of two namespaces and a cable between them, without a guest.
+//! [`veth::Pair`] consists of two namespaces and a cable between them, without a guest, and
+//! [`lan::Lan`] of three at a switch.
 
 pub mod bottleneck;
 pub mod decode;
 pub mod ends;
 pub mod lab;
+pub mod lan;
 pub mod peer;
 pub mod programs;
 pub mod scene;

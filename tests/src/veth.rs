@@ -73,15 +73,9 @@ impl Pair {
         mtu: u32,
         queues: u32,
     ) -> Result<Self, LabError> {
-        let end = |namespace, interface, host| End {
-            namespace,
-            interface,
-            ip4: Ipv4Addr::new(10, 91, 0, host),
-            ip6: Ipv6Addr::new(0xfd91, 0, 0, 0, 0, 0, 0, host.into()),
-        };
         let pair = Self {
-            near: end(near, "near", 1),
-            far: end(far, "far", 2),
+            near: End::new(near, "near", 1),
+            far: End::new(far, "far", 2),
         };
         let size = format!("mtu {mtu} numtxqueues {queues} numrxqueues {queues}");
         pair.near.ip(&format!(
@@ -100,7 +94,21 @@ impl Pair {
 }
 
 impl End {
-    fn configure(&self) -> Result<(), LabError> {
+    /// Host number `host`, before its interface exists.
+    pub(crate) fn new(namespace: Arc<Namespace>, interface: &'static str, host: u8) -> Self {
+        Self {
+            namespace,
+            interface,
+            ip4: Ipv4Addr::new(10, 91, 0, host),
+            ip6: Ipv6Addr::new(0xfd91, 0, 0, 0, 0, 0, 0, host.into()),
+        }
+    }
+
+    /// Gives its interface the addresses, and sets it up.
+    ///
+    /// # Errors
+    /// If ip(8) fails.
+    pub(crate) fn configure(&self) -> Result<(), LabError> {
         let Self {
             interface,
             ip4,
@@ -120,7 +128,10 @@ impl End {
     }
 
     /// The kernel notices after a while that a link is up, and drops packets until then.
-    fn wait_until_up(&self) -> Result<(), LabError> {
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub(crate) fn wait_until_up(&self) -> Result<(), LabError> {
         let end = Instant::now() + TIMEOUT;
         loop {
             let shown = ["ip", "-o", "link", "show", self.interface];
