@@ -5,8 +5,8 @@ use super::state::{Connection, Mad, State};
 use super::table::Peer;
 use super::{Agent, MAX_CONNECTIONS, MAX_UNANSWERED};
 use crate::{
-    Acceptance, CmError, ConnectionId, Event, Instant, IpService, ListenerId, Path, QKey, Qpn,
-    RejectReason, Request, ServiceId, ServiceType, ip_of,
+    Acceptance, CmError, ConnectionId, Duration, Event, Instant, IpService, ListenerId, Path, QKey,
+    Qpn, RejectReason, Request, ServiceId, ServiceType, ip_of,
 };
 use roce_wire::MAD_LEN;
 use roce_wire::cm::{CmMessage, Mra, Mraed, PrivateData, Rej, Rejected, Rep, Req, Rtu};
@@ -14,6 +14,10 @@ use roce_wire::cm::{CmMessage, Mra, Mraed, PrivateData, Rej, Rejected, Rep, Req,
 /// The service timeout of an MRA: 17 s. After that, the peer retransmits its message, and the agent
 /// sends the next MRA.
 const SERVICE_TIMEOUT: u8 = 22;
+/// The longest time for which a peer may leave a REP without an answer. Linux asks for 77 s. The
+/// largest numbers that a REQ can have ask for 283 s, during which a forged REQ that the owner
+/// accepts occupies a connection and a QP.
+const LONGEST_WAIT: Duration = Duration::from_secs(80);
 
 impl Agent {
     pub(super) fn on_req(&mut self, now: Instant, path: Path, transaction: u64, req: &Req<'_>) {
@@ -56,7 +60,7 @@ impl Agent {
             in_backlog_of: Some(listener),
             service: req.service,
             service_type: req.service_type,
-            max_retries: req.max_cm_retries,
+            max_retries: req.max_cm_retries.min(most_retries(answer_timeout)),
             state: State::ReqReceived,
             ..connection
         });
@@ -232,6 +236,12 @@ impl Agent {
             },
         );
     }
+}
+
+/// The maximum number of retransmissions to a peer whose answers may take this long.
+fn most_retries(answer_timeout: Duration) -> u8 {
+    let sent = LONGEST_WAIT.as_nanos() / answer_timeout.as_nanos().max(1);
+    sent.saturating_sub(1).try_into().unwrap_or(u8::MAX)
 }
 
 /// "Failover port rejected, failover not supported" (IBTA 1.7, 12.6.8).

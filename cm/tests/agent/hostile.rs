@@ -1,10 +1,10 @@
 //! Messages from the network can neither break an agent nor exhaust its memory.
 
-use crate::world::{Host, LONG, SERVICE, Sent, acceptance, at, connect_request};
+use crate::world::{Host, LONG, SERVICE, Sent, acceptance, at, connect_request, kinds};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_cm::{Event, Path, Qpn, RejectReason};
-use roce_wire::cm::{CmMad, CmMessage};
+use roce_wire::cm::{CmMad, CmMessage, Req};
 use std::net::IpAddr;
 
 // shows: 13.4.2-dropped
@@ -116,6 +116,36 @@ fn the_number_of_kept_refusals_is_bounded() {
     assert_eq!(server.agent.connections(), 4096);
     server.wait_until(at(0) + LONG);
     assert_eq!(server.agent.connections(), 0);
+}
+
+/// A forged REQ asks for the longest response time and the most retries. If the owner accepts it,
+/// the connection is over after 80 s at most. What Linux asks for is granted.
+#[test]
+fn a_peer_that_never_answers_an_acceptance_is_given_up_in_time() {
+    for (exponent, retries, resent, over_by) in [(31, 15, 3, 80), (20, 15, 15, 78), (18, 3, 3, 7)] {
+        let mut server = Host::new(2);
+        let listener = server.agent.listen(at(0), SERVICE, None, 1);
+        listener.expect("the service is free");
+        let mut request = flood(&server, 1).remove(0);
+        let mad = request.parsed();
+        let CmMessage::Req(req) = mad.message else {
+            panic!("{request:?}");
+        };
+        let req = Req {
+            local_response_timeout: exponent,
+            max_cm_retries: retries,
+            ..req
+        };
+        let message = CmMessage::Req(req);
+        request.mad = CmMad { message, ..mad }.to_bytes();
+        server.receive(at(0), &request);
+        let id = server.event().connection();
+        server.accept(at(0), id);
+        let sent = server.wait_until(at(over_by * 1000));
+        let reps = kinds(&sent).iter().filter(|kind| **kind == "REP").count();
+        assert_eq!(reps, 1 + resent, "{exponent}, {retries}");
+        assert!(matches!(server.event(), Event::Unreachable { .. }));
+    }
 }
 
 #[test]
