@@ -7,6 +7,7 @@ use roce_verbs::qp::QpState;
 use roce_verbs::settings::{CongestionControl, DcqcnParameters};
 use roce_wire::{ExtHeaders, Opcode};
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// CNPs of a flood.
 const CNPS: usize = 4096;
@@ -73,10 +74,13 @@ fn forged_cnps_slow_one_connection_down_for_as_long_as_they_come() {
         assert_eq!(other.qp.congestion().cnps_received, 0);
         assert_eq!(rate(&other), None, "{datapath:?}");
         other.transfer(&other_far, 1);
-        wait_for("full rate again", || {
-            near.transfer(&far, 3);
-            rate(&near).is_none()
-        });
+        let end_of_attack = Instant::now();
+        wait_for("full rate again", || rate(&near).is_none());
+        println!(
+            "{datapath:?}: {lowest:e} bit/s, full rate {:?} after the attack",
+            end_of_attack.elapsed()
+        );
+        near.transfer(&far, 3);
         assert_eq!(near.state(), QpState::Rts);
     }
 }
