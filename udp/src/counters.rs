@@ -25,7 +25,8 @@ pub enum TxDrop {
     AddressGone,
     /// The kernel had no memory, or the interface's queue overflowed (ENOBUFS, ENOMEM). The port
     /// doesn't retry: the kernel has already dropped the packet, and the transport's retransmission
-    /// backs off, as a full queue needs.
+    /// backs off, as a full queue needs. Management datagrams are also dropped if the socket's
+    /// buffer stays full: hosts that do not answer may fill it.
     NoBuffer,
     /// The kernel could not segment the datagram. The port sent its first packet alone, and dropped
     /// the others. From then on, the socket sends each packet in a datagram of its own.

@@ -8,8 +8,9 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use roce_port::Port;
-use roce_stack::{IpCovered, TxMeta};
+use roce_stack::{Flow, IpCovered, Transmit, TxMeta};
 use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
+use roce_wire::Qpn;
 use socket2::{Domain, Protocol, Socket, Type};
 use support::netns::{FAR, FAR_LOCAL, NEAR, NEAR_LOCAL, Namespace, Pair};
 use support::{open_with, packet, receive, send, to};
@@ -428,6 +429,47 @@ fn a_removed_interface_is_an_error_and_not_a_loop() {
     // The other end of the pair is deleted, too. Receiving finds nothing.
     assert_eq!(support::receive_now(&mut far, &mut Vec::new()), 0);
     assert!(far.check_interface().is_err());
+}
+
+/// The kernel holds datagrams to hosts that do not answer ARP, and they fill the socket's buffer.
+/// Strangers can cause them, by connection requests in the name of such hosts.
+#[test]
+fn answers_to_hosts_that_are_not_there_keep_no_packet_waiting() {
+    let Some(pair) = Pair::new("answers to hosts that are not there") else {
+        return;
+    };
+    pair.near.inside(|| {
+        // Without this, the kernel would give up after three seconds.
+        let questions = "/proc/sys/net/ipv4/neigh/near/mcast_solicit";
+        std::fs::write(questions, "1000").expect("root may");
+        let mut near = open_with(UdpPortConfig {
+            send_buffer_bytes: 200_000,
+            ..pair.near_config()
+        });
+        let far_config = pair.far_config();
+        let mut far = pair.far.inside(|| open_with(far_config));
+        let mad = packet(0, 300);
+        for number in 0..4000 {
+            let nobody = IpAddr::from([10, 90, 0, 50 + (number % 200) as u8]);
+            let flow = Flow::new(Qpn::QP1, Qpn::QP1);
+            // When its queue is full, the port refuses more.
+            if let Ok(slot) = near.reserve(&to(NEAR, nobody), flow, None, mad.len()) {
+                slot.bytes.copy_from_slice(&mad);
+                near.commit();
+            }
+            near.flush().expect("the link is there");
+        }
+        assert!(near.counters().tx_blocked > 0, "{:?}", near.counters());
+        let start = Instant::now();
+        while near.queued() > 0 {
+            near.flush().expect("the link is there");
+            assert!(start.elapsed() < Duration::from_secs(20), "they wait");
+        }
+        assert!(near.counters().dropped(TxDrop::NoBuffer) > 0);
+        send(&mut near, &to(NEAR, FAR), b"now");
+        near.flush().expect("the link is there");
+        assert_eq!(receive(&mut far, 1)[0].bytes, b"now");
+    });
 }
 
 #[test]

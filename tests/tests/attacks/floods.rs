@@ -10,7 +10,6 @@ use super::scene::{
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use roce_verbs::datapath::DatapathChoice;
 use roce_verbs::observation::{DropReason, Stat};
 use roce_verbs::prelude::*;
 use roce_verbs::roce_cm::Path;
@@ -48,9 +47,10 @@ fn nobody(n: u32) -> IpAddr {
     Ipv4Addr::new(10, 91, 0, 100 + (n % 150) as u8).into()
 }
 
-fn seed(n: u32) -> [u8; 32] {
+fn seed(port: u16, n: u32) -> [u8; 32] {
     let mut seed = [0; 32];
-    seed[..4].copy_from_slice(&n.to_be_bytes());
+    seed[..2].copy_from_slice(&port.to_be_bytes());
+    seed[2..6].copy_from_slice(&n.to_be_bytes());
     seed
 }
 
@@ -81,9 +81,15 @@ fn connect_honestly<'a>(near: &Victim<'a>, far: &Victim<'a>, listener: &Listener
 /// before transfers during the attack.
 #[test]
 fn a_flood_of_requests_keeps_nobody_out() {
-    let Some(scene) = Scene::new_or_skip(DatapathChoice::Udp) else {
-        return;
-    };
+    for datapath in DATAPATHS {
+        let Some(scene) = Scene::new_or_skip(datapath) else {
+            return;
+        };
+        flood_with_requests(&scene);
+    }
+}
+
+fn flood_with_requests(scene: &Scene) {
     let (near, far) = (scene.near(), scene.far());
     let at = SocketAddr::new(far.end.address(false), PORT);
     let listener = far.end.enter(|| Listener::bind(&far.context, at));
@@ -99,7 +105,7 @@ fn a_flood_of_requests_keeps_nobody_out() {
                     local: disguise.from,
                     remote: disguise.to,
                 };
-                let mad = forged_req(path, seed(n), port, Qpn::from_bits(2 + n));
+                let mad = forged_req(path, seed(port, n), port, Qpn::from_bits(2 + n));
                 (disguise, Some(Forged::mad(&mad)), Vec::new())
             });
         });

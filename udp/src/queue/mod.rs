@@ -101,12 +101,17 @@ pub(crate) struct Datagram {
     /// Whether another packet may still join.
     accepts_more: bool,
     /// The part that the packets' destination QPs belong to. The receiving host may have a process
-    /// for each part, and steers a datagram by its first packet. If `None`, no other packet joins
-    /// the datagram.
+    /// for each part, and steers a datagram by its first packet. `None` for QP1: no other packet
+    /// joins the datagram.
     part: Option<QpnRange>,
 }
 
 impl Datagram {
+    /// Whether it is a management datagram, to QP1.
+    pub(crate) fn is_management(&self) -> bool {
+        self.part.is_none()
+    }
+
     /// The block that the datagram lies in, if it may be sent without a copy.
     pub(crate) fn block(&self) -> Option<Block> {
         match self.memory {

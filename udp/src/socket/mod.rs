@@ -9,6 +9,7 @@ mod transmit;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use roce_stack::PriorityMap;
 use socket2::Socket;
@@ -38,6 +39,8 @@ pub(crate) struct PortSocket {
     priorities: Option<PriorityMap>,
     /// Whether the socket's priority is the one that `priorities` assigns to its class.
     has_priority: bool,
+    /// Since when the socket, which sends all management datagrams, has refused one.
+    refuses_management_since: Option<Instant>,
     /// The maximum number of bundles for the next receive.
     receive_batch: usize,
     /// The number of consecutive receives that found no packet.

@@ -76,6 +76,7 @@ pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket
         last_single_class: 0,
         priorities: config.priorities,
         has_priority: false,
+        refuses_management_since: None,
         receive_batch: 1,
         empty_polls: 0,
     })

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use super::PortSocket;
 use crate::ROCE_UDP_PORT;
@@ -11,6 +12,10 @@ use crate::kept::KeptBlocks;
 use crate::prepare::set_class;
 use crate::queue::{Datagram, FlowIndex};
 use crate::sys::send::{Outgoing, SEND_BATCH, SendHeaders, send_plain};
+
+/// How long a management datagram may keep the packets behind it waiting: longer than a link takes
+/// to send what a socket's buffer holds.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// How [`PortSocket::flush`] ended.
 #[derive(Debug)]
@@ -51,6 +56,9 @@ impl PortSocket {
             }
             match self.send_some(sender, counters) {
                 Ok(Sent::Copies(datagrams)) => {
+                    if self.refuses_management_since.is_some() {
+                        self.note_management_sent();
+                    }
                     for _ in 0..datagrams {
                         self.count_sent(sender, counters, false);
                     }
@@ -60,7 +68,10 @@ impl PortSocket {
                     ErrorKind::Interrupted => {}
                     ErrorKind::WouldBlock => {
                         counters.tx_blocked += 1;
-                        return Flushed::Blocked;
+                        if !self.must_not_wait() {
+                            return Flushed::Blocked;
+                        }
+                        self.drop_oldest(TxDrop::NoBuffer, sender, counters);
                     }
                     _ => {
                         self.handle_refusal(&error, sender, counters);
@@ -77,6 +88,35 @@ impl PortSocket {
         } else {
             Flushed::Empty
         }
+    }
+
+    /// If the oldest datagram, which the kernel has accepted, is a management datagram, the next one
+    /// may wait again.
+    #[cold]
+    fn note_management_sent(&mut self) {
+        let oldest = self.queue.iter().next();
+        if oldest.is_some_and(Datagram::is_management) {
+            self.refuses_management_since = None;
+        }
+    }
+
+    /// Whether the oldest datagram, which the kernel does not accept now, is to be dropped. That is
+    /// a management datagram that has waited for [`PATIENCE`].
+    ///
+    /// The kernel keeps datagrams to hosts that do not answer ARP for seconds, and they fill the
+    /// socket's buffer. Anyone can cause them, by requests in the name of such hosts, and the
+    /// answers to these must not keep other packets waiting. A peer that exists sends its request
+    /// again.
+    #[cold]
+    fn must_not_wait(&mut self) -> bool {
+        let oldest = self.queue.iter().next();
+        if !oldest.is_some_and(Datagram::is_management) {
+            return false;
+        }
+        let since = self
+            .refuses_management_since
+            .get_or_insert_with(Instant::now);
+        since.elapsed() >= PATIENCE
     }
 
     /// Whether the oldest datagram may have a wrong identification, because an earlier datagram was
