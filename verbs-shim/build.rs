@@ -20,8 +20,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
     // The library's own threads and its fork handler run its code, so `dlclose` must not unmap it.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // `-Wl` would split a path at a comma.
+    println!("cargo::rustc-cdylib-link-arg=-Xlinker");
     println!(
-        "cargo::rustc-cdylib-link-arg=-Wl,--version-script={}",
+        "cargo::rustc-cdylib-link-arg=--version-script={}",
         map.display()
     );
     Ok(())
