@@ -179,7 +179,7 @@ fn messages_from_another_address_do_not_end_a_connection() {
     let ([near, far], ids) = connection(&scene);
     let attacker = scene.attacker();
     let peer = scene.disguise(&near, &far);
-    let stranger = peer.from_address(attacker.address(false));
+    let stranger = peer.with_address(attacker.address(false));
     let all = ids.all(far.qp.qpn(), near.qp.qpn());
     let messages = all.iter().map(Forged::mad);
     attacker.flood(&stranger, messages, || far.cm_counters().unexpected);

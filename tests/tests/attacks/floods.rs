@@ -100,7 +100,7 @@ fn flood_with_requests(scene: &Scene) {
     for port in [PORT, PORT + 1] {
         before.transfer_during(&before_far, 1..=u32::MAX, || {
             flood(&attacker, |n| {
-                let disguise = peer.from_address(nobody(n));
+                let disguise = peer.with_address(nobody(n));
                 let path = Path {
                     local: disguise.from,
                     remote: disguise.to,
@@ -144,7 +144,7 @@ fn a_flood_of_garbage_is_counted_and_dropped() {
             let mut rng = ChaCha20Rng::seed_from_u64(3);
             flood(&attacker, |n| {
                 let from = if n % 2 == 0 { peer.from } else { nobody(n) };
-                let disguise = peer.from_address(from);
+                let disguise = peer.with_address(from);
                 let mut bytes = vec![0; (rng.next_u32() % 200) as usize];
                 rng.fill_bytes(&mut bytes);
                 let unknown = Qpn::from_bits(to.get() ^ (1 + rng.next_u32() % 0xffff));

@@ -127,7 +127,7 @@ fn inject(scene: &Scene, ipv6: bool) {
     };
     let wrong = [attacker.address(ipv6), nobody];
     for (n, from) in wrong.into_iter().enumerate() {
-        let stranger = peer.from_address(from);
+        let stranger = peer.with_address(from);
         // In order, and each as the next one.
         let all = [0, -1, -2]
             .into_iter()

@@ -15,9 +15,13 @@ const SECRET: u8 = 0xd7;
 /// What it has in its own memory before, and tries to write.
 const OWN: u8 = 0x11;
 
+/// An operation on the peer's memory.
+type Operation = fn(RemoteAddr) -> SendOp;
+
 /// READ, WRITE and an atomic.
-const OPERATIONS: [fn(RemoteAddr) -> SendOp; 3] = [SendOp::Read, SendOp::Write, |remote| {
-    SendOp::FetchAdd { remote, add: 1 }
+const OPERATIONS: [Operation; 3] = [SendOp::Read, SendOp::Write, |remote| SendOp::FetchAdd {
+    remote,
+    add: 1,
 }];
 
 /// The rights for these operations.
@@ -80,7 +84,7 @@ impl<'a> Attempt<'a> {
 
     /// The attack: the responder refuses the request, no byte moves, and the connection ends.
     #[track_caller]
-    fn is_refused(&self, op: fn(RemoteAddr) -> SendOp, at: RemoteAddr) {
+    fn is_refused(&self, op: Operation, at: RemoteAddr) {
         let refused = self.far.stat(Stat::FatalNaksSent);
         let status = self.near.perform(op(at), 0, SIZE);
         assert_eq!(status, WcStatus::RemoteAccessError);
@@ -94,7 +98,7 @@ impl<'a> Attempt<'a> {
 }
 
 /// Runs `attack` with each operation over each datapath.
-fn everywhere(attack: fn(&Victim<'_>, &Victim<'_>, fn(RemoteAddr) -> SendOp)) {
+fn everywhere(attack: fn(&Victim<'_>, &Victim<'_>, Operation)) {
     for datapath in DATAPATHS {
         let Some(scene) = Scene::new_or_skip(datapath) else {
             return;

@@ -49,7 +49,7 @@ fn forged_cnps_slow_one_connection_down_for_as_long_as_they_come() {
         let peer = scene.disguise_as_responder(&far, &near);
         let rate = |half: &Half<'_>| half.qp.congestion().rate;
 
-        let stranger = peer.from_address(attacker.address(false));
+        let stranger = peer.with_address(attacker.address(false));
         let to = near.qp.qpn();
         attacker.flood(&stranger, cnps(to, CNPS), || {
             near.drops(DropReason::WrongPeer)
@@ -108,7 +108,7 @@ fn forged_marks_cause_few_cnps_and_only_in_the_peers_name() {
         marked.traffic_class = MARKED;
         let marks = || std::iter::repeat_n(marked.clone(), MARKS as usize);
 
-        let stranger = peer.from_address(attacker.address(false));
+        let stranger = peer.with_address(attacker.address(false));
         attacker.flood(&stranger, marks(), || far.drops(DropReason::WrongPeer));
         assert_eq!(far.stat(Stat::CnpsSent), 0, "{datapath:?}");
 

@@ -399,7 +399,7 @@ pub(super) struct Disguise {
 
 impl Disguise {
     /// The same packets from another address.
-    pub(super) fn from_address(&self, from: IpAddr) -> Self {
+    pub(super) fn with_address(&self, from: IpAddr) -> Self {
         Self {
             from,
             to: self.to,
