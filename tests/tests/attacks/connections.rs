@@ -216,7 +216,7 @@ fn connection(scene: &Scene) -> ([Half<'_>; 2], Ids) {
     let at = std::net::SocketAddr::new(far.end.address(false), PORT);
     let listener = far.end.enter(|| Listener::bind(&far.context, at));
     let listener = listener.expect("the port is free");
-    let mut tap = scene.tap(near.end);
+    let mut tap = scene.tap();
     let halves = connected_by_manager(&near, &far, PORT, |qp| {
         let incoming = listener.accept_within(TIMEOUT).expect("a request");
         let accepted = incoming.accept(qp, &ConnectOptions::default(), b"");

@@ -68,20 +68,15 @@ impl Scene {
         })
     }
 
-    /// Captures the frames that `end` sends, at the switch, from now on.
-    pub(super) fn tap(&self, end: &End) -> Tap {
+    /// Captures the frames that pass the switch from now on.
+    pub(super) fn tap(&self) -> Tap {
         const EVERY_PROTOCOL: u16 = 3;
-        let name = format!("port-{}", end.interface);
-        let socket = self.lan.enter_switch(|| {
+        self.lan.enter_switch(|| {
             let protocol = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
             let socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).expect("root may");
-            socket
-                .bind_device(Some(name.as_bytes()))
-                .expect("the port is there");
             socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-            socket
-        });
-        Tap(socket)
+            Tap(socket)
+        })
     }
 
     /// The disguise as `from` towards `to`: all that a packet of `from` has beyond addresses, QPN
@@ -96,15 +91,16 @@ impl Scene {
     }
 
     fn disguise_during(&self, from: &Half<'_>, to: &Half<'_>, write: impl FnOnce()) -> Disguise {
-        let mut tap = self.tap(from.end);
+        let mut tap = self.tap();
         write();
         let (source_port, id) = tap.find(|frame| {
             let packet = frame.packet().ok()?;
-            let sent = packet.bth.dest_qpn == to.qp.qpn();
-            let id = match frame.network {
-                NetworkHeader::V4 { id, .. } => id,
-                _ => 0,
+            let (src, id) = match frame.network {
+                NetworkHeader::V4 { src, id, .. } => (IpAddr::from(src), id),
+                NetworkHeader::V6 { src, .. } => (src.into(), 0),
+                NetworkHeader::Grh(_) => return None,
             };
+            let sent = src == from.at && packet.bth.dest_qpn == to.qp.qpn();
             sent.then(|| (frame.udp.map_or(0, |udp| udp.src_port), id))
         });
         Disguise {
@@ -116,7 +112,7 @@ impl Scene {
     }
 }
 
-/// The frames that pass a port of the switch.
+/// The frames that pass the switch.
 pub(super) struct Tap(Socket);
 
 impl Tap {
