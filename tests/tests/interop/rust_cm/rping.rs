@@ -218,7 +218,10 @@ impl End {
             let rkey = (rkey_and_len >> 32) as u32;
             self.receive(qp);
             self.perform(qp, op(RemoteAddr { addr, rkey }), SINK, SIZE);
-            self.perform(qp, SendOp::Send, OUT, ADVERTISEMENT);
+            // Fenced: the client's next message asks for what the READ brings.
+            let sges = [self.region.slice(OUT, ADVERTISEMENT).expect("in range")];
+            let confirmation = SendRequest::new(1, SendOp::Send, &sges).fenced();
+            qp.post_send(&confirmation).expect("posted");
         }
     }
 
