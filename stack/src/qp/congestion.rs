@@ -171,8 +171,10 @@ impl Qp {
         cold_path();
         if limiter.paused_until().is_some() {
             limiter.wake(cx.now, &cx.congestion.control);
-            if limiter.paused_until().is_none() {
-                self.service.after_pause(cx);
+            if limiter.paused_until().is_none()
+                && let Err(failure) = self.service.after_pause(cx)
+            {
+                self.fail(cx, Some(failure));
             }
         }
     }
@@ -195,11 +197,18 @@ impl Qp {
         port: &mut dyn Transmit,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
-        if (self.limiter.is_some() || !self.congestion_started) && self.service.has_data_to_send() {
-            cold_path();
-            return self.transmit_slowly(cx, port, budget, true);
+        if self.limiter.is_none() && self.congestion_started {
+            return self.service.transmit_replies(cx, port, &self.core, budget);
         }
-        self.service.transmit_replies(cx, port, &self.core, budget)
+        cold_path();
+        match self.service.replies_before_data() {
+            Some(0) => self.transmit_slowly(cx, port, budget, true),
+            // The replies behind these are limited.
+            before => {
+                let budget = budget.min(before.unwrap_or(budget));
+                self.service.transmit_replies(cx, port, &self.core, budget)
+            }
+        }
     }
 
     /// Sends posted requests, no faster than the rate allows.

@@ -325,6 +325,14 @@ impl Service {
         }
     }
 
+    /// The number of replies to the peer before the first one that carries data, if there is one.
+    pub(super) fn replies_before_data(&self) -> Option<usize> {
+        match self {
+            Self::Rc { responder, .. } => responder.replies_before_data(),
+            Self::Uc { .. } | Self::Ud { .. } => None,
+        }
+    }
+
     /// Whether the next reply to the peer carries data.
     pub(super) fn has_data_to_send(&self) -> bool {
         match self {
@@ -374,9 +382,13 @@ impl Service {
     }
 
     /// Resumes after a pause in which nothing could be sent.
-    pub(super) fn after_pause(&mut self, cx: &mut Cx<'_>) {
-        if let Self::Rc { requester, .. } = self {
-            requester.after_pause(cx);
+    ///
+    /// # Errors
+    /// If no retry is left.
+    pub(super) fn after_pause(&mut self, cx: &mut Cx<'_>) -> Result<(), QpFailure> {
+        match self {
+            Self::Rc { requester, .. } => requester.after_pause(cx),
+            Self::Uc { .. } | Self::Ud { .. } => Ok(()),
         }
     }
 

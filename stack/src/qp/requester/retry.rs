@@ -17,6 +17,11 @@ const UNLIMITED: u8 = 7;
 /// is detected in bounded time.
 const MAX_BACKOFF: u32 = 4;
 
+/// The number of pauses of a limited sender in a row, without progress, over which the local ACK
+/// timeout is extended. A sender that pauses after each packet would otherwise never notice that its
+/// peer is dead.
+const MAX_EXTENSIONS: u8 = 8;
+
 /// Timers and counters of retries.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
@@ -26,6 +31,8 @@ pub(super) struct Retry {
     retries_left: u8,
     rnr_retries_left: u8,
     backoff: u32,
+    /// Pauses over which the timeout was extended.
+    extensions: u8,
     /// When the oldest outstanding packet counts as lost.
     ack_deadline: Option<Instant>,
     /// The end of the RNR timer.
@@ -41,6 +48,7 @@ impl Retry {
             retries_left: config.retry_cnt,
             rnr_retries_left: config.rnr_retry,
             backoff: 1,
+            extensions: 0,
             ack_deadline: None,
             receiver_wait: None,
         }
@@ -83,6 +91,7 @@ impl Retry {
         // rule: 9.7.5.2.8-rnr-retries-back
         self.rnr_retries_left = self.rnr_retries;
         self.backoff = 1;
+        self.extensions = 0;
         self.receiver_wait = None;
         self.ack_deadline = None;
         if outstanding {
@@ -101,8 +110,23 @@ impl Retry {
             return false;
         }
         self.retries_left -= 1;
+        self.extensions = 0;
         self.restart(now);
         true
+    }
+
+    /// Extends a timeout that ended during a pause of the sender. Returns false if it was extended
+    /// too often.
+    fn extend_over_pause(&mut self, now: Instant) -> bool {
+        if self.ack_deadline.is_none_or(|at| at > now) {
+            return true;
+        }
+        let may_extend = self.extensions < MAX_EXTENSIONS;
+        if may_extend {
+            self.extensions += 1;
+            self.restart(now);
+        }
+        may_extend
     }
 
     /// Ends the wait of the RNR timer.
@@ -123,6 +147,7 @@ impl Retry {
         // The peer has responded, so earlier timeouts do not count.
         self.retries_left = self.retries;
         self.backoff = 1;
+        self.extensions = 0;
         self.ack_deadline = None;
         // rule: 9.7.5.2.8-rnr-wait
         self.receiver_wait = Some(now + timer.duration());
@@ -132,12 +157,15 @@ impl Retry {
 
 impl Requester {
     /// Restarts the timers after a pause in which nothing could be sent: a response whose timer
-    /// expired during the pause is not late. For packets that had been sent before the pause, the
+    /// expired during the pause is not late. If that happened too often, the timeout counts. For packets that had been sent before the pause, the
     /// timer restarts only once until there is progress. Otherwise, a sender that pauses repeatedly
     /// would never retransmit to get the response.
-    pub(crate) fn after_pause(&mut self, cx: &mut Cx<'_>) {
-        if self.retry.ack_deadline.is_some_and(|at| at <= cx.now) {
-            self.retry.restart(cx.now);
+    ///
+    /// # Errors
+    /// If no retry is left.
+    pub(crate) fn after_pause(&mut self, cx: &mut Cx<'_>) -> Result<(), QpFailure> {
+        if !self.retry.extend_over_pause(cx.now) {
+            return self.no_response(cx);
         }
         let waits = self.recovery.due().is_some() || self.nxt < self.max;
         if self.clock.deferral_ended(cx.now) {
@@ -145,6 +173,7 @@ impl Requester {
         } else if !self.clock.restart_after_pause(cx.now, waits) && self.clock.expired(cx.now) {
             self.ask_for_late_response(cx);
         }
+        Ok(())
     }
 
     /// Handles the timers that are due at `cx.now`.
@@ -172,6 +201,11 @@ impl Requester {
         {
             return Ok(());
         }
+        self.no_response(cx)
+    }
+
+    /// Handles the end of the local ACK timeout.
+    fn no_response(&mut self, cx: &mut Cx<'_>) -> Result<(), QpFailure> {
         if self.una == self.max {
             self.retry.ack_deadline = None;
             return Ok(());

@@ -24,6 +24,12 @@ impl Responder {
         !self.replies.is_empty()
     }
 
+    /// The number of replies before the first READ response, if there is one.
+    pub(crate) fn replies_before_data(&self) -> Option<usize> {
+        let mut queue = self.replies.queue.iter();
+        queue.position(|pending| matches!(pending.reply, Reply::Read { .. }))
+    }
+
     /// Whether the next reply is a READ response.
     pub(crate) fn has_data_to_send(&self) -> bool {
         let front = self.replies.queue.front();

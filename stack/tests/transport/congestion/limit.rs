@@ -61,6 +61,20 @@ fn a_program_limits_its_rate() {
     }
 }
 
+/// The reply to an atomic has no data and waits for no rate. The READ response behind it waits. `roce
+/// sim` found that it did not.
+#[test]
+fn a_read_response_behind_an_atomic_is_limited() {
+    let (mut hand, mem) = hand(QpKind::Rc, CongestionControl::None);
+    limit(&mut hand, mbps(100));
+    hand.request(Opcode::RC_FETCH_ADD, mem.atomic(0, 1), &[]);
+    let len = PACKETS as u32 * 1024;
+    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, len), &[]);
+    let (took, most) = send(&mut hand, PACKETS + 1);
+    assert_about(took, at(100, PACKETS));
+    assert_eq!(most, 1);
+}
+
 #[test]
 fn datagrams_are_limited_too() {
     let mut hand = Hand::new(Setup {
