@@ -1,7 +1,9 @@
 //! Connects QPs on a fabric: brings both ends from RESET to RTS.
 
 use crate::fabric::{Fabric, HostId};
-use roce_stack::{Access, ModifyError, QpAttributes, QpKind, QpState, TxMeta};
+use roce_stack::{
+    Access, ModifyError, QpAttributes, QpKind, QpState, RateLimit, RoceVersion, TxMeta,
+};
 use roce_wire::{PathMtu, Psn, QKey, Qpn, RnrTimer};
 
 /// The Q_Key of all UD QPs.
@@ -30,6 +32,13 @@ pub struct ConnectSpec {
     pub rnr_timer: u8,
     /// The traffic class of packets: DSCP and ECN.
     pub traffic_class: u8,
+    /// The version of RoCE that carries the packets.
+    pub version: RoceVersion,
+    /// The highest rate of each end's path, in units of 1,000 bits a second; 0 for no limit. UD has
+    /// none.
+    pub static_rate: [u32; 2],
+    /// The highest send rate that the application of each end sets.
+    pub rate_limit: [RateLimit; 2],
 }
 
 impl Default for ConnectSpec {
@@ -48,6 +57,9 @@ impl Default for ConnectSpec {
             rnr_retry: 7,
             rnr_timer: 1,
             traffic_class: 2,
+            version: RoceVersion::V2,
+            static_rate: [0; 2],
+            rate_limit: [RateLimit::NONE; 2],
         }
     }
 }
@@ -69,7 +81,7 @@ pub fn connect(
             dst: fabric.address(peer),
             traffic_class: spec.traffic_class,
             hop_limit: 64,
-            version: roce_stack::RoceVersion::V2,
+            version: spec.version,
         };
         let now = fabric.now();
         for attributes in spec.transitions(side, path, dest_qpn) {
@@ -118,6 +130,7 @@ impl ConnectSpec {
             dest_qpn: connected.then_some(dest_qpn),
             path: connected.then_some(path),
             path_mtu: connected.then_some(self.path_mtu),
+            static_rate: Some(self.static_rate[side]).filter(|rate| connected && *rate != 0),
             rq_psn: connected.then_some(psn(1 - side)),
             max_dest_rd_atomic: receives.then_some(self.rd_atomic),
             min_rnr_timer: timer.filter(|_| receives),
@@ -129,6 +142,7 @@ impl ConnectSpec {
             retry_cnt: sends.then_some(self.retry_cnt),
             rnr_retry: sends.then_some(self.rnr_retry),
             max_rd_atomic: sends.then_some(self.rd_atomic),
+            rate_limit: Some(self.rate_limit[side]).filter(|limit| *limit != RateLimit::NONE),
             ..state(QpState::Rts)
         };
         [init, rtr, rts]

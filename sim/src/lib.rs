@@ -9,7 +9,7 @@
 //!
 //! This crate does no I/O and reads no clock.
 #![warn(missing_docs)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod congestion;
 pub mod connect;

@@ -98,6 +98,13 @@ impl Report {
             dropped_by_nics,
             overruns,
             numbers_again,
+            cnps,
+            limited,
+            v1_pairs,
+            multicasts,
+            multicast_arrivals,
+            unmapped,
+            reregistered,
             virtual_seconds,
             ..
         } = &self.summary;
@@ -122,6 +129,13 @@ impl Report {
                 ("completion queues overrun", *overruns),
                 ("QP numbers used again", *numbers_again),
                 ("marked", packets.marked),
+                ("congestion notifications", *cnps),
+                ("limits of rates", *limited),
+                ("connections by RoCE v1", *v1_pairs),
+                ("datagrams to groups", *multicasts),
+                ("their arrivals at members", *multicast_arrivals),
+                ("on-demand regions unmapped", *unmapped),
+                ("regions registered again", *reregistered),
                 ("pause frames", packets.pauses),
                 ("seconds of virtual time", *virtual_seconds as u64),
             ]

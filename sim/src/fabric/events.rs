@@ -16,6 +16,8 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(super) enum Event {
     /// A packet arrives at the far end of a link.
     Arrive(EgressId, PacketId),
+    /// A packet to a multicast group arrives at a member on the host that sent it.
+    Loop(HostId, PacketId),
     /// A link has sent a packet and may send the next.
     Sent(EgressId),
     /// A host has work: a timer, or waiting packets.

@@ -1,14 +1,15 @@
 //! A host: a NIC, its receive ring, and its port.
 
+use super::events::Event;
 use super::ip::Ip;
 use super::link::{Egress, LinkContext};
 use super::{EgressId, HostId, PacketId};
 use roce_port::{SentMemory, SentRef};
 use roce_stack::{
-    Acknowledged, Duration, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RxMeta,
-    Sequenced, Transmit, TxMeta, TxSlot,
+    Acknowledged, Duration, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RoceVersion,
+    RxMeta, Sequenced, Transmit, TxMeta, TxSlot,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 /// The parameters of a host.
@@ -55,6 +56,8 @@ pub(super) struct Host {
     /// Its cable; a host has only one.
     pub(super) egress: Option<EgressId>,
     pub(super) ring: VecDeque<PacketId>,
+    /// The multicast groups that its port has joined.
+    pub(super) groups: BTreeSet<IpAddr>,
     /// Whether it is stopped.
     pub(super) paused: bool,
     /// When it will be woken, if scheduled.
@@ -73,6 +76,7 @@ impl Host {
             nic: new_nic(&spec, 0, max_packet_bytes),
             egress: None,
             ring: VecDeque::new(),
+            groups: BTreeSet::new(),
             paused: false,
             wake: None,
             sent: SentMemory::default(),
@@ -87,6 +91,7 @@ impl Host {
         self.restarts += u64::from(!same_seed);
         self.nic = new_nic(&self.spec, self.restarts, max_packet_bytes);
         self.wake = None;
+        self.groups.clear();
         self.sent.forget();
     }
 
@@ -98,6 +103,7 @@ impl Host {
     /// The metadata that the receiving port reports for a packet.
     pub(super) fn received_meta(&self, meta: &RxMeta) -> RxMeta {
         let ip = match (self.spec.ip, meta.ip) {
+            (_, IpCovered::Grh) => IpCovered::Grh,
             (Ip::V4Hidden, _) => IpCovered::V4Hidden,
             (_, ip) => ip,
         };
@@ -115,6 +121,7 @@ impl Host {
         let mut port = HostPort {
             id,
             ip: self.spec.ip,
+            groups: &self.groups,
             sent: self.spec.keeps.then_some(&mut self.sent),
             next_id: &mut self.next_id,
             context,
@@ -150,6 +157,7 @@ struct Reserved {
 struct HostPort<'a, 'b> {
     id: HostId,
     ip: Ip,
+    groups: &'a BTreeSet<IpAddr>,
     /// Where the port keeps packets, if it does.
     sent: Option<&'a mut SentMemory>,
     next_id: &'a mut u16,
@@ -160,6 +168,16 @@ struct HostPort<'a, 'b> {
 }
 
 impl HostPort<'_, '_> {
+    /// Delivers a packet to a group to the members on this host, as ports do.
+    fn loop_back(&mut self, packet: PacketId) {
+        let to = self.context.pool.get(packet).meta.dst;
+        if self.groups.contains(&to) {
+            let copy = self.context.pool.duplicate(packet);
+            let event = Event::Loop(self.id, copy);
+            self.context.events.push(self.context.now, event);
+        }
+    }
+
     fn release_reserved(&mut self) {
         if let Some(Reserved { packet, .. }) = self.reserved.take() {
             self.context.pool.release(packet);
@@ -186,9 +204,10 @@ impl Transmit for HostPort<'_, '_> {
             self.egress.note_waiting_host(self.context.events);
             return Err(ReserveError::Full);
         }
-        let ip = match self.ip {
-            Ip::V6 => IpCovered::V6,
-            Ip::V4 | Ip::V4Hidden => {
+        let ip = match (to.version, self.ip) {
+            (RoceVersion::V1, _) => IpCovered::Grh,
+            (_, Ip::V6) => IpCovered::V6,
+            (_, Ip::V4 | Ip::V4Hidden) => {
                 *self.next_id = self.next_id.wrapping_add(1);
                 IpCovered::V4 {
                     id: *self.next_id,
@@ -206,7 +225,11 @@ impl Transmit for HostPort<'_, '_> {
         packet.meta = RxMeta {
             src: to.src,
             dst: to.dst,
-            src_port: SRC_PORT,
+            // RoCE v1 has no UDP header.
+            src_port: match to.version {
+                RoceVersion::V1 => 0,
+                RoceVersion::V2 => SRC_PORT,
+            },
             traffic_class: to.traffic_class,
             ip,
         };
@@ -226,6 +249,7 @@ impl Transmit for HostPort<'_, '_> {
                 committed.sent = Some((self.id, memory));
             }
             self.context.counters.sent += 1;
+            self.loop_back(packet);
             self.egress.push(self.context, packet);
             self.egress.start(self.context);
         }

@@ -40,7 +40,8 @@ use link::{Egress, LinkContext};
 use names::EgressId;
 use pool::{PacketId, Pool};
 use roce_port::fault::FaultSpec;
-use roce_stack::{Instant, Nic};
+use roce_stack::{Instant, Nic, RoceVersion};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use switch::Switch;
 use trace::{Fate, Trace};
@@ -114,6 +115,17 @@ impl Fabric {
     /// Prints every packet on stderr from now on.
     pub fn print_packets(&mut self) {
         self.trace.print();
+    }
+
+    /// The port of a host joins a multicast group: it receives packets to the group from now on,
+    /// its own included.
+    pub fn join(&mut self, host: HostId, group: IpAddr) {
+        self.hosts[host.0].groups.insert(group);
+    }
+
+    /// The port of a host leaves a multicast group.
+    pub fn leave(&mut self, host: HostId, group: IpAddr) {
+        self.hosts[host.0].groups.remove(&group);
     }
 
     /// The number of hosts.
@@ -229,6 +241,10 @@ impl Fabric {
                     Step::Internal
                 }
             },
+            Event::Loop(host, packet) => match self.hosts[host.0].egress {
+                Some(link) => self.arrive_at_host(link, host, packet),
+                None => Step::Internal,
+            },
             Event::Sent(link) => {
                 self.egresses[link.0].sent();
                 self.start(link);
@@ -278,6 +294,11 @@ impl Fabric {
 
     fn arrive_at_host(&mut self, link: EgressId, id: HostId, packet: PacketId) -> Step {
         let host = &mut self.hosts[id.0];
+        let to = self.pool.get(packet).meta.dst;
+        if to.is_multicast() && !host.groups.contains(&to) {
+            self.pool.release(packet);
+            return Step::Internal;
+        }
         if host.ring.len() >= host.spec.ring_packets {
             self.counters.overrun += 1;
             self.drop_packet(link, packet);
@@ -315,11 +336,42 @@ impl Fabric {
     }
 
     fn arrive_at_switch(&mut self, link: EgressId, id: SwitchId, packet: PacketId) {
+        let to = self.pool.get(packet).meta.dst;
+        if !to.is_multicast() {
+            let output = self
+                .host_at(to)
+                .and_then(|to| self.switches[id.0].routes[to.0]);
+            return self.forward(link, id, output, packet);
+        }
+        for output in self.group_outputs(link, id, to) {
+            let copy = self.pool.duplicate(packet);
+            self.forward(link, id, Some(output), copy);
+        }
+        self.pool.release(packet);
+    }
+
+    /// The links of a switch that lead to members of a group, other than the way back.
+    fn group_outputs(&self, link: EgressId, id: SwitchId, group: IpAddr) -> BTreeSet<EgressId> {
+        let came_from = self.egresses[link.0].from;
+        let members = self.hosts.iter().zip(&self.switches[id.0].routes);
+        members
+            .filter(|(host, _)| host.groups.contains(&group))
+            .filter_map(|(_, route)| *route)
+            .filter(|output| self.egresses[output.0].to != came_from)
+            .collect()
+    }
+
+    /// Queues a packet at a switch, or drops it.
+    fn forward(
+        &mut self,
+        link: EgressId,
+        id: SwitchId,
+        output: Option<EgressId>,
+        packet: PacketId,
+    ) {
         let arrived = self.pool.get(packet);
         let (len, meta) = (arrived.len(), arrived.meta);
-        let to = self.host_at(meta.dst);
         let switch = &mut self.switches[id.0];
-        let output = to.and_then(|to| switch.routes[to.0]);
         let fits = |output: &EgressId| {
             let egress = &self.egresses[output.0];
             egress.has_space(len, meta.traffic_class) && len <= egress.spec.max_packet_bytes
@@ -334,7 +386,9 @@ impl Fabric {
         let waiting = self.pool.get_mut(packet);
         let urgent = self.egresses[output.0].spec.is_urgent(meta.traffic_class);
         waiting.from = (!urgent).then_some(link);
-        let capable = matches!(waiting.meta.traffic_class & 3, 1 | 2);
+        // A switch sees no ECN bits in a GRH.
+        let capable = waiting.meta.version() == RoceVersion::V2
+            && matches!(waiting.meta.traffic_class & 3, 1 | 2);
         if capable && switch.should_mark(self.egresses[output.0].queued_bytes) {
             waiting.meta.traffic_class |= 3;
             self.counters.marked += 1;

@@ -9,7 +9,7 @@ use crate::connect::header_bytes;
 use roce_stack::{Completion, QpKind, WcOpcode, WcStatus};
 
 /// The maximum number of copies of one message, if three links duplicate packets.
-const MAX_COPIES: u8 = 8;
+pub(super) const MAX_COPIES: u8 = 8;
 
 impl Pair {
     pub(super) fn is_reliable(&self) -> bool {
@@ -95,6 +95,10 @@ impl Pair {
         };
         if !pool.holds(recv, header, bytes) {
             return violated(format!("the receive does not hold what request {id} sent"));
+        }
+        let network = self.ends.networks[1 - side];
+        if header > 0 && network.is_some_and(|network| !pool.has_header(recv, &network)) {
+            return violated(format!("the receive lacks the header of {network:?}"));
         }
         // Without acknowledgements, an incomplete message may have left some bytes there.
         if self.is_reliable() && !pool.is_unchanged_after(recv, header + bytes.len()) {

@@ -105,6 +105,10 @@ impl Pair {
             }
         }
         self.check_all_arrived(side)?;
+        for old in &self.flows[side].retired {
+            old.check_all()
+                .map_err(|Violation(what)| Violation(format!("old target: {what}")))?;
+        }
         let FlowAreas { out, target, inbox } = &self.flows[side].areas;
         for (name, area) in [("out", out), ("target", target), ("inbox", inbox)] {
             area.check_all()

@@ -1,12 +1,12 @@
 //! The requests of one QP to its peer, in order, and their progress.
 
-use super::area::{Content, PendingOp};
+use super::area::{Area, Content, PendingOp};
 use super::arrivals::Arrivals;
 use super::keys::Keys;
 use super::request::{Effect, PostedRecv, PostedSend};
 use super::{AreaName, FlowAreas, Verdict, Violation, violated};
 use core::ops::Range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A READ that has not completed, with the earlier contents of its range.
 #[derive(Debug, Default)]
@@ -51,6 +51,10 @@ pub(crate) struct Flow {
     pub(super) keys: Keys,
     /// Regions that were deregistered: out, target, inbox.
     pub(super) deregistered: [bool; 3],
+    /// Memory that the target consisted of before it was moved.
+    pub(super) retired: Vec<Area>,
+    /// WRITEs that may have been executed before the target was moved.
+    pub(super) relocated: BTreeSet<usize>,
 }
 
 impl Flow {
@@ -71,6 +75,8 @@ impl Flow {
             pending_reads: BTreeMap::new(),
             keys: Keys::default(),
             deregistered: [false; 3],
+            retired: Vec::new(),
+            relocated: BTreeSet::new(),
         }
     }
 
@@ -144,13 +150,18 @@ impl Flow {
         self.deregistered[area as usize]
     }
 
+    /// The contents of the target that READs in flight may return are unknown from now on.
+    pub(super) fn forget_target_of_readers(&mut self) {
+        for reading in self.pending_reads.values_mut() {
+            reading.target_frozen = true;
+        }
+    }
+
     pub(super) fn freeze(&mut self, area: AreaName) -> Verdict {
         let what = match area {
             AreaName::Out => &mut self.areas.out,
             AreaName::Target => {
-                for reading in self.pending_reads.values_mut() {
-                    reading.target_frozen = true;
-                }
+                self.forget_target_of_readers();
                 &mut self.areas.target
             }
             AreaName::Inbox => &mut self.areas.inbox,
@@ -167,7 +178,9 @@ impl Flow {
             if send.must_not_execute() {
                 return violated(format!("request {id} was executed, but must be refused"));
             }
-            if let Effect::Write { at, bytes, .. } = &send.effect {
+            if let Effect::Write { at, bytes, .. } = &send.effect
+                && !self.relocated.contains(&id)
+            {
                 let wrote = *at..at + bytes.len();
                 self.remember_for_readers(id, &wrote);
                 self.areas.target.settle(id);

@@ -143,6 +143,13 @@ pub(super) fn recv(pair: &Pair, side: usize, send: Option<usize>, done: &Complet
                     None => "it should name no key".to_owned(),
                 });
             }
+            let network = pair.ends.networks[1 - side];
+            let header = done.source.map(|source| source.network);
+            if pair.ends.kind == QpKind::Ud
+                && network.is_some_and(|network| Some(network.header) != header)
+            {
+                return violated(format!("it should have come by {network:?}"));
+            }
             // Only datagrams have a source.
             let from = (pair.ends.kind == QpKind::Ud).then_some(pair.ends.qpns[1 - side]);
             if done.source.map(|source| source.qpn.get()) != from {

@@ -22,13 +22,17 @@ mod arrivals;
 mod arrive;
 mod complete;
 mod cqs;
+mod datagram;
 mod flow;
 mod judge;
 mod keys;
+mod multicast;
 mod pair;
 mod pool;
 mod pools;
+mod rates;
 mod request;
+mod reregister;
 mod revoke;
 mod words;
 
@@ -43,9 +47,13 @@ mod tests_pool;
 
 pub use area::{Area, Bytes};
 pub use cqs::CqUser;
+pub use datagram::{HEADER_BYTES, Network};
 pub use keys::{INVALIDATION_REFUSED, KeyState};
+pub use multicast::GroupDatagram;
 pub use pair::{Causes, Ends};
+pub use rates::{CongestionCounts, CongestionLimits};
 pub use request::{Effect, PostedRecv, PostedSend};
+pub use reregister::Reregistration;
 pub use words::{WordOp, Words};
 
 use flow::Flow;
@@ -102,6 +110,7 @@ pub enum AreaName {
 pub struct Oracle {
     pairs: BTreeMap<usize, Pair>,
     pools: BTreeMap<usize, Pool>,
+    multicast: multicast::Multicast,
     /// The words for atomics, for each host.
     pub words: Vec<Words>,
     /// Counts events, as a clock.
@@ -122,6 +131,7 @@ impl Oracle {
             ends,
             qps: [QpModel::default(); 2],
             flows: areas.map(|areas| Flow::new(areas, reliable)),
+            buckets: [None; 2],
         };
         for pool in ends.pools.into_iter().chain([ends.second_pool]).flatten() {
             if self.pool(pool).deregistered {

@@ -1,6 +1,8 @@
 //! Two connected QPs, their states, and their flows.
 
+use super::datagram::Network;
 use super::flow::Flow;
+use super::rates::Bucket;
 use roce_stack::QpKind;
 
 /// The state of one QP.
@@ -41,6 +43,8 @@ pub struct Ends {
     pub pools: [Option<usize>; 2],
     /// A second pool of the second end. Each request names one of the two.
     pub second_pool: Option<usize>,
+    /// The network layer of the messages of each end; `None` if it is not checked.
+    pub networks: [Option<Network>; 2],
 }
 
 impl Ends {
@@ -59,4 +63,6 @@ pub(crate) struct Pair {
     pub(crate) qps: [QpModel; 2],
     /// Indexed by the initiating side.
     pub(crate) flows: [Flow; 2],
+    /// Of QPs whose rate is limited.
+    pub(crate) buckets: [Option<Bucket>; 2],
 }

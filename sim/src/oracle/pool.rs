@@ -2,6 +2,7 @@
 //! gets is known only when the receive completes.
 
 use super::area::{Area, Content};
+use super::datagram::{HEADER_BYTES, Network};
 use super::request::PostedRecv;
 use super::{Verdict, Violation, violated};
 use std::collections::BTreeMap;
@@ -68,6 +69,11 @@ impl Pool {
         let from = recv.at + header;
         let to = from + bytes.len();
         to <= recv.at + recv.len && self.area.actual(from..to) == bytes
+    }
+
+    /// Whether the receive begins with the header of a datagram.
+    pub(super) fn has_header(&self, recv: PostedRecv, network: &Network) -> bool {
+        network.has_header(&self.area.actual(recv.at..recv.at + HEADER_BYTES))
     }
 
     /// Whether the receive is unchanged after its first `len` bytes.

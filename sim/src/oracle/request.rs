@@ -76,6 +76,8 @@ pub struct PostedSend {
     pub fails: bool,
     /// Whether the fault is on this side, so that the peer does not refuse it.
     pub fails_locally: bool,
+    /// Whether it fails only because of what its key grants now, which may change.
+    pub denied: bool,
     /// The statuses that its fault justifies.
     pub statuses: &'static [WcStatus],
     /// The pool from which it takes a receive, if the request names one, as with XRC.

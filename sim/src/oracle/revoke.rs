@@ -28,7 +28,7 @@ impl Flow {
     /// The requests with the key that may not have been executed, and the READs that may not have
     /// been answered completely. They include abandoned requests, even if their QP is gone: their
     /// packets may still be in the network.
-    fn open_uses(&self, key: u32) -> impl Iterator<Item = usize> {
+    pub(super) fn open_uses(&self, key: u32) -> impl Iterator<Item = usize> {
         let from = self.executed.min(self.answered);
         (from..self.sends.len()).filter(move |id| {
             let send = &self.sends[*id];

@@ -46,6 +46,7 @@ fn send(effect: Effect, opcode: WcOpcode, len: u32) -> PostedSend {
         invalidates: None,
         fails: false,
         fails_locally: false,
+        denied: false,
         statuses: &[],
         pool: None,
         opcode,

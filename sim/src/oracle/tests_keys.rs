@@ -63,6 +63,7 @@ impl Fixture {
             invalidates,
             fails: false,
             fails_locally: false,
+            denied: false,
             statuses: &[],
             pool: None,
             opcode,

@@ -31,6 +31,7 @@ fn fixture(kinds: &[QpKind], shared: bool, causes: Causes) -> Fixture {
             qpns: [8, 9],
             pools: [None, Some(0)],
             second_pool: None,
+            networks: [None; 2],
         };
         let areas = || FlowAreas {
             out: Area::new(buffer()),
@@ -64,6 +65,7 @@ fn send(effect: Effect, fails: bool) -> PostedSend {
         invalidates: None,
         fails,
         fails_locally: false,
+        denied: false,
         statuses: &[],
         pool: None,
         opcode: WcOpcode::Send,

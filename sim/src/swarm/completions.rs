@@ -15,10 +15,11 @@ impl Run<'_> {
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
                 let here = |state: &PairState| state.ends[side].host == host;
-                if self.pairs[pair].as_ref().is_some_and(here)
-                    && !self.postpones_poll(pair, side)
-                    && self.poll(pair, side)?
-                {
+                let is_here = self.pairs[pair].as_ref().is_some_and(here);
+                if is_here {
+                    self.check_rate(pair, side)?;
+                }
+                if is_here && !self.postpones_poll(pair, side) && self.poll(pair, side)? {
                     match self.end(pair, side).in_host_cq {
                         true => self.post_requests_of_host(host)?,
                         false => self.post_requests(pair, side)?,
@@ -31,6 +32,7 @@ impl Run<'_> {
                 self.refill(pool)?;
             }
         }
+        self.poll_groups(host)?;
         while let Some(event) = self.fabric.nic(host).poll_event() {
             self.event(host, event)?;
         }

@@ -71,6 +71,19 @@ impl Run<'_> {
             Action::ResizeCq(pair, side, entries) if self.is_running(pair, side) => {
                 self.resize_cqs(pair, side, entries)
             }
+            Action::Unmap(pair, side, area) => {
+                let owner = if area == 0 { side } else { 1 - side };
+                match self.is_running(pair, owner) {
+                    true => self.unmap(pair, side, area),
+                    false => Ok(()),
+                }
+            }
+            Action::Reregister(pair, side, change) if self.is_running(pair, 1 - side) => {
+                self.reregister(pair, side, change)
+            }
+            Action::LimitRate(pair, side, limit) if self.is_running(pair, side) => {
+                self.limit_rate(pair, side, limit)
+            }
             Action::Pause(host, lasts) if !self.paused[host] => {
                 self.paused[host] = true;
                 self.fabric.set_paused(HostId(host), true);
@@ -241,15 +254,21 @@ impl Run<'_> {
         self.forget_cqs(host);
         self.host_cqs[host.0] = None;
         self.close_pools(host)?;
+        self.forget_groups(host)?;
         match same_seed {
             true => self.fabric.restart_with_same_seed(host),
             false => self.fabric.restart(host),
         }
+        self.configure(host);
         let nic = self.fabric.nic(host);
         let pd = nic.alloc_pd();
         let buffer = Arc::clone(&self.hosts[host.0].region.buffer);
         let region = Region::register(nic, pd, 1000 + host.0, buffer)?;
-        self.hosts[host.0] = HostState { pd, region };
+        self.hosts[host.0] = HostState {
+            pd,
+            region,
+            other_pd: None,
+        };
         Ok(())
     }
 }

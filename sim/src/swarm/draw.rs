@@ -2,6 +2,9 @@
 
 use super::draw_cqs::draw_cqs;
 use super::draw_memory::draw_memory;
+use super::draw_multicast::draw_multicast;
+use super::draw_paths::draw_paths;
+use super::draw_regions::draw_regions;
 use super::draw_restart::draw_restart;
 use super::draw_windows_xrc::draw_windows_and_xrc;
 use super::plan::Plan;
@@ -13,7 +16,7 @@ impl Plan {
     }
 
     /// The number of layers on top of the first one.
-    pub const LAYERS: usize = 4;
+    pub const LAYERS: usize = 7;
 
     /// The plan of a seed with the first layer and `layers` more, at most [`Self::LAYERS`].
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
@@ -29,6 +32,15 @@ impl Plan {
         }
         if layers >= 4 {
             draw_memory(&mut plan);
+        }
+        if layers >= 5 {
+            draw_paths(&mut plan);
+        }
+        if layers >= 6 {
+            draw_multicast(&mut plan);
+        }
+        if layers >= 7 {
+            draw_regions(&mut plan);
         }
         plan
     }

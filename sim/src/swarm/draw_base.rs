@@ -4,6 +4,7 @@ use super::plan::{
     Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
     SrqPlan,
 };
+use super::plan_multicast::MulticastPlan;
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
 use crate::fabric::{EcnSpec, HostSpec, Ip, LinkSpec, PfcSpec, SwitchSpec};
@@ -12,7 +13,7 @@ use roce_stack::{Duration, QpKind, largest_path_mtu};
 use roce_wire::PathMtu;
 
 /// The time in which faults and disruptions start, in ns.
-const HORIZON_NS: u64 = 3_000_000;
+pub(super) const HORIZON_NS: u64 = 3_000_000;
 
 impl Plan {
     pub(super) fn draw_base(seed: u64) -> Self {
@@ -30,8 +31,11 @@ impl Plan {
             srqs: (0..count).map(|_| srq(&mut dice)).collect(),
             xrc_srqs: Vec::new(),
             cqs: Vec::new(),
+            congestion: Vec::new(),
             xrc_cq: CqPlan::default(),
             pairs: Vec::new(),
+            on_demand_words: Vec::new(),
+            multicast: MulticastPlan::default(),
             faults: Vec::new(),
             disruptions: Vec::new(),
         };
@@ -262,7 +266,6 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         kind: service,
         path_mtu,
         psn: [psn(dice), psn(dice)],
-        access: ConnectSpec::default().access,
         rd_atomic: dice.pick(&[1, 2, 4, 16]),
         // 67 ms where nothing may be lost, 0.5 to 8 ms otherwise.
         timeout: match lossless {
@@ -275,7 +278,7 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         },
         rnr_retry: dice.pick(&[0, 2, 7, 7, 7]),
         rnr_timer: dice.pick(&[1, 5, 12]),
-        traffic_class: 2,
+        ..ConnectSpec::default()
     };
     let depth = dice.pick(&[1, 2, 4, 16, 64]);
     let mtu = path_mtu.bytes();
@@ -322,6 +325,7 @@ pub(super) fn pair(dice: &mut Dice, common: &Common<'_>, largest_mtu: PathMtu) -
         start_ns: dice.pick(&[0, 0, 100_000]),
         target_bytes,
         follows: None,
+        on_demand: [[false; 3]; 2],
         windows: [Vec::new(), Vec::new()],
         ops,
     }
@@ -350,7 +354,10 @@ fn draw_request_fault(
         RequestFault::RemoteKey => !sends,
         RequestFault::Persistence => kind == Kind::Flush,
         RequestFault::QKey => service == QpKind::Ud,
-        RequestFault::Invalidated | RequestFault::AccessRight | RequestFault::Srq => false,
+        RequestFault::Invalidated
+        | RequestFault::AccessRight
+        | RequestFault::StaleAddress
+        | RequestFault::Srq => false,
     };
     fits.then_some(drawn)
 }

@@ -2,6 +2,7 @@
 
 use super::memory::Region;
 use super::plan::{Op, PairPlan, RequestFault, WindowPlan};
+use super::regions::Grant;
 use crate::connect::kind_of;
 use crate::fabric::HostId;
 use crate::oracle::Violation;
@@ -63,6 +64,8 @@ pub(super) struct FlowMemory {
     pub(super) inbox_at: Vec<(usize, usize)>,
     /// Whether out, target and inbox are still registered.
     pub(super) registered: [bool; 3],
+    /// What the key of the target grants.
+    pub(super) grant: Grant,
 }
 
 /// A window of a flow's target.

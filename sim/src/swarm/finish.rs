@@ -34,6 +34,8 @@ impl Run<'_> {
         self.check_pools_idle()?;
         self.check_last_wqes_reached()?;
         self.check_cq_errors_reported()?;
+        self.check_congestion()?;
+        self.check_groups()?;
         let in_flight = self.fabric.in_flight();
         if in_flight != (0, 0) {
             return violated(format!(
@@ -78,6 +80,7 @@ impl Run<'_> {
             }
         }
         self.destroy_pools()?;
+        self.destroy_groups()?;
         let later = self.fabric.now() + Duration::from_secs(1_000_000);
         for host in 0..self.hosts.len() {
             let key = self.hosts[host].region.key;

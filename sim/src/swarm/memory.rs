@@ -1,5 +1,6 @@
 //! Regions with canaries around them, at addresses that are the same in every run.
 
+use super::pages::Pages;
 use crate::oracle::{Area, Bytes, Violation};
 use roce_stack::{Access, Buffer, Memory, Nic, PdId, RemoteAddr, Sge};
 use std::sync::Arc;
@@ -7,8 +8,20 @@ use std::sync::Arc;
 /// Bytes before and after a region that must not be accessed.
 const CANARY: usize = 64;
 
+/// The distance of a region's second address from its first; no region is as long.
+const SHIFT: u64 = 1 << 31;
+
 /// The initial byte of all memory, including canaries.
 const FILL: u8 = 0xc5;
+
+/// The rights of a new region.
+pub(super) const REGION_ACCESS: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_ATOMIC)
+    .union(Access::FLUSH_GLOBAL)
+    .union(Access::MW_BIND)
+    .union(Access::REMOTE_INVALIDATE);
 
 /// A registered stretch of memory.
 #[derive(Clone, Debug)]
@@ -17,6 +30,8 @@ pub(super) struct Region {
     pub(super) key: u32,
     pub(super) len: usize,
     iova: u64,
+    /// Its pages, if it is on demand.
+    pages: Option<Arc<Pages>>,
 }
 
 impl Region {
@@ -26,13 +41,9 @@ impl Region {
         pd: PdId,
         number: usize,
         len: usize,
+        on_demand: bool,
     ) -> Result<Self, Violation> {
-        let failed = |what: String| Violation(format!("making a region: {what}"));
-        let buffer = Buffer::new(len + 2 * CANARY).map_err(|e| failed(e.to_string()))?;
-        let fill = vec![FILL; buffer.len()];
-        buffer.write(0, &fill).map_err(|e| failed(e.to_string()))?;
-        let buffer = Arc::new(buffer);
-        Self::register(nic, pd, number, buffer)
+        Self::make(nic, pd, number, new_buffer(len)?, on_demand)
     }
 
     /// Registers a buffer from [`Region::new`] again.
@@ -42,26 +53,61 @@ impl Region {
         number: usize,
         buffer: Arc<Buffer>,
     ) -> Result<Self, Violation> {
+        Self::make(nic, pd, number, buffer, false)
+    }
+
+    fn make(
+        nic: &mut Nic,
+        pd: PdId,
+        number: usize,
+        buffer: Arc<Buffer>,
+        on_demand: bool,
+    ) -> Result<Self, Violation> {
         let iova = (number as u64 + 1) << 32 | 0x1000;
         let len = buffer.len() - 2 * CANARY;
-        let memory = Memory::part(buffer.clone(), CANARY, len)
-            .map_err(|e| Violation(format!("making a region: {e}")))?;
-        let all = Access::LOCAL_WRITE
-            | Access::REMOTE_WRITE
-            | Access::REMOTE_READ
-            | Access::REMOTE_ATOMIC
-            | Access::FLUSH_GLOBAL
-            | Access::MW_BIND
-            | Access::REMOTE_INVALIDATE;
+        let pages = on_demand.then(|| Pages::new(Arc::clone(&buffer), CANARY, len));
+        let memory = match &pages {
+            Some(pages) => pages.memory(),
+            None => part(&buffer, len)?,
+        };
         let key = nic
-            .register_memory(pd, memory, Some(iova), all)
+            .register_memory(pd, memory, Some(iova), REGION_ACCESS)
             .map_err(|e| Violation(format!("registering a region: {e}")))?;
         Ok(Self {
             buffer,
             key,
             len,
             iova,
+            pages,
         })
+    }
+
+    /// The same region, with other memory, and with another address if `shift`.
+    pub(super) fn moved(&self, shift: bool) -> Result<(Self, Memory), Violation> {
+        let buffer = new_buffer(self.len)?;
+        let memory = part(&buffer, self.len)?;
+        let moved = Self {
+            buffer,
+            iova: self.iova + if shift { SHIFT } else { 0 },
+            pages: None,
+            ..*self
+        };
+        Ok((moved, memory))
+    }
+
+    /// The address of its first byte.
+    pub(super) fn iova(&self) -> u64 {
+        self.iova
+    }
+
+    /// Unmaps its pages, if it is on demand. Returns whether they were mapped.
+    pub(super) fn unmap(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.unmap())
+    }
+
+    /// Whether its memory can be accessed.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.pages.as_ref().is_none_or(|pages| pages.is_mapped())
     }
 
     /// The oracle's model of it.
@@ -102,6 +148,21 @@ impl Region {
         }
         sges
     }
+}
+
+/// A buffer for a region of `len` bytes, with canaries.
+fn new_buffer(len: usize) -> Result<Arc<Buffer>, Violation> {
+    let failed = |what: String| Violation(format!("making a region: {what}"));
+    let buffer = Buffer::new(len + 2 * CANARY).map_err(|e| failed(e.to_string()))?;
+    let fill = vec![FILL; buffer.len()];
+    buffer.write(0, &fill).map_err(|e| failed(e.to_string()))?;
+    Ok(Arc::new(buffer))
+}
+
+/// The memory between the canaries of a buffer.
+fn part(buffer: &Arc<Buffer>, len: usize) -> Result<Memory, Violation> {
+    Memory::part(Arc::clone(buffer), CANARY, len)
+        .map_err(|e| Violation(format!("making a region: {e}")))
 }
 
 /// `len` bytes that identify their origin.

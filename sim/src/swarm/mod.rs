@@ -11,15 +11,24 @@ mod draw;
 mod draw_base;
 mod draw_cqs;
 mod draw_memory;
+mod draw_multicast;
+mod draw_paths;
+mod draw_regions;
 mod draw_restart;
 mod draw_windows_xrc;
 mod end;
 mod finish;
 mod memory;
+mod multicast;
 mod outcome;
+mod pages;
+mod paths;
 mod plan;
+mod plan_multicast;
+mod plan_regions;
 mod pools;
 mod post;
+mod regions;
 mod request;
 mod run;
 mod shrink;
@@ -36,5 +45,7 @@ pub use plan::{
     Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
     SrqPlan, WindowPlan,
 };
+pub use plan_multicast::{DatagramPlan, MemberPlan, Membership, MulticastPlan, SenderPlan};
+pub use plan_regions::Change;
 pub use run::{run, run_printing};
 pub use shrink::{Shrunk, shrink};

@@ -28,6 +28,20 @@ pub struct Outcome {
     pub overruns: u64,
     /// QPs that reuse a number from before a restart.
     pub numbers_again: u64,
+    /// CNPs that QPs sent.
+    pub cnps: u64,
+    /// Limits of QPs' rates that were set.
+    pub limited: u64,
+    /// Pairs that were connected by RoCE v1.
+    pub v1_pairs: u64,
+    /// Datagrams to multicast groups that were posted.
+    pub multicasts: u64,
+    /// Receives of members of multicast groups that completed.
+    pub multicast_arrivals: u64,
+    /// On-demand regions that were unmapped.
+    pub unmapped: u64,
+    /// Regions that were registered again.
+    pub reregistered: u64,
     /// The virtual time of the run, in ns.
     pub virtual_ns: u64,
 }
@@ -55,6 +69,20 @@ pub struct Summary {
     pub overruns: u64,
     /// QPs that reuse a number from before a restart.
     pub numbers_again: u64,
+    /// CNPs that QPs sent.
+    pub cnps: u64,
+    /// Limits of QPs' rates that were set.
+    pub limited: u64,
+    /// Pairs that were connected by RoCE v1.
+    pub v1_pairs: u64,
+    /// Datagrams to multicast groups that were posted.
+    pub multicasts: u64,
+    /// Receives of members of multicast groups that completed.
+    pub multicast_arrivals: u64,
+    /// On-demand regions that were unmapped.
+    pub unmapped: u64,
+    /// Regions that were registered again.
+    pub reregistered: u64,
     /// The total virtual time of the runs, in seconds.
     pub virtual_seconds: f64,
 }
@@ -74,6 +102,13 @@ impl Summary {
         self.dropped_by_nics += outcome.dropped_by_nics;
         self.overruns += outcome.overruns;
         self.numbers_again += outcome.numbers_again;
+        self.cnps += outcome.cnps;
+        self.limited += outcome.limited;
+        self.v1_pairs += outcome.v1_pairs;
+        self.multicasts += outcome.multicasts;
+        self.multicast_arrivals += outcome.multicast_arrivals;
+        self.unmapped += outcome.unmapped;
+        self.reregistered += outcome.reregistered;
         self.virtual_seconds += outcome.virtual_ns as f64 / 1e9;
     }
 }

@@ -1,9 +1,11 @@
 //! The plan of a seed: all parts of a run, as data that can be reduced.
 
+use super::plan_multicast::MulticastPlan;
+use super::plan_regions::Change;
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
 use roce_port::fault::FaultSpec;
-use roce_stack::{Access, MwType, QpKind};
+use roce_stack::{Access, CongestionSettings, MwType, QpKind, RateLimit};
 
 /// The plan of a run.
 #[derive(Clone, Debug)]
@@ -26,10 +28,16 @@ pub struct Plan {
     pub xrc_srqs: Vec<[SrqPlan; 2]>,
     /// The CQ of each host that some of its QPs share.
     pub cqs: Vec<Option<CqPlan>>,
+    /// The congestion settings of each host; the default where there are none.
+    pub congestion: Vec<CongestionSettings>,
     /// The CQ of each host for receives of XRC targets.
     pub xrc_cq: CqPlan,
     /// Connections.
     pub pairs: Vec<PairPlan>,
+    /// Whether the words for atomics of each host are on demand; none if there are no entries.
+    pub on_demand_words: Vec<bool>,
+    /// Multicast groups.
+    pub multicast: MulticastPlan,
     /// Faults of cables, with their times.
     pub faults: Vec<FaultPlan>,
     /// Disruptive actions of applications and hosts.
@@ -92,6 +100,8 @@ pub struct PairPlan {
     /// The pair that this one replaces after one of the hosts was restarted. Its regions have the
     /// same addresses, and its QPs may have the same numbers.
     pub follows: Option<usize>,
+    /// Which of each flow's regions are on demand: out, target, inbox.
+    pub on_demand: [[bool; 3]; 2],
     /// The memory windows of each end's target, which the other end uses.
     pub windows: [Vec<WindowPlan>; 2],
     /// The requests of each end, in order.
@@ -195,8 +205,10 @@ pub enum RequestFault {
     Persistence,
     /// The remote key was invalidated. Never drawn; it results from other actions.
     Invalidated,
-    /// The window does not allow it. Never drawn; it results from other actions.
+    /// The window or the region does not allow it. Never drawn; it results from other actions.
     AccessRight,
+    /// The region was moved to another address. Never drawn; it results from other actions.
+    StaleAddress,
 }
 
 /// A request.
@@ -283,6 +295,12 @@ pub enum Action {
     Limit(usize, usize),
     /// Resizes the CQs of a QP to this many entries.
     ResizeCq(usize, usize, usize),
+    /// Unmaps the pages of a flow's out (0), target (1) or inbox (2), if it is on demand.
+    Unmap(usize, usize, usize),
+    /// Registers the memory at the peer that the QP's requests WRITE and READ again.
+    Reregister(usize, usize, Change),
+    /// Limits the rate of a QP, or changes or removes the limit.
+    LimitRate(usize, usize, RateLimit),
     /// Stops a host for this many ns.
     Pause(usize, u64),
     /// Restarts a host: all its QPs and regions are gone.

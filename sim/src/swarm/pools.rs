@@ -94,7 +94,7 @@ impl Run<'_> {
         let number = self.pools.len();
         let pd = self.hosts[host.0].pd;
         let len = slots * (spec.len + GAP);
-        let region = Region::new(self.fabric.nic(host), pd, 2000 + number, len)?;
+        let region = Region::new(self.fabric.nic(host), pd, 2000 + number, len, false)?;
         let shared = queue.srqn().is_some();
         self.oracle.pool_created(number, region.area(), shared);
         self.pools.push(PoolState {

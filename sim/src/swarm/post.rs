@@ -99,7 +99,9 @@ impl Run<'_> {
         flags.set(SendFlags::SOLICITED, op.solicited);
         let sends = matches!(request.effect, Effect::Send { .. } | Effect::Write { .. });
         // Inline data is copied, and its key checked, at the time of posting.
-        let key_is_valid = op.fault != Some(RequestFault::LocalKey) && memory.registered[0];
+        let key_is_valid = op.fault != Some(RequestFault::LocalKey)
+            && memory.registered[0]
+            && memory.out.is_mapped();
         let inline = op.inline && sends && key_is_valid && op.len <= plan.max_inline;
         flags.set(SendFlags::INLINE, inline);
         if let Effect::Send { bytes, .. } | Effect::Write { bytes, .. } = &request.effect {
@@ -155,6 +157,7 @@ impl Run<'_> {
             fence: op.fence,
             fails: op.fault.is_some(),
             fails_locally,
+            denied: op.fault == Some(RequestFault::AccessRight),
             statuses,
             key: request.key,
             invalidates: request.invalidates,
@@ -188,8 +191,9 @@ impl Run<'_> {
         let salt = (pair as u64) << 40 | (side as u64) << 32 | id as u64;
         let imm = (salt as u32) ^ 0x5a5a_0000 ^ (pair as u32) << 20;
         let peer = self.plan.pairs[pair].hosts[1 - side];
-        let Some(FlowMemory { out, target, .. }) =
-            self.pairs[pair].as_ref().map(|state| &state.memory[side])
+        let Some(FlowMemory {
+            out, target, grant, ..
+        }) = self.pairs[pair].as_ref().map(|state| &state.memory[side])
         else {
             unreachable!("only connected pairs post");
         };
@@ -199,7 +203,8 @@ impl Run<'_> {
             }
             remote
         };
-        let RemoteLocation { remote, at } = self.remote_location(op, target, bound);
+        let RemoteLocation { remote, at } =
+            self.remote_location(op, (target, grant.stale_iova), bound);
         let place = Region::buffer_offset(at);
         let (op_out, effect, opcode) = match op.kind {
             Kind::Send | Kind::SendImm => {

@@ -1,6 +1,7 @@
 //! Carries out a plan, and checks the run with the oracle.
 
 use super::memory::Region;
+use super::multicast::Groups;
 use super::outcome::Outcome;
 use super::plan::{CableFault, Plan};
 use super::state::{HostState, Run, Token, WORDS};
@@ -86,17 +87,24 @@ impl<'a> Run<'a> {
             host_cqs: Vec::new(),
             srqs: Vec::new(),
             domains: Vec::new(),
+            groups: Groups::default(),
             hosts_to_poll: Vec::new(),
             completion_buffer: Vec::new(),
             outcome: Outcome::default(),
         };
         for &host in &hosts {
+            run.configure(host);
             let nic = run.fabric.nic(host);
             let pd = nic.alloc_pd();
-            let region = Region::new(nic, pd, 1000 + host.0, 8 * WORDS)?;
+            let on_demand = plan.on_demand_words.get(host.0) == Some(&true);
+            let region = Region::new(nic, pd, 1000 + host.0, 8 * WORDS, on_demand)?;
             let words = Words::new(Arc::clone(&region.buffer), Region::buffer_offset(0), WORDS);
             run.oracle.words.push(words);
-            run.hosts.push(HostState { pd, region });
+            run.hosts.push(HostState {
+                pd,
+                region,
+                other_pd: None,
+            });
         }
         for host in hosts {
             let srq = run.make_srq(host)?;
@@ -105,6 +113,7 @@ impl<'a> Run<'a> {
             run.domains.push(domain);
             run.host_cqs.push(None);
         }
+        run.make_groups()?;
         run.pairs.resize_with(plan.pairs.len(), || None);
         Ok(run)
     }
@@ -170,6 +179,10 @@ impl<'a> Run<'a> {
             Token::Start(number) => self.start(number),
             Token::Refill(number) => self.refill_scheduled(number),
             Token::PollCq(number) => self.poll_postponed(number),
+            Token::JoinGroup(name) => self.join_group(name),
+            Token::LeaveGroup(name) => self.leave_group(name),
+            Token::SendDatagrams(number) => self.send_datagrams(number),
+            Token::PostMemberReceives(number) => self.post_member_receives(number),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Reduces a failing plan to the parts that it needs to fail.
 
-use super::plan::{CableFault, CqPlan, Plan};
+use super::plan::{CableFault, CqPlan, PairPlan, Plan};
+use super::plan_multicast::MulticastPlan;
 use super::run::run;
+use crate::connect::ConnectSpec;
 use crate::oracle::Violation;
 use roce_port::fault::{Chance, FaultSpec};
 
@@ -53,6 +55,9 @@ fn size(plan: &Plan) -> usize {
         .map(Vec::len)
         .sum();
     special_cqs(plan)
+        + special_paths(plan)
+        + multicast(plan)
+        + on_demand(plan)
         + windows
         + ops
         + kinds
@@ -104,6 +109,28 @@ impl Shrunk {
             }
         }
         attempt(&enlarge_cqs);
+        attempt(&simplify_paths);
+        attempt(&remove_multicast);
+        attempt(&remove_on_demand);
+        let groups = &before.multicast;
+        remove_pieces(&mut attempt, groups.senders.len(), |plan| {
+            Some(&mut plan.multicast.senders)
+        });
+        remove_pieces(&mut attempt, groups.members.len(), |plan| {
+            Some(&mut plan.multicast.members)
+        });
+        for (sender, plan) in groups.senders.iter().enumerate() {
+            remove_pieces(&mut attempt, plan.datagrams.len(), |plan| {
+                let sender = plan.multicast.senders.get_mut(sender);
+                sender.map(|sender| &mut sender.datagrams)
+            });
+        }
+        for (member, plan) in groups.members.iter().enumerate() {
+            remove_pieces(&mut attempt, plan.memberships.len(), |plan| {
+                let member = plan.multicast.members.get_mut(member);
+                member.map(|member| &mut member.memberships)
+            });
+        }
         remove_pieces(&mut attempt, before.disruptions.len(), |plan| {
             Some(&mut plan.disruptions)
         });
@@ -133,7 +160,7 @@ impl Shrunk {
     }
 }
 
-fn remove_requests(pair: &mut super::plan::PairPlan) -> bool {
+fn remove_requests(pair: &mut PairPlan) -> bool {
     let had_requests = pair.ops.iter().any(|ops| !ops.is_empty());
     pair.ops = [Vec::new(), Vec::new()];
     had_requests
@@ -156,6 +183,65 @@ fn special_cqs(plan: &Plan) -> usize {
     let own = plan.pairs.iter().flat_map(|pair| &pair.cqs);
     let all = own.chain(plan.cqs.iter().flatten()).chain([&plan.xrc_cq]);
     all.filter(|cq| **cq != CqPlan::default()).count()
+}
+
+/// The number of path attributes other than the default: versions, limits and congestion settings.
+fn special_paths(plan: &Plan) -> usize {
+    let default = ConnectSpec::default();
+    let of_pair = |pair: &PairPlan| {
+        let connect = &pair.connect;
+        usize::from(connect.version != default.version)
+            + usize::from(connect.rate_limit != default.rate_limit)
+            + usize::from(connect.static_rate != default.static_rate)
+            + usize::from(connect.traffic_class != default.traffic_class)
+    };
+    plan.congestion.len() + plan.pairs.iter().map(of_pair).sum::<usize>()
+}
+
+/// Gives all paths the default attributes.
+fn simplify_paths(plan: &mut Plan) -> bool {
+    let had_special = special_paths(plan) > 0;
+    plan.congestion.clear();
+    for pair in &mut plan.pairs {
+        let default = ConnectSpec::default();
+        pair.connect.version = default.version;
+        pair.connect.rate_limit = default.rate_limit;
+        pair.connect.static_rate = default.static_rate;
+        pair.connect.traffic_class = default.traffic_class;
+    }
+    had_special
+}
+
+/// The number of QPs, memberships and datagrams of multicast groups.
+fn multicast(plan: &Plan) -> usize {
+    let MulticastPlan { members, senders } = &plan.multicast;
+    let memberships = members.iter().map(|member| 1 + member.memberships.len());
+    let datagrams = senders.iter().map(|sender| 1 + sender.datagrams.len());
+    memberships.chain(datagrams).sum()
+}
+
+fn remove_multicast(plan: &mut Plan) -> bool {
+    let had_some = multicast(plan) > 0;
+    plan.multicast = MulticastPlan::default();
+    had_some
+}
+
+/// The number of on-demand regions.
+fn on_demand(plan: &Plan) -> usize {
+    let of_pairs = plan.pairs.iter().flat_map(|pair| pair.on_demand);
+    let all = of_pairs
+        .flatten()
+        .chain(plan.on_demand_words.iter().copied());
+    all.filter(|on_demand| *on_demand).count()
+}
+
+fn remove_on_demand(plan: &mut Plan) -> bool {
+    let had_some = on_demand(plan) > 0;
+    plan.on_demand_words.clear();
+    for pair in &mut plan.pairs {
+        pair.on_demand = [[false; 3]; 2];
+    }
+    had_some
 }
 
 type Attempt<'a> = dyn FnMut(&dyn Fn(&mut Plan) -> bool) -> bool + 'a;

@@ -4,12 +4,13 @@ use super::end::{End, FlowMemory, Layout, ReceiveSource};
 use super::memory::Region;
 use super::plan::{CableFault, PairPlan};
 use super::pools::{PoolSpec, longest};
+use super::regions::Grant;
 use super::state::{PairState, Queue, Run};
-use crate::connect::{QKEY, connect, header_bytes};
+use crate::connect::{ConnectSpec, QKEY, connect, header_bytes};
 use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};
 use roce_port::fault::{Chance, FaultSpec};
-use roce_stack::{CompletionQueue, Destination, QpKind, TxMeta};
+use roce_stack::{CompletionQueue, Destination, QpKind, RoceVersion, TxMeta};
 use std::sync::Arc;
 
 impl Run<'_> {
@@ -19,7 +20,8 @@ impl Run<'_> {
         let mut ends = [self.make_end(number, 0)?, self.make_end(number, 1)?];
         if plan.connect.kind == QpKind::Ud {
             for side in [0, 1] {
-                ends[side].to = Some(self.datagram_destination(&ends[side], &ends[1 - side])?);
+                ends[side].to =
+                    Some(self.datagram_destination(&plan.connect, &ends[side], &ends[1 - side])?);
             }
         }
         let names = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
@@ -43,6 +45,7 @@ impl Run<'_> {
                 .as_ref()
                 .filter(|_| plan.connect.kind.is_xrc())
                 .map(|domain| domain.pools[1]),
+            networks: [0, 1].map(|side: usize| Some(self.network(plan, side))),
         };
         self.oracle
             .connected(number, known, self.causes(plan), areas);
@@ -51,6 +54,8 @@ impl Run<'_> {
             self.outcome.numbers_again += [0, 1].iter().filter(|side| is_same(side)).count() as u64;
         }
         self.pairs[number] = Some(PairState { ends, memory });
+        self.note_first_limits(number);
+        self.outcome.v1_pairs += u64::from(plan.connect.version == RoceVersion::V1);
         for pool in known.pools.into_iter().chain([known.second_pool]).flatten() {
             self.refill(pool)?;
         }
@@ -128,13 +133,18 @@ impl Run<'_> {
     }
 
     /// The destination of datagrams from one end to the other.
-    fn datagram_destination(&mut self, from: &End, to: &End) -> Result<Destination, Violation> {
+    fn datagram_destination(
+        &mut self,
+        connect: &ConnectSpec,
+        from: &End,
+        to: &End,
+    ) -> Result<Destination, Violation> {
         let path = TxMeta {
             src: self.fabric.address(from.host),
             dst: self.fabric.address(to.host),
-            traffic_class: 2,
+            traffic_class: connect.traffic_class,
             hop_limit: 64,
-            version: roce_stack::RoceVersion::V2,
+            version: connect.version,
         };
         let pd = self.hosts[from.host.0].pd;
         let ah = self.fabric.nic(from.host).create_ah(pd, path);
@@ -144,6 +154,15 @@ impl Run<'_> {
 
     /// The causes of failure that a pair may meet.
     fn causes(&self, plan: &PairPlan) -> Causes {
+        Causes {
+            lossy: !self.plan.lossless,
+            rnr_limited: plan.connect.rnr_retry < 7,
+            ..self.causes_of_packets()
+        }
+    }
+
+    /// What the network may do to packets that it does not lose.
+    pub(super) fn causes_of_packets(&self) -> Causes {
         let occurs = |chance: fn(&FaultSpec) -> Chance| {
             self.plan.faults.iter().any(|fault| match &fault.what {
                 CableFault::Packets(spec) => !chance(spec).is_never(),
@@ -151,10 +170,9 @@ impl Run<'_> {
             })
         };
         Causes {
-            lossy: !self.plan.lossless,
-            rnr_limited: plan.connect.rnr_retry < 7,
             duplicates: occurs(|spec| spec.duplicate),
             reorders: occurs(|spec| spec.reorder),
+            ..Causes::default()
         }
     }
 
@@ -176,7 +194,8 @@ impl Run<'_> {
             let host = HostId(plan.hosts[of]);
             let pd = self.hosts[host.0].pd;
             let name = 6 * plan.follows.unwrap_or(number) + 3 * side + which;
-            Region::new(self.fabric.nic(host), pd, name, len)
+            let on_demand = plan.on_demand[side][which];
+            Region::new(self.fabric.nic(host), pd, name, len, on_demand)
         };
         Ok(FlowMemory {
             out: region(side, 0, out_len)?,
@@ -186,6 +205,7 @@ impl Run<'_> {
             out_at,
             inbox_at,
             registered: [true; 3],
+            grant: Grant::default(),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::end::{End, FlowMemory};
 use super::memory::Region;
+use super::multicast::Groups;
 use super::outcome::Outcome;
 use super::plan::Plan;
 use crate::fabric::{Fabric, HostId};
@@ -30,6 +31,8 @@ pub(super) struct Run<'a> {
     pub(super) srqs: Vec<Option<usize>>,
     /// The XRC domain of each host.
     pub(super) domains: Vec<Option<Domain>>,
+    /// The QPs of multicast groups.
+    pub(super) groups: Groups,
     /// Hosts whose completions need to be polled.
     pub(super) hosts_to_poll: Vec<HostId>,
     /// A buffer for completions, empty between polls. It is kept to save allocations.
@@ -50,6 +53,8 @@ pub(super) struct PairState {
 pub(super) struct HostState {
     pub(super) pd: PdId,
     pub(super) region: Region,
+    /// A protection domain without QPs, once it is needed.
+    pub(super) other_pd: Option<PdId>,
 }
 
 /// A CQ; its [`CqId`] is its index in the list of all.
@@ -141,6 +146,14 @@ pub(super) enum Token {
     Refill(usize),
     /// Poll a CQ.
     PollCq(usize),
+    /// Attach a member to a group.
+    JoinGroup(usize),
+    /// Detach a member from a group.
+    LeaveGroup(usize),
+    /// Post a sender's datagrams.
+    SendDatagrams(usize),
+    /// Post receives of a member.
+    PostMemberReceives(usize),
 }
 
 impl Token {
@@ -153,6 +166,10 @@ impl Token {
             Self::Start(number) => (4, number),
             Self::Refill(number) => (5, number),
             Self::PollCq(number) => (6, number),
+            Self::JoinGroup(number) => (7, number),
+            Self::LeaveGroup(number) => (8, number),
+            Self::SendDatagrams(number) => (9, number),
+            Self::PostMemberReceives(number) => (10, number),
         };
         kind << 32 | number as u64
     }
@@ -166,7 +183,11 @@ impl Token {
             3 => Self::EndDisruption(number),
             4 => Self::Start(number),
             5 => Self::Refill(number),
-            _ => Self::PollCq(number),
+            6 => Self::PollCq(number),
+            7 => Self::JoinGroup(number),
+            8 => Self::LeaveGroup(number),
+            9 => Self::SendDatagrams(number),
+            _ => Self::PostMemberReceives(number),
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use roce_port::fault::{Chance, FaultSpec};
+use roce_stack::{RateLimit, RoceVersion};
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -47,6 +48,13 @@ fn the_first_seeds_pass() {
         summary.retransmitted,
         summary.overruns,
         summary.numbers_again,
+        summary.cnps,
+        summary.limited,
+        summary.v1_pairs,
+        summary.multicasts,
+        summary.multicast_arrivals,
+        summary.unmapped,
+        summary.reregistered,
     ] {
         assert!(injected > 0, "{summary:?}");
     }
@@ -114,9 +122,59 @@ fn every_operation_fault_and_disruption_is_drawn() {
     }
     assert_eq!(
         (kinds.len(), faults.len(), actions.len()),
-        (Kind::REMOTE.len() + Kind::LOCAL.len(), 8, 13)
+        (Kind::REMOTE.len() + Kind::LOCAL.len(), 8, 16)
     );
     assert_eq!(ends.len(), 7, "{ends:?}");
+}
+
+/// Each RoCE version, kind of limit and congestion control occurs.
+#[test]
+fn every_kind_of_path_is_drawn() {
+    let (mut versions, mut controls) = (BTreeSet::new(), BTreeSet::new());
+    let (mut limits, mut static_rates) = (0, 0);
+    for seed in 0..300 {
+        let plan = Plan::draw(seed);
+        controls.extend(plan.congestion.iter().map(|it| it.control.name()));
+        for pair in &plan.pairs {
+            let connect = &pair.connect;
+            versions.insert((format!("{:?}", connect.kind), connect.version as u8));
+            limits += usize::from(connect.rate_limit != [RateLimit::NONE; 2]);
+            static_rates += usize::from(connect.static_rate != [0; 2]);
+        }
+    }
+    assert_eq!(versions.len(), 8, "{versions:?}");
+    assert_eq!(controls.len(), 3, "{controls:?}");
+    assert!(limits > 10 && static_rates > 10, "{limits} {static_rates}");
+}
+
+/// Members are attached to one group and to several, join and leave, and get datagrams by either
+/// version of RoCE and of their own host.
+#[test]
+fn every_kind_of_membership_is_drawn() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..300 {
+        let MulticastPlan { members, senders } = Plan::draw(seed).multicast;
+        for member in &members {
+            seen.insert(if member.memberships.len() > 1 {
+                "several"
+            } else {
+                "one"
+            });
+            for membership in &member.memberships {
+                seen.extend((membership.from_ns > 0).then_some("joins"));
+                seen.extend(membership.until_ns.map(|_| "leaves"));
+                seen.extend(membership.twice.then_some("twice"));
+            }
+        }
+        for sender in &senders {
+            seen.extend((sender.version == RoceVersion::V1).then_some("v1"));
+            let own = members.iter().any(|member| member.host == sender.host);
+            seen.extend(own.then_some("own"));
+            let mut datagrams = sender.datagrams.iter();
+            seen.extend(datagrams.any(|it| it.wrong_key).then_some("wrong key"));
+        }
+    }
+    assert_eq!(seen.len(), 8, "{seen:?}");
 }
 
 /// A failing plan: the network loses packets, but the oracle expects no loss. Some parts of the
@@ -216,4 +274,22 @@ fn seed_777385560_a_read_loses_its_key_after_the_send_behind_it_was_received() {
 #[test]
 fn seeds_13310707378690204_and_750379_a_dropped_send_leaves_the_receive_as_it_was() {
     passes_in_all_layers(&[13_310_707_378_690_204, 13_310_707_378_750_379]);
+}
+
+/// Every kind of change of a region is drawn, and every region of a flow is on demand in some plan.
+#[test]
+fn every_change_of_a_region_is_drawn() {
+    let (mut changes, mut on_demand) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..300 {
+        let plan = Plan::draw(seed);
+        for disruption in &plan.disruptions {
+            if let Action::Reregister(_, _, change) = disruption.what {
+                changes.insert(format!("{change:?}"));
+            }
+        }
+        let of_pairs = plan.pairs.iter().flat_map(|pair| pair.on_demand);
+        on_demand.extend(of_pairs.flat_map(|area| (0..3).filter(move |index| area[*index])));
+    }
+    assert_eq!(changes.len(), 11, "{changes:?}");
+    assert_eq!(on_demand.len(), 3, "{on_demand:?}");
 }

@@ -87,7 +87,8 @@ impl Run<'_> {
         let is_revoked = matches!(state, KeyState::InvalidationPosted | KeyState::Revoked);
         // The request has only this fault: a READ with two faults may fail with either.
         let fault = is_revoked.then_some(RequestFault::Invalidated).or(op.fault);
-        (Op { fault, ..*op }, None)
+        let op = self.resolve_granted(pair, side, Op { fault, ..*op });
+        (op, None)
     }
 
     /// The request through a window, if the application would use it.
@@ -138,7 +139,7 @@ impl Run<'_> {
     pub(super) fn remote_location(
         &self,
         op: &Op,
-        target: &Region,
+        (target, stale_iova): (&Region, Option<u64>),
         bound: Option<Binding>,
     ) -> RemoteLocation {
         let (from, available) = match bound {
@@ -166,8 +167,10 @@ impl Run<'_> {
                 remote.addr = at as u64;
             }
         }
-        if op.fault == Some(RequestFault::RemoteKey) {
-            remote.rkey ^= 0x5555_5555;
+        match (op.fault, stale_iova) {
+            (Some(RequestFault::RemoteKey), _) => remote.rkey ^= 0x5555_5555,
+            (Some(RequestFault::StaleAddress), Some(iova)) => remote.addr = iova + at as u64,
+            _ => {}
         }
         RemoteLocation {
             remote,
