@@ -105,6 +105,7 @@ impl Report {
             multicast_arrivals,
             unmapped,
             reregistered,
+            cq_events,
             virtual_seconds,
             ..
         } = &self.summary;
@@ -136,6 +137,7 @@ impl Report {
                 ("their arrivals at members", *multicast_arrivals),
                 ("on-demand regions unmapped", *unmapped),
                 ("regions registered again", *reregistered),
+                ("events of completion queues", *cq_events),
                 ("pause frames", packets.pauses),
                 ("seconds of virtual time", *virtual_seconds as u64),
             ]

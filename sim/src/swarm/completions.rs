@@ -111,7 +111,7 @@ impl Run<'_> {
                 }
             }
             Event::CqError(id) => self.cq_error(host, id),
-            Event::CqNotify(_) => Ok(()),
+            Event::CqNotify(id) => self.notified(host, id),
             other => violated(format!("host {}: {other:?}", host.0)),
         }
     }

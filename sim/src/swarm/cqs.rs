@@ -23,10 +23,15 @@ impl Run<'_> {
             cq: Arc::clone(&cq),
             entries,
             poll_delay: Duration::from_nanos(plan.poll_delay_ns),
+            notify: plan.notify,
+            armed: false,
+            event_due: false,
+            event_possible: false,
             is_call_scheduled: false,
             failed: false,
             error_reported: false,
         });
+        self.arm(cq.id());
         cq
     }
 
@@ -41,7 +46,7 @@ impl Run<'_> {
         Some(cq)
     }
 
-    fn cq_state(&mut self, id: CqId) -> &mut CqState {
+    pub(super) fn cq_state(&mut self, id: CqId) -> &mut CqState {
         &mut self.cqs[id.0 as usize]
     }
 
@@ -52,7 +57,11 @@ impl Run<'_> {
         if end.send_cq.is_empty() && end.recv_cq.is_empty() {
             return false;
         }
-        let id = end.send_cq.id();
+        let ids = [end.send_cq.id(), end.recv_cq.id()];
+        if self.sleeps(ids) {
+            return true;
+        }
+        let [id, _] = ids;
         let later = self.fabric.now() + self.cq_state(id).poll_delay;
         let state = self.cq_state(id);
         if state.poll_delay.is_zero() {
@@ -84,7 +93,7 @@ impl Run<'_> {
     }
 
     /// The existing ends that use the CQ.
-    fn ends_at(&self, id: CqId) -> Vec<(usize, usize)> {
+    pub(super) fn ends_at(&self, id: CqId) -> Vec<(usize, usize)> {
         let all = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
         let here = |state: &PairState, side: usize| {
             let end = &state.ends[side];
@@ -143,7 +152,10 @@ impl Run<'_> {
     ) -> Verdict {
         loop {
             match cq.poll() {
-                Ok(Some(done)) => completions.push(done),
+                Ok(Some(done)) => {
+                    self.note_polled(cq.id(), &done);
+                    completions.push(done);
+                }
                 Ok(None) => break,
                 Err(_) => {
                     self.overran(cq.id())?;
@@ -259,6 +271,7 @@ impl Run<'_> {
     pub(super) fn forget_cqs(&mut self, host: HostId) {
         for state in self.cqs.iter_mut().filter(|state| state.host == host) {
             state.error_reported = true;
+            state.armed = false;
         }
     }
 

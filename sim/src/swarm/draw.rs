@@ -1,6 +1,7 @@
 //! From a seed to a plan.
 
 use super::draw_cqs::draw_cqs;
+use super::draw_events::draw_events;
 use super::draw_memory::draw_memory;
 use super::draw_multicast::draw_multicast;
 use super::draw_paths::draw_paths;
@@ -16,7 +17,7 @@ impl Plan {
     }
 
     /// The number of layers on top of the first one.
-    pub const LAYERS: usize = 7;
+    pub const LAYERS: usize = 8;
 
     /// The plan of a seed with the first layer and `layers` more, at most [`Self::LAYERS`].
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
@@ -41,6 +42,9 @@ impl Plan {
         }
         if layers >= 7 {
             draw_regions(&mut plan);
+        }
+        if layers >= 8 {
+            draw_events(&mut plan);
         }
         plan
     }

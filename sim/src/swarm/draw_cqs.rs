@@ -46,5 +46,6 @@ fn cq(dice: &mut Dice, sizes: &[usize], poll_delay_ns: u64) -> CqPlan {
     CqPlan {
         entries: Some(dice.pick(sizes)),
         poll_delay_ns,
+        notify: None,
     }
 }

@@ -9,6 +9,7 @@ impl Run<'_> {
     /// Checks the end of a run: all requests are finished, and nothing is left after all objects
     /// are destroyed.
     pub(super) fn check_end(&mut self) -> Verdict {
+        self.check_events_came()?;
         for pair in 0..self.pairs.len() {
             for side in [0, 1] {
                 self.poll(pair, side)?;

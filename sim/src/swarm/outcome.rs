@@ -42,6 +42,8 @@ pub struct Outcome {
     pub unmapped: u64,
     /// Regions that were registered again.
     pub reregistered: u64,
+    /// Events of CQs.
+    pub cq_events: u64,
     /// The virtual time of the run, in ns.
     pub virtual_ns: u64,
 }
@@ -83,6 +85,8 @@ pub struct Summary {
     pub unmapped: u64,
     /// Regions that were registered again.
     pub reregistered: u64,
+    /// Events of CQs.
+    pub cq_events: u64,
     /// The total virtual time of the runs, in seconds.
     pub virtual_seconds: f64,
 }
@@ -109,6 +113,7 @@ impl Summary {
         self.multicast_arrivals += outcome.multicast_arrivals;
         self.unmapped += outcome.unmapped;
         self.reregistered += outcome.reregistered;
+        self.cq_events += outcome.cq_events;
         self.virtual_seconds += outcome.virtual_ns as f64 / 1e9;
     }
 }

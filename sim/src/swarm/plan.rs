@@ -5,7 +5,7 @@ use super::plan_regions::Change;
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
 use roce_port::fault::FaultSpec;
-use roce_stack::{Access, CongestionSettings, MwType, QpKind, RateLimit};
+use roce_stack::{Access, CongestionSettings, MwType, Notify, QpKind, RateLimit};
 
 /// The plan of a run.
 #[derive(Clone, Debug)]
@@ -64,6 +64,9 @@ pub struct CqPlan {
     pub entries: Option<usize>,
     /// How long completions wait until the application polls them, in ns.
     pub poll_delay_ns: u64,
+    /// The completions that raise events, if the application requests any. With [`Notify::Next`] it
+    /// sleeps until an event comes.
+    pub notify: Option<Notify>,
 }
 
 /// A connection between two hosts, and the requests of both ends.

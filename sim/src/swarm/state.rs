@@ -7,7 +7,7 @@ use super::outcome::Outcome;
 use super::plan::Plan;
 use crate::fabric::{Fabric, HostId};
 use crate::oracle::Oracle;
-use roce_stack::{Completion, CompletionQueue, Duration, Instant, PdId, Srqn, XrcdId};
+use roce_stack::{Completion, CompletionQueue, Duration, Instant, Notify, PdId, Srqn, XrcdId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -66,6 +66,14 @@ pub(super) struct CqState {
     pub(super) entries: usize,
     /// How long completions wait until the application polls them.
     pub(super) poll_delay: Duration,
+    /// The completions that raise events.
+    pub(super) notify: Option<Notify>,
+    /// Whether an event was requested and has not come.
+    pub(super) armed: bool,
+    /// Whether a completion that raises an event was polled since the CQ was armed.
+    pub(super) event_due: bool,
+    /// Whether such a completion may have been polled.
+    pub(super) event_possible: bool,
     /// Whether a call to poll the CQ is scheduled.
     pub(super) is_call_scheduled: bool,
     /// Whether the CQ has overrun.

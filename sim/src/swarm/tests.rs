@@ -55,6 +55,7 @@ fn the_first_seeds_pass() {
         summary.multicast_arrivals,
         summary.unmapped,
         summary.reregistered,
+        summary.cq_events,
     ] {
         assert!(injected > 0, "{summary:?}");
     }
