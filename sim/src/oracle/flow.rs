@@ -28,7 +28,7 @@ pub(super) type Fetched = (usize, usize, usize, u64);
 pub(crate) struct Flow {
     pub(super) areas: FlowAreas,
     /// Whether the success of a request means that the peer has executed it.
-    reliable: bool,
+    pub(super) reliable: bool,
     pub(super) sends: Vec<PostedSend>,
     pub(super) recvs: Vec<PostedRecv>,
     /// The requests that consume a receive, in order.

@@ -132,6 +132,7 @@ impl Oracle {
             qps: [QpModel::default(); 2],
             flows: areas.map(|areas| Flow::new(areas, reliable)),
             buckets: [None; 2],
+            cnps: Default::default(),
         };
         for pool in ends.pools.into_iter().chain([ends.second_pool]).flatten() {
             if self.pool(pool).deregistered {

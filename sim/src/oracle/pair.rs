@@ -3,7 +3,7 @@
 use super::datagram::Network;
 use super::flow::Flow;
 use super::rates::Bucket;
-use roce_stack::QpKind;
+use roce_stack::{Instant, QpKind};
 
 /// The state of one QP.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,4 +65,6 @@ pub(crate) struct Pair {
     pub(crate) flows: [Flow; 2],
     /// Of QPs whose rate is limited.
     pub(crate) buckets: [Option<Bucket>; 2],
+    /// When each QP's CNPs were counted last, and how many it had sent.
+    pub(crate) cnps: [(Instant, u64); 2],
 }

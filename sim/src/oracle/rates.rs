@@ -105,28 +105,47 @@ pub struct CongestionLimits {
     pub any_marked: bool,
     /// Whether the packets have ECN bits: RoCE v1's have none.
     pub has_ecn: bool,
-    /// The least time between two CNPs of a QP.
-    pub min_time_between_cnps: Duration,
-    /// How long the QP has existed.
-    pub lifetime: Duration,
 }
 
 impl Oracle {
+    /// A QP has sent `sent` CNPs by `now`, and must wait for `period` between two.
+    ///
+    /// # Errors
+    /// If it has sent more than that allows since the last report.
+    pub fn cnps_sent(
+        &mut self,
+        (pair, side): (usize, usize),
+        now: Instant,
+        sent: u64,
+        period: Duration,
+    ) -> Verdict {
+        let (last, before) = self.pair(pair).cnps[side];
+        let time = now.saturating_duration_since(last).as_nanos();
+        let most = time / period.as_nanos().max(1) + 1;
+        if u128::from(sent.saturating_sub(before)) > most {
+            return violated(format!(
+                "pair {pair} side {side} has sent {} CNPs within {time} ns",
+                sent - before
+            ));
+        }
+        self.pair(pair).cnps[side] = (now, sent);
+        Ok(())
+    }
+
     /// Checks the congestion counters of both ends of a pair.
     ///
     /// # Errors
-    /// If there are CNPs without a mark, without a sender, or more often than allowed.
+    /// If there are CNPs without a mark or without a sender.
     pub fn check_congestion(
         &self,
         pair: usize,
         counts: [CongestionCounts; 2],
-        limits: [CongestionLimits; 2],
+        limits: CongestionLimits,
     ) -> Verdict {
         let known = &self.pairs[&pair];
         for side in [0, 1] {
             let own = counts[side];
-            let Some(what) = wrong_counts(own, &limits[side], known.ends.kind.is_connected())
-            else {
+            let Some(what) = wrong_counts(own, &limits, known.ends.kind.is_connected()) else {
                 continue;
             };
             return violated(format!("pair {pair} side {side}: {what}: {own:?}"));
@@ -158,15 +177,12 @@ fn wrong_counts(
         cnps_received,
     } = counts;
     let marks = limits.any_marked && limits.has_ecn;
-    let period = limits.min_time_between_cnps.as_nanos().max(1);
-    let most = limits.lifetime.as_nanos() / period + 1;
     match () {
         () if !marks && counts != CongestionCounts::default() => {
             Some("marks or CNPs without cause")
         }
         () if !is_connected && (cnps_sent, cnps_received) != (0, 0) => Some("CNPs of datagrams"),
         () if cnps_sent + suppressed > marked => Some("more CNPs than marks"),
-        () if u128::from(cnps_sent) > most => Some("CNPs too soon after another"),
         () => None,
     }
 }

@@ -40,8 +40,15 @@ impl Flow {
 
     /// Evaluates the key of request `id`, which was just posted.
     pub(super) fn check_key(&mut self, id: usize) {
+        let is_gone = self.reliable && self.is_deregistered(AreaName::Target);
         let send = &mut self.sends[id];
         let Some(key) = send.key else { return };
+        // A READ of unmapped pages is refused only when it is answered.
+        let writes = matches!(send.effect, Effect::Write { .. });
+        if is_gone && writes && !send.fails {
+            send.fails = true;
+            send.statuses = &[WcStatus::RemoteAccessError];
+        }
         let state = self.keys.state(key);
         let is_uncertain = matches!(state, KeyState::Binding | KeyState::Revoking);
         if matches!(state, KeyState::InvalidationPosted | KeyState::Revoked) && !send.fails {

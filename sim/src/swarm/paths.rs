@@ -76,8 +76,9 @@ impl Run<'_> {
         Some(status.traffic.tx_bytes)
     }
 
-    /// Checks that a QP has sent no faster than its limit allows.
+    /// Checks that a QP has sent no faster than its limit allows, and its CNPs not too often.
     pub(super) fn check_rate(&mut self, pair: usize, side: usize) -> Verdict {
+        self.check_cnps(pair, side)?;
         if !self.end(pair, side).alive || !self.oracle.is_rate_limited(pair, side) {
             return Ok(());
         }
@@ -122,25 +123,35 @@ impl Run<'_> {
                 continue;
             };
             self.outcome.cnps += first.cnps_sent + second.cnps_sent;
-            let limits = [0, 1].map(|side: usize| self.congestion_limits(pair, side));
+            let limits = self.congestion_limits(pair);
             self.oracle
                 .check_congestion(pair, [first, second], limits)?;
         }
         Ok(())
     }
 
-    fn congestion_limits(&self, pair: usize, side: usize) -> CongestionLimits {
+    fn congestion_limits(&self, pair: usize) -> CongestionLimits {
         let plan = &self.plan.pairs[pair];
-        let settings = self.plan.congestion.get(plan.hosts[side]).copied();
-        let started = Instant::from_nanos(plan.start_ns);
         CongestionLimits {
             any_marked: self.fabric.counters().marked > 0,
             has_ecn: plan.connect.version == RoceVersion::V2,
-            min_time_between_cnps: settings
-                .unwrap_or_default()
-                .notification
-                .min_time_between_cnps,
-            lifetime: self.fabric.now().saturating_duration_since(started),
+        }
+    }
+
+    /// Checks that a QP has not sent CNPs too often, if that is configured.
+    fn check_cnps(&mut self, pair: usize, side: usize) -> Verdict {
+        let host = self.plan.pairs[pair].hosts[side];
+        let Some(settings) = self.plan.congestion.get(host) else {
+            return Ok(());
+        };
+        let period = settings.notification.min_time_between_cnps;
+        match self.congestion_counts(pair, side) {
+            Some(counts) => {
+                let now = self.fabric.now();
+                self.oracle
+                    .cnps_sent((pair, side), now, counts.cnps_sent, period)
+            }
+            None => Ok(()),
         }
     }
 
