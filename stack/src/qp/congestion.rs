@@ -197,7 +197,8 @@ impl Qp {
         port: &mut dyn Transmit,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
-        if self.limiter.is_none() && self.congestion_started {
+        let is_unlimited = self.limiter.is_none() && self.congestion_started;
+        if is_unlimited || self.service.has_only_ack_to_send() {
             return self.service.transmit_replies(cx, port, &self.core, budget);
         }
         cold_path();

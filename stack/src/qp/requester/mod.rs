@@ -305,34 +305,16 @@ impl Requester {
         port: u16,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
-        let at = self.una.nearest(packet.bth.psn);
-        let (behind, ahead) = (self.una - at, at - self.max);
-        self.suspicion.judge(cx, behind.max(ahead));
-        if self.suspicion.is_usual(port) {
-            return self.receive_at(cx, core, at, port, packet);
+        let (at, before) = (self.una.nearest(packet.bth.psn), self.una);
+        self.suspicion.judge(cx, (before - at).max(at - self.max));
+        let is_usual = self.suspicion.is_usual(port);
+        if !is_usual {
+            cold_path();
+            if self.suspicion.refuses(cx, port) {
+                return Ok(());
+            }
         }
-        cold_path();
-        if self.suspicion.refuses(cx, port) {
-            return Ok(());
-        }
-        let before = self.una;
-        let result = self.receive_at(cx, core, at, port, packet);
-        if self.una > before {
-            self.suspicion.note_in_order(port);
-        }
-        result
-    }
-
-    /// Handles a response whose PSN is `at`.
-    fn receive_at(
-        &mut self,
-        cx: &mut Cx<'_>,
-        core: &Core,
-        at: Seq,
-        port: u16,
-        packet: &Packet<'_>,
-    ) -> Result<(), QpFailure> {
-        match packet.bth.opcode.operation() {
+        let result = match packet.bth.opcode.operation() {
             Operation::Acknowledge => self.receive_ack(cx, core, at, packet),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
                 self.receive_response(cx, core, at, port, packet)
@@ -341,7 +323,12 @@ impl Requester {
                 cx.counters.drop(DropReason::Unsupported);
                 Ok(())
             }
+        };
+        if !is_usual && self.una > before {
+            cold_path();
+            self.suspicion.note_in_order(port);
         }
+        result
     }
 
     /// Whether it may have something to send.
