@@ -76,17 +76,30 @@ pub fn connect(
     for side in [0, 1] {
         let (host, qpn) = ends[side];
         let (peer, dest_qpn) = ends[1 - side];
-        let path = TxMeta {
-            src: fabric.address(host),
-            dst: fabric.address(peer),
-            traffic_class: spec.traffic_class,
-            hop_limit: 64,
-            version: spec.version,
-        };
+        let path = spec.path(fabric, host, peer);
         let now = fabric.now();
         for attributes in spec.transitions(side, path, dest_qpn) {
             fabric.nic(host).modify_qp(now, qpn, &attributes)?;
         }
+    }
+    Ok(())
+}
+
+/// Brings the QPs of both ends from RESET to INIT. What follows needs the peer's answer.
+///
+/// # Errors
+/// If the NIC refuses an attribute.
+pub(crate) fn initialize(
+    fabric: &mut Fabric,
+    ends: [(HostId, Qpn); 2],
+    spec: &ConnectSpec,
+) -> Result<(), ModifyError> {
+    for side in [0, 1] {
+        let (host, qpn) = ends[side];
+        let path = spec.path(fabric, host, ends[1 - side].0);
+        let [init, ..] = spec.transitions(side, path, ends[1 - side].1);
+        let now = fabric.now();
+        fabric.nic(host).modify_qp(now, qpn, &init)?;
     }
     Ok(())
 }
@@ -109,8 +122,24 @@ pub fn kind_of(kind: QpKind, side: usize) -> QpKind {
 }
 
 impl ConnectSpec {
+    /// The path from one host to another.
+    pub(crate) fn path(&self, fabric: &Fabric, from: HostId, to: HostId) -> TxMeta {
+        TxMeta {
+            src: fabric.address(from),
+            dst: fabric.address(to),
+            traffic_class: self.traffic_class,
+            hop_limit: 64,
+            version: self.version,
+        }
+    }
+
     /// The attributes for INIT, RTR and RTS, as the service requires them.
-    fn transitions(&self, side: usize, path: TxMeta, dest_qpn: Qpn) -> [QpAttributes; 3] {
+    pub(crate) fn transitions(
+        &self,
+        side: usize,
+        path: TxMeta,
+        dest_qpn: Qpn,
+    ) -> [QpAttributes; 3] {
         let kind = kind_of(self.kind, side);
         let connected = kind.is_connected();
         let sends = matches!(kind, QpKind::Rc | QpKind::XrcInitiator);

@@ -106,6 +106,9 @@ impl Report {
             unmapped,
             reregistered,
             cq_events,
+            cm_messages,
+            managed,
+            disconnects,
             virtual_seconds,
             ..
         } = &self.summary;
@@ -138,6 +141,9 @@ impl Report {
                 ("on-demand regions unmapped", *unmapped),
                 ("regions registered again", *reregistered),
                 ("events of completion queues", *cq_events),
+                ("messages of connection managers", *cm_messages),
+                ("connections that they made", *managed),
+                ("connections ended by applications", *disconnects),
                 ("pause frames", packets.pauses),
                 ("seconds of virtual time", *virtual_seconds as u64),
             ]

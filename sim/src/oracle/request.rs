@@ -107,6 +107,11 @@ impl PostedSend {
         )
     }
 
+    /// Whether the peer must refuse it. A READ with a fault on this side still reaches the peer.
+    pub(super) fn is_refused(&self) -> bool {
+        self.fails && !self.fails_locally
+    }
+
     /// Whether the peer must not execute it. A local fault is found before the request is sent,
     /// except for a READ or atomic, where it is found when the result arrives.
     pub(super) fn must_not_execute(&self) -> bool {

@@ -42,7 +42,7 @@ impl Flow {
             let grants = change.grants(&self.sends[id].effect);
             if self.sends[id].denied && grants {
                 self.may_be_granted(id);
-            } else if !grants && !self.sends[id].fails {
+            } else if !grants && !self.sends[id].is_refused() {
                 self.keys.uncertain.insert(id);
                 used = true;
             }

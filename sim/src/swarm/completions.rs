@@ -33,6 +33,7 @@ impl Run<'_> {
             }
         }
         self.poll_groups(host)?;
+        self.poll_manager(host)?;
         while let Some(event) = self.fabric.nic(host).poll_event() {
             self.event(host, event)?;
         }
@@ -110,6 +111,7 @@ impl Run<'_> {
                     None => violated(format!("host {}: {event:?}", host.0)),
                 }
             }
+            Event::CommEstablished(qpn) => self.first_message(host, qpn),
             Event::CqError(id) => self.cq_error(host, id),
             Event::CqNotify(id) => self.notified(host, id),
             other => violated(format!("host {}: {other:?}", host.0)),

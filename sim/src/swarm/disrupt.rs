@@ -71,6 +71,9 @@ impl Run<'_> {
             Action::ResizeCq(pair, side, entries) if self.is_running(pair, side) => {
                 self.resize_cqs(pair, side, entries)
             }
+            Action::Disconnect(pair, side) if self.is_running(pair, side) => {
+                self.disconnect(pair, side)
+            }
             Action::Unmap(pair, side, area) => {
                 let owner = if area == 0 { side } else { 1 - side };
                 match self.is_running(pair, owner) {
@@ -150,7 +153,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn modify(&mut self, pair: usize, side: usize, to: QpState) -> Verdict {
+    pub(super) fn modify(&mut self, pair: usize, side: usize, to: QpState) -> Verdict {
         let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
         let now = self.fabric.now();
         let attributes = QpAttributes {
@@ -262,6 +265,9 @@ impl Run<'_> {
         self.configure(host);
         let nic = self.fabric.nic(host);
         let pd = nic.alloc_pd();
+        self.forget_connections(host);
+        self.managers[host.0] = self.make_manager(host)?;
+        let nic = self.fabric.nic(host);
         let buffer = Arc::clone(&self.hosts[host.0].region.buffer);
         let region = Region::register(nic, pd, 1000 + host.0, buffer)?;
         self.hosts[host.0] = HostState {

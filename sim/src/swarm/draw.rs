@@ -1,5 +1,6 @@
 //! From a seed to a plan.
 
+use super::draw_cm::draw_cm;
 use super::draw_cqs::draw_cqs;
 use super::draw_events::draw_events;
 use super::draw_memory::draw_memory;
@@ -17,7 +18,7 @@ impl Plan {
     }
 
     /// The number of layers on top of the first one.
-    pub const LAYERS: usize = 8;
+    pub const LAYERS: usize = 9;
 
     /// The plan of a seed with the first layer and `layers` more, at most [`Self::LAYERS`].
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
@@ -45,6 +46,9 @@ impl Plan {
         }
         if layers >= 8 {
             draw_events(&mut plan);
+        }
+        if layers >= 9 {
+            draw_cm(&mut plan);
         }
         plan
     }

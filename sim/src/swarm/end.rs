@@ -1,5 +1,6 @@
 //! One end of a connection: a QP, its queues, its memory, and its progress.
 
+use super::cm::Managed;
 use super::memory::Region;
 use super::plan::{Op, PairPlan, RequestFault, WindowPlan};
 use super::regions::Grant;
@@ -30,6 +31,10 @@ pub(super) struct End {
     pub(super) shared: bool,
     /// Whether its requests complete in its host's CQ.
     pub(super) in_host_cq: bool,
+    /// Whether its QP may send.
+    pub(super) ready: bool,
+    /// Its connection, if the connection manager makes it.
+    pub(super) managed: Managed,
     /// Whether it has entered SQD on request.
     pub(super) draining: bool,
     pub(super) next_op: usize,
@@ -131,6 +136,8 @@ impl End {
             to: None,
             shared: matches!(from, ReceiveSource::Srq(_)),
             in_host_cq: false,
+            ready: !plan.managed,
+            managed: Managed::default(),
             draining: false,
             next_op: 0,
             next_recv: 0,

@@ -15,7 +15,7 @@ impl Run<'_> {
                 self.poll(pair, side)?;
                 let end = self.end(pair, side);
                 let unposted = self.plan.pairs[pair].ops[side].len() - end.next_op;
-                if end.alive && unposted > 0 {
+                if end.alive && end.ready && unposted > 0 {
                     return violated(format!(
                         "pair {pair} side {side}: {unposted} requests could not be posted"
                     ));
@@ -37,6 +37,7 @@ impl Run<'_> {
         self.check_cq_errors_reported()?;
         self.check_congestion()?;
         self.check_groups()?;
+        self.check_managers()?;
         let in_flight = self.fabric.in_flight();
         if in_flight != (0, 0) {
             return violated(format!(
@@ -82,6 +83,7 @@ impl Run<'_> {
         }
         self.destroy_pools()?;
         self.destroy_groups()?;
+        self.stop_managers();
         let later = self.fabric.now() + Duration::from_secs(1_000_000);
         for host in 0..self.hosts.len() {
             let key = self.hosts[host].region.key;

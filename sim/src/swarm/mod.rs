@@ -4,11 +4,13 @@
 //! each end, faults and their times, and disruptive actions of applications. [`run()`] carries it
 //! out. [`shrink()`] reduces a failing plan to the parts that it needs to fail.
 
+mod cm;
 mod completions;
 mod cqs;
 mod disrupt;
 mod draw;
 mod draw_base;
+mod draw_cm;
 mod draw_cqs;
 mod draw_events;
 mod draw_memory;

@@ -44,6 +44,12 @@ pub struct Outcome {
     pub reregistered: u64,
     /// Events of CQs.
     pub cq_events: u64,
+    /// Messages of connection managers.
+    pub cm_messages: u64,
+    /// Connections that connection managers made.
+    pub managed: u64,
+    /// Connections that an application ended.
+    pub disconnects: u64,
     /// The virtual time of the run, in ns.
     pub virtual_ns: u64,
 }
@@ -87,6 +93,12 @@ pub struct Summary {
     pub reregistered: u64,
     /// Events of CQs.
     pub cq_events: u64,
+    /// Messages of connection managers.
+    pub cm_messages: u64,
+    /// Connections that connection managers made.
+    pub managed: u64,
+    /// Connections that an application ended.
+    pub disconnects: u64,
     /// The total virtual time of the runs, in seconds.
     pub virtual_seconds: f64,
 }
@@ -114,6 +126,9 @@ impl Summary {
         self.unmapped += outcome.unmapped;
         self.reregistered += outcome.reregistered;
         self.cq_events += outcome.cq_events;
+        self.cm_messages += outcome.cm_messages;
+        self.managed += outcome.managed;
+        self.disconnects += outcome.disconnects;
         self.virtual_seconds += outcome.virtual_ns as f64 / 1e9;
     }
 }

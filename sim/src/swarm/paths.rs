@@ -51,7 +51,7 @@ impl Run<'_> {
         }
     }
 
-    fn note_limit(&mut self, pair: usize, side: usize, limit: RateLimit) {
+    pub(super) fn note_limit(&mut self, pair: usize, side: usize, limit: RateLimit) {
         let connect = &self.plan.pairs[pair].connect;
         let static_rate = match connect.kind.is_connected() {
             true => connect.static_rate[side],

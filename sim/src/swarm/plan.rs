@@ -36,6 +36,8 @@ pub struct Plan {
     pub pairs: Vec<PairPlan>,
     /// Whether the words for atomics of each host are on demand; none if there are no entries.
     pub on_demand_words: Vec<bool>,
+    /// The retries of messages of the connection manager, where packets may be lost.
+    pub cm_retries: u8,
     /// Multicast groups.
     pub multicast: MulticastPlan,
     /// Faults of cables, with their times.
@@ -103,6 +105,8 @@ pub struct PairPlan {
     /// The pair that this one replaces after one of the hosts was restarted. Its regions have the
     /// same addresses, and its QPs may have the same numbers.
     pub follows: Option<usize>,
+    /// Whether the connection is made by messages of the connection manager.
+    pub managed: bool,
     /// Which of each flow's regions are on demand: out, target, inbox.
     pub on_demand: [[bool; 3]; 2],
     /// The memory windows of each end's target, which the other end uses.
@@ -298,6 +302,8 @@ pub enum Action {
     Limit(usize, usize),
     /// Resizes the CQs of a QP to this many entries.
     ResizeCq(usize, usize, usize),
+    /// Ends a connection by messages of the connection manager.
+    Disconnect(usize, usize),
     /// Unmaps the pages of a flow's out (0), target (1) or inbox (2), if it is on demand.
     Unmap(usize, usize, usize),
     /// Registers the memory at the peer that the QP's requests WRITE and READ again.

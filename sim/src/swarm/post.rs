@@ -32,7 +32,7 @@ impl Run<'_> {
             Some(_) => false,
             None => self.post_recvs(pair, side)?,
         };
-        let sent = self.post_sends(pair, side)?;
+        let sent = self.end(pair, side).ready && self.post_sends(pair, side)?;
         if received || sent {
             self.fabric.drive(host);
             // Requests to a failed QP complete at once.

@@ -87,6 +87,7 @@ impl<'a> Run<'a> {
             host_cqs: Vec::new(),
             srqs: Vec::new(),
             domains: Vec::new(),
+            managers: Vec::new(),
             groups: Groups::default(),
             hosts_to_poll: Vec::new(),
             completion_buffer: Vec::new(),
@@ -112,6 +113,8 @@ impl<'a> Run<'a> {
             let domain = run.make_domain(host)?;
             run.domains.push(domain);
             run.host_cqs.push(None);
+            let manager = run.make_manager(host)?;
+            run.managers.push(manager);
         }
         run.make_groups()?;
         run.pairs.resize_with(plan.pairs.len(), || None);
@@ -182,6 +185,7 @@ impl<'a> Run<'a> {
             Token::JoinGroup(name) => self.join_group(name),
             Token::LeaveGroup(name) => self.leave_group(name),
             Token::SendDatagrams(number) => self.send_datagrams(number),
+            Token::Manager(host) => self.manager_called(HostId(host)),
             Token::PostMemberReceives(number) => self.post_member_receives(number),
         }
     }

@@ -58,6 +58,7 @@ fn size(plan: &Plan) -> usize {
         + special_paths(plan)
         + multicast(plan)
         + on_demand(plan)
+        + plan.pairs.iter().filter(|pair| pair.managed).count()
         + windows
         + ops
         + kinds
@@ -112,6 +113,7 @@ impl Shrunk {
         attempt(&simplify_paths);
         attempt(&remove_multicast);
         attempt(&remove_on_demand);
+        attempt(&remove_managers);
         let groups = &before.multicast;
         remove_pieces(&mut attempt, groups.senders.len(), |plan| {
             Some(&mut plan.multicast.senders)
@@ -240,6 +242,15 @@ fn remove_on_demand(plan: &mut Plan) -> bool {
     plan.on_demand_words.clear();
     for pair in &mut plan.pairs {
         pair.on_demand = [[false; 3]; 2];
+    }
+    had_some
+}
+
+/// Connects all pairs without the connection manager.
+fn remove_managers(plan: &mut Plan) -> bool {
+    let had_some = plan.pairs.iter().any(|pair| pair.managed);
+    for pair in &mut plan.pairs {
+        pair.managed = false;
     }
     had_some
 }

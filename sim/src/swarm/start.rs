@@ -6,7 +6,7 @@ use super::plan::{CableFault, PairPlan};
 use super::pools::{PoolSpec, longest};
 use super::regions::Grant;
 use super::state::{PairState, Queue, Run};
-use crate::connect::{ConnectSpec, QKEY, connect, header_bytes};
+use crate::connect::{ConnectSpec, QKEY, connect, header_bytes, initialize};
 use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};
 use roce_port::fault::{Chance, FaultSpec};
@@ -25,8 +25,11 @@ impl Run<'_> {
             }
         }
         let names = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
-        connect(&mut self.fabric, names, &plan.connect)
-            .map_err(|error| Violation(format!("connecting pair {number}: {error}")))?;
+        let connected = match plan.managed {
+            true => initialize(&mut self.fabric, names, &plan.connect),
+            false => connect(&mut self.fabric, names, &plan.connect),
+        };
+        connected.map_err(|error| Violation(format!("connecting pair {number}: {error}")))?;
         let inboxes = [0, 1].map(|side: usize| ends[1 - side].pool.is_none());
         let memory = [
             self.memory(plan, number, 0, inboxes[0])?,
@@ -54,10 +57,15 @@ impl Run<'_> {
             self.outcome.numbers_again += [0, 1].iter().filter(|side| is_same(side)).count() as u64;
         }
         self.pairs[number] = Some(PairState { ends, memory });
-        self.note_first_limits(number);
+        if !plan.managed {
+            self.note_first_limits(number);
+        }
         self.outcome.v1_pairs += u64::from(plan.connect.version == RoceVersion::V1);
         for pool in known.pools.into_iter().chain([known.second_pool]).flatten() {
             self.refill(pool)?;
+        }
+        if plan.managed {
+            self.request_connection(number)?;
         }
         // The second end posts its receives first, as applications do.
         self.post_requests(number, 1)?;

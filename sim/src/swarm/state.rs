@@ -1,5 +1,6 @@
 //! The state of a run: its hosts, ends and queues.
 
+use super::cm::Manager;
 use super::end::{End, FlowMemory};
 use super::memory::Region;
 use super::multicast::Groups;
@@ -31,6 +32,8 @@ pub(super) struct Run<'a> {
     pub(super) srqs: Vec<Option<usize>>,
     /// The XRC domain of each host.
     pub(super) domains: Vec<Option<Domain>>,
+    /// The connection manager of each host, if it needs one.
+    pub(super) managers: Vec<Option<Manager>>,
     /// The QPs of multicast groups.
     pub(super) groups: Groups,
     /// Hosts whose completions need to be polled.
@@ -162,6 +165,8 @@ pub(super) enum Token {
     SendDatagrams(usize),
     /// Post receives of a member.
     PostMemberReceives(usize),
+    /// Run the timers of a host's connection manager.
+    Manager(usize),
 }
 
 impl Token {
@@ -178,6 +183,7 @@ impl Token {
             Self::LeaveGroup(number) => (8, number),
             Self::SendDatagrams(number) => (9, number),
             Self::PostMemberReceives(number) => (10, number),
+            Self::Manager(number) => (11, number),
         };
         kind << 32 | number as u64
     }
@@ -195,7 +201,8 @@ impl Token {
             7 => Self::JoinGroup(number),
             8 => Self::LeaveGroup(number),
             9 => Self::SendDatagrams(number),
-            _ => Self::PostMemberReceives(number),
+            10 => Self::PostMemberReceives(number),
+            _ => Self::Manager(number),
         }
     }
 }

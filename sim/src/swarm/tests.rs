@@ -56,6 +56,9 @@ fn the_first_seeds_pass() {
         summary.unmapped,
         summary.reregistered,
         summary.cq_events,
+        summary.cm_messages,
+        summary.managed,
+        summary.disconnects,
     ] {
         assert!(injected > 0, "{summary:?}");
     }
@@ -123,7 +126,7 @@ fn every_operation_fault_and_disruption_is_drawn() {
     }
     assert_eq!(
         (kinds.len(), faults.len(), actions.len()),
-        (Kind::REMOTE.len() + Kind::LOCAL.len(), 8, 16)
+        (Kind::REMOTE.len() + Kind::LOCAL.len(), 8, 17)
     );
     assert_eq!(ends.len(), 7, "{ends:?}");
 }
@@ -293,4 +296,29 @@ fn every_change_of_a_region_is_drawn() {
     }
     assert_eq!(changes.len(), 11, "{changes:?}");
     assert_eq!(on_demand.len(), 3, "{on_demand:?}");
+}
+
+/// Connections are made by the connection manager, with few retries and many, and ended by either
+/// side. Some CQs wake their application for each kind of completion.
+#[test]
+fn connections_and_events_are_drawn() {
+    let (mut seen, mut notify) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..300 {
+        let plan = Plan::draw(seed);
+        for pair in &plan.pairs {
+            seen.extend(
+                pair.managed
+                    .then_some(("retries", plan.cm_retries as usize)),
+            );
+            let kinds = pair.cqs.iter().filter_map(|cq| cq.notify);
+            notify.extend(kinds.map(|kind| kind as u8));
+        }
+        for disruption in &plan.disruptions {
+            if let Action::Disconnect(_, side) = disruption.what {
+                seen.insert(("disconnects", side));
+            }
+        }
+    }
+    assert_eq!(seen.len(), 4, "{seen:?}");
+    assert_eq!(notify.len(), 2, "{notify:?}");
 }
