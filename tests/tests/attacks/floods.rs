@@ -28,16 +28,32 @@ const HELD: usize = 256;
 /// The most refused requests that are remembered.
 const FINISHED: usize = 4096;
 
-/// Sends packets as fast as it can, for a while.
+/// What a flood sends: a packet, or bytes that are none.
+enum Sent {
+    Packet(Forged),
+    Bytes(Vec<u8>),
+}
+
+/// Sends for a while, as fast as the victim takes the packets: none is lost for lack of room in its
+/// socket, which would be a matter of the link. `seen` returns how many packets it has seen; bytes
+/// need not be seen.
 fn flood(
     attacker: &Attacker<'_>,
-    mut next: impl FnMut(u32) -> (Disguise, Option<Forged>, Vec<u8>),
+    seen: impl Fn() -> u64,
+    mut next: impl FnMut(u32) -> (Disguise, Sent),
 ) {
-    let end = Instant::now() + LIMIT;
+    const BURST: u64 = 128;
+    let (end, before, mut sent) = (Instant::now() + LIMIT, seen(), 0);
     for n in (0..PACKETS).take_while(|_| Instant::now() < end) {
         match next(n) {
-            (disguise, Some(packet), _) => attacker.send(&disguise, &packet),
-            (disguise, None, bytes) => attacker.send_bytes(&disguise, &bytes),
+            (disguise, Sent::Packet(packet)) => {
+                attacker.send(&disguise, &packet);
+                sent += 1;
+                if sent % BURST == 0 {
+                    wait_for("a burst arrives", || seen().saturating_sub(before) >= sent);
+                }
+            }
+            (disguise, Sent::Bytes(bytes)) => attacker.send_bytes(&disguise, &bytes),
         }
     }
 }
@@ -99,14 +115,19 @@ fn flood_with_requests(scene: &Scene) {
     let peer = scene.disguise(&before, &before_far);
     for port in [PORT, PORT + 1] {
         before.transfer_during(&before_far, 1..=u32::MAX, || {
-            flood(&attacker, |n| {
+            // Those that are not for the connection's QP.
+            let seen = || {
+                let of_qp = before_far.qp.status().expect("a QP").traffic.rx_packets;
+                before_far.stat(Stat::RxPackets).saturating_sub(of_qp)
+            };
+            flood(&attacker, seen, |n| {
                 let disguise = peer.with_address(nobody(n));
                 let path = Path {
                     local: disguise.from,
                     remote: disguise.to,
                 };
                 let mad = forged_req(path, seed(port, n), port, Qpn::from_bits(2 + n));
-                (disguise, Some(Forged::mad(&mad)), Vec::new())
+                (disguise, Sent::Packet(Forged::mad(&mad)))
             });
         });
         let (connections, held) = agent(&far, |agent| (agent.connections(), agent.held()));
@@ -142,7 +163,8 @@ fn a_flood_of_garbage_is_counted_and_dropped() {
         let to = far.qp.qpn();
         near.transfer_during(&far, 1..=u32::MAX, || {
             let mut rng = ChaCha20Rng::seed_from_u64(3);
-            flood(&attacker, |n| {
+            let seen = || far.drops(DropReason::UnknownQp);
+            flood(&attacker, seen, |n| {
                 let from = if n % 2 == 0 { peer.from } else { nobody(n) };
                 let disguise = peer.with_address(from);
                 let mut bytes = vec![0; (rng.next_u32() % 200) as usize];
@@ -151,14 +173,14 @@ fn a_flood_of_garbage_is_counted_and_dropped() {
                 let send = Opcode::RC_SEND_ONLY;
                 let packet = Forged::new(send, unknown, n, ExtHeaders::NONE, &bytes);
                 match n % 3 {
-                    0 => (disguise, Some(packet), bytes),
+                    0 => (disguise, Sent::Packet(packet)),
                     // A whole packet for the QP, whose ICRC is wrong.
                     1 => {
                         bytes.resize(64, 0);
                         bytes[..12].copy_from_slice(&packet.header_for(to));
-                        (disguise, None, bytes)
+                        (disguise, Sent::Bytes(bytes))
                     }
-                    _ => (disguise, None, bytes),
+                    _ => (disguise, Sent::Bytes(bytes)),
                 }
             });
         });
