@@ -2,8 +2,8 @@
 
 use super::datagram::Network;
 use super::flow::Flow;
-use super::rates::Bucket;
-use roce_stack::{Instant, QpKind};
+use super::rates::{Bucket, SeenCnps};
+use roce_stack::QpKind;
 
 /// The state of one QP.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,6 +65,6 @@ pub(crate) struct Pair {
     pub(crate) flows: [Flow; 2],
     /// Of QPs whose rate is limited.
     pub(crate) buckets: [Option<Bucket>; 2],
-    /// When each QP's CNPs were counted last, and how many it had sent.
-    pub(crate) cnps: [(Instant, u64); 2],
+    /// The CNPs that each QP has sent.
+    pub(crate) cnps: [SeenCnps; 2],
 }

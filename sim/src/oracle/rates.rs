@@ -85,6 +85,16 @@ impl Oracle {
     }
 }
 
+/// The CNPs of a QP that were counted so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SeenCnps {
+    count: u64,
+    /// When they were counted last.
+    at: Instant,
+    /// A time before the last of them was sent.
+    after: Instant,
+}
+
 /// The congestion counters of a QP at the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CongestionCounts {
@@ -111,7 +121,7 @@ impl Oracle {
     /// A QP has sent `sent` CNPs by `now`, and must wait for `period` between two.
     ///
     /// # Errors
-    /// If it has sent more than that allows since the last report.
+    /// If it has sent more than that allows since the last one.
     pub fn cnps_sent(
         &mut self,
         (pair, side): (usize, usize),
@@ -119,16 +129,20 @@ impl Oracle {
         sent: u64,
         period: Duration,
     ) -> Verdict {
-        let (last, before) = self.pair(pair).cnps[side];
-        let time = now.saturating_duration_since(last).as_nanos();
-        let most = time / period.as_nanos().max(1) + 1;
-        if u128::from(sent.saturating_sub(before)) > most {
-            return violated(format!(
-                "pair {pair} side {side} has sent {} CNPs within {time} ns",
-                sent - before
-            ));
+        let seen = &mut self.pair(pair).cnps[side];
+        let more = sent.saturating_sub(seen.count);
+        if more > 0 {
+            // The last one that was counted left after `seen.after`.
+            let time = now.saturating_duration_since(seen.after).as_nanos();
+            let least = period.as_nanos() * u128::from(more);
+            if seen.count > 0 && least > time {
+                return violated(format!(
+                    "pair {pair} side {side} has sent {more} more CNPs within {time} ns: {seen:?}"
+                ));
+            }
+            (seen.after, seen.count) = (seen.at, sent);
         }
-        self.pair(pair).cnps[side] = (now, sent);
+        seen.at = now;
         Ok(())
     }
 

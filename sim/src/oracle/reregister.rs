@@ -87,12 +87,16 @@ impl Flow {
         self.forget_target_of_readers();
         for &id in users {
             let send = &self.sends[id];
-            if let Effect::Write { at, bytes, .. } = &send.effect
-                && !send.fails
-            {
+            let Effect::Write { at, bytes, .. } = &send.effect else {
+                continue;
+            };
+            // One that is denied now may have begun before, and may go on after another change.
+            if send.denied || !send.fails {
+                self.relocated.insert(id);
+            }
+            if !send.fails {
                 let content = Content::Known(bytes.clone());
                 self.areas.target.begin(id, *at, content);
-                self.relocated.insert(id);
             }
         }
         Ok(())

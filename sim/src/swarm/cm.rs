@@ -1,6 +1,7 @@
 //! Connections that applications make and end by messages of the connection manager, which the
 //! network may lose.
 
+use super::managed::{Manager, Phase};
 use super::state::{Run, Token};
 use crate::connect::ConnectSpec;
 use crate::fabric::HostId;
@@ -18,43 +19,6 @@ const SERVICE: ServiceId = ServiceId(0x0123_4567_89ab);
 
 /// How long a host that is paused waits before it looks again.
 const RETRY: Duration = Duration::from_millis(1);
-
-/// The connection manager of a host.
-#[derive(Debug)]
-pub(super) struct Manager {
-    agent: Agent,
-    /// The time of its scheduled call, if any.
-    next_call: Option<Instant>,
-    /// The pair and side of each connection.
-    names: BTreeMap<ConnectionId, (usize, usize)>,
-}
-
-/// How far one end of a connection is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// It has sent no message.
-    #[default]
-    Idle,
-    /// It has requested the connection.
-    Asked,
-    /// It has accepted the request.
-    Accepted,
-    /// It considers the connection established.
-    Open,
-    /// It has asked to end the connection.
-    Closing,
-    /// It has agreed to end the connection, and waits for late packets.
-    Waiting,
-    /// The connection is over, or was never made.
-    Over,
-}
-
-/// The connection of an end.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Managed {
-    pub(super) phase: Phase,
-    id: Option<ConnectionId>,
-}
 
 /// What an agent says of a connection: the private data of each message is its pair.
 fn name_of(private: &[u8]) -> Option<usize> {

@@ -1,9 +1,9 @@
 //! One end of a connection: a QP, its queues, its memory, and its progress.
 
-use super::cm::Managed;
+use super::grant::Grant;
+use super::managed::Managed;
 use super::memory::Region;
 use super::plan::{Op, PairPlan, RequestFault, WindowPlan};
-use super::regions::Grant;
 use crate::connect::kind_of;
 use crate::fabric::HostId;
 use crate::oracle::Violation;

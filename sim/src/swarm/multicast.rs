@@ -1,5 +1,6 @@
 //! Multicast groups: QPs that join them and leave, and QPs that send to them.
 
+use super::groups::{DatagramQp, Member, Sender};
 use super::memory::{Region, pattern};
 use super::paths::network_header;
 use super::plan_multicast::{DatagramPlan, MemberPlan, Membership, SenderPlan};
@@ -30,48 +31,6 @@ const FIRST_REGION: usize = 4000;
 
 /// Bytes between two ranges, which must stay unchanged.
 const GAP: usize = 16;
-
-/// The QPs of the plan's multicast groups.
-#[derive(Debug, Default)]
-pub(super) struct Groups {
-    pub(super) members: Vec<Member>,
-    pub(super) senders: Vec<Sender>,
-}
-
-/// A QP, and its CQ.
-#[derive(Debug)]
-pub(super) struct DatagramQp {
-    host: HostId,
-    qpn: Qpn,
-    cq: Arc<CompletionQueue>,
-    region: Region,
-    /// Whether it is neither destroyed nor lost in a restart.
-    alive: bool,
-}
-
-/// A QP that joins groups.
-#[derive(Debug)]
-pub(super) struct Member {
-    qp: DatagramQp,
-    /// The length of each receive.
-    len: usize,
-    /// The number of the next receive.
-    next: u64,
-    refill_at: Instant,
-    /// The memberships that have ended.
-    left: BTreeSet<usize>,
-}
-
-/// A QP that sends to groups.
-#[derive(Debug)]
-pub(super) struct Sender {
-    qp: DatagramQp,
-    /// The offset of each datagram in its region.
-    at: Vec<usize>,
-    posted: usize,
-    completed: u64,
-    send_at: Instant,
-}
 
 impl Run<'_> {
     /// Makes the QPs of all groups, and schedules what they do.

@@ -1,33 +1,14 @@
 //! Regions that change: pages of on-demand regions that are unmapped, and regions that are registered
 //! again with the same key.
 
-use super::memory::{REGION_ACCESS, Region};
+use super::grant::Grant;
+use super::memory::Region;
 use super::plan::{Kind, Op, RequestFault};
 use super::plan_regions::Change;
 use super::state::Run;
 use crate::fabric::HostId;
 use crate::oracle::{AreaName, Reregistration, Verdict, Violation, violated};
 use roce_stack::{Access, PdId, RegisterError, Reregister, ReregisterError};
-
-/// What a key of a flow's target grants now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Grant {
-    access: Access,
-    /// Whether the region is in the protection domain of the QP.
-    own_pd: bool,
-    /// The address of the region before it was moved to another one.
-    pub(super) stale_iova: Option<u64>,
-}
-
-impl Default for Grant {
-    fn default() -> Self {
-        Self {
-            access: REGION_ACCESS,
-            own_pd: true,
-            stale_iova: None,
-        }
-    }
-}
 
 /// The right that a request needs to use the target; `None` if it does not use the target.
 fn needed(kind: Kind) -> Option<Access> {
@@ -113,7 +94,8 @@ impl Run<'_> {
         };
         let owner = state.ends[1 - side].host;
         let memory = &state.memory[side];
-        if !memory.registered[1] || !state.ends[1 - side].alive {
+        // Memory whose pages are gone stays gone for the oracle.
+        if !memory.registered[1] || !memory.target.is_mapped() || !state.ends[1 - side].alive {
             return Ok(());
         }
         let (mut target, mut grant) = (memory.target.clone(), memory.grant);

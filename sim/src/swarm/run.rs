@@ -1,7 +1,7 @@
 //! Carries out a plan, and checks the run with the oracle.
 
+use super::groups::Groups;
 use super::memory::Region;
-use super::multicast::Groups;
 use super::outcome::Outcome;
 use super::plan::{CableFault, Plan};
 use super::state::{HostState, Run, Token, WORDS};

@@ -1,10 +1,10 @@
 //! Connects pairs.
 
 use super::end::{End, FlowMemory, Layout, ReceiveSource};
+use super::grant::Grant;
 use super::memory::Region;
 use super::plan::{CableFault, PairPlan};
 use super::pools::{PoolSpec, longest};
-use super::regions::Grant;
 use super::state::{PairState, Queue, Run};
 use crate::connect::{ConnectSpec, QKEY, connect, header_bytes, initialize};
 use crate::fabric::HostId;

@@ -1,9 +1,9 @@
 //! The state of a run: its hosts, ends and queues.
 
-use super::cm::Manager;
 use super::end::{End, FlowMemory};
+use super::groups::Groups;
+use super::managed::Manager;
 use super::memory::Region;
-use super::multicast::Groups;
 use super::outcome::Outcome;
 use super::plan::Plan;
 use crate::fabric::{Fabric, HostId};
