@@ -72,9 +72,10 @@ impl Oracle {
         let Some(bucket) = &mut self.pair(pair).buckets[side] else {
             return Ok(());
         };
-        bucket.leak(now);
+        // Some of these bytes may have been sent just after the last report, so they have leaked.
         bucket.level += sent.saturating_sub(bucket.sent) as f64;
         bucket.sent = sent;
+        bucket.leak(now);
         if bucket.level > bucket.capacity() as f64 {
             return violated(format!(
                 "pair {pair} side {side} is {} bytes ahead of its limit: {bucket:?}",
