@@ -43,6 +43,8 @@ mod tests_cqs;
 #[cfg(test)]
 mod tests_keys;
 #[cfg(test)]
+mod tests_paths;
+#[cfg(test)]
 mod tests_pool;
 
 pub use area::{Area, Bytes};
