@@ -157,9 +157,10 @@ impl Retry {
 
 impl Requester {
     /// Restarts the timers after a pause in which nothing could be sent: a response whose timer
-    /// expired during the pause is not late. If that happened too often, the timeout counts. For packets that had been sent before the pause, the
-    /// timer restarts only once until there is progress. Otherwise, a sender that pauses repeatedly
-    /// would never retransmit to get the response.
+    /// expired during the pause is not late, unless that happened [`MAX_EXTENSIONS`] times in a
+    /// row. For packets that had been sent before the pause, the timer for late responses restarts
+    /// only once until there is progress. Otherwise, a sender that pauses repeatedly would never
+    /// retransmit to get the response.
     ///
     /// # Errors
     /// If no retry is left.
