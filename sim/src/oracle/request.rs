@@ -76,7 +76,7 @@ pub struct PostedSend {
     pub fails: bool,
     /// Whether the fault is on this side, so that the peer does not refuse it.
     pub fails_locally: bool,
-    /// Whether it fails only because of what its key grants now, which may change.
+    /// Whether it fails only because its key lacks a right now. A re-registration may add the right.
     pub denied: bool,
     /// The statuses that its fault justifies.
     pub statuses: &'static [WcStatus],

@@ -74,7 +74,7 @@ impl<'a> Attempt<'a> {
         RemoteAddr { addr, rkey }
     }
 
-    /// A request that is allowed: the attack fails only because of what happens after it.
+    /// A request that is allowed. The attack repeats it after its key has lost the right.
     #[track_caller]
     fn may_read(&self, from: RemoteAddr) {
         let status = self.near.perform(SendOp::Read(from), LEN, SIZE);

@@ -3,8 +3,8 @@
 //! Any user can take the name of any abstract Unix socket. So a name alone proves nothing, and
 //! another user can keep a name from this one. The kernel says which user owns a socket
 //! ([`UnixDiag`]), and a process that finds a name in the hands of another user takes a *variant*
-//! of it: the name with the first number that is free. Whoever looks for the name also looks for
-//! its variants, and ignores what other users have.
+//! of it: the name with the first number that is free. A process that looks for
+//! the name also looks for its variants, and ignores what other users have.
 //!
 //! If the kernel does not say who owns a socket, every name counts as this user's, and there are no
 //! variants.

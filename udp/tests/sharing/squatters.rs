@@ -217,8 +217,8 @@ fn another_user_that_has_all_parts_does_not_matter() {
     assert!(!parts.contains(&part_of(&another)), "{parts:?}");
 }
 
-/// Another user has announced so many services at the address that no program with all of them
-/// would be short enough for the kernel, and has the name of the service that this process serves.
+/// Another user has announced many services at the address. A steering program with all of them
+/// would be too long for the kernel. It also has the name of the service that this process serves.
 #[test]
 fn services_that_another_user_announces_do_not_matter() {
     if !may_change_user("services_that_another_user_announces_do_not_matter") {

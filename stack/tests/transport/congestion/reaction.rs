@@ -152,17 +152,17 @@ fn a_flood_of_cnps_does_not_stop_a_sender() {
     assert_eq!(send(&mut hand, PACKETS).0, Duration::ZERO);
 }
 
-/// While a QP pauses, no response counts as late, and no retry is used up.
-#[test]
-fn a_pause_costs_no_retry() {
+/// A QP with this local ACK timeout and one retry. It has a SEND of four packets to send, and pauses
+/// for 8.7 ms after each packet.
+fn pausing(timeout: u8) -> Hand {
     let mut hand = Hand::new(Setup {
         retry_cnt: 1,
+        timeout,
         ..Setup::default()
     });
     let CongestionControl::Dcqcn(slow) = fixed(1) else {
         unreachable!("`fixed` returns DCQCN");
     };
-    // A packet takes 8.7 ms, more than the local ACK timeout.
     let slow = DcqcnParameters {
         rpg_min_rate: 1,
         ..slow
@@ -172,6 +172,13 @@ fn a_pause_costs_no_retry() {
     let mem = hand.mem(64 << 10);
     cnp(&mut hand);
     hand.post(1, SendOp::Send, &[mem.sge(0, 4 * 1024)]);
+    hand
+}
+
+/// While a QP pauses, no response counts as late, and no retry is used up.
+#[test]
+fn a_pause_costs_no_retry() {
+    let mut hand = pausing(Setup::default().timeout);
     let first = hand.setup.psn[0];
     send(&mut hand, 1);
     hand.nak(first, NakCode::PsnSequenceError);
@@ -195,24 +202,8 @@ fn a_pause_costs_no_retry() {
 /// ends during a pause. Seed 16201 of `roce sim` found one that retransmitted for ever.
 #[test]
 fn pauses_do_not_hide_a_dead_peer() {
-    let mut hand = Hand::new(Setup {
-        retry_cnt: 1,
-        // A millisecond. A pause lasts eight.
-        timeout: 8,
-        ..Setup::default()
-    });
-    let CongestionControl::Dcqcn(slow) = fixed(1) else {
-        unreachable!("`fixed` returns DCQCN");
-    };
-    let slow = DcqcnParameters {
-        rpg_min_rate: 1,
-        ..slow
-    };
-    let control = CongestionControl::Dcqcn(slow);
-    hand.node.nic.set_congestion_control(control);
-    let mem = hand.mem(64 << 10);
-    cnp(&mut hand);
-    hand.post(1, SendOp::Send, &[mem.sge(0, 4 * 1024)]);
+    // A millisecond.
+    let mut hand = pausing(8);
     let mut sent = 0;
     loop {
         sent += hand.out().len();
