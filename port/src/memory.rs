@@ -115,8 +115,13 @@ pub struct MemoryCounters {
 impl MemoryPort {
     /// A port with room for any number of packets of up to `max_packet_bytes` bytes (BTH to ICRC).
     pub fn new(ip: MemoryIp, max_packet_bytes: usize) -> Self {
+        let sent = match ip {
+            MemoryIp::V4Hidden => SentMemory::given_away(),
+            _ => SentMemory::default(),
+        };
         Self {
             max_queued: usize::MAX,
+            sent,
             ip,
             max_packet_bytes,
             next_id: 0xfff0,

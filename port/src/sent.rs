@@ -4,7 +4,8 @@
 //! ([`TxSlot::kept`](roce_stack::TxSlot::kept)). The network then reads the packet when it arrives,
 //! and finds other bytes if the sender has used the memory again. [`SentMemory`] reproduces this:
 //! it overwrites the memory as soon as the NIC reports the acknowledgement, and
-//! [`SentMemory::arrive`] damages each copy that arrives later.
+//! [`SentMemory::arrive`] damages each copy that arrives later. For receivers that do not see all
+//! that the ICRC covers, see [`SentMemory::given_away`].
 //!
 //! It also checks the contract of [`Transmit`](roce_stack::Transmit).
 
@@ -67,6 +68,8 @@ impl Outstanding {
 /// Each method panics if the NIC violates the contract.
 #[derive(Debug, Default)]
 pub struct SentMemory {
+    /// Whether packets in flight keep the bytes of memory that was freed.
+    gives_away: bool,
     blocks: Vec<Block>,
     free: Vec<usize>,
     flows: HashMap<Flow, Outstanding>,
@@ -74,6 +77,17 @@ pub struct SentMemory {
 }
 
 impl SentMemory {
+    /// Memory that is given away when it is freed: packets that arrive later keep their bytes.
+    ///
+    /// A port needs this after a retransmission if receivers do not see the identification of IPv4:
+    /// of 65,536 damaged packets, one passes their check.
+    pub fn given_away() -> Self {
+        Self {
+            gives_away: true,
+            ..Self::default()
+        }
+    }
+
     /// Keeps a packet that was committed.
     ///
     /// # Panics
@@ -118,12 +132,12 @@ impl SentMemory {
     }
 
     /// Called when a packet that refers to this memory arrives at its destination. If the memory
-    /// was freed meanwhile, replaces the packet's `bytes` by what the memory contains now: poison,
-    /// or the beginning of a later packet. If not, `bytes` may differ from the memory because the
+    /// was freed meanwhile and not [given away](SentMemory::given_away), replaces the packet's
+    /// `bytes` by what the memory contains now: poison, or the beginning of a later packet. If not, `bytes` may differ from the memory because the
     /// network has damaged the packet.
     pub fn arrive(&mut self, sent: SentRef, bytes: &mut [u8]) {
         let memory = &self.blocks[sent.block];
-        if memory.life != sent.life {
+        if memory.life != sent.life && !self.gives_away {
             let both = memory.bytes.len().min(bytes.len());
             bytes[..both].copy_from_slice(&memory.bytes[..both]);
             bytes[both..].fill(POISON);

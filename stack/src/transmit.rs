@@ -20,8 +20,11 @@
 //! [`Transmit::acknowledged`].
 //!
 //! When the peer acknowledges a packet that was retransmitted, a copy of it may still be in
-//! flight. Reusing the memory then damages only this duplicate copy, which the receiver drops
-//! because its ICRC is wrong.
+//! flight. Reusing the memory then damages this duplicate copy. The receiver drops it because its
+//! ICRC is wrong, but a receiver that does not see the identification of IPv4
+//! ([`IpCovered::V4Hidden`]) takes one of 65,536 such copies for a packet. An implementation with
+//! such receivers must not reuse the memory of a packet that was retransmitted before all
+//! references to it are gone.
 //!
 //! The implementation and the code that drives it decide when queued packets leave. The NIC does
 //! not depend on that time.

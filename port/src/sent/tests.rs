@@ -55,6 +55,18 @@ fn a_copy_that_arrives_later_contains_poison_or_another_packet() {
 }
 
 #[test]
+fn a_copy_that_arrives_after_its_memory_was_given_away_is_whole() {
+    let mut memory = SentMemory::given_away();
+    let original = memory.keep(flow(), first(1), &[1, 2, 3]);
+    memory.arrive(original, &mut [1, 2, 3]);
+    memory.acknowledged(flow(), Acknowledged::Before(at(2)));
+    memory.keep(flow(), first(2), &[7, 8]);
+    let mut bytes = [1, 2, 3];
+    memory.arrive(original, &mut bytes);
+    assert_eq!(bytes, [1, 2, 3]);
+}
+
+#[test]
 #[should_panic(expected = "no copy has arrived")]
 fn memory_must_not_be_freed_before_the_packet_has_arrived() {
     let mut memory = SentMemory::default();

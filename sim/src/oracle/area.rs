@@ -100,6 +100,12 @@ impl Area {
         }
     }
 
+    /// Operation `id`, which [ended](Self::end), may write at `at` again.
+    pub(super) fn resume(&mut self, id: usize, at: usize, bytes: Content) {
+        self.pending.retain(|open| open.id != id);
+        self.begin(id, at, bytes);
+    }
+
     /// Operation `id` was executed: its bytes become part of the image. Earlier operations can't
     /// overwrite them, because operations are executed in order.
     pub(super) fn settle(&mut self, id: usize) {

@@ -29,6 +29,8 @@ pub struct Causes {
     pub duplicates: bool,
     /// Packets may arrive out of order.
     pub reorders: bool,
+    /// Packets of an earlier pair may arrive: an end has the number of one of its QPs.
+    pub numbers_again: bool,
 }
 
 /// The ends of a pair.

@@ -165,7 +165,8 @@ impl Oracle {
             };
             return violated(format!("pair {pair} side {side}: {what}: {own:?}"));
         }
-        if known.causes.duplicates {
+        // A CNP has no PSN that tells whose it is.
+        if known.causes.duplicates || known.causes.numbers_again {
             return Ok(());
         }
         for side in [0, 1] {

@@ -42,6 +42,8 @@ impl Flow {
             let grants = change.grants(&self.sends[id].effect);
             if self.sends[id].denied && grants {
                 self.may_be_granted(id);
+            } else if grants && change.moved.is_none() {
+                self.may_go_on(id);
             } else if !grants && !self.sends[id].is_refused() {
                 self.keys.uncertain.insert(id);
                 used = true;
@@ -71,9 +73,18 @@ impl Flow {
         let send = &mut self.sends[id];
         (send.denied, send.fails, send.statuses) = (false, false, &[]);
         self.keys.uncertain.insert(id);
-        if let Effect::Write { at, bytes, .. } = &self.sends[id].effect {
+        self.may_go_on(id);
+    }
+
+    /// If request `id` is a WRITE that was not refused, it may be executed after the change, even
+    /// if it seemed to be over: a later WRITE may have the same byte in its place.
+    fn may_go_on(&mut self, id: usize) {
+        let send = &self.sends[id];
+        if let Effect::Write { at, bytes, .. } = &send.effect
+            && !send.fails
+        {
             let content = Content::Known(bytes.clone());
-            self.areas.target.begin(id, *at, content);
+            self.areas.target.resume(id, *at, content);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::tests::assert_violation;
 use super::*;
-use roce_stack::{Buffer, WcStatus};
+use roce_stack::{Access, Buffer, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;
 
@@ -441,4 +441,55 @@ fn a_refused_invalidation_is_not_answered() {
         let verdict = f.completes(0, id, status, WcOpcode::Send);
         assert_eq!(verdict.is_ok(), legal, "{status:?}: {verdict:?}");
     }
+}
+
+/// A region is registered again with the same key and these rights.
+fn grants(access: Access) -> Reregistration {
+    Reregistration {
+        access,
+        keeps_address: true,
+        moved: None,
+    }
+}
+
+/// A WRITE is in flight while its key loses its right and gets it back. Whether the bytes in its
+/// place are those of a later WRITE does not show whether it was executed.
+#[test]
+fn a_write_may_be_executed_when_its_key_grants_access_again() {
+    for lands_between in [false, true] {
+        let mut f = fixture();
+        let first = f.write(KEY);
+        let later = f.write_value(KEY, 2, false);
+        if lands_between {
+            f.holds(2, 16);
+        }
+        for access in [Access::empty(), Access::REMOTE_WRITE] {
+            f.oracle
+                .reregistered(0, 0, KEY, grants(access))
+                .expect("legal");
+        }
+        f.lands(16);
+        f.completes(0, first, WcStatus::Success, WcOpcode::RdmaWrite)
+            .expect("it was executed after all");
+        f.holds(3, 16);
+        assert_violation(
+            f.completes(0, later, WcStatus::Success, WcOpcode::RdmaWrite),
+            "byte 32",
+        );
+    }
+}
+
+/// A WRITE whose key lost its right before it arrived must not be executed, and changes nothing.
+#[test]
+fn a_write_without_a_right_changes_nothing() {
+    let mut f = fixture();
+    let id = f.write(KEY);
+    f.oracle
+        .reregistered(0, 0, KEY, grants(Access::empty()))
+        .expect("legal");
+    f.lands(16);
+    assert_violation(
+        f.completes(0, id, WcStatus::Success, WcOpcode::RdmaWrite),
+        "must be refused",
+    );
 }

@@ -133,6 +133,10 @@ fn a_datagram_has_its_header_and_nothing_behind_it() {
 }
 
 fn pair() -> Oracle {
+    pair_with(Causes::default())
+}
+
+fn pair_with(causes: Causes) -> Oracle {
     let mut oracle = Oracle::new();
     let areas = || FlowAreas {
         out: area(),
@@ -140,7 +144,7 @@ fn pair() -> Oracle {
         inbox: area(),
     };
     let ends = Ends::default();
-    oracle.connected(0, ends, Causes::default(), [areas(), areas()]);
+    oracle.connected(0, ends, causes, [areas(), areas()]);
     oracle
 }
 
@@ -192,6 +196,12 @@ fn cnps_have_a_cause_and_a_distance() {
     fine.expect("a mark, and a CNP for it");
     let verdict = oracle.check_congestion(0, [none, other], limits);
     assert_violation(verdict, "did not send");
+    let causes = Causes {
+        numbers_again: true,
+        ..Causes::default()
+    };
+    let again = pair_with(causes).check_congestion(0, [none, other], limits);
+    again.expect("a CNP for an earlier pair");
     limits.has_ecn = false;
     let verdict = oracle.check_congestion(0, [one, other], limits);
     assert_violation(verdict, "without cause");

@@ -195,7 +195,7 @@ impl Run<'_> {
             let at = at.max(self.fabric.now() + Duration::from_nanos(1));
             self.call_manager(host, at);
         }
-        self.fabric.drive(host);
+        self.drive(host);
         Ok(())
     }
 

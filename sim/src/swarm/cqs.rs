@@ -86,9 +86,8 @@ impl Run<'_> {
             self.poll(pair, side)?;
         }
         // The queues may have space for receives and sends now.
-        self.hosts_to_poll.push(host);
         self.post_requests_of_host(host)?;
-        self.fabric.drive(host);
+        self.drive(host);
         Ok(())
     }
 

@@ -164,8 +164,7 @@ impl Run<'_> {
             .nic(host)
             .modify_qp(now, qpn, &attributes)
             .map_err(|error| Violation(format!("pair {pair} side {side} to {to:?}: {error}")))?;
-        self.fabric.drive(host);
-        self.hosts_to_poll.push(host);
+        self.drive(host);
         Ok(())
     }
 

@@ -64,9 +64,8 @@ impl Run<'_> {
         }
         let state = self.cq_state(id);
         (state.event_due, state.event_possible) = (false, false);
-        self.hosts_to_poll.push(host);
         self.post_requests_of_host(host)?;
-        self.fabric.drive(host);
+        self.drive(host);
         Ok(())
     }
 

@@ -288,7 +288,7 @@ impl Run<'_> {
             let token = Token::SendDatagrams(number).encode();
             self.fabric.call_at(at, token);
         }
-        self.fabric.drive(host);
+        self.drive(host);
         self.poll_groups(host)
     }
 

@@ -108,7 +108,7 @@ impl Run<'_> {
             .modify_qp(now, qpn, &attributes)
             .map_err(|error| Violation(format!("pair {pair} side {side}: {limit:?}: {error}")))?;
         self.note_limit(pair, side, limit);
-        self.fabric.drive(host);
+        self.drive(host);
         Ok(())
     }
 

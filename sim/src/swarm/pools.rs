@@ -188,7 +188,7 @@ impl Run<'_> {
         self.pools[pool].is_call_scheduled = false;
         self.refill(pool)?;
         let host = self.pools[pool].host;
-        self.fabric.drive(host);
+        self.drive(host);
         Ok(())
     }
 

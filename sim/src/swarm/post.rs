@@ -34,9 +34,8 @@ impl Run<'_> {
         };
         let sent = self.end(pair, side).ready && self.post_sends(pair, side)?;
         if received || sent {
-            self.fabric.drive(host);
             // Requests to a failed QP complete at once.
-            self.hosts_to_poll.push(host);
+            self.drive(host);
         }
         Ok(())
     }

@@ -156,6 +156,12 @@ impl<'a> Run<'a> {
         self.check_end()
     }
 
+    /// Lets a host send, and then its applications see what has completed.
+    pub(super) fn drive(&mut self, host: HostId) {
+        self.fabric.drive(host);
+        self.hosts_to_poll.push(host);
+    }
+
     fn handle_call(&mut self, token: Token) -> Verdict {
         match token {
             Token::Post(number) => {

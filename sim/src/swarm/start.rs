@@ -50,12 +50,17 @@ impl Run<'_> {
                 .map(|domain| domain.pools[1]),
             networks: [0, 1].map(|side: usize| Some(self.network(plan, side))),
         };
-        self.oracle
-            .connected(number, known, self.causes(plan), areas);
-        if let Some(Some(before)) = plan.follows.map(|pair| self.pairs[pair].as_ref()) {
+        let before = plan.follows.and_then(|pair| self.pairs[pair].as_ref());
+        let numbers_again = before.map_or(0, |before| {
             let is_same = |side: &usize| before.ends[*side].qpn == ends[*side].qpn;
-            self.outcome.numbers_again += [0, 1].iter().filter(|side| is_same(side)).count() as u64;
-        }
+            [0, 1].into_iter().filter(is_same).count()
+        });
+        self.outcome.numbers_again += numbers_again as u64;
+        let causes = Causes {
+            numbers_again: numbers_again > 0,
+            ..self.causes(plan)
+        };
+        self.oracle.connected(number, known, causes, areas);
         self.pairs[number] = Some(PairState { ends, memory });
         if !plan.managed {
             self.note_first_limits(number);

@@ -282,6 +282,35 @@ fn seeds_13310707378690204_and_750379_a_dropped_send_leaves_the_receive_as_it_wa
     passes_in_all_layers(&[13_310_707_378_690_204, 13_310_707_378_750_379]);
 }
 
+/// The rights of a region were taken away and given back. A later WRITE has the byte in its place
+/// that was there before a WRITE of one byte, so the oracle took this WRITE for executed, and
+/// rejected its byte after it was.
+#[test]
+fn seed_3477129178776805944_a_write_is_executed_after_its_key_grants_access_again() {
+    passes_in_all_layers(&[3_477_129_178_776_805_944]);
+}
+
+/// A sender of datagrams let its host send, and nobody polled the CQ of another QP of the host, which
+/// waited for space in its send queue for ever.
+#[test]
+fn seed_3477129178776753206_a_qp_shares_its_host_with_a_sender_of_datagrams() {
+    passes_in_all_layers(&[3_477_129_178_776_753_206]);
+}
+
+/// A host restarted. Its new QP had the number of the old one, and got a CNP for that one.
+#[test]
+fn seed_3477129178776733878_a_cnp_for_an_earlier_qp_of_the_same_number() {
+    passes_in_all_layers(&[3_477_129_178_776_733_878]);
+}
+
+/// The port used the memory of a retransmitted packet again while a copy was in flight. The copy then
+/// began as a later packet does, and passed what the receiver checks of an ICRC over a hidden IPv4
+/// identification, as one of 65,536 does.
+#[test]
+fn seed_2172203492335980805_a_copy_whose_memory_was_used_again() {
+    passes_in_all_layers(&[2_172_203_492_335_980_805]);
+}
+
 /// Every kind of change of a region is drawn, and every region of a flow is on demand in some plan.
 #[test]
 fn every_change_of_a_region_is_drawn() {
