@@ -3,7 +3,9 @@
 use crate::say::{end_quietly_at_a_closed_pipe, say};
 use std::process::ExitCode;
 
-use crate::{decode, devices, doctor, dump, environment, perf, pingpong, run, sim, top, variables};
+use crate::{
+    decode, devices, doctor, dump, environment, perf, pingpong, run, sim, top, variables, why,
+};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
@@ -20,6 +22,8 @@ enum Command {
     Run(run::RunArgs),
     /// Print the environment in which programs run on this stack
     Env(environment::EnvArgs),
+    /// Explain why requests of a program failed, or what a code in vendor_err means
+    Why(why::WhyArgs),
     /// Measure bandwidth, message rate and latency of every operation
     Perf(perf::PerfArgs),
     /// Send messages back and forth with another roce pingpong, or with ibv_rc_pingpong
@@ -60,6 +64,13 @@ pub fn main() -> ExitCode {
             Ok(code) => Ok(code),
             Err(error) => {
                 say("roce run", &error);
+                Ok(ExitCode::from(error.exit_code()))
+            }
+        },
+        Command::Why(args) => match why::run(&args) {
+            Ok(code) => Ok(code),
+            Err(error) => {
+                say("roce why", &error);
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
@@ -126,6 +137,7 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         }),
         Command::Devices(_) => variables::check().and_then(|()| variables::announce_faults()),
         Command::Run(run::RunArgs { settings, .. })
+        | Command::Why(why::WhyArgs { settings, .. })
         | Command::Env(environment::EnvArgs { settings, .. }) => variables::check_with(settings),
         // `roce doctor` reports the environment among its findings.
         Command::Decode(_)

@@ -15,5 +15,6 @@ mod say;
 pub mod sim;
 pub mod top;
 mod variables;
+pub mod why;
 
 pub use command::{command_line, main};

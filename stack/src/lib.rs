@@ -19,6 +19,7 @@
 
 mod address;
 mod addresses;
+mod cause;
 mod congestion;
 mod counters;
 mod cq;
@@ -45,6 +46,7 @@ mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
 pub use addresses::Addresses;
+pub use cause::{Cause, DeniedAccess, Extent, FailedRequest, Failure};
 pub use congestion::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,

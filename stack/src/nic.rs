@@ -28,6 +28,7 @@ use std::sync::Arc;
 mod cache_prefetch;
 mod congestion;
 mod create;
+mod failures;
 mod fragmentation;
 mod intact;
 mod management;
@@ -74,7 +75,8 @@ const QUANTUM: usize = 64;
 /// 2. [`Nic::handle_timeouts`] at [`Nic::next_timeout`] or later,
 /// 3. [`Nic::transmit`] after any of these and after any posting, while
 ///    [`Nic::wants_to_send`],
-/// 4. [`Nic::poll_event`] until it returns `None`.
+/// 4. [`Nic::poll_event`] until it returns `None`, and [`Nic::poll_failure`], if it wants to know
+///    why QPs fail.
 ///
 /// `now` must never decrease from one call to the next.
 #[derive(Debug)]
@@ -87,6 +89,7 @@ pub struct Nic {
     memory: MemoryTable,
     counters: Counters,
     events: VecDeque<Event>,
+    failures: failures::Failures,
     ready: VecDeque<Handle>,
     congestion: Congestion,
     fragmentation: fragmentation::Fragmentation,
@@ -120,6 +123,7 @@ impl Nic {
             memory: MemoryTable::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
+            failures: failures::Failures::default(),
             ready: VecDeque::new(),
             congestion: Congestion::default(),
             fragmentation: fragmentation::Fragmentation::default(),
@@ -230,6 +234,7 @@ impl Nic {
             self.srqs.leave(domain);
         }
         self.memory.forget_qp(qpn);
+        self.failures.forget(qpn);
         self.groups.remove(qpn);
         true
     }
@@ -269,6 +274,10 @@ impl Nic {
             if let Some(left) = self.peer_windows.join(&mut qp.window_share, handle, peer) {
                 self.offer_peer_window_room(left);
             }
+        }
+        let begins_anew = matches!(attributes.state, Some(QpState::Reset | QpState::Rts));
+        if begins_anew && result == Some(Ok(())) {
+            self.failures.forget(qpn);
         }
         result.unwrap_or(Err(ModifyError::UnknownQp(qpn)))
     }

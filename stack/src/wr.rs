@@ -135,6 +135,24 @@ impl SendOp {
         matches!(self, Self::BindMw(_) | Self::LocalInv(_))
     }
 
+    /// The remote memory that it uses.
+    pub(crate) fn remote(&self) -> Option<RemoteAddr> {
+        match self {
+            Self::Write(remote)
+            | Self::WriteImm(remote, _)
+            | Self::Read(remote)
+            | Self::CompareSwap { remote, .. }
+            | Self::FetchAdd { remote, .. }
+            | Self::AtomicWrite(remote)
+            | Self::Flush(Flush { remote, .. }) => Some(*remote),
+            Self::Send
+            | Self::SendImm(_)
+            | Self::SendInvalidate(_)
+            | Self::BindMw(_)
+            | Self::LocalInv(_) => None,
+        }
+    }
+
     // rule: 9.7.7.2-others-free
     /// Whether the peer consumes a receive work request for it.
     pub(crate) fn consumes_receive(&self) -> bool {

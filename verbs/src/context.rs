@@ -17,8 +17,10 @@ use crate::runtime::{
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
 use crate::watch::{self, Opened, WatchHandle};
+use crate::why::Explanation;
 use parking_lot::Mutex;
 use roce_stack::{Nic, NicConfig};
+use roce_wire::Qpn;
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -67,8 +69,10 @@ impl Context {
         });
         nic.set_congestion(options.congestion_settings());
         let events = EventQueue::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
-        let mut engine = Engine::new(nic, port, options.fault_layer()?, Arc::new(events));
+        let faults = options.fault_layer()?;
+        let mut engine = Engine::new(nic, port, faults, Arc::new(events), device.name());
         engine.capture = options.port_capture(device);
+        engine.why = options.why_log();
         engine.tally = tally::open();
         let starter = Starter::new(device, datapath_options, priorities.priorities)
             .map_err(system("making a socket"))?;
@@ -122,6 +126,20 @@ impl Context {
     pub fn start(&self) -> Result<&Datapath, StartError> {
         let shared = &self.inner.shared;
         shared.start(&mut shared.lock())
+    }
+
+    /// Why a QP failed, as a completion that is not a success or an asynchronous event reports.
+    /// `None` if it has not failed, or no longer exists.
+    pub fn why(&self, qpn: Qpn) -> Option<Explanation> {
+        let engine = self.inner.shared.lock();
+        let failure = *engine.nic.failure(qpn)?;
+        Some(engine.explain(failure))
+    }
+
+    /// The [code](crate::why::Cause::code) of why a QP failed.
+    pub fn why_code(&self, qpn: Qpn) -> Option<u32> {
+        let engine = self.inner.shared.lock();
+        Some(engine.nic.failure(qpn)?.cause.code())
     }
 
     /// Drives the NIC once: sends, receives, and handles timers. A program that polls memory for a

@@ -168,6 +168,7 @@ pub mod settings;
 mod signals;
 mod tally;
 mod watch;
+pub mod why;
 pub mod work;
 
 pub use prelude::*;

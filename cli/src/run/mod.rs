@@ -30,6 +30,7 @@ use loading::fits_in_ld_preload;
 use namespace::{Entered, Privilege};
 use parent::ProgramEnd;
 use roce_verbs::observation::{Tally, Totals};
+use roce_verbs::why::WHY_VARIABLE;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -137,6 +138,26 @@ pub struct RunArgs {
 /// # Errors
 /// If something is missing or not permitted, or an argument is wrong.
 pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
+    start(args, None)
+}
+
+/// Waits for the program, whose processes write to `file` why their QPs fail, and calls `report`
+/// when it has ended.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_explained(
+    args: &RunArgs,
+    file: &Path,
+    report: impl FnOnce(),
+) -> Result<ExitCode, RunError> {
+    start(args, Some((file, Box::new(report))))
+}
+
+/// A file for explanations, and what to do when the program has ended.
+type Explained<'a> = (&'a Path, Box<dyn FnOnce() + 'a>);
+
+fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, RunError> {
     let Some((name, arguments)) = args.command.split_first() else {
         return Err(RunError::Usage("name a program to start".to_owned()));
     };
@@ -180,7 +201,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
         program: path,
         source,
     };
-    if args.summary || args.require_traffic {
+    if args.summary || args.require_traffic || explained.is_some() {
+        if let Some((file, _)) = &explained {
+            command.env(WHY_VARIABLE, file);
+        }
         let tally = tally()?;
         command.envs([tally.variable()]);
         if as_user {
@@ -188,6 +212,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
             parent::drop_capabilities().map_err(failed)?;
         }
         let end = parent::run(command).map_err(not_started)?;
+        if let Some((_, report)) = explained {
+            report();
+        }
         return Ok(report_end(args, name, end, &tally.totals()));
     }
     // The program itself reports at its end if it opened no device.

@@ -7,6 +7,7 @@ mod svg;
 mod terminal;
 mod view;
 
+pub(crate) use format::plain;
 use rates::{Rates, between};
 use roce_verbs::observation::{Processes, watch_processes};
 use std::fmt;

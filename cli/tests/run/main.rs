@@ -10,6 +10,7 @@ mod programs;
 mod queries;
 mod summary;
 mod ways;
+mod why;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -34,6 +34,7 @@ impl Run<'_> {
         self.oracle.check_idle(|pair, side| queued[pair][side])?;
         self.check_pools_idle()?;
         self.check_last_wqes_reached()?;
+        self.check_causes()?;
         self.check_cq_errors_reported()?;
         self.check_congestion()?;
         self.check_groups()?;

@@ -4,6 +4,7 @@
 //! each end, faults and their times, and disruptive actions of applications. [`run()`] carries it
 //! out. [`shrink()`] reduces a failing plan to the parts that it needs to fail.
 
+mod causes;
 mod cm;
 mod completions;
 mod cqs;

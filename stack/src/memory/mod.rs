@@ -22,6 +22,7 @@ pub use region::{Reregister, ReregisterError};
 pub use span::Span;
 pub use window::{BindError, DeregisterError, MwBind, MwId, MwType};
 
+use crate::cause::DeniedAccess;
 use crate::hash::KeyMap;
 use bitflags::bitflags;
 use core::hint::cold_path;
@@ -326,6 +327,25 @@ impl MemoryTable {
             // rule: 10.6.5-invalidated
             Some(region) => region.invalidated = true,
             None => self.unbind(rkey >> 8),
+        }
+    }
+
+    /// What was denied, and what the region or window with this key grants.
+    #[cold]
+    pub(crate) fn denied(
+        &self,
+        (key, addr, len): (u32, u64, u64),
+        rights: Access,
+        error: AccessError,
+    ) -> DeniedAccess {
+        let region = self.regions.get(&key).map(Region::extent);
+        DeniedAccess {
+            error,
+            key,
+            addr,
+            len,
+            rights,
+            region: region.or_else(|| self.window_extent(key)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::backing::Backing;
 use super::{Access, AccessError, Memory, MemoryTable, PdId, RegisterError, Span};
+use crate::cause::Extent;
 use core::hint::cold_path;
 use rand_core::Rng;
 
@@ -95,6 +96,15 @@ impl Region {
             invalidated: false,
             windows: 0,
         })
+    }
+
+    /// What it grants.
+    pub(super) fn extent(&self) -> Extent {
+        Extent {
+            addr: self.iova,
+            len: self.memory.len,
+            access: self.access,
+        }
     }
 
     /// The bytes `va .. va + len`, if `pd` may use them for this access.

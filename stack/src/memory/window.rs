@@ -14,6 +14,7 @@
 //! Type 2 windows are of type 2B: both protection domain and QP are checked.
 
 use super::{Access, AccessError, MemoryTable, PdId, RegisterError, Span};
+use crate::cause::Extent;
 use rand_core::Rng;
 use roce_wire::Qpn;
 
@@ -82,6 +83,27 @@ pub enum BindError {
     /// The bytes don't lie in the region (C10-75).
     OutOfBounds,
 }
+
+impl core::fmt::Display for BindError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::UnknownWindow => "there is no such window",
+            Self::UnknownRegion => "no region has this key, or its key was invalidated",
+            Self::WrongPd => "QP, window and region are not of one protection domain",
+            Self::AlreadyBound => "a window of type 2 that is bound must be invalidated first",
+            Self::Empty => "a window of type 2 can't be bound to 0 bytes",
+            Self::ZeroBased => "a window of type 1 can't be zero-based",
+            Self::NotRemote => "a window can have remote rights only",
+            Self::NoBindRight => "the region was registered without IBV_ACCESS_MW_BIND",
+            Self::NeedsLocalWrite => {
+                "the rights to write and for atomics need a region with IBV_ACCESS_LOCAL_WRITE"
+            }
+            Self::OutOfBounds => "the bytes don't lie in the region",
+        })
+    }
+}
+
+impl std::error::Error for BindError {}
 
 /// Why a region was not deregistered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,6 +386,16 @@ impl MemoryTable {
         {
             region.windows -= 1;
         }
+    }
+
+    /// What the window that is bound with this key grants.
+    pub(super) fn window_extent(&self, rkey: u32) -> Option<Extent> {
+        let (_, bound) = self.bound_window(rkey)?;
+        Some(Extent {
+            addr: bound.from,
+            len: bound.len,
+            access: bound.access,
+        })
     }
 
     /// The window that is bound with this key.

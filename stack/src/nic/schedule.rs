@@ -2,6 +2,7 @@
 
 use super::Nic;
 use super::table::NEVER;
+use crate::cause::Blame;
 use crate::ids::Handle;
 use crate::peer_window::PeerWindowId;
 use crate::qp::{Cx, Qp};
@@ -51,6 +52,7 @@ impl Nic {
             congestion,
             pending_cnps,
             reports,
+            failures,
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
@@ -71,12 +73,17 @@ impl Nic {
             slowed_to: None,
             nothing_follows: false,
             report: None,
+            blame: Blame::default(),
         };
         let result = f(qp, &mut cx);
         let (out_of_peer_room, slowed_to) = (cx.out_of_peer_room, cx.slowed_to);
         if let Some(report) = cx.report {
             cold_path();
             reports.note(handle, report);
+        }
+        if let Some(failure) = cx.blame.failure() {
+            cold_path();
+            failures.note(*failure);
         }
         qp.traffic.note_sent(&sums, cx.counters);
         if cx.cnp_due {

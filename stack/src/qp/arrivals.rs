@@ -1,7 +1,9 @@
 //! The completion of a receive.
 
-use super::{Core, Cx, QpFailure, Receives};
-use crate::wr::{Completion, DatagramSource, WcOpcode, WcStatus};
+use super::{Core, Cx, QpFailure, Receives, sgl};
+use crate::cause::Cause;
+use crate::memory::{Access, MemoryTable, PdId};
+use crate::wr::{Completion, DatagramSource, Sge, WcOpcode, WcStatus};
 
 /// What a receive completion reports about the message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +47,25 @@ pub(crate) fn complete(
     };
     cx.complete(rq.cq(core), completion, arrival.solicited, rq.entry_guard())?;
     Ok(true)
+}
+
+/// Why bytes of a message, from byte `offset` on, can't be written to the elements of a receive.
+#[cold]
+pub(crate) fn memory_cause(
+    memory: &MemoryTable,
+    pd: PdId,
+    sges: &[Sge],
+    (offset, len): (u64, usize),
+) -> Cause {
+    let range = (offset, len as u64);
+    match sgl::denied(memory, pd, sges, range, Access::LOCAL_WRITE) {
+        Some((element, denied)) => Cause::ReceiveMemory { element, denied },
+        // A receive without elements takes no bytes.
+        None => Cause::MessageTooLong {
+            arrived: offset + len as u64,
+            receive: 0,
+        },
+    }
 }
 
 // rule: 11.6.2-flushed

@@ -2,6 +2,7 @@
 //! 10.3.1.5 and 10.3.1.6).
 
 use super::{Cx, Qp};
+use crate::cause::{Cause, Failure};
 use crate::event::Event;
 use crate::kind::QpState;
 use crate::wr::{Completion, WcOpcode, WcStatus};
@@ -51,6 +52,7 @@ impl Qp {
         };
         if matches!(failure, Some(QpFailure::Send(_))) && self.core.kind.survives_send_errors() {
             // rule: 9.8.2-sqe, 9.8.3-sqe
+            self.explain(cx, failure);
             self.core.state = QpState::Sqe;
             return match self.flush_sends(cx, status) {
                 Ok(()) => {}
@@ -58,6 +60,7 @@ impl Qp {
                 Err(overrun) => self.fail(cx, Some(overrun)),
             };
         }
+        self.explain(cx, failure);
         let from = core::mem::replace(&mut self.core.state, QpState::Err);
         self.release(cx);
         // rule: 10.3.1-err-flushes
@@ -77,6 +80,35 @@ impl Qp {
         if from != QpState::Err && self.srq().is_some() {
             // rule: 10.2.9-srq-last-wqe
             cx.events.push_back(Event::LastWqeReached(self.core.qpn));
+        }
+    }
+
+    /// Notes why the QP fails.
+    #[cold]
+    fn explain(&self, cx: &mut Cx<'_>, failure: Option<QpFailure>) {
+        let named = cx.blame.take_named();
+        let (cause, request) = match failure {
+            None => (Some(Cause::Application), None),
+            Some(QpFailure::Send(status)) => {
+                let cause = named.or_else(|| self.service.cause(cx, &self.core, status));
+                (cause, self.service.oldest_send())
+            }
+            Some(_) => (named, None),
+        };
+        let status = match (failure, cause) {
+            (Some(QpFailure::Send(status)), _) => Some(status),
+            (Some(QpFailure::Receive), Some(cause)) => cause.status_of_receive(),
+            _ => None,
+        };
+        if let Some(cause) = cause {
+            cx.blame.note(Failure {
+                qpn: self.core.qpn,
+                at: cx.now,
+                status,
+                queued: self.service.queued(),
+                request,
+                cause,
+            });
         }
     }
 

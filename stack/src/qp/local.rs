@@ -2,19 +2,25 @@
 //! 10.6.7). The send queue decides when their turn comes.
 
 use super::{Core, Cx, QpFailure};
+use crate::cause::Cause;
 use crate::wr::{SendOp, WcStatus};
 
 /// Executes a local request. If it fails, returns the failure that completes the request with an
 /// error.
 pub(super) fn perform(cx: &mut Cx<'_>, core: &Core, op: &SendOp) -> Result<(), QpFailure> {
     let done = match op {
-        SendOp::BindMw(bind) => cx.memory.bind(core.pd, core.qpn, bind).is_ok(),
-        SendOp::LocalInv(key) => cx.memory.invalidate(core.pd, core.qpn, *key).is_ok(),
-        _ => true,
+        SendOp::BindMw(bind) => {
+            let bound = cx.memory.bind(core.pd, core.qpn, bind);
+            bound.map_err(Cause::Bind)
+        }
+        SendOp::LocalInv(key) => {
+            let invalidated = cx.memory.invalidate(core.pd, core.qpn, *key);
+            invalidated.map_err(|error| Cause::Invalidate { rkey: *key, error })
+        }
+        _ => Ok(()),
     };
-    if done {
-        Ok(())
-    } else {
-        Err(QpFailure::Send(WcStatus::MemoryWindowBindError))
-    }
+    done.map_err(|cause| {
+        cx.blame.name(cause);
+        QpFailure::Send(WcStatus::MemoryWindowBindError)
+    })
 }

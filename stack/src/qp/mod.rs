@@ -32,6 +32,7 @@ pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, largest_path_
 pub(crate) use failure::QpFailure;
 pub(crate) use receives::Receives;
 
+use crate::cause::{Blame, Cause};
 use crate::congestion::Congestion;
 use crate::congestion::limiter::Limiter;
 use crate::congestion::notification::Notifier;
@@ -80,6 +81,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) nothing_follows: bool,
     /// The report for the port about packets that it keeps in memory.
     pub(crate) report: Option<Report>,
+    /// Why the QP fails, if it does.
+    pub(crate) blame: Blame,
 }
 
 /// A report for the port about packets that it keeps in memory.
@@ -111,6 +114,10 @@ impl Cx<'_> {
                     // rule: 11.6.3-cq-error
                     self.events.push_back(Event::CqError(cq.id()));
                 }
+                self.blame.name(Cause::CqOverrun {
+                    cq: cq.id(),
+                    capacity: cq.capacity(),
+                });
                 Err(QpFailure::CqOverrun)
             }
         }

@@ -1,6 +1,8 @@
 //! The part of a posted request that the send queue of every service keeps.
 
 use super::{Core, Cx, QpFailure, sgl};
+use crate::cause::{Cause, FailedRequest};
+use crate::memory::Access;
 use crate::queue::{PayloadSource, WorkQueue};
 use crate::wr::{
     Completion, MAX_MESSAGE_BYTES, PostError, SendFlags, SendOp, SendRequest, WcStatus,
@@ -31,6 +33,35 @@ impl Posted {
             flags,
             len,
         }
+    }
+
+    /// The request, as a failure reports it.
+    pub(crate) fn failed(&self) -> FailedRequest {
+        FailedRequest {
+            wr_id: self.wr_id,
+            opcode: self.op.completion_opcode(),
+            len: self.len,
+            remote: self.op.remote(),
+        }
+    }
+
+    /// Why the memory of the request can't be used.
+    pub(crate) fn memory_cause(
+        &self,
+        cx: &Cx<'_>,
+        core: &Core,
+        source: PayloadSource<'_>,
+    ) -> Option<Cause> {
+        let PayloadSource::Memory(sges) = source else {
+            return None;
+        };
+        let rights = match self.op.sends_bytes() {
+            true => Access::empty(),
+            false => Access::LOCAL_WRITE,
+        };
+        let all = (0, u64::from(self.len));
+        let (element, denied) = sgl::denied(cx.memory, core.pd, sges, all, rights)?;
+        Some(Cause::RequestMemory { element, denied })
     }
 
     /// Completes the request, which has just left `queue`. An unsignaled request completes only

@@ -5,6 +5,7 @@ use super::requester::{Feedback, Requester};
 use super::responder::Responder;
 use super::sender::Sender;
 use super::{Core, Cx, QpFailure, QpInit, Receives, Turn, arrivals, uc, ud};
+use crate::cause::{Cause, FailedRequest};
 use crate::encapsulation::RxMeta;
 use crate::ids::{Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
@@ -249,6 +250,22 @@ impl Service {
             } => (requester.entry_guard(), responder.entry_guard()),
             Self::Uc { sender, receiver } => (sender.entry_guard(), receiver.rq.entry_guard()),
             Self::Ud { sender, receiver } => (sender.entry_guard(), receiver.rq.entry_guard()),
+        }
+    }
+
+    /// The oldest send request.
+    pub(super) fn oldest_send(&self) -> Option<FailedRequest> {
+        match self {
+            Self::Rc { requester, .. } => requester.oldest(),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.oldest(),
+        }
+    }
+
+    /// Why the oldest send request fails with this status, if no code has named the cause.
+    pub(super) fn cause(&self, cx: &Cx<'_>, core: &Core, status: WcStatus) -> Option<Cause> {
+        match self {
+            Self::Rc { requester, .. } => requester.cause(cx, core, status),
+            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.cause(cx, core, status),
         }
     }
 

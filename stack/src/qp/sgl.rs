@@ -1,5 +1,6 @@
 //! Scatter and gather: copies bytes between packets and lists of local memory.
 
+use crate::cause::DeniedAccess;
 use crate::memory::{Access, AccessError, MemoryTable, PdId, Span};
 use crate::queue::PayloadSource;
 use crate::wr::{Sge, total_len};
@@ -151,6 +152,37 @@ pub(crate) fn scatter(
         writable(&piece)?.write(&data[piece.range])?;
     }
     Ok(())
+}
+
+/// Why `len` bytes from byte `offset` of the list on can't be accessed: the first element at fault,
+/// and what was denied.
+#[cold]
+pub(crate) fn denied(
+    memory: &MemoryTable,
+    pd: PdId,
+    sges: &[Sge],
+    (offset, len): (u64, u64),
+    rights: Access,
+) -> Option<(usize, DeniedAccess)> {
+    let mut first = 0;
+    for (index, sge) in sges.iter().enumerate() {
+        let (from, to) = (first, first + u64::from(sge.length));
+        first = to;
+        let (from_used, to_used) = (from.max(offset), to.min(offset.saturating_add(len)));
+        if from_used >= to_used {
+            continue;
+        }
+        let addr = sge.addr.wrapping_add(from_used - from);
+        let used = to_used - from_used;
+        if let Err(error) = memory.local(pd, sge.lkey, addr, used, rights) {
+            let access = (sge.lkey, addr, used);
+            return Some((index, memory.denied(access, rights, error)));
+        }
+    }
+    // The table allows all of it, so the memory itself could not be read or written.
+    let sge = sges.first()?;
+    let access = (sge.lkey, sge.addr, u64::from(sge.length));
+    Some((0, memory.denied(access, rights, AccessError::Fault)))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod acks;
 mod answers;
+mod causes;
 mod congestion;
 mod cq;
 mod credits;

@@ -21,6 +21,7 @@ use roce_verbs::completion::Notify;
 use roce_verbs::datagram::NetworkHeader;
 use roce_verbs::{Completion, CompletionQueue};
 use std::ffi::{c_int, c_void};
+use std::hint::cold_path;
 use std::mem::offset_of;
 use std::sync::Arc;
 
@@ -243,7 +244,7 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvW
                 _ => cq.queue.take(),
             };
             match next {
-                Ok(Some(completion)) => wc.put_at(found, c_completion(&completion))?,
+                Ok(Some(completion)) => wc.put_at(found, cq.wc(&completion))?,
                 Ok(None) => break,
                 // Return the completions taken so far first.
                 Err(_) if found > 0 => break,
@@ -287,7 +288,19 @@ fn packet_type(header: NetworkHeader) -> u8 {
     }
 }
 
-/// A completion in C's form.
+impl Cq {
+    /// A completion of this queue in C's form, with the code of its cause if it is not a success.
+    pub(crate) fn wc(&self, completion: &Completion) -> IbvWc {
+        let mut wc = c_completion(completion);
+        if wc.status != WC_SUCCESS {
+            cold_path();
+            wc.vendor_err = self.queue.why_code(completion).unwrap_or(0);
+        }
+        wc
+    }
+}
+
+/// A completion in C's form. It has no cause.
 pub(crate) fn c_completion(completion: &Completion) -> IbvWc {
     let Completion {
         wr_id,

@@ -1,7 +1,7 @@
 //! Polling of extended CQs. The program advances from one completion to the next, and reads single
 //! fields of the current one.
 
-use super::{Cq, c_completion, wall};
+use super::{Cq, wall};
 use crate::abi::{IbvCq, IbvCqEx, IbvWc, WC_SUCCESS};
 use crate::guard;
 use crate::pointer::{Handle, In};
@@ -63,7 +63,7 @@ impl Cq {
     fn advance(&self, next: Result<Option<(Completion, u64)>, CqOverrun>) -> Result<(), Errno> {
         match next {
             Ok(Some((completion, at_ns))) => {
-                let wc = c_completion(&completion);
+                let wc = self.wc(&completion);
                 *self.poll.current.lock() = Current { wc, at_ns };
                 self.c.set(|c| (c.status, c.wr_id) = (wc.status, wc.wr_id));
                 Ok(())

@@ -59,6 +59,45 @@ fn a_refused_call_says_why() {
     assert_eq!(run("refused.c", &[]).as_deref(), Some(""));
 }
 
+/// Each mistake of a program is explained with the numbers that show it, at the end that knows them,
+/// and completions carry the code of the cause.
+#[test]
+fn a_failed_request_says_why() {
+    let Some(stderr) = run("causes.c", &[("ROCE_WHY", "stderr")]) else {
+        return;
+    };
+    let mut rest = stderr.as_str();
+    for part in [
+        "IBV_WC_LOC_PROT_ERR\n  request   rdma_write of 64 bytes, wr_id 0x1, at remote address 0x",
+        "why       element 0 of the send request, 64 bytes at 0x",
+        "no region and no bound window has this key",
+        "do        compare its addr, length and lkey",
+        "code      0x111\n",
+        "the region or window lacks IBV_ACCESS_LOCAL_WRITE",
+        "code      0x113",
+        // The responder fails first.
+        "IBV_EVENT_QP_ACCESS_ERR\n  why       the peer's RC RDMA WRITE Only, 64 bytes at 0x",
+        "code      0x411",
+        "IBV_WC_REM_ACCESS_ERR",
+        "code      0x320",
+        "and the access ends 1 byte past its end",
+        "needs IBV_ACCESS_REMOTE_WRITE, which this QP does not have",
+        "the peer's message has at least 64 bytes, but the receive request has 63 bytes",
+        "IBV_WC_RETRY_EXC_ERR",
+        "The peer has never answered this QP",
+        " of them again, and received no packet\n",
+        "its path MTU is 1024 bytes, and 2 send requests had not completed\n",
+        "unknown_qp: ",
+    ] {
+        let Some(at) = rest.find(part) else {
+            panic!("{part:?} is not there, or not in order: {stderr}");
+        };
+        rest = &rest[at + part.len()..];
+    }
+    // Without the variable, nothing is written.
+    assert_eq!(run("causes.c", &[]).as_deref(), Some(""));
+}
+
 /// An error in the environment is reported once, when a program lists devices.
 #[test]
 fn a_wrong_environment_is_reported() {

@@ -2,7 +2,8 @@
 
 use super::CompletionChannel;
 use crate::context::Context;
-use roce_stack::{Completion, CqId, CqOverrun, CqResizeError, Notify};
+use crate::why::Explanation;
+use roce_stack::{Completion, CqId, CqOverrun, CqResizeError, Notify, WcStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -91,6 +92,23 @@ impl CompletionQueue {
     pub fn poll(&self) -> Result<Option<Completion>, CqOverrun> {
         let taken = self.poll_stamped()?;
         Ok(taken.map(|(completion, _)| completion))
+    }
+
+    /// Why the QP of a completion failed, if the completion is not a success. For a flushed request,
+    /// that is the failure because of which it was flushed. `None` if the QP no longer exists.
+    pub fn why(&self, completion: &Completion) -> Option<Explanation> {
+        match completion.status {
+            WcStatus::Success => None,
+            _ => self.inner.context.why(completion.qpn),
+        }
+    }
+
+    /// The [code](crate::why::Cause::code) of [`CompletionQueue::why`].
+    pub fn why_code(&self, completion: &Completion) -> Option<u32> {
+        match completion.status {
+            WcStatus::Success => None,
+            _ => self.inner.context.why_code(completion.qpn),
+        }
     }
 
     /// Takes the oldest completion. If there is none, returns `None` without driving the NIC. For a

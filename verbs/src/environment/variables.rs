@@ -148,6 +148,12 @@ pub const VARIABLES: &[Variable] = &[
         "serve metrics for Prometheus over HTTP, at this port of the loopback or at ADDRESS:PORT",
     ),
     library(
+        "ROCE_WHY",
+        "stderr|FILE",
+        "write why QPs fail, as they fail: the cause with its numbers, the evidence and what to do; \
+         several processes may share a FILE",
+    ),
+    library(
         "ROCE_LOG",
         "1",
         "print on stderr, for each call that fails, the function, the error and the value that was \

@@ -5,6 +5,7 @@ use super::moderation::Moderation;
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
+use crate::why::{Explanation, Failure, WhyLog, evidence};
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic, QpAttributes, QpState, RxMeta};
@@ -34,6 +35,10 @@ pub(crate) struct Engine {
     /// Delays events until more completions arrive.
     pub(crate) moderation: Moderation,
     pub(crate) events: Arc<EventQueue<Event>>,
+    /// The name of the device, for explanations.
+    device: String,
+    /// Where explanations of failures are written.
+    pub(crate) why: Option<WhyLog>,
     /// Counters for `roce run --summary`.
     pub(crate) tally: Option<Box<DeviceCount>>,
     /// The receiver of management datagrams, once QP1 is open.
@@ -95,6 +100,7 @@ impl Engine {
         port: DevicePort,
         faults: Option<FaultLayer>,
         events: Arc<EventQueue<Event>>,
+        device: String,
     ) -> Self {
         Self {
             nic,
@@ -104,6 +110,8 @@ impl Engine {
             channels: HashMap::new(),
             moderation: Moderation::default(),
             events,
+            device,
+            why: None,
             tally: None,
             mad_listener: None,
             failure: None,
@@ -312,7 +320,8 @@ impl Engine {
     /// Delivers the NIC's events to their receivers.
     #[inline(always)]
     pub(crate) fn deliver_events(&mut self) {
-        if self.nic.has_events() || self.nic.has_mads() || self.moderation.has_delayed() {
+        let waits = self.nic.has_events() || self.nic.has_failures() || self.nic.has_mads();
+        if waits || self.moderation.has_delayed() {
             self.deliver_pending_events();
         }
     }
@@ -323,6 +332,16 @@ impl Engine {
             && let Some(listener) = &self.mad_listener
         {
             listener.on_mads_arrived();
+        }
+        if self.nic.has_failures() {
+            // The peer learns of it even if the application ends now.
+            self.send(self.latest);
+        }
+        while let Some(failure) = self.nic.poll_failure() {
+            let explanation = self.why.is_some().then(|| self.explain(failure));
+            if let (Some(log), Some(explanation)) = (&mut self.why, explanation) {
+                log.write(&explanation);
+            }
         }
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {
@@ -335,6 +354,18 @@ impl Engine {
         }
         while let Some(id) = self.moderation.take_due(self.latest) {
             self.push_cq_event(id);
+        }
+    }
+
+    /// Explains a failure.
+    #[cold]
+    pub(crate) fn explain(&self, failure: Failure) -> Explanation {
+        Explanation {
+            device: self.device.clone(),
+            process_id: std::process::id(),
+            status: self.nic.qp_status(failure.at, failure.qpn),
+            failure,
+            evidence: evidence(&self.nic, &failure),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::datapath::DatapathOptions;
 use crate::datapath::environment::environment_datapath;
 use crate::device::Device;
 use crate::error::OpenError;
+use crate::why::{WhyLog, WhyOutput, environment_why};
 use roce_capture::Capture;
 use roce_port::fault::{FaultLayer, FaultSpec};
 use roce_stack::CongestionSettings;
@@ -37,6 +38,7 @@ pub struct OpenOptions {
     congestion: CongestionSettings,
     priorities: PrioritySettings,
     metrics: Option<SocketAddr>,
+    why: Option<WhyOutput>,
 }
 
 impl OpenOptions {
@@ -48,7 +50,7 @@ impl OpenOptions {
     /// The options that the environment sets: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
     /// `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`, `ROCE_UDP_SPLICE`, `ROCE_XDP_MODE`,
     /// `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`,
-    /// `ROCE_QOS`, `ROCE_METRICS`. Reports on stderr, once, each variable whose name begins with
+    /// `ROCE_QOS`, `ROCE_METRICS`, `ROCE_WHY`. Reports on stderr, once, each variable whose name begins with
     /// `ROCE_` and that nothing reads.
     ///
     /// # Errors
@@ -62,6 +64,7 @@ impl OpenOptions {
             congestion: environment_congestion()?.unwrap_or_default(),
             priorities: environment_priorities()?.unwrap_or_default(),
             metrics: environment_metrics()?,
+            why: environment_why()?,
         })
     }
 
@@ -114,6 +117,16 @@ impl OpenOptions {
     pub fn metrics(mut self, at: SocketAddr) -> Self {
         self.metrics = Some(at);
         self
+    }
+
+    /// Writes why QPs fail, as they fail.
+    pub fn why(mut self, output: WhyOutput) -> Self {
+        self.why = Some(output);
+        self
+    }
+
+    pub(crate) fn why_log(&self) -> Option<WhyLog> {
+        self.why.clone().map(WhyLog::new)
     }
 
     pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {

@@ -102,12 +102,15 @@ impl Watched {
             let mut engine = shared.lock();
             // Not earlier than the latest time that the NIC has seen.
             let now = engine.nic_time(shared.now());
-            let status = |qpn: &Qpn| Some((*qpn, engine.nic.qp_status(now, *qpn)?));
+            let status = |qpn: &Qpn| {
+                let failure = engine.nic.failure(*qpn).copied();
+                Some((*qpn, engine.nic.qp_status(now, *qpn)?, failure))
+            };
             let found: Vec<_> = chunk.iter().filter_map(status).collect();
             drop(engine);
             let qps = found
                 .iter()
-                .map(|(qpn, status)| QpSnapshot::of(*qpn, status));
+                .map(|(qpn, status, failure)| QpSnapshot::of(*qpn, status, failure.as_ref()));
             snapshot.qps.extend(qps);
         }
         Some(snapshot)

@@ -1,7 +1,7 @@
 //! The data about its devices that a process shows to watchers. The same values travel as JSON and,
 //! under other names, in Prometheus text format.
 
-use roce_stack::QpStatus;
+use roce_stack::{Failure, QpStatus};
 use roce_wire::Qpn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,10 +100,16 @@ pub struct QpSnapshot {
     pub cnps_suppressed: u64,
     /// Congestion notification packets received.
     pub cnps_received: u64,
+    /// Why it failed, if it has: the cause with its numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The [code](crate::why::Cause::code) of the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_code: Option<u32>,
 }
 
 impl QpSnapshot {
-    pub(super) fn of(qpn: Qpn, status: &QpStatus) -> Self {
+    pub(super) fn of(qpn: Qpn, status: &QpStatus, failure: Option<&Failure>) -> Self {
         let QpStatus {
             traffic,
             congestion,
@@ -136,6 +142,8 @@ impl QpSnapshot {
             cnps_sent: congestion.cnps_sent,
             cnps_suppressed: congestion.cnps_suppressed,
             cnps_received: congestion.cnps_received,
+            why: failure.map(|failure| failure.cause.to_string()),
+            why_code: failure.map(|failure| failure.cause.code()),
         }
     }
 }

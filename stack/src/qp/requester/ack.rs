@@ -3,6 +3,7 @@
 
 use super::Requester;
 use super::out_of_order::Evidence;
+use crate::cause::Cause;
 use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
@@ -81,6 +82,7 @@ impl Requester {
         timer: RnrTimer,
     ) -> Result<(), QpFailure> {
         cx.counters.count(Stat::RnrNaksReceived);
+        self.retry.note_nak();
         if !self.acknowledge_before(cx, core, at)? {
             return Ok(());
         }
@@ -92,6 +94,11 @@ impl Requester {
         }
         if !self.retry.receiver_not_ready(cx.now, timer) {
             // rule: 9.9.2-rnr-exceeded
+            cx.blame.name(Cause::ReceiverNotReady {
+                psn: at.wire(),
+                retries: core.config.rnr_retry,
+                wait: timer.duration(),
+            });
             return Err(QpFailure::Send(WcStatus::RnrRetryExceeded));
         }
         self.clock.stop();
@@ -111,6 +118,7 @@ impl Requester {
         let status = match code {
             NakCode::PsnSequenceError => {
                 cx.counters.count(Stat::SequenceNaksReceived);
+                self.retry.note_nak();
                 return self.receive_sequence_nak(cx, core, at);
             }
             // rule: 9.9.2-remote-invalid
@@ -152,7 +160,7 @@ impl Requester {
             return Ok(());
         }
         if !self.retry.try_again(cx.now) {
-            return Err(QpFailure::Send(WcStatus::RetryExceeded));
+            return Err(self.always_lost(cx, at));
         }
         self.retransmit_missing(cx, run);
         Ok(())

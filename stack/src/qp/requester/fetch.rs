@@ -2,6 +2,7 @@
 
 use super::Requester;
 use super::credit::credits_of;
+use crate::cause::Cause;
 use crate::counters::DropReason;
 use crate::qp::{Core, Cx, QpFailure, sgl};
 use crate::seq::Seq;
@@ -175,7 +176,7 @@ impl Requester {
             _ if wqe.request.op.is_placement() => 0,
             // rule: 9.7.6.1-response-kind
             // rule: 9.9.2-bad-response
-            _ => return Err(QpFailure::Send(WcStatus::BadResponse)),
+            _ => return Err(bad_response(cx, packet)),
         };
         let mtu = core.config.mtu();
         let offset = (at - wqe.first) * mtu as u64;
@@ -187,7 +188,7 @@ impl Requester {
         );
         // rule: 9.7.6.1-response-length
         if packet.payload.len() != rest.min(mtu) || !self.fetches.may_end(at, ends) {
-            return Err(QpFailure::Send(WcStatus::BadResponse));
+            return Err(bad_response(cx, packet));
         }
         let sges = self.sq.sges(0);
         // rule: 9.4.4-read-scatter
@@ -212,7 +213,7 @@ impl Requester {
         };
         // rule: 9.7.6.1-response-kind
         if !wqe.request.op.is_atomic() {
-            return Err(QpFailure::Send(WcStatus::BadResponse));
+            return Err(bad_response(cx, packet));
         }
         // The value is big-endian on the wire and native-endian in memory.
         // rule: 9.4.5-result-scattered
@@ -230,4 +231,14 @@ impl Requester {
             self.update_credit(credits);
         }
     }
+}
+
+/// The failure of a QP whose peer sent this response.
+#[cold]
+fn bad_response(cx: &mut Cx<'_>, packet: &Packet<'_>) -> QpFailure {
+    cx.blame.name(Cause::BadResponse {
+        opcode: packet.bth.opcode,
+        len: packet.payload.len(),
+    });
+    QpFailure::Send(WcStatus::BadResponse)
 }

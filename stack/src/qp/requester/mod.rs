@@ -23,6 +23,7 @@
 //! tracks the packets that the port keeps, [`local`] executes requests without packets.
 
 mod ack;
+mod cause;
 mod clock;
 mod credit;
 mod fetch;

@@ -200,7 +200,7 @@ impl Requester {
         // Requesting the same response once more does not use up a retry. If no response arrives,
         // the local ACK timeout uses one.
         if !again && !self.retry.try_again(cx.now) {
-            return Err(QpFailure::Send(WcStatus::RetryExceeded));
+            return Err(self.always_lost(cx, missing));
         }
         let mut asked = Asked {
             missing,

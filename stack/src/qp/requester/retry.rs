@@ -37,6 +37,8 @@ pub(super) struct Retry {
     ack_deadline: Option<Instant>,
     /// The end of the RNR timer.
     receiver_wait: Option<Instant>,
+    /// The peer has answered with a NAK.
+    got_nak: bool,
 }
 
 impl Retry {
@@ -51,6 +53,7 @@ impl Retry {
             extensions: 0,
             ack_deadline: None,
             receiver_wait: None,
+            got_nak: false,
         }
     }
 
@@ -61,6 +64,20 @@ impl Retry {
         self.rnr_retries = config.rnr_retry;
         self.retries_left = config.retry_cnt;
         self.rnr_retries_left = config.rnr_retry;
+    }
+
+    /// Notes that the peer has answered with a NAK.
+    pub(super) fn note_nak(&mut self) {
+        self.got_nak = true;
+    }
+
+    pub(super) fn got_nak(&self) -> bool {
+        self.got_nak
+    }
+
+    /// `retry_cnt`.
+    pub(super) fn retries(&self) -> u8 {
+        self.retries
     }
 
     pub(super) fn stop(&mut self) {

@@ -1,9 +1,10 @@
 //! READ and atomics: executes them, and saves them to answer duplicates.
 
 use super::reply_queue::Reply;
-use super::{Denial, Refusal, Responder};
+use super::{Denial, Refusal, Responder, cause};
+use crate::cause::Cause;
 use crate::counters::DropReason;
-use crate::memory::{Access, PdId};
+use crate::memory::{Access, AccessError, PdId};
 use crate::qp::{Core, Cx};
 use crate::seq::Seq;
 use crate::wr::MAX_MESSAGE_BYTES;
@@ -115,7 +116,7 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> Result<(), Denial> {
         let Some(reth) = packet.ext.reth else {
-            return Err(Refusal::InvalidRequest.into());
+            return Err(cause::unsupported(cx, packet));
         };
         // rule: 9.7.4.1.3-read-enabled
         let enabled = core.config.access.contains(Access::REMOTE_READ);
@@ -123,10 +124,14 @@ impl Responder {
         let too_long = u64::from(reth.dma_len) > MAX_MESSAGE_BYTES;
         // rule: 9.7.4.1.2-fetch-outside
         if self.inbound.is_some() || !enabled || too_long || !self.replies.has_room() {
-            return Err(Refusal::InvalidRequest.into());
+            let (opcode, len) = (packet.bth.opcode, reth.dma_len);
+            let too_long = Cause::TooLong { opcode, len };
+            return Err(self.invalid_fetch(cx, core, packet, Access::REMOTE_READ, too_long));
         }
         let pd = self.rq.remote_pd(core);
-        if check_read(cx, pd, core.qpn, &reth).is_none() {
+        if let Err(error) = check_read(cx, pd, core.qpn, &reth) {
+            let access = (reth.rkey, reth.va, u64::from(reth.dma_len));
+            cause::name_denied(cx, packet.bth.opcode, access, Access::REMOTE_READ, error);
             return Err(Refusal::AccessError.into());
         }
         let first = self.epsn;
@@ -159,7 +164,7 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> Result<(), Denial> {
         let Some(atomic) = packet.ext.atomic else {
-            return Err(Refusal::InvalidRequest.into());
+            return Err(cause::unsupported(cx, packet));
         };
         // rule: 9.7.4.1.3-atomic-enabled
         let enabled = core.config.access.contains(Access::REMOTE_ATOMIC);
@@ -167,10 +172,18 @@ impl Responder {
         let aligned = atomic.va % 8 == 0;
         // rule: 9.7.4.1.2-fetch-outside
         if self.inbound.is_some() || !enabled || !aligned || !self.replies.has_room() {
-            return Err(Refusal::InvalidRequest.into());
+            let misaligned = Cause::Misaligned {
+                opcode: packet.bth.opcode,
+                addr: atomic.va,
+            };
+            return Err(self.invalid_fetch(cx, core, packet, Access::REMOTE_ATOMIC, misaligned));
         }
         let (pd, operation) = (self.rq.remote_pd(core), packet.bth.opcode.operation());
-        let Some(original) = perform(cx, (pd, core.qpn), operation, &atomic) else {
+        let performed = perform(cx, (pd, core.qpn), operation, &atomic);
+        let Ok(original) = performed else {
+            let access = (atomic.rkey, atomic.va, 8);
+            let error = performed.err().unwrap_or(AccessError::Fault);
+            cause::name_denied(cx, packet.bth.opcode, access, Access::REMOTE_ATOMIC, error);
             return Err(Refusal::AccessError.into());
         };
         let at = self.epsn;
@@ -222,7 +235,7 @@ impl Responder {
             && skipped + u64::from(reth.dma_len) <= u64::from(original.dma_len)
             && end <= last.next();
         // rule: 9.7.5.1.3-duplicate-read-checked
-        if !within || check_read(cx, pd, core.qpn, &reth).is_none() {
+        if !within || check_read(cx, pd, core.qpn, &reth).is_err() {
             cx.counters.drop(DropReason::StaleDuplicate);
             return;
         }
@@ -259,32 +272,30 @@ impl Responder {
 }
 
 /// Checks that the peer may read the bytes. A READ of no bytes needs no key (IBTA 1.7, 9.7.4.1.5).
-fn check_read(cx: &Cx<'_>, pd: PdId, qpn: Qpn, reth: &Reth) -> Option<()> {
+fn check_read(cx: &Cx<'_>, pd: PdId, qpn: Qpn, reth: &Reth) -> Result<(), AccessError> {
     // rule: 9.7.4.1-no-bytes-no-key
     if reth.dma_len > 0 {
         let len = u64::from(reth.dma_len);
         let rights = Access::REMOTE_READ;
-        cx.memory
-            .remote(pd, qpn, reth.rkey, reth.va, len, rights)
-            .ok()?;
+        cx.memory.remote(pd, qpn, reth.rkey, reth.va, len, rights)?;
     }
-    Some(())
+    Ok(())
 }
 
-/// Executes an atomic; returns the previous value, or `None` if it is not allowed.
+/// Executes an atomic; returns the previous value.
 fn perform(
     cx: &Cx<'_>,
     (pd, qpn): (PdId, Qpn),
     operation: Operation,
     atomic: &AtomicEth,
-) -> Option<u64> {
+) -> Result<u64, AccessError> {
     let rights = Access::REMOTE_ATOMIC;
     let target = cx
         .memory
-        .remote(pd, qpn, atomic.rkey, atomic.va, 8, rights)
-        .ok()?;
-    match operation {
+        .remote(pd, qpn, atomic.rkey, atomic.va, 8, rights)?;
+    let original = match operation {
         Operation::CompareSwap => target.compare_swap(atomic.compare, atomic.swap_or_add),
         _ => target.fetch_add(atomic.swap_or_add),
-    }
+    };
+    original.ok_or(AccessError::Fault)
 }

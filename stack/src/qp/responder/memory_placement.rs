@@ -5,7 +5,8 @@
 //! a READ of no bytes, and occupy a responder resource like it.
 
 use super::reply_queue::Reply;
-use super::{Denial, Refusal, Responder};
+use super::{Denial, Refusal, Responder, cause};
+use crate::cause::Cause;
 use crate::counters::DropReason;
 use crate::memory::{Access, AccessError, PdId};
 use crate::qp::{Core, Cx};
@@ -22,15 +23,24 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> Result<(), Denial> {
         let (Some(feth), Some(reth)) = (packet.ext.flush, packet.ext.reth) else {
-            return Err(Refusal::InvalidRequest.into());
+            return Err(cause::unsupported(cx, packet));
         };
+        let opcode = packet.bth.opcode;
         let enabled = core.config.access.contains(Access::FLUSH_GLOBAL);
         if self.inbound.is_some() || !enabled || !is_legal(&feth) || !self.replies.has_room() {
-            return Err(Refusal::InvalidRequest.into());
+            let illegal = Cause::Unsupported { opcode };
+            return Err(self.invalid_fetch(cx, core, packet, Access::FLUSH_GLOBAL, illegal));
         }
         let pd = self.rq.remote_pd(core);
+        // No memory here is persistent, so persistence is always denied.
         // rule: A19-flush-rights
-        if check_flush(cx, (pd, core.qpn), &feth, &reth).is_err() {
+        if feth.placement.contains(FlushPlacement::PERSISTENCE) {
+            cx.blame.name(Cause::Unsupported { opcode });
+            return Err(Refusal::AccessError.into());
+        }
+        if let Err(error) = check_flush(cx, (pd, core.qpn), &feth, &reth) {
+            let access = (reth.rkey, reth.va, u64::from(reth.dma_len));
+            cause::name_denied(cx, opcode, access, Access::FLUSH_GLOBAL, error);
             return Err(Refusal::AccessError.into());
         }
         // rule: A19-flush-global
@@ -47,13 +57,25 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> Result<(), Denial> {
         let (Some(reth), Ok(word)) = (packet.ext.reth, packet.payload.try_into()) else {
-            return Err(Refusal::InvalidRequest.into());
+            return Err(cause::unsupported(cx, packet));
         };
+        let opcode = packet.bth.opcode;
         let enabled = core.config.access.contains(Access::REMOTE_WRITE);
         // rule: A19-atomic-write-aligned
         let legal = reth.dma_len == 8 && reth.va % 8 == 0;
         if self.inbound.is_some() || !enabled || !legal || !self.replies.has_room() {
-            return Err(Refusal::InvalidRequest.into());
+            let illegal = match reth.dma_len {
+                8 => Cause::Misaligned {
+                    opcode,
+                    addr: reth.va,
+                },
+                _ => Cause::WrongLength {
+                    opcode,
+                    len: packet.payload.len(),
+                    mtu: core.config.mtu(),
+                },
+            };
+            return Err(self.invalid_fetch(cx, core, packet, Access::REMOTE_WRITE, illegal));
         }
         let pd = self.rq.remote_pd(core);
         // rule: A19-atomic-write-rights
@@ -63,8 +85,12 @@ impl Responder {
             .remote(pd, core.qpn, reth.rkey, reth.va, 8, rights);
         // rule: A19-atomic-write-once
         // rule: A19-atomic-write-order
-        let placed = target.is_ok_and(|target| target.store(u64::from_ne_bytes(word)).is_some());
-        if !placed {
+        let placed = target.and_then(|target| {
+            let stored = target.store(u64::from_ne_bytes(word));
+            stored.ok_or(AccessError::Fault)
+        });
+        if let Err(error) = placed {
+            cause::name_denied(cx, opcode, (reth.rkey, reth.va, 8), rights, error);
             return Err(Refusal::AccessError.into());
         }
         self.answer_placement(pd);
@@ -120,17 +146,13 @@ fn is_legal(feth: &Feth) -> bool {
         && !matches!(feth.selectivity, FlushSelectivity::Reserved(_))
 }
 
-/// Checks that the peer may flush the range or region that it names. No memory here is persistent,
-/// so persistence is always denied.
+/// Checks that the peer may flush the range or region that it names.
 fn check_flush(
     cx: &Cx<'_>,
     (pd, qpn): (PdId, Qpn),
     feth: &Feth,
     reth: &Reth,
 ) -> Result<(), AccessError> {
-    if feth.placement.contains(FlushPlacement::PERSISTENCE) {
-        return Err(AccessError::Denied);
-    }
     let rights = Access::FLUSH_GLOBAL;
     // rule: A19-flush-range
     if feth.selectivity == FlushSelectivity::Region {

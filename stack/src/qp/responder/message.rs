@@ -1,8 +1,9 @@
 //! SEND and WRITE: places their bytes in memory.
 
-use super::{Arrival, Denial, Refusal, Responder};
-use crate::memory::Access;
-use crate::qp::{Core, Cx, sgl};
+use super::{Arrival, Denial, Refusal, Responder, cause};
+use crate::cause::Cause;
+use crate::memory::{Access, AccessError};
+use crate::qp::{Core, Cx, arrivals, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use core::hint::cold_path;
 use roce_wire::{Packet, Position};
@@ -45,7 +46,14 @@ fn length_is_legal(position: Position, len: usize, mtu: usize) -> bool {
 /// A WRITE whose memory is denied. If it consumes a receive, the receive completes with the reason
 /// (IBTA 1.7, 11.6.2).
 #[cold]
-fn denied_write(packet: &Packet<'_>) -> Denial {
+fn denied_write(
+    cx: &mut Cx<'_>,
+    packet: &Packet<'_>,
+    access: (u32, u64, u64),
+    error: AccessError,
+) -> Denial {
+    let opcode = packet.bth.opcode;
+    cause::name_denied(cx, opcode, access, Access::REMOTE_WRITE, error);
     // rule: 9.9.3-denied-immediate
     match packet.ext.imm {
         Some(_) => Denial::Receive(WcStatus::LocalAccessError),
@@ -70,10 +78,10 @@ impl Responder {
             (None, true) => 0,
             // rule: 9.7.4.1.2-begins
             (Some(Inbound::Send { placed }), false) => placed,
-            _ => return Err(Refusal::InvalidRequest.into()),
+            _ => return Err(cause::out_of_place(cx, packet)),
         };
         if !length_is_legal(position, packet.payload.len(), core.config.mtu()) {
-            return Err(Refusal::InvalidRequest.into());
+            return Err(cause::wrong_length(cx, core, packet));
         }
         // rule: 9.7.4.1-no-receive
         let Some((wqe, sges)) = self.rq.peek(cx.srqs) else {
@@ -82,6 +90,10 @@ impl Responder {
         let placed = offset + packet.payload.len() as u64;
         // rule: 9.7.4.1-longest-send
         if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
+            cx.blame.name(Cause::MessageTooLong {
+                arrived: placed,
+                receive: wqe.len,
+            });
             return Err(Denial::Receive(WcStatus::LocalLengthError));
         }
         // rule: 9.4.1.1-invalidate-told
@@ -89,16 +101,17 @@ impl Responder {
         let remote_pd = self.rq.remote_pd(core);
         // Before any byte is placed: a kept request that is denied leaves the receive to others.
         if let Some(rkey) = invalidated
-            && cx
-                .memory
-                .check_invalidation(remote_pd, core.qpn, rkey)
-                .is_err()
+            && let Err(error) = cx.memory.check_invalidation(remote_pd, core.qpn, rkey)
         {
+            cx.blame.name(Cause::PeerInvalidation { rkey, error });
             return Err(Denial::Receive(WcStatus::RemoteInvalidRequest));
         }
         // rule: 9.4.1-no-remote-right
         let pd = self.rq.pd(core);
         if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
+            let range = (offset, packet.payload.len());
+            cx.blame
+                .name(arrivals::memory_cause(cx.memory, pd, sges, range));
             // rule: 9.9.3-receive-protection
             return Err(Denial::Receive(WcStatus::LocalProtectionError));
         }
@@ -144,7 +157,7 @@ impl Responder {
             Some(target) => target,
             None => {
                 cold_path();
-                return Err(Refusal::InvalidRequest.into());
+                return Err(cause::out_of_place(cx, packet));
             }
         };
         let position = packet.bth.opcode.position();
@@ -163,7 +176,14 @@ impl Responder {
         // rule: 9.7.4.1-longest-write
         if !adds_up || !legal || !enabled || u64::from(total) > MAX_MESSAGE_BYTES {
             cold_path();
-            return Err(Refusal::InvalidRequest.into());
+            let opcode = packet.bth.opcode;
+            return Err(match enabled {
+                false => cause::no_right(cx, packet, Access::REMOTE_WRITE),
+                true if u64::from(total) > MAX_MESSAGE_BYTES => {
+                    cause::invalid(cx, Cause::TooLong { opcode, len: total })
+                }
+                true => cause::wrong_length(cx, core, packet),
+            });
         }
         // rule: 9.7.4.1-no-receive-write
         let receiver_ready = packet.ext.imm.is_none() || self.rq.peek(cx.srqs).is_some();
@@ -181,9 +201,10 @@ impl Responder {
                 rights,
             ) {
                 Ok(target) => Some(target),
-                Err(_) => {
+                Err(error) => {
                     cold_path();
-                    return Err(denied_write(packet));
+                    let access = (rkey, va, u64::from(rest));
+                    return Err(denied_write(cx, packet, access, error));
                 }
             }
         } else {
@@ -198,7 +219,8 @@ impl Responder {
             && target.prefix(len).write(packet.payload).is_err()
         {
             cold_path();
-            return Err(denied_write(packet));
+            let access = (rkey, va, len as u64);
+            return Err(denied_write(cx, packet, access, AccessError::Fault));
         }
         if !ends {
             // Shorter than `rest`, so it fits in 32 bits.

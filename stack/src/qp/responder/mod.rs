@@ -16,6 +16,7 @@
 //! FLUSH and ATOMIC WRITE, [`denial`] answers what can't be executed, [`reply_queue`] orders the
 //! replies, [`reply`] sends them.
 
+mod cause;
 mod denial;
 mod fetch;
 mod memory_placement;

@@ -5,10 +5,10 @@
 //! PSN follows, since a response acknowledges what precedes it (IBTA 1.7, 9.7.5.1.2).
 
 use super::reply_queue::{Nak, NakKind, Reply};
-use super::{Refusal, Responder};
+use super::{Refusal, Responder, cause};
 use crate::counters::{DropReason, Stat};
 use crate::kind::QpState;
-use crate::memory::{Access, PdId};
+use crate::memory::{Access, AccessError, PdId};
 use crate::qp::emit::{EmitError, emit};
 use crate::qp::{Core, Cx, QpFailure, Turn};
 use crate::seq::Seq;
@@ -88,6 +88,7 @@ impl Responder {
                     cx.counters.drop(DropReason::StaleDuplicate);
                 }
                 Err(EmitError::Access(_)) => {
+                    self.name_denied_reply(cx, core);
                     self.refuse_reply();
                     if core.state != QpState::Err {
                         return Err(QpFailure::AccessViolation);
@@ -116,6 +117,24 @@ impl Responder {
             self.replies.queue.pop_front();
         }
         repeated
+    }
+
+    /// Names the READ whose memory can't be read any more.
+    #[cold]
+    fn name_denied_reply(&self, cx: &mut Cx<'_>, core: &Core) {
+        let first = self.replies.queue.front();
+        let Some(Reply::Read { pd, reth, .. }) = first.map(|pending| pending.reply) else {
+            return;
+        };
+        let access = (reth.rkey, reth.va, u64::from(reth.dma_len));
+        let rights = Access::REMOTE_READ;
+        let error = cx
+            .memory
+            .remote(pd, core.qpn, reth.rkey, reth.va, access.2, rights)
+            .err();
+        let error = error.unwrap_or(AccessError::Fault);
+        let opcode = core.kind.opcode(Opcode::RC_READ_REQUEST);
+        cause::name_denied(cx, opcode, access, rights, error);
     }
 
     /// Refuses the rest of a READ response, whose memory can't be read any more.

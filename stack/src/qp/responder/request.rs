@@ -1,6 +1,7 @@
 //! Classification of requests: next, duplicate, or behind a gap (IBTA 1.7, 9.7.4.1).
 
-use super::{Denial, Refusal, Responder};
+use super::{Denial, Responder, cause};
+use crate::cause::Cause;
 use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
@@ -68,7 +69,7 @@ impl Responder {
     ) -> Result<(), Denial> {
         if !self.select_srq(cx, packet, self.inbound.is_some()) {
             cold_path();
-            return Err(Refusal::InvalidRequest.into());
+            return Err(cause::invalid(cx, Cause::WrongSrq));
         }
         match packet.bth.opcode.operation() {
             Operation::Send => self.execute_send(cx, core, packet),
@@ -78,7 +79,7 @@ impl Responder {
             Operation::Flush => self.execute_flush(cx, core, packet),
             Operation::AtomicWrite => self.execute_atomic_write(cx, core, packet),
             // rule: 9.7.4.1.3-supported
-            _ => Err(Refusal::InvalidRequest.into()),
+            _ => Err(cause::unsupported(cx, packet)),
         }
     }
 

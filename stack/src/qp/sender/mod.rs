@@ -9,6 +9,7 @@ mod datagram;
 use super::emit::{EmitError, emit};
 use super::posted::Posted;
 use super::{Core, Cx, QpFailure, Turn, local, sgl};
+use crate::cause::{Cause, FailedRequest};
 use crate::encapsulation::TxMeta;
 use crate::kind::{QpKind, QpState};
 use crate::queue::{EntryGuard, PayloadSource, QueueLimits, WorkQueue};
@@ -177,6 +178,18 @@ impl Sender {
             }
         }
         Ok(Turn::More)
+    }
+
+    /// The oldest request.
+    pub(crate) fn oldest(&self) -> Option<FailedRequest> {
+        Some(self.queue.front()?.request.failed())
+    }
+
+    /// Why the oldest request fails with this status, if no code has named the cause.
+    pub(crate) fn cause(&self, cx: &Cx<'_>, core: &Core, status: WcStatus) -> Option<Cause> {
+        let wqe = self.queue.front()?;
+        (status == WcStatus::LocalProtectionError)
+            .then(|| wqe.request.memory_cause(cx, core, self.queue.source(0)))?
     }
 
     #[inline]

@@ -151,6 +151,9 @@ impl Receiver {
         }
         let (pd, sges) = (self.rq.pd(core), self.rq.sges());
         if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
+            let range = (offset, packet.payload.len());
+            cx.blame
+                .name(arrivals::memory_cause(cx.memory, pd, sges, range));
             return Err(self.fail_receive(cx, core));
         }
         if !ends(packet) {

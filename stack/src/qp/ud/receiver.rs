@@ -90,7 +90,11 @@ impl Receiver {
             ),
             // The receive itself is at fault (IBTA 1.7, 9.9.3.1.1).
             // rule: 9.8.3-bad-receive
-            Err(_) => (WcStatus::LocalProtectionError, Arrival::default()),
+            Err(_) => {
+                cx.blame
+                    .name(arrivals::memory_cause(cx.memory, pd, sges, (0, bytes)));
+                (WcStatus::LocalProtectionError, Arrival::default())
+            }
         };
         let completed = arrivals::complete(&mut self.rq, cx, core, status, arrival);
         Ok(match (completed, placed) {

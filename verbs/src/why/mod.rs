@@ -1,0 +1,22 @@
+//! Why requests and QPs failed, for people: what happened, what shows it, and what to do.
+//!
+//! The status of a completion names a symptom. An [`Explanation`] names the cause that this stack
+//! found, with the numbers that it compared. Only the first failure of a QP is explained, since
+//! flushed requests follow from it. [`Context::why`](crate::Context::why) returns it as long as the
+//! QP exists; with [`WHY_VARIABLE`], the library writes each one as the QP fails.
+
+mod advice;
+mod evidence;
+mod explanation;
+mod output;
+
+pub use advice::{Advice, KINDS, Kind, kind_of_code};
+pub use explanation::Explanation;
+pub use output::{WhyOutput, environment_why};
+pub use roce_stack::{Cause, DeniedAccess, Extent, FailedRequest, Failure};
+
+pub(crate) use evidence::evidence;
+pub(crate) use output::{WhyLog, check_why_setting};
+
+/// The variable that makes the library write explanations.
+pub const WHY_VARIABLE: &str = "ROCE_WHY";

@@ -1,0 +1,215 @@
+//! Where explanations are written.
+
+use super::{Explanation, WHY_VARIABLE};
+use crate::environment;
+use crate::error::OpenError;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use roce_stack::{Cause, Duration, Instant};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Where the library writes explanations as QPs fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhyOutput {
+    /// On stderr.
+    Stderr,
+    /// To the end of a regular file of this user, which several processes may share. It is made if
+    /// it is not there, readable by its user only: it contains keys and addresses.
+    File(PathBuf),
+}
+
+/// Where `ROCE_WHY` has the library write explanations, if it is set: `stderr` or `1` is stderr, `0`
+/// nowhere, and a path a file. A file that can't be opened is reported on stderr, and the program
+/// goes on without explanations.
+///
+/// # Errors
+/// If the value is neither.
+pub fn environment_why() -> Result<Option<WhyOutput>, OpenError> {
+    let output = setting()?;
+    if let Some(WhyOutput::File(path)) = &output
+        && let Err(error) = open(path)
+    {
+        let line = format!("roce: {WHY_VARIABLE} is {}: {error}\n", path.display());
+        let _ = io::stderr().write_all(line.as_bytes());
+        return Ok(None);
+    }
+    Ok(output)
+}
+
+/// Checks that `ROCE_WHY` is well-formed, and that the file that it names can be written or its
+/// folder exists. Creates no file.
+///
+/// # Errors
+/// If not.
+pub(crate) fn check_why_setting() -> Result<(), OpenError> {
+    let Some(WhyOutput::File(path)) = setting()? else {
+        return Ok(());
+    };
+    let checked = match path.try_exists() {
+        Ok(true) => open(&path).map(drop),
+        Ok(false) => std::fs::read_dir(path.parent().unwrap_or(Path::new("/"))).map(drop),
+        Err(error) => Err(error),
+    };
+    checked.map_err(|error| malformed(&path.to_string_lossy(), error.to_string()))
+}
+
+fn setting() -> Result<Option<WhyOutput>, OpenError> {
+    let Some(value) = environment::value(WHY_VARIABLE) else {
+        return Ok(None);
+    };
+    match value.to_str() {
+        Some("0") => Ok(None),
+        Some("1" | "stderr") => Ok(Some(WhyOutput::Stderr)),
+        Some(word) if !word.contains(['/', '.']) => Err(malformed(
+            word,
+            "it must be `stderr`, or the path of a file, with a `/` or a `.` in it".to_owned(),
+        )),
+        // The program may change its folder later.
+        _ => match std::path::absolute(&value) {
+            Ok(path) => Ok(Some(WhyOutput::File(path))),
+            Err(error) => Err(malformed(&value.to_string_lossy(), error.to_string())),
+        },
+    }
+}
+
+fn malformed(value: &str, error: String) -> OpenError {
+    OpenError::Environment {
+        variable: WHY_VARIABLE,
+        value: value.to_owned(),
+        error,
+    }
+}
+
+/// Opens a file to append to it. Another user can't have put it there, or a link.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(io::Error::other("it is not a regular file of this user"));
+    }
+    Ok(file)
+}
+
+/// The number of explanations that one device writes in [`INTERVAL`]. Where a thousand QPs fail at
+/// once, they mostly fail for one reason.
+const MOST: u32 = 50;
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The largest text that a pipe takes at once.
+const MAX_BYTES: usize = 4096;
+
+/// The explanations of one device.
+#[derive(Debug)]
+pub(crate) struct WhyLog {
+    output: WhyOutput,
+    /// The beginning of the interval, and what was written and left out in it.
+    since: Instant,
+    written: u32,
+    left_out: u32,
+}
+
+impl WhyLog {
+    pub(crate) fn new(output: WhyOutput) -> Self {
+        Self {
+            output,
+            since: Instant::ZERO,
+            written: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Writes an explanation. An application that moves its own QP to the error state knows why, so
+    /// that is not written.
+    pub(crate) fn write(&mut self, explanation: &Explanation) {
+        let failure = &explanation.failure;
+        if failure.cause == Cause::Application {
+            return;
+        }
+        if failure.at.saturating_duration_since(self.since) > INTERVAL {
+            (self.since, self.written) = (failure.at, 0);
+        }
+        if self.written == MOST {
+            self.left_out += 1;
+            return;
+        }
+        self.written += 1;
+        let mut text = match core::mem::take(&mut self.left_out) {
+            0 => String::new(),
+            count => format!(
+                "roce: {count} other QPs of {} have failed meanwhile\n",
+                explanation.device
+            ),
+        };
+        text.push_str(&format!("roce: {explanation}\n"));
+        // Nobody is told if a report about an error can't be written.
+        let _ = self.output.append(&text);
+    }
+}
+
+impl WhyOutput {
+    /// One write, so that the texts of several processes do not mix. It does not wait for a reader.
+    fn append(&self, text: &str) -> io::Result<()> {
+        let mut bytes = text.as_bytes();
+        if bytes.len() > MAX_BYTES {
+            bytes = &bytes[..MAX_BYTES];
+        }
+        match self {
+            Self::File(path) => open(path)?.write_all(bytes),
+            Self::Stderr => {
+                let stderr = io::stderr();
+                let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+                match poll(&mut ready, PollTimeout::ZERO)? {
+                    0 => Err(io::ErrorKind::WouldBlock.into()),
+                    _ => stderr.lock().write_all(bytes),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_file_is_private_and_appended_to() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("why.txt");
+        let output = WhyOutput::File(path.clone());
+        for text in ["one\n", "two\n"] {
+            output.append(text).expect("written");
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "one\ntwo\n");
+        let mode = std::fs::metadata(&path)
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn links_and_pipes_are_refused_without_waiting() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        std::fs::write(&target, "").expect("written");
+        std::os::unix::fs::symlink(&target, &link).expect("made");
+        let pipe = dir.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("made");
+        for path in [link, pipe] {
+            let refused = WhyOutput::File(path.clone()).append("text");
+            assert!(refused.is_err(), "{}", path.display());
+        }
+        assert_eq!(std::fs::read_to_string(&target).expect("there"), "");
+    }
+}
