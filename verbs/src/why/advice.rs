@@ -62,7 +62,7 @@ const fn only(ways: &'static [u32], text: &'static str) -> Advice {
 }
 
 const NO_KEY: (u32, &str) = (1, "no region or window has the key");
-const OTHER_PD: (u32, &str) = (2, "another protection domain");
+const OTHER_PD: (u32, &str) = (2, "it belongs to another protection domain");
 const NO_RIGHT: (u32, &str) = (3, "a right is missing");
 const OUTSIDE: (u32, &str) = (4, "the bytes do not lie in the region or window");
 const OTHER_QP: (u32, &str) = (5, "another QP has bound the window");
