@@ -8,7 +8,7 @@
 mod text;
 
 use crate::ids::CqId;
-use crate::memory::{Access, AccessError, BindError};
+use crate::memory::{Access, AccessError, BindError, DeniedAccess};
 use crate::time::{Duration, Instant};
 use crate::wr::{RemoteAddr, WcOpcode, WcStatus};
 use roce_wire::{Opcode, Psn, Qpn};
@@ -43,34 +43,6 @@ pub struct FailedRequest {
     pub len: u32,
     /// The remote memory that it uses.
     pub remote: Option<RemoteAddr>,
-}
-
-/// An access to memory that was denied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeniedAccess {
-    /// Why.
-    pub error: AccessError,
-    /// The key that was used.
-    pub key: u32,
-    /// The address of the first byte.
-    pub addr: u64,
-    /// The length in bytes.
-    pub len: u64,
-    /// The rights that were needed.
-    pub rights: Access,
-    /// The region or window that has the key; `None` if none has.
-    pub region: Option<Extent>,
-}
-
-/// What a region or window grants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// The address of the first byte.
-    pub addr: u64,
-    /// The length in bytes.
-    pub len: u64,
-    /// The rights.
-    pub access: Access,
 }
 
 /// Why a QP failed.

@@ -46,7 +46,7 @@ mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
 pub use addresses::Addresses;
-pub use cause::{Cause, DeniedAccess, Extent, FailedRequest, Failure};
+pub use cause::{Cause, FailedRequest, Failure};
 pub use congestion::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,
@@ -59,9 +59,9 @@ pub use event::Event;
 pub use ids::{CqId, Srqn, XrcdId};
 pub use kind::{QpKind, QpState};
 pub use memory::{
-    Access, AccessError, BindError, Buffer, BufferRangeError, DeregisterError, FaultSafe, Memory,
-    MemoryFault, MemoryTable, MwBind, MwId, MwType, PdId, RegisterError, Reregister,
-    ReregisterError, Span,
+    Access, AccessError, BindError, Buffer, BufferRangeError, DeniedAccess, DeregisterError,
+    Extent, FaultSafe, Memory, MemoryFault, MemoryTable, MwBind, MwId, MwType, PdId, RegisterError,
+    Reregister, ReregisterError, Span,
 };
 pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,

@@ -1,7 +1,7 @@
 //! Causes in words.
 
-use super::{Cause, DeniedAccess, Extent};
-use crate::memory::{Access, AccessError};
+use super::Cause;
+use crate::memory::{Access, AccessError, DeniedAccess, Extent};
 use core::fmt::{Display, Formatter, Result};
 
 /// The name that C programs use for a right.

@@ -7,6 +7,7 @@
 
 mod backing;
 mod buffer;
+mod denied;
 mod prefetch;
 mod region;
 mod shared_copy;
@@ -17,12 +18,12 @@ mod window;
 
 pub use backing::{FaultSafe, Memory, MemoryFault};
 pub use buffer::{Buffer, BufferRangeError};
+pub use denied::{DeniedAccess, Extent};
 pub(crate) use prefetch::prefetch;
 pub use region::{Reregister, ReregisterError};
 pub use span::Span;
 pub use window::{BindError, DeregisterError, MwBind, MwId, MwType};
 
-use crate::cause::DeniedAccess;
 use crate::hash::KeyMap;
 use bitflags::bitflags;
 use core::hint::cold_path;

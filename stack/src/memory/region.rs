@@ -1,8 +1,7 @@
 //! Regions: memory with a key, a protection domain and rights.
 
 use super::backing::Backing;
-use super::{Access, AccessError, Memory, MemoryTable, PdId, RegisterError, Span};
-use crate::cause::Extent;
+use super::{Access, AccessError, Extent, Memory, MemoryTable, PdId, RegisterError, Span};
 use core::hint::cold_path;
 use rand_core::Rng;
 

@@ -13,8 +13,7 @@
 //!
 //! Type 2 windows are of type 2B: both protection domain and QP are checked.
 
-use super::{Access, AccessError, MemoryTable, PdId, RegisterError, Span};
-use crate::cause::Extent;
+use super::{Access, AccessError, Extent, MemoryTable, PdId, RegisterError, Span};
 use rand_core::Rng;
 use roce_wire::Qpn;
 

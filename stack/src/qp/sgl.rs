@@ -1,7 +1,6 @@
 //! Scatter and gather: copies bytes between packets and lists of local memory.
 
-use crate::cause::DeniedAccess;
-use crate::memory::{Access, AccessError, MemoryTable, PdId, Span};
+use crate::memory::{Access, AccessError, DeniedAccess, MemoryTable, PdId, Span};
 use crate::queue::PayloadSource;
 use crate::wr::{Sge, total_len};
 use roce_wire::icrc::Unsealed;
