@@ -107,6 +107,18 @@ const PEER_KNOWS: &str = "the peer's own report names the reason: run it with RO
 const CAPTURE: &str =
     "capture the packets (ROCE_PCAP), and report the peer's stack if it breaks the protocol";
 
+/// What to do if the memory of a send or receive request can't be used.
+const LOCAL_ADVICE: &[Advice] = &[
+    only(&[1, 4], REGION),
+    only(&[1], REGISTERED),
+    only(&[2], PD),
+    only(
+        &[3],
+        "receives, READs and atomics write to local memory: register it with IBV_ACCESS_LOCAL_WRITE",
+    ),
+    only(&[7], UNMAPPED),
+];
+
 /// All kinds, by number.
 pub const KINDS: &[Kind] = &[
     Kind {
@@ -114,32 +126,14 @@ pub const KINDS: &[Kind] = &[
         meaning: "the memory of a send request can't be used",
         event: "IBV_WC_LOC_PROT_ERR",
         ways: LOCAL,
-        advice: &[
-            only(&[1, 4], REGION),
-            only(&[1], REGISTERED),
-            only(&[2], PD),
-            only(
-                &[3],
-                "READs and atomics write to local memory: register it with IBV_ACCESS_LOCAL_WRITE",
-            ),
-            only(&[7], UNMAPPED),
-        ],
+        advice: LOCAL_ADVICE,
     },
     Kind {
         number: 0x12,
         meaning: "the memory of a receive request can't be written",
         event: "IBV_WC_LOC_PROT_ERR",
         ways: LOCAL,
-        advice: &[
-            only(&[1, 4], REGION),
-            only(&[1], REGISTERED),
-            only(&[2], PD),
-            only(
-                &[3],
-                "register memory for receives with IBV_ACCESS_LOCAL_WRITE",
-            ),
-            only(&[7], UNMAPPED),
-        ],
+        advice: LOCAL_ADVICE,
     },
     Kind {
         number: 0x13,
