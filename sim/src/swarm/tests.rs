@@ -311,6 +311,13 @@ fn seed_2172203492335980805_a_copy_whose_memory_was_used_again() {
     passes_in_all_layers(&[2_172_203_492_335_980_805]);
 }
 
+/// A SEND without memory for it failed the peer's QP. Then a READ before it lost its key, so that the
+/// peer refused the READ.
+#[test]
+fn seed_2967721484503865148_a_read_is_refused_after_the_send_behind_it_failed_the_qp() {
+    passes_in_all_layers(&[2_967_721_484_503_865_148]);
+}
+
 /// Every kind of change of a region is drawn, and every region of a flow is on demand in some plan.
 #[test]
 fn every_change_of_a_region_is_drawn() {
