@@ -1,8 +1,9 @@
 //! The log that `ROCE_LOG` enables: a line on stderr for each call that fails, with the function,
-//! the error, and the wrong value. C sees only a number.
+//! the error, and the wrong value. C sees only a number. `ROCE_WHY` gets the first of these lines, too.
 
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use roce_verbs::why::{RefusedCall, WhyOutput};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -18,8 +19,16 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How long a failed call waits for the lock before it drops its line.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(10);
 
-static ENABLED: LazyLock<bool> =
+/// The lines for one function and one error that `ROCE_WHY` gets.
+const LINES_OF_REPORT: u32 = 3;
+
+static LOGS: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()));
+
+/// Where `ROCE_WHY` wants failed calls, unless the log has them in the same place.
+static REPORT: LazyLock<Option<WhyOutput>> = LazyLock::new(|| {
+    WhyOutput::from_environment().filter(|output| !*LOGS || *output != WhyOutput::Stderr)
+});
 
 /// Recent lines, by function and error.
 static RECENT: Mutex<BTreeMap<(&'static str, i32), RecentLines>> = Mutex::new(BTreeMap::new());
@@ -36,9 +45,26 @@ struct RecentLines {
     lines: u32,
     /// The number of failures since the last line that were not logged.
     suppressed: u64,
+    reported: u32,
 }
 
 impl RecentLines {
+    fn new(since: Instant) -> Self {
+        Self {
+            since,
+            lines: 0,
+            suppressed: 0,
+            reported: 0,
+        }
+    }
+
+    /// Counts a failure for the report. Returns whether the report gets it.
+    fn count_for_report(&mut self) -> bool {
+        let is_one_of_the_first = self.reported < LINES_OF_REPORT;
+        self.reported += u32::from(is_one_of_the_first);
+        is_one_of_the_first
+    }
+
     /// Counts a failure. If it is to be logged, returns the number of failures before it that were
     /// not.
     fn count(&mut self, now: Instant) -> Option<u64> {
@@ -54,10 +80,14 @@ impl RecentLines {
     }
 }
 
-/// Records why the current call of this thread is about to fail. Does nothing unless `ROCE_LOG` is
-/// set.
+fn is_enabled() -> bool {
+    *LOGS || REPORT.is_some()
+}
+
+/// Records why the current call of this thread is about to fail. Does nothing unless `ROCE_LOG` or
+/// `ROCE_WHY` is set.
 pub(crate) fn set_reason(reason: impl FnOnce() -> String) {
-    if *ENABLED {
+    if is_enabled() {
         let reason = reason();
         // The storage is gone in a thread that is exiting.
         let _ = REASON.try_with(|kept| kept.replace(Some(reason)));
@@ -79,7 +109,7 @@ pub(crate) fn take_reason() -> Option<String> {
 
 /// Ends a call, and logs it if it failed. `path` is the path of the Rust function.
 pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
-    if !*ENABLED {
+    if !is_enabled() {
         return;
     }
     let reason = take_reason();
@@ -89,33 +119,33 @@ pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
         Some(errno) => errno,
     };
     let now = Instant::now();
-    let suppressed = {
+    let (suppressed, is_reported) = {
         // In a forked child, the lock may be a copy that stays locked forever.
         let Some(mut recent_lines) = RECENT.try_lock_for(LOCK_TIMEOUT) else {
             return;
         };
         let recent = recent_lines
             .entry((path, errno as i32))
-            .or_insert(RecentLines {
-                since: now,
-                lines: 0,
-                suppressed: 0,
-            });
-        recent.count(now)
+            .or_insert_with(|| RecentLines::new(now));
+        (recent.count(now), recent.count_for_report())
     };
-    if let Some(suppressed) = suppressed {
-        let line = line(path, errno, reason.as_deref(), suppressed);
+    let (call, name) = (c_name(path), format!("{errno:?}"));
+    let failed = RefusedCall::new(&call, &name, reason.as_deref().unwrap_or(errno.desc()));
+    if let Some(output) = &*REPORT
+        && is_reported
+    {
+        output.write(&failed);
+    }
+    if let Some(suppressed) = suppressed
+        && *LOGS
+    {
         // There is nowhere to report a failed write to stderr.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        let _ = std::io::stderr().write_all(line(&failed, suppressed).as_bytes());
     }
 }
 
-fn line(path: &str, errno: Errno, reason: Option<&str>, suppressed: u64) -> String {
-    let name = c_name(path);
-    let mut line = format!(
-        "roce: {name}: {errno:?}: {}",
-        reason.unwrap_or(errno.desc())
-    );
+fn line(failed: &RefusedCall<'_>, suppressed: u64) -> String {
+    let mut line = format!("roce: {failed}");
     if suppressed > 0 {
         line.push_str(&format!(" ({suppressed} similar failures were not logged)"));
     }
@@ -185,28 +215,26 @@ mod tests {
     #[test]
     fn lines_are_few_and_the_rest_is_counted() {
         let start = Instant::now();
-        let mut recent = RecentLines {
-            since: start,
-            lines: 0,
-            suppressed: 0,
-        };
+        let mut recent = RecentLines::new(start);
         let logged = (0..1000).filter_map(|_| recent.count(start)).count();
         assert_eq!(logged, LINES as usize);
         assert_eq!(recent.count(start + PERIOD), Some(1000 - u64::from(LINES)));
         assert_eq!(recent.count(start + PERIOD), Some(0));
+        let reported = (0..1000).filter(|_| recent.count_for_report()).count();
+        assert_eq!(reported, LINES_OF_REPORT as usize);
     }
 
     #[test]
     fn a_line_has_the_function_the_error_and_the_reason() {
-        let path = "x::qp::post::post_send::{{closure}}";
+        let failed = RefusedCall::new("ibv_post_send", "EINVAL", "num_sge is 99");
         assert_eq!(
-            line(path, Errno::EINVAL, Some("num_sge is 99"), 0),
+            line(&failed, 0),
             "roce: ibv_post_send: EINVAL: num_sge is 99\n"
         );
-        let line = line(path, Errno::EINVAL, None, 7);
+        let line = line(&failed, 7);
         assert_eq!(
             line,
-            "roce: ibv_post_send: EINVAL: Invalid argument (7 similar failures were not logged)\n"
+            "roce: ibv_post_send: EINVAL: num_sge is 99 (7 similar failures were not logged)\n"
         );
     }
 }

@@ -77,6 +77,51 @@ fn both_ends_explain_a_write_beyond_a_region() {
     }
 }
 
+/// Each explanation is a line.
+#[test]
+fn a_file_of_json_lines_has_the_same_facts() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("why.jsonl");
+    let options = OpenOptions::new().why(WhyOutput::File(file.clone()));
+    let (a, b) = writes_beyond(91, &options, 3);
+    let failed =
+        a.cq.poll_for(TIMEOUT)
+            .expect("no overrun")
+            .expect("completed");
+    let own = a.cq.why(&failed).expect("it has failed");
+    // The threads that drive the devices may still be writing.
+    let give_up = Instant::now() + TIMEOUT;
+    let written = loop {
+        let written = std::fs::read_to_string(&file).unwrap_or_default();
+        if written.lines().count() == 2 || Instant::now() > give_up {
+            break written;
+        }
+        std::thread::yield_now();
+    };
+    let objects: Vec<serde_json::Value> = written
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let of = |qpn: u32| {
+        let mut objects = objects.iter().filter(|object| object["qpn"] == qpn);
+        objects.next().unwrap_or_else(|| panic!("{written}"))
+    };
+    let (requester, responder) = (of(a.qp.qpn().get()), of(b.qp.qpn().get()));
+    assert_eq!(requester["status"], "IBV_WC_REM_ACCESS_ERR");
+    assert_eq!(requester["why_code"], own.failure.cause.code());
+    assert_eq!(requester["why"], own.failure.cause.to_string());
+    assert_eq!(requester["advice"][0], own.advice[0].as_str());
+    let remote = own
+        .failure
+        .request
+        .expect("its own")
+        .remote
+        .expect("a WRITE");
+    assert_eq!(requester["request"]["remote_addr"], remote.addr);
+    assert_eq!(responder["event"], "IBV_EVENT_QP_ACCESS_ERR");
+    assert_eq!(responder["peer_qpn"], a.qp.qpn().get());
+}
+
 #[test]
 fn a_success_has_no_cause() {
     let options = OpenOptions::new();

@@ -30,7 +30,7 @@ impl Line {
         self.0.push((style, text.as_ref().to_owned()));
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|(_, text)| text.chars().count()).sum()
     }
 

@@ -193,7 +193,8 @@ fn draw_qps(
     skip: usize,
     room: usize,
 ) {
-    let peer = 15 + spare(screen.columns);
+    let columns = screen.columns;
+    let peer = 15 + spare(columns);
     screen.push(Line::new(
         Style::Head,
         format!(
@@ -202,7 +203,7 @@ fn draw_qps(
         ),
     ));
     for qp in visible(&rates.qps, skip, room) {
-        screen.push(qp_line(qp, numbers, peer));
+        screen.push(qp_line(qp, numbers, peer, columns));
     }
 }
 
@@ -211,18 +212,36 @@ fn spare(columns: usize) -> usize {
     columns.saturating_sub(COLUMNS).min(24)
 }
 
-fn qp_line(qp: &QpRates, numbers: &BTreeMap<&DeviceId, usize>, peer: usize) -> Line {
+fn qp_line(
+    qp: &QpRates,
+    numbers: &BTreeMap<&DeviceId, usize>,
+    peer: usize,
+    columns: usize,
+) -> Line {
     let now = &qp.now;
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut line = Line::new(
         Style::Plain,
         format!(
-            "{:>2} {:06x} {:<2} {:<5} {:<peer$} {:>6} {:>6} {:>5} {:>5} {:>6} ",
+            "{:>2} {:06x} {:<2} {:<5} {:<peer$} ",
             numbers.get(&qp.device_id).copied().unwrap_or(0),
             now.qpn,
             service(&now.service),
             plain(&now.state, 5),
             plain(now.peer.as_deref().unwrap_or("-"), peer),
+        ),
+    );
+    // A failed QP has no rates. `roce why` explains its code.
+    if let Some(why) = &now.why {
+        let code = now.why_code.unwrap_or(0);
+        let room = columns.saturating_sub(line.len());
+        line.push(Style::Bad, plain(&format!("{code:#x} {why}"), room));
+        return line;
+    }
+    line.push(
+        Style::Plain,
+        format!(
+            "{:>6} {:>6} {:>5} {:>5} {:>6} ",
             short(qp.flow.tx_bits_per_second),
             short(qp.flow.rx_bits_per_second),
             or_dash(now.rate_bits_per_second.map(short)),

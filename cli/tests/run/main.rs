@@ -11,6 +11,7 @@ mod queries;
 mod summary;
 mod ways;
 mod why;
+mod wrong;
 
 use std::ffi::OsStr;
 use std::fs;

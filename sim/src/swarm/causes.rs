@@ -26,7 +26,9 @@ fn refusal(cause: &Cause) -> Option<&'static str> {
 /// failed for another reason before may still refuse: it sends the responses of READs after later
 /// requests have arrived, so such a request may fail its QP before a READ loses its memory.
 fn agree(own: &Failure, peer: &Cause) -> bool {
-    let of_read = own.request.is_some_and(|request| request.opcode == WcOpcode::RdmaRead);
+    let of_read = own
+        .request
+        .is_some_and(|request| request.opcode == WcOpcode::RdmaRead);
     let told = match own.cause {
         Cause::RefusedAccess { .. } if of_read => return true,
         Cause::RefusedAccess { .. } => "access",

@@ -57,6 +57,23 @@ fn a_refused_call_says_why() {
     assert!((10..2000).contains(&full), "{full} lines: {stderr}");
     // Without the variable, nothing is logged.
     assert_eq!(run("refused.c", &[]).as_deref(), Some(""));
+    // ROCE_WHY gets the first three of each function and error.
+    let told = run("refused.c", &[("ROCE_WHY", "stderr")]).expect("it ran before");
+    let full = "roce: ibv_post_recv: ENOMEM: ";
+    assert_eq!(told.matches(full).count(), 3, "{told}");
+    assert!(
+        told.contains("roce: ibv_post_send: EINVAL: the QP is in state Reset"),
+        "{told}"
+    );
+    // Where both go to the same place, each is told once.
+    let both = [("ROCE_WHY", "stderr"), ("ROCE_LOG", "1")];
+    let told = run("refused.c", &both).expect("it ran before");
+    let once = "roce: ibv_wr_complete: EOPNOTSUPP: send_flags is 0x100000, ";
+    assert_eq!(
+        told.matches(once).count(),
+        stderr.matches(once).count(),
+        "{told}"
+    );
 }
 
 /// Each mistake of a program is explained with the numbers that show it, at the end that knows them,

@@ -151,7 +151,7 @@ pub const VARIABLES: &[Variable] = &[
         "ROCE_WHY",
         "stderr|FILE",
         "write why QPs fail, as they fail: the cause with its numbers, the evidence and what to do; \
-         several processes may share a FILE",
+         and which calls are refused; several processes may share a FILE; FILE.jsonl gets JSON",
     ),
     library(
         "ROCE_LOG",

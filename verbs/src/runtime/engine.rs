@@ -5,7 +5,7 @@ use super::moderation::Moderation;
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
-use crate::why::{Explanation, Failure, WhyLog, evidence};
+use crate::why::{Explanation, Failure, KernelWatch, Places, WhyLog};
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
 use roce_stack::{CqId, Event, Instant, Nic, QpAttributes, QpState, RxMeta};
@@ -39,6 +39,8 @@ pub(crate) struct Engine {
     device: String,
     /// Where explanations of failures are written.
     pub(crate) why: Option<WhyLog>,
+    /// The kernel's counters since the datapath started.
+    pub(crate) kernel: Option<KernelWatch>,
     /// Counters for `roce run --summary`.
     pub(crate) tally: Option<Box<DeviceCount>>,
     /// The receiver of management datagrams, once QP1 is open.
@@ -112,6 +114,7 @@ impl Engine {
             events,
             device,
             why: None,
+            kernel: None,
             tally: None,
             mad_listener: None,
             failure: None,
@@ -360,13 +363,13 @@ impl Engine {
     /// Explains a failure.
     #[cold]
     pub(crate) fn explain(&self, failure: Failure) -> Explanation {
-        Explanation {
-            device: self.device.clone(),
-            process_id: std::process::id(),
-            status: self.nic.qp_status(failure.at, failure.qpn),
-            failure,
-            evidence: evidence(&self.nic, &failure),
-        }
+        let port_counters = self.port_counters();
+        let places = Places {
+            nic: &self.nic,
+            port_counters: &port_counters,
+            kernel: self.kernel.as_ref(),
+        };
+        Explanation::new(&self.device, failure, &places)
     }
 
     /// Adds an event of a CQ to its channel.

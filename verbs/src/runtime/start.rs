@@ -16,6 +16,7 @@ use super::Engine;
 use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::device::Device;
 use crate::error::StartError;
+use crate::why::KernelWatch;
 use parking_lot::Mutex;
 use roce_port::Port;
 use roce_stack::{PriorityMap, QpnRange};
@@ -104,6 +105,7 @@ impl Starter {
         }
         let datapath = port.describe(not_taken);
         engine.port = port;
+        engine.kernel = KernelWatch::begin(&self.device.interface().name);
         Ok(self.datapath.get_or_init(|| datapath))
     }
 

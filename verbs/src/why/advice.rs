@@ -178,8 +178,7 @@ pub const KINDS: &[Kind] = &[
                 &[2],
                 "is the peer's program still there? Its own report tells why its QP ended: run it with ROCE_WHY=stderr, too",
             ),
-            only(
-                &[2],
+            always(
                 "if only large messages fail, the path may not carry packets of the path MTU: choose a smaller path_mtu, or mend the MTU of the links",
             ),
             always(

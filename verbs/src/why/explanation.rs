@@ -1,8 +1,12 @@
 //! One failure, as people read it.
 
+use super::evidence::{Places, findings};
 use super::{Kind, kind_of_code};
 use core::fmt;
 use roce_stack::{Failure, QpStatus, WcStatus};
+use roce_wire::Qpn;
+use serde::{Serialize, Serializer};
+use std::net::IpAddr;
 
 /// Why a QP failed, with the evidence and what to do.
 #[derive(Clone, Debug)]
@@ -17,11 +21,47 @@ pub struct Explanation {
     pub status: Option<QpStatus>,
     /// The failure.
     pub failure: Failure,
-    /// What the device's counters show about it, in words.
+    /// The likely cause of lost packets, if the evidence points to one.
+    pub likely: Option<String>,
+    /// What counters of the device, of its port and of the kernel show about it, and the path to the
+    /// peer, in words.
     pub evidence: Vec<String>,
+    /// What to do, the most likely help first.
+    pub advice: Vec<String>,
 }
 
 impl Explanation {
+    /// Explains a failure with what is found in these places.
+    #[cold]
+    pub(crate) fn new(device: &str, failure: Failure, places: &Places<'_>) -> Self {
+        let findings = findings(places, &failure);
+        let meanings: Vec<_> = findings.iter().filter_map(|found| found.meaning).collect();
+        let code = failure.cause.code();
+        let mut advice: Vec<String> = Vec::new();
+        for text in meanings.iter().map(|meaning| meaning.advice) {
+            if !advice.iter().any(|known| known == text) {
+                advice.push(text.to_owned());
+            }
+        }
+        match advice.as_slice() {
+            [] => {
+                let kind = kind_of_code(code).into_iter();
+                let usual = kind.flat_map(|kind| kind.advice_for(code));
+                advice.extend(usual.map(str::to_owned));
+            }
+            _ => advice.push(format!("if that is not it: `roce why {code:#x}`")),
+        }
+        Self {
+            device: device.to_owned(),
+            process_id: std::process::id(),
+            status: places.nic.qp_status(failure.at, failure.qpn),
+            failure,
+            likely: meanings.first().map(|meaning| meaning.likely.to_owned()),
+            evidence: findings.into_iter().map(|found| found.fact).collect(),
+            advice,
+        }
+    }
+
     /// What is known about failures of this kind.
     pub fn kind(&self) -> Option<&'static Kind> {
         kind_of_code(self.failure.cause.code())
@@ -73,21 +113,85 @@ impl fmt::Display for Explanation {
             }
         }
         write!(f, "\n  why       {}", self.failure.cause)?;
-        for (number, line) in self.evidence.iter().enumerate() {
-            let label = if number == 0 { "evidence" } else { "" };
-            write!(f, "\n  {label:<9} {line}")?;
+        if let Some(likely) = &self.likely {
+            write!(f, "\n  likely    {likely}")?;
         }
-        let code = self.failure.cause.code();
-        let advice = self
-            .kind()
-            .into_iter()
-            .flat_map(|kind| kind.advice_for(code));
-        for (number, line) in advice.enumerate() {
-            let label = if number == 0 { "do" } else { "" };
-            write!(f, "\n  {label:<9} {line}")?;
-        }
-        write!(f, "\n  code      {code:#x}")
+        write_lines(f, "evidence", &self.evidence)?;
+        write_lines(f, "do", &self.advice)?;
+        write!(f, "\n  code      {:#x}", self.failure.cause.code())
     }
+}
+
+/// As one JSON object. Keys and addresses are numbers; `status` is a name in C.
+impl Serialize for Explanation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let failure = &self.failure;
+        let path = self.status.as_ref().and_then(|status| status.path);
+        let peer = self.status.as_ref().and_then(|status| status.peer);
+        let request = failure.request.as_ref().map(|request| RequestRecord {
+            wr_id: request.wr_id,
+            opcode: request.opcode.label(),
+            bytes: request.len,
+            remote_addr: request.remote.map(|remote| remote.addr),
+            rkey: request.remote.map(|remote| remote.rkey),
+        });
+        let record = Record {
+            process_id: self.process_id,
+            device: &self.device,
+            qpn: failure.qpn.get(),
+            service: self.status.as_ref().map(|status| status.kind.to_string()),
+            peer: path.map(|path| path.dst),
+            peer_qpn: peer.map(Qpn::get),
+            status: failure.status.map(c_name),
+            event: match failure.status {
+                Some(_) => None,
+                None => self.kind().map(|kind| kind.event),
+            },
+            request,
+            why: failure.cause.to_string(),
+            why_code: failure.cause.code(),
+            likely: self.likely.as_deref(),
+            evidence: &self.evidence,
+            advice: &self.advice,
+        };
+        record.serialize(serializer)
+    }
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    process_id: u32,
+    device: &'a str,
+    qpn: u32,
+    service: Option<String>,
+    peer: Option<IpAddr>,
+    peer_qpn: Option<u32>,
+    status: Option<&'static str>,
+    event: Option<&'static str>,
+    request: Option<RequestRecord>,
+    why: String,
+    why_code: u32,
+    likely: Option<&'a str>,
+    evidence: &'a [String],
+    advice: &'a [String],
+}
+
+#[derive(Serialize)]
+struct RequestRecord {
+    wr_id: u64,
+    opcode: &'static str,
+    bytes: u32,
+    remote_addr: Option<u64>,
+    rkey: Option<u32>,
+}
+
+/// Writes lines, the first of which has a label.
+fn write_lines(f: &mut fmt::Formatter<'_>, label: &str, lines: &[String]) -> fmt::Result {
+    for (number, line) in lines.iter().enumerate() {
+        let label = if number == 0 { label } else { "" };
+        write!(f, "\n  {label:<9} {line}")?;
+    }
+    Ok(())
 }
 
 /// The name of a status in C.

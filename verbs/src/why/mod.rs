@@ -12,11 +12,11 @@ mod output;
 
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
 pub use explanation::Explanation;
-pub use output::{WhyOutput, environment_why};
+pub use output::{RefusedCall, WhyOutput, environment_why};
 pub use roce_stack::{Cause, DeniedAccess, Extent, FailedRequest, Failure};
 
-pub(crate) use evidence::evidence;
+pub(crate) use evidence::{KernelWatch, Places};
 pub(crate) use output::{WhyLog, check_why_setting};
 
-/// The variable that makes the library write explanations.
+/// The variable that makes the library write explanations, and C calls that it refuses.
 pub const WHY_VARIABLE: &str = "ROCE_WHY";

@@ -3,22 +3,25 @@
 use super::{Explanation, WHY_VARIABLE};
 use crate::environment;
 use crate::error::OpenError;
+use core::fmt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_stack::{Cause, Duration, Instant};
+use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Where the library writes explanations as QPs fail.
+/// Where the library writes explanations as QPs fail and as calls are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhyOutput {
     /// On stderr.
     Stderr,
     /// To the end of a regular file of this user, which several processes may share. It is made if
-    /// it is not there, readable by its user only: it contains keys and addresses.
+    /// it is not there, readable by its user only: it contains keys and addresses. If its name ends
+    /// with `.jsonl`, each line is a JSON object.
     File(PathBuf),
 }
 
@@ -99,6 +102,44 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// A call that was refused.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RefusedCall<'a> {
+    /// The process.
+    pub process_id: u32,
+    /// The function, in C.
+    pub call: &'a str,
+    /// The name of the error, such as `EINVAL`.
+    pub errno: &'a str,
+    /// Which value was wrong, and what would be right, as far as that is known.
+    pub reason: &'a str,
+}
+
+impl<'a> RefusedCall<'a> {
+    /// A call of this process.
+    pub fn new(call: &'a str, errno: &'a str, reason: &'a str) -> Self {
+        Self {
+            process_id: std::process::id(),
+            call,
+            errno,
+            reason,
+        }
+    }
+}
+
+impl fmt::Display for RefusedCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            call,
+            errno,
+            reason,
+            ..
+        } = self;
+        write!(f, "{call}: {errno}: {reason}")
+    }
+}
+
 /// The number of explanations that one device writes in [`INTERVAL`]. Where a thousand QPs fail at
 /// once, they mostly fail for one reason.
 const MOST: u32 = 50;
@@ -143,26 +184,66 @@ impl WhyLog {
             return;
         }
         self.written += 1;
-        let mut text = match core::mem::take(&mut self.left_out) {
-            0 => String::new(),
-            count => format!(
-                "roce: {count} other QPs of {} have failed meanwhile\n",
-                explanation.device
-            ),
-        };
-        text.push_str(&format!("roce: {explanation}\n"));
-        // Nobody is told if a report about an error can't be written.
-        let _ = self.output.append(&text);
+        let others = core::mem::take(&mut self.left_out);
+        if others > 0 {
+            self.output.write(&LeftOut {
+                device: &explanation.device,
+                qps_left_out: others,
+            });
+        }
+        self.output.write(explanation);
+    }
+}
+
+/// The QPs that failed while [`MOST`] explanations had been written.
+#[derive(Serialize)]
+struct LeftOut<'a> {
+    device: &'a str,
+    qps_left_out: u32,
+}
+
+impl fmt::Display for LeftOut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            device,
+            qps_left_out,
+        } = self;
+        write!(
+            f,
+            "{qps_left_out} other QPs of {device} have failed meanwhile"
+        )
     }
 }
 
 impl WhyOutput {
+    /// The output that `ROCE_WHY` names; `None` if it names none, or is malformed, which opening a
+    /// device reports.
+    pub fn from_environment() -> Option<Self> {
+        setting().ok().flatten()
+    }
+
+    /// Writes a failure or a refused call: as text, or as a line of JSON. It does not wait for a
+    /// reader. Nobody is told if a report about an error can't be written.
+    pub fn write(&self, what: &(impl fmt::Display + Serialize)) {
+        let text = match self.is_json() {
+            true => serde_json::to_string(what).map(|json| json + "\n"),
+            false => Ok(format!("roce: {what}\n")),
+        };
+        let _ = text.map(|text| self.append(&text));
+    }
+
+    fn is_json(&self) -> bool {
+        match self {
+            Self::Stderr => false,
+            Self::File(path) => path
+                .extension()
+                .is_some_and(|extension| extension == "jsonl"),
+        }
+    }
+
     /// One write, so that the texts of several processes do not mix. It does not wait for a reader.
     fn append(&self, text: &str) -> io::Result<()> {
-        let mut bytes = text.as_bytes();
-        if bytes.len() > MAX_BYTES {
-            bytes = &bytes[..MAX_BYTES];
-        }
+        let bytes = text.as_bytes();
         match self {
             Self::File(path) => open(path)?.write_all(bytes),
             Self::Stderr => {
@@ -170,7 +251,9 @@ impl WhyOutput {
                 let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
                 match poll(&mut ready, PollTimeout::ZERO)? {
                     0 => Err(io::ErrorKind::WouldBlock.into()),
-                    _ => stderr.lock().write_all(bytes),
+                    _ => stderr
+                        .lock()
+                        .write_all(&bytes[..bytes.len().min(MAX_BYTES)]),
                 }
             }
         }

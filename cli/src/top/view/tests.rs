@@ -95,6 +95,7 @@ fn each_form_of_the_output_is_drawn() {
     hostile.command = "\x1b[2J\n\u{202e}".to_owned();
     hostile.devices[0].failure = Some("\x07".to_owned());
     hostile.devices[0].qps[0].rtt_seconds = Some(-1e300);
+    hostile.devices[0].qps[0].why = Some("\x1b[2J\n".to_owned());
     let hostile = Processes {
         snapshots: vec![hostile],
         ..Processes::default()
@@ -132,6 +133,22 @@ fn all_fits_on_the_terminal() {
             );
         }
     }
+}
+
+/// Instead of rates, a failed QP has the code and the cause.
+#[test]
+fn a_failed_qp_says_why() {
+    let mut now = processes(1, 2, 12.0, 3);
+    let failed = &mut now.snapshots[0].devices[0].qps[1];
+    failed.state = "ERR".to_owned();
+    failed.why = Some("no answer to the packet with PSN 0x000001\x1b[2J, and more".to_owned());
+    failed.why_code = Some(0x211);
+    let rates = between(&processes(1, 2, 10.0, 1), &now);
+    let text = draw(&rates, &view(80, 24)).text();
+    let row = " 1 ab0001 RC ERR   192.168.100.200 0x211 no answer to the packet with PSN 0x000~";
+    assert!(text.lines().any(|line| line == row), "{text}");
+    let text = draw(&rates, &view(132, 24)).text();
+    assert!(text.contains("0x000001?[2J, and more\n"), "{text}");
 }
 
 /// With 80 columns no number is cut off.

@@ -1,54 +1,76 @@
-//! What a device's counters show about a failure.
+//! What the device's own counters show.
 
+use super::{Finding, Meaning};
 use roce_stack::{Cause, DropReason, Failure, Nic, QpStatus};
 
-/// The counters that bear on the failure, in words, the most telling first.
-pub(crate) fn evidence(nic: &Nic, failure: &Failure) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(status) = nic.qp_status(failure.at, failure.qpn) {
-        lines.push(traffic(&status));
-        lines.extend(about_cause(&status, failure));
-    }
-    lines.extend(drops(nic));
-    lines
+/// The traffic of the QP, and the numbers that belong to its cause.
+pub(super) fn about_qp(status: &QpStatus, failure: &Failure) -> impl Iterator<Item = Finding> {
+    let about_cause = about_cause(status, failure).map(Finding::fact);
+    [Some(traffic(status, failure)), about_cause]
+        .into_iter()
+        .flatten()
 }
 
-fn packets(count: u64) -> String {
-    match count {
-        0 => "no packet".to_owned(),
-        1 => "1 packet".to_owned(),
-        count => format!("{count} packets"),
-    }
-}
-
-fn traffic(status: &QpStatus) -> String {
+fn traffic(status: &QpStatus, failure: &Failure) -> Finding {
     let traffic = &status.traffic;
-    let (sent, received) = (packets(traffic.tx_packets), packets(traffic.rx_packets));
-    match traffic.retransmitted {
-        0 => format!("the QP has sent {sent} and received {received}"),
-        again => format!("the QP has sent {sent}, {again} of them again, and received {received}"),
+    let again = match traffic.retransmitted {
+        0 => String::new(),
+        again => format!(", {again} of them again,"),
+    };
+    let fact = format!(
+        "the QP has sent {}{again} and received {}",
+        count(traffic.tx_packets, "packet"),
+        count(traffic.rx_packets, "packet")
+    );
+    let is_unheard = matches!(
+        failure.cause,
+        Cause::NoAnswer {
+            ever_answered: false,
+            ..
+        }
+    );
+    let meaning = (is_unheard && traffic.rx_packets > 0).then_some(ONE_WAY);
+    Finding { fact, meaning }
+}
+
+const ONE_WAY: Meaning = Meaning {
+    likely: "packets of the peer's QP arrive, but none of this QP's reaches it",
+    advice: "look for what drops packets in one direction only: a firewall at the peer or on the \
+             way, or faults that were asked for there",
+};
+
+/// A number of things, in words.
+fn count(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
+        0 => format!("no {thing}"),
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
     }
 }
 
 fn about_cause(status: &QpStatus, failure: &Failure) -> Option<String> {
     let (sends, receives) = failure.queued;
+    let sends = || {
+        let sends = count(sends as u64, "send request");
+        format!("{sends} had not completed")
+    };
     match failure.cause {
         Cause::NoAnswer { .. } => Some(format!(
-            "its path MTU is {} bytes, and {sends} send requests had not completed",
-            status.path_mtu.bytes()
+            "its path MTU is {} bytes, and {}",
+            status.path_mtu.bytes(),
+            sends()
         )),
-        Cause::AlwaysLost { .. } | Cause::ReceiverNotReady { .. } => {
-            Some(format!("{sends} send requests had not completed"))
+        Cause::AlwaysLost { .. } | Cause::ReceiverNotReady { .. } => Some(sends()),
+        Cause::MessageTooLong { .. } => {
+            let receives = count(receives as u64, "more receive request");
+            Some(format!("its own queue had {receives}"))
         }
-        Cause::MessageTooLong { .. } => Some(format!(
-            "{receives} more receive requests were in its own queue"
-        )),
         _ => None,
     }
 }
 
 /// The packets that the device has dropped, by reason.
-fn drops(nic: &Nic) -> Option<String> {
+pub(super) fn drops(nic: &Nic) -> Option<Finding> {
     let counters = nic.counters();
     let mut reasons: Vec<_> = DropReason::ALL
         .iter()
@@ -61,9 +83,9 @@ fn drops(nic: &Nic) -> Option<String> {
         .map(|(count, label)| format!("{label}: {count}"))
         .collect();
     (!words.is_empty()).then(|| {
-        format!(
+        Finding::fact(format!(
             "the device has dropped these packets since it was opened: {}",
             words.join(", ")
-        )
+        ))
     })
 }

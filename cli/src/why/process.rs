@@ -1,0 +1,77 @@
+//! The failed QPs of a running process.
+
+use super::codes::Meaning;
+use crate::run::RunError;
+use crate::top::plain;
+use roce_verbs::observation::watch_processes;
+use roce_verbs::why::{Cause, kind_of_code};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How long a process may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A failed QP.
+#[derive(Debug, Serialize)]
+pub(super) struct FailedQp {
+    process_id: u32,
+    device: String,
+    qpn: u32,
+    service: String,
+    why: String,
+    #[serde(flatten)]
+    meaning: Option<Meaning>,
+}
+
+impl FailedQp {
+    pub(super) fn text(&self) -> String {
+        let Self {
+            device,
+            qpn,
+            service,
+            why,
+            meaning,
+            ..
+        } = self;
+        let mut text = format!("QP {qpn:#08x} of {device}, {service}: {why}\n");
+        text.push_str(&meaning.as_ref().map_or_else(String::new, Meaning::text));
+        text
+    }
+}
+
+/// The QPs of a process that have failed, but for those that the application itself moved to the error
+/// state.
+///
+/// # Errors
+/// If the process has no device open, or is another user's.
+pub(super) fn failed_qps(pid: u32) -> Result<Vec<FailedQp>, RunError> {
+    let found =
+        watch_processes(PATIENCE).map_err(|error| RunError::system("look for processes", error))?;
+    let Some(process) = found.snapshots.iter().find(|process| process.pid == pid) else {
+        return Err(RunError::Usage(format!(
+            "process {pid} has no device open in this network namespace, or is another user's; `roce \
+             top --once` lists those that have"
+        )));
+    };
+    let mut failed = Vec::new();
+    for device in &process.devices {
+        for qp in &device.qps {
+            let (Some(why), Some(code)) = (&qp.why, qp.why_code) else {
+                continue;
+            };
+            if code == Cause::Application.code() {
+                continue;
+            }
+            failed.push(FailedQp {
+                process_id: pid,
+                // The texts are another process's.
+                device: plain(&device.device, 64),
+                qpn: qp.qpn,
+                service: plain(&qp.service, 16),
+                why: plain(why, 1024),
+                meaning: kind_of_code(code).map(|kind| Meaning::of(code, kind)),
+            });
+        }
+    }
+    Ok(failed)
+}

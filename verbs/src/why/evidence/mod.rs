@@ -1,0 +1,84 @@
+//! What shows why a QP failed, beyond the cause that the stack names: counters of the device, of its
+//! port and of the kernel, and the path to the peer.
+
+mod device;
+mod kernel;
+mod path;
+mod port;
+
+pub(crate) use kernel::KernelWatch;
+
+use roce_stack::{Cause, Failure, Nic};
+
+/// A fact that bears on a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// What was seen, with its numbers.
+    pub(super) fact: String,
+    /// What it means, if it is likely to be the cause.
+    pub(super) meaning: Option<Meaning>,
+}
+
+/// What a fact means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meaning {
+    /// The likely cause.
+    pub(super) likely: &'static str,
+    /// What to do about it.
+    pub(super) advice: &'static str,
+}
+
+impl Finding {
+    fn fact(fact: String) -> Self {
+        let meaning = None;
+        Self { fact, meaning }
+    }
+}
+
+/// Where evidence is found.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    pub(crate) nic: &'a Nic,
+    /// The port's counters, by name.
+    pub(crate) port_counters: &'a [(&'static str, u64)],
+    /// The kernel's part; `None` if the datapath has not started, or the kernel shows nothing.
+    pub(crate) kernel: Option<&'a KernelWatch>,
+}
+
+/// What is found about a failure. Of the findings that mean something, the most certain is first.
+pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
+    let Places {
+        nic,
+        port_counters,
+        kernel,
+    } = places;
+    let status = nic.qp_status(failure.at, failure.qpn);
+    // Other failures are of the ends, and lost packets have nothing to do with them.
+    let is_about_loss = matches!(
+        failure.cause,
+        Cause::NoAnswer { .. } | Cause::AlwaysLost { .. }
+    );
+    let mut findings = Vec::new();
+    if is_about_loss {
+        let interface = kernel.map(KernelWatch::interface);
+        let path = status
+            .as_ref()
+            .and_then(|status| path::Path::of(status, interface));
+        findings.extend(path.as_ref().and_then(path::Path::link));
+        findings.extend(port::refusals(port_counters));
+        findings.extend(path.iter().flat_map(path::Path::beyond_link));
+    }
+    if let Some(status) = &status {
+        findings.extend(device::about_qp(status, failure));
+    }
+    if is_about_loss && let Some(kernel) = kernel {
+        // The kernel counts what all programs do: a sign only where there is no better one.
+        let is_explained = findings.iter().any(|found| found.meaning.is_some());
+        findings.extend(kernel.findings().into_iter().map(|found| Finding {
+            meaning: found.meaning.filter(|_| !is_explained),
+            ..found
+        }));
+    }
+    findings.extend(device::drops(nic));
+    findings
+}

@@ -1,0 +1,153 @@
+//! What a port's counters show: packets that did not leave this host.
+
+use super::{Finding, Meaning};
+
+/// A counter of packets that were not sent, and what it means.
+struct Refusal {
+    /// The counters' names: those of UDP sockets, of AF_XDP, and of the fault layer.
+    counters: &'static [&'static str],
+    /// What has happened to these packets.
+    fact: &'static str,
+    meaning: Meaning,
+}
+
+/// The most certain first.
+const REFUSALS: &[Refusal] = &[
+    Refusal {
+        counters: &["fault_lost", "fault_overflowed"],
+        fact: "ROCE_FAULTS has lost them on purpose, as they arrived",
+        meaning: Meaning {
+            likely: "the faults that ROCE_FAULTS asks for",
+            advice: "unset ROCE_FAULTS, or give it smaller chances",
+        },
+    },
+    Refusal {
+        counters: &["tx_forbidden", "tx_prohibited"],
+        fact: "a packet filter or a route of this host forbids them",
+        meaning: Meaning {
+            likely: "this host's own firewall or routes forbid the packets",
+            advice: "let UDP port 4791 out: look at `nft list ruleset`, `iptables -L OUTPUT`, and \
+                     `ip route get` with the peer's address",
+        },
+    },
+    Refusal {
+        counters: &["tx_network_unreachable", "tx_no_route", "tx_off_link"],
+        fact: "this host has no route to the peer",
+        meaning: Meaning {
+            likely: "this host has no route to the peer",
+            advice: "look at `ip route get` with the peer's address",
+        },
+    },
+    Refusal {
+        counters: &["tx_host_unreachable"],
+        fact: "the next hop does not answer ARP or neighbour discovery, or a router reports the \
+               peer as unreachable",
+        meaning: NO_SUCH_HOST,
+    },
+    Refusal {
+        counters: &["tx_refused"],
+        fact: "the peer's host answers that nothing listens at UDP port 4791",
+        meaning: Meaning {
+            likely: "the peer's program has ended, or has never opened its device",
+            advice: "start the peer's program, and look at why it ended: run it with \
+                     ROCE_WHY=stderr, too",
+        },
+    },
+    Refusal {
+        counters: &["tx_too_long"],
+        fact: "they are longer than the MTU of the interface",
+        meaning: Meaning {
+            likely: "the MTU of the interface has become smaller than the path MTU needs",
+            advice: "raise the MTU of the interface, or connect with a smaller path_mtu",
+        },
+    },
+    Refusal {
+        counters: &["tx_address_gone", "tx_source_not_ours"],
+        fact: "their source address does not belong to this host any more",
+        meaning: Meaning {
+            likely: "the address of the QP's GID has been removed from the interface",
+            advice: "give the interface its address back, or connect with another GID index",
+        },
+    },
+    Refusal {
+        counters: &["tx_link_down", "tx_interface_gone"],
+        fact: "the interface was down or gone",
+        meaning: Meaning {
+            likely: "the interface was down",
+            advice: "look at `ip link`, and at the kernel's log",
+        },
+    },
+    Refusal {
+        counters: &["tx_no_buffer"],
+        fact: "the interface's transmit queue was full, or the kernel had no memory",
+        meaning: Meaning {
+            likely: "the interface's transmit queue is too short for the load",
+            advice: "raise `txqueuelen` of the interface, or limit the rate",
+        },
+    },
+];
+
+pub(super) const NO_SUCH_HOST: Meaning = Meaning {
+    likely: "no host is there that has the peer's address",
+    advice: "is the peer's host up, on this network, and is its GID's address the right one? `ip \
+             neigh` shows who answers",
+};
+
+/// The packets of all QPs that the port has not sent, by reason.
+pub(super) fn refusals(counters: &[(&'static str, u64)]) -> Vec<Finding> {
+    let value = |name| {
+        let mut named = counters.iter().filter(|(known, _)| *known == name);
+        named.next().map_or(0, |(_, value)| *value)
+    };
+    let found = REFUSALS.iter().filter_map(|refusal| {
+        let count: u64 = refusal.counters.iter().map(|name| value(*name)).sum();
+        (count > 0).then(|| Finding {
+            fact: format!(
+                "of all packets of the device, {count} did not get through: {}",
+                refusal.fact
+            ),
+            meaning: Some(refusal.meaning),
+        })
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roce_udp::TxDrop;
+
+    #[test]
+    fn each_counter_of_either_end_is_added_to_its_reason() {
+        let found = refusals(&[
+            ("tx_packets", 9),
+            ("fault_lost", 2),
+            ("fault_overflowed", 3),
+        ]);
+        let [only] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert_eq!(
+            only.fact,
+            "of all packets of the device, 5 did not get through: ROCE_FAULTS has lost them on \
+             purpose, as they arrived"
+        );
+        assert!(refusals(&[("tx_packets", 9)]).is_empty());
+    }
+
+    /// So that a counter which gets another name is not lost here.
+    #[test]
+    fn the_counters_exist() {
+        let xdp = roce_xdp::net::Refusal::ALL.map(|reason| reason.name());
+        let udp = TxDrop::ALL.map(TxDrop::name);
+        let faults = roce_port::fault::FaultCounters::default().each();
+        let known: Vec<&str> = xdp
+            .into_iter()
+            .chain(udp)
+            .chain(faults.map(|(name, _)| name))
+            .collect();
+        for name in REFUSALS.iter().flat_map(|refusal| refusal.counters) {
+            assert!(known.contains(name), "{name}");
+        }
+    }
+}
