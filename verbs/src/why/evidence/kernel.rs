@@ -296,6 +296,16 @@ Inter-|   Receive                                                |  Transmit
         assert!(watch(now.clone()).moved(&now).is_empty());
     }
 
+    /// The stack's own probes cause a few.
+    #[test]
+    fn a_few_icmp_messages_are_no_sign() {
+        let found = |count: u64| {
+            let now = Counts::from([("IcmpInDestUnreachs".to_owned(), count)]);
+            watch(Counts::new()).moved(&now).len()
+        };
+        assert_eq!([found(0), found(3), found(4)], [0, 0, 1]);
+    }
+
     /// Of a file that is cut off, or that a later kernel has changed.
     #[test]
     fn tables_of_another_form_have_no_counters() {

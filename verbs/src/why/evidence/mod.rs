@@ -72,13 +72,41 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
         findings.extend(device::about_qp(status, failure));
     }
     if is_about_loss && let Some(kernel) = kernel {
-        // The kernel counts what all programs do: a sign only where there is no better one.
-        let is_explained = findings.iter().any(|found| found.meaning.is_some());
-        findings.extend(kernel.findings().into_iter().map(|found| Finding {
-            meaning: found.meaning.filter(|_| !is_explained),
-            ..found
-        }));
+        add_uncertain(&mut findings, kernel.findings());
     }
     findings.extend(device::drops(nic));
     findings
+}
+
+/// Adds what the kernel counts for all programs: a sign only where there is no better one.
+fn add_uncertain(findings: &mut Vec<Finding>, more: Vec<Finding>) {
+    let is_explained = findings.iter().any(|found| found.meaning.is_some());
+    findings.extend(more.into_iter().map(|found| Finding {
+        meaning: found.meaning.filter(|_| !is_explained),
+        ..found
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(likely: Option<&'static str>) -> Finding {
+        Finding {
+            fact: String::new(),
+            meaning: likely.map(|likely| Meaning { likely, advice: "" }),
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_believed_where_there_is_no_better_sign() {
+        let likely = |before: Option<&'static str>| {
+            let mut findings = vec![finding(before)];
+            add_uncertain(&mut findings, vec![finding(Some("kernel"))]);
+            let meanings = findings.iter().filter_map(|found| found.meaning);
+            meanings.map(|meaning| meaning.likely).collect::<Vec<_>>()
+        };
+        assert_eq!(likely(None), ["kernel"]);
+        assert_eq!(likely(Some("port")), ["port"]);
+    }
 }
