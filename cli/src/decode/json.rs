@@ -13,6 +13,7 @@ use super::capture::Record;
 use super::cm::DecodedCm;
 use super::flow::NakKind;
 use super::packet::{Icrc, NotRoce, RocePacket};
+use super::refused::Refused;
 use super::text;
 
 /// Writes a value and ends the line.
@@ -46,6 +47,8 @@ pub(super) struct JsonPacket {
     bth: Option<JsonBth>,
     #[serde(flatten)]
     ext: JsonExt,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<Refused>,
     payload_len: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     cm: Option<DecodedCm>,
@@ -183,8 +186,9 @@ impl JsonOther {
     }
 }
 
-impl From<&RocePacket> for JsonPacket {
-    fn from(packet: &RocePacket) -> Self {
+impl JsonPacket {
+    /// A packet. If it is a NAK, `refused` is the request that it is about.
+    pub(super) fn new(packet: &RocePacket, refused: Option<Refused>) -> Self {
         let envelope = &packet.envelope;
         Self {
             r#type: "packet",
@@ -207,6 +211,7 @@ impl From<&RocePacket> for JsonPacket {
             }),
             bth: packet.bth.map(JsonBth::from),
             ext: JsonExt::from(&packet.ext),
+            request: refused,
             payload_len: packet.payload_len,
             cm: packet.cm.clone(),
             icrc: packet.icrc.into(),

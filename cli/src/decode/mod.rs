@@ -24,6 +24,7 @@ mod link;
 mod live;
 mod packet;
 mod progress;
+mod refused;
 mod split;
 mod summary;
 mod text;
@@ -42,6 +43,7 @@ use capture::{Capture, Record};
 use flow::{FlowTable, MAX_FLOWS};
 use json::{JsonOther, JsonPacket};
 use packet::{Decoder, NotRoce, RocePacket};
+use refused::Requests;
 use summary::{JsonSummary, Summary};
 use text::Lines;
 use totals::Totals;
@@ -179,6 +181,7 @@ struct Session<'a, W> {
     out: W,
     totals: Totals,
     flows: FlowTable,
+    requests: Requests,
     lines: Lines,
 }
 
@@ -192,6 +195,7 @@ impl<'a, W: Write> Session<'a, W> {
             out,
             totals: Totals::default(),
             flows: FlowTable::new(MAX_FLOWS),
+            requests: Requests::default(),
             lines: Lines::default(),
         }
     }
@@ -241,6 +245,8 @@ impl<'a, W: Write> Session<'a, W> {
     }
 
     fn packet(&mut self, packet: &RocePacket) -> io::Result<()> {
+        // A NAK that is shown may refuse a request that is not.
+        let refused = self.requests.take(packet, self.args.ignore_icrc);
         if !self.is_wanted(packet) {
             self.totals.filtered += 1;
             return Ok(());
@@ -249,8 +255,11 @@ impl<'a, W: Write> Session<'a, W> {
         self.flows.add(packet, self.args.ignore_icrc);
         match (self.args.summary, self.args.json) {
             (true, _) => Ok(()),
-            (false, true) => json::write_line(&JsonPacket::from(packet), &mut self.out),
-            (false, false) => self.lines.packet(packet, &mut self.out),
+            (false, true) => {
+                let value = JsonPacket::new(packet, refused);
+                json::write_line(&value, &mut self.out)
+            }
+            (false, false) => self.lines.packet(packet, refused.as_ref(), &mut self.out),
         }
     }
 

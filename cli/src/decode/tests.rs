@@ -28,7 +28,7 @@ fn arguments(args: &[&str]) -> DecodeArgs {
 }
 
 /// The output for a file, and its error.
-fn print(file: &[u8], args: &[&str]) -> (String, Option<String>) {
+pub(super) fn print(file: &[u8], args: &[&str]) -> (String, Option<String>) {
     let mut out = Vec::new();
     let broken = decode(file, &arguments(args), &mut out, |_| {}).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -36,7 +36,7 @@ fn print(file: &[u8], args: &[&str]) -> (String, Option<String>) {
 }
 
 /// The objects printed for a valid file: packets and other records, then the summary.
-fn json(file: &[u8], args: &[&str]) -> (Vec<Value>, Value) {
+pub(super) fn json(file: &[u8], args: &[&str]) -> (Vec<Value>, Value) {
     let args = [&["--json"], args].concat();
     let (text, broken) = print(file, &args);
     assert_eq!(broken, None);

@@ -8,6 +8,7 @@ use roce_wire::{Credits, ExtHeaders, Syndrome};
 use super::capture::{Record, Seconds, Timestamp};
 use super::flow::NakKind;
 use super::packet::{Envelope, Icrc, NotRoce, RocePacket};
+use super::refused::Refused;
 
 /// The longest name of an opcode, in characters.
 const OPCODE_WIDTH: usize = 34;
@@ -43,8 +44,13 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Writes a RoCE packet.
-    pub(super) fn packet(&mut self, packet: &RocePacket, out: &mut impl Write) -> io::Result<()> {
+    /// Writes a RoCE packet. If it is a NAK, `refused` is the request that it is about.
+    pub(super) fn packet(
+        &mut self,
+        packet: &RocePacket,
+        refused: Option<&Refused>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         self.begin(packet.number, packet.time, &ends(&packet.envelope), out)?;
         let line = &mut self.line;
         let envelope = &packet.envelope;
@@ -68,7 +74,7 @@ impl Lines {
             packet.payload_len,
             verdict(packet.icrc)
         );
-        details(packet, line);
+        details(packet, refused, line);
         self.end(out)
     }
 
@@ -179,7 +185,7 @@ fn verdict(icrc: Icrc) -> &'static str {
 }
 
 /// Details that only some packets have.
-fn details(packet: &RocePacket, line: &mut String) {
+fn details(packet: &RocePacket, refused: Option<&Refused>, line: &mut String) {
     if let Some(segment) = packet.segment {
         push!(line, "  gso {}/{}", segment.index, segment.count);
     }
@@ -190,6 +196,9 @@ fn details(packet: &RocePacket, line: &mut String) {
         push!(line, "  tver {}", bth.version);
     }
     headers(&packet.ext, line);
+    if let Some(refused) = refused {
+        push!(line, "  {refused}");
+    }
     if let Some(cm) = &packet.cm {
         push!(line, "  {}", cm.brief());
     }
