@@ -4,7 +4,7 @@
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::why::{RefusedCall, WhyOutput};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::LazyLock;
@@ -36,6 +36,10 @@ static RECENT: Mutex<BTreeMap<(&'static str, i32), RecentLines>> = Mutex::new(BT
 thread_local! {
     /// Why the current call of this thread will fail, if known.
     static REASON: RefCell<Option<String>> = const { RefCell::new(None) };
+
+    /// The function and error of this thread's last failure that the report had enough of. A program
+    /// that retries a post while the queue is full fails a million times a second.
+    static KNOWN: Cell<Option<(&'static str, i32)>> = const { Cell::new(None) };
 }
 
 /// Lines about one function and one error.
@@ -118,6 +122,11 @@ pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
         None | Some(Errno::EAGAIN | Errno::EINTR) => return,
         Some(errno) => errno,
     };
+    let which = (path, errno as i32);
+    // The storage is gone in a thread that is exiting.
+    if !*LOGS && KNOWN.try_with(Cell::get) == Ok(Some(which)) {
+        return;
+    }
     let now = Instant::now();
     let (suppressed, is_reported) = {
         // In a forked child, the lock may be a copy that stays locked forever.
@@ -125,10 +134,13 @@ pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
             return;
         };
         let recent = recent_lines
-            .entry((path, errno as i32))
+            .entry(which)
             .or_insert_with(|| RecentLines::new(now));
         (recent.count(now), recent.count_for_report())
     };
+    if !is_reported {
+        let _ = KNOWN.try_with(|known| known.set(Some(which)));
+    }
     let (call, name) = (c_name(path), format!("{errno:?}"));
     let failed = RefusedCall::new(&call, &name, reason.as_deref().unwrap_or(errno.desc()));
     if let Some(output) = &*REPORT

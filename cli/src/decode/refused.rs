@@ -4,13 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
 
-use roce_wire::{AtomicEth, Opcode, Operation, Psn, Qpn, Reth, Syndrome};
+use roce_wire::{AtomicEth, Opcode, Operation, Psn, Qpn, Reth, Syndrome, Transport};
 use serde::Serialize;
 
 use super::flow::NakKind;
 use super::packet::{Icrc, RocePacket};
 
-/// The pairs of hosts whose requests are kept. NAKs of others are not explained.
+/// The pairs of sender and receiver whose requests are kept. The pair that came first goes first.
 const MAX_PAIRS: usize = 256;
 
 /// The last requests that are kept of each pair of hosts.
@@ -32,6 +32,8 @@ struct Request {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     between: HashMap<(IpAddr, IpAddr), VecDeque<Request>>,
+    /// The pairs, in the order of their first requests.
+    pairs: VecDeque<(IpAddr, IpAddr)>,
 }
 
 /// A request that a NAK refuses, or asks for again.
@@ -67,6 +69,10 @@ impl Requests {
             return None;
         }
         let envelope = &packet.envelope;
+        // NAKs answer no other services.
+        if !matches!(bth.opcode.transport(), Transport::Rc | Transport::Xrc) {
+            return None;
+        }
         if bth.opcode.is_request() {
             self.keep(
                 (envelope.src, envelope.dst),
@@ -102,8 +108,13 @@ impl Requests {
     }
 
     fn keep(&mut self, pair: (IpAddr, IpAddr), request: Request) {
-        if self.between.len() >= MAX_PAIRS && !self.between.contains_key(&pair) {
-            return;
+        if !self.between.contains_key(&pair) {
+            if self.pairs.len() == MAX_PAIRS
+                && let Some(first) = self.pairs.pop_front()
+            {
+                self.between.remove(&first);
+            }
+            self.pairs.push_back(pair);
         }
         let requests = self.between.entry(pair).or_default();
         if requests.len() == MAX_REQUESTS {
@@ -287,6 +298,12 @@ mod tests {
         assert_eq!(
             told(&capture(&[send(TO), send(TO)], ACCESS, 9)),
             "refuses packet 2, RC SEND Only"
+        );
+        // Nobody refuses a datagram.
+        let datagram = (packet(Opcode::UC_SEND_ONLY, TO + 1, 9), 8);
+        assert_eq!(
+            told(&capture(&[send(TO), datagram], ACCESS, 9)),
+            "refuses packet 1, RC SEND Only"
         );
     }
 }

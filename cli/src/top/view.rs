@@ -12,6 +12,7 @@
 use super::format::{plain, short, time};
 use super::rates::{DeviceId, DeviceRates, Drops, QpRates, Rates};
 use super::screen::{Line, Screen, Style};
+use roce_verbs::why::Cause;
 use std::collections::BTreeMap;
 
 /// The smallest supported width, in columns.
@@ -231,9 +232,13 @@ fn qp_line(
             plain(now.peer.as_deref().unwrap_or("-"), peer),
         ),
     );
-    // A failed QP has no rates. `roce why` explains its code.
-    if let Some(why) = &now.why {
-        let code = now.why_code.unwrap_or(0);
+    // In the error state, there are no rates. `roce why` explains the code. An application that moved
+    // the QP there knows why.
+    let code = now.why_code.unwrap_or(0);
+    if let Some(why) = &now.why
+        && now.state == "ERR"
+        && code != Cause::Application.code()
+    {
         let room = columns.saturating_sub(line.len());
         line.push(Style::Bad, plain(&format!("{code:#x} {why}"), room));
         return line;

@@ -1,6 +1,6 @@
-//! `roce why`, with an unchanged program of rdma-core, in networks that are set up wrong.
+//! `roce why`, with unchanged programs of rdma-core and perftest, in networks that are set up wrong.
 //!
-//! Two network namespaces have one link. The program connects over 10.8.0.0/24, and its QPs over
+//! Two network namespaces have one link. The programs connect over 10.8.0.0/24, and its QPs over
 //! 10.9.0.0/24, so that only the packets of the QPs go wrong.
 
 use super::programs::{installed, library};
@@ -27,19 +27,26 @@ const SCENE: &str = r#"
     $far ip address add 10.8.0.2/24 dev v1
     for each in lo v1; do $far ip link set $each up; done
     ip link set v0 up
+    # The kernel may take a second to notice that the links work.
+    until ip link show v0 | grep -q 'state UP'; do :; done
+    until $far ip link show v1 | grep -q 'state UP'; do :; done
     # A firewall's rule for the packets that come in or go out.
     rule() { $1 nft add table ip t; $1 nft add chain ip t c "{ type filter hook $2 priority 0; }"
              $1 nft add rule ip t c udp dport 4791 $3; }
     setpriv --pdeathsig KILL $far timeout 80 "$ROCE" why --library "$LIBRARY" -- \
-        ibv_rc_pingpong -d roce_v1 -g 0 $OPTIONS > "$OUT/echo" 2> "$OUT/server" & server=$!
+        $PROGRAM -d roce_v1 > "$OUT/echo" 2> "$OUT/server" & server=$!
     # Until it listens, at port 18515.
     until $far grep -q ':4853 ' /proc/net/tcp; do kill -0 $server; done
+    received() { $far awk '/v1:/ { print $3 }' /proc/net/dev; }
+    # Runs a command once the QPs exchange packets.
+    when_busy() { { until [ $(received) -gt 1000 ]; do kill -0 $server; done
+                    until eval "$@"; do kill -0 $server; done; } > "$OUT/when" 2>&1 & }
     # timeout, roce, and the program.
     program() { pgrep -P $(pgrep -P $server); }
     eval "$1"
     timeout 80 "$ROCE" why $WHY --library "$LIBRARY" -- \
-        ibv_rc_pingpong -d roce_v0 -g 0 $OPTIONS 10.8.0.2 > /dev/null 2> "$OUT/client" || true
-    eval "$2"
+        $PROGRAM -d roce_v0 10.8.0.2 > /dev/null 2> "$OUT/client" || true
+    eval "$2" || true
     wait $server || true
     exec 3> "$OUT/hold"
     exec 3>&-
@@ -49,8 +56,8 @@ const SCENE: &str = r#"
 struct Wrong {
     /// What is wrong.
     name: &'static str,
-    /// The options of both ends.
-    options: &'static str,
+    /// The program of both ends, with its options.
+    program: &'static str,
     /// The commands that break the network.
     commands: &'static str,
     /// What ends the server, if it does not fail by itself.
@@ -61,12 +68,18 @@ struct Wrong {
     client: &'static [&'static str],
 }
 
+/// The ends send in turn, beginning with both.
+const PINGPONG: &str = "ibv_rc_pingpong -g 0";
+
+/// The client always has requests that have not completed.
+const WRITES: &str = "ib_write_bw -x 0 -D 60";
+
 const NO_ANSWER: &str = "The peer has never answered this QP\n  likely    ";
 
 const CASES: &[Wrong] = &[
     Wrong {
         name: "a route forbids the packets",
-        options: "-m 4096",
+        program: "ibv_rc_pingpong -g 0 -m 4096",
         commands: "ip route add prohibit 10.9.0.2",
         server_ends: "kill $(program)",
         server: &[],
@@ -74,9 +87,9 @@ const CASES: &[Wrong] = &[
             "IBV_WC_RETRY_EXC_ERR",
             NO_ANSWER,
             "this host's own firewall or routes forbid the packets\n",
-            "evidence  of all packets of the device, 8 did not get through: a packet filter or a \
-             route of this host forbids them\n",
-            "the kernel has no route from 10.9.0.1 to 10.9.0.2: Permission denied",
+            "evidence  the kernel has no route from 10.9.0.1 to 10.9.0.2: Permission denied",
+            "of the packets of all QPs of this device, 8 got lost at this host: a packet filter or a \
+             route of this host forbade them\n",
             "the QP has sent 8 packets, 7 of them again, and received no packet\n",
             "do        let UDP port 4791 out: ",
             "if that is not it: `roce why 0x211`\n",
@@ -84,39 +97,40 @@ const CASES: &[Wrong] = &[
     },
     Wrong {
         name: "the firewall of this host drops what goes out",
-        options: "",
+        program: PINGPONG,
         commands: "rule '' output drop",
         server_ends: "kill $(program)",
         server: &[],
         client: &[
             NO_ANSWER,
             "this host's own firewall or routes forbid the packets\n",
-            "32 did not get through: a packet filter or a route of this host forbids them\n",
+            "32 got lost at this host: a packet filter or a route of this host forbade them\n",
             "do        let UDP port 4791 out: ",
         ],
     },
     Wrong {
         name: "the firewall of the peer rejects what comes in",
-        options: "",
+        program: PINGPONG,
         commands: "rule \"$far\" input reject",
         server_ends: "kill $(program)",
         server: &[],
         client: &[
             NO_ANSWER,
             "the peer's host or a firewall refuses the packets",
-            "the kernel has counted IcmpInDestUnreachs ",
+            "IcmpInDestUnreachs: ",
+            " more since the datapath started. Other hosts or routers answered",
             "do        is the peer's program running, with its device open? Do its firewall and those \
              on the way let UDP port 4791 through?\n",
         ],
     },
     Wrong {
         name: "the firewall of the client drops what comes in",
-        options: "",
+        program: PINGPONG,
         commands: "rule '' input drop",
         server_ends: ":",
         server: &[
             NO_ANSWER,
-            "packets of the peer's QP arrive, but none of this QP's reaches it\n",
+            "packets reach this QP, but none of its own reaches the peer's QP\n",
             "evidence  the QP has sent ",
             "do        look for what drops packets in one direction only: a firewall at the peer",
         ],
@@ -127,7 +141,7 @@ const CASES: &[Wrong] = &[
     },
     Wrong {
         name: "nobody has the peer's address",
-        options: "",
+        program: PINGPONG,
         commands:
             "nft add table arp t; nft add chain arp t c '{ type filter hook input priority 0; }'
                    nft add rule arp t c arp saddr ip 10.9.0.2 drop",
@@ -142,7 +156,7 @@ const CASES: &[Wrong] = &[
     },
     Wrong {
         name: "there is no route",
-        options: "",
+        program: PINGPONG,
         commands: "ip route del 10.9.0.0/24 dev v0",
         server_ends: "kill $(program)",
         server: &[],
@@ -154,7 +168,7 @@ const CASES: &[Wrong] = &[
     },
     Wrong {
         name: "the path carries packets of 1,500 bytes",
-        options: "-m 4096",
+        program: "ibv_rc_pingpong -g 0 -m 4096",
         commands: "ip route add 10.9.0.2 dev v0 mtu 1500
                    rule \"$far\" input accept
                    $far nft insert rule ip t c meta length gt 1500 drop",
@@ -163,30 +177,28 @@ const CASES: &[Wrong] = &[
         client: &[
             NO_ANSWER,
             "the path does not carry packets of the QP's path MTU\n",
-            "the path to 10.9.0.2 carries packets of at most 1500 bytes, and a full packet of the QP \
-             has at least 4140\n",
+            "as far as the kernel knows, the path to 10.9.0.2 carries packets of at most 1500 bytes; \
+             a full packet of the QP has at least 4140\n",
             "do        connect with a smaller path_mtu",
         ],
     },
     Wrong {
         name: "faults are on",
-        options: "",
+        program: PINGPONG,
         commands: "export ROCE_FAULTS=loss=100%",
         server_ends: ":",
-        server: &[NO_ANSWER, "packets of the peer's QP arrive, but none"],
+        server: &[NO_ANSWER, "packets reach this QP, but none"],
         client: &[
             NO_ANSWER,
             "the faults that ROCE_FAULTS asks for\n",
-            "did not get through: ROCE_FAULTS has lost them on purpose, as they arrived\n",
+            "got lost at this host: ROCE_FAULTS lost them on purpose when they arrived\n",
             "do        unset ROCE_FAULTS, or give it smaller chances\n",
         ],
     },
     Wrong {
         name: "the peer is killed",
-        options: "-n 100000000",
-        commands: "received() { $far awk '/v1:/ { print $3 }' /proc/net/dev; }
-                   { until [ $(received) -gt 1000 ]; do kill -0 $server; done
-                     kill -KILL $(program); } > /dev/null 2>&1 &",
+        program: WRITES,
+        commands: "when_busy kill -KILL '$(program)'",
         server_ends: ":",
         server: &[],
         client: &[
@@ -196,8 +208,45 @@ const CASES: &[Wrong] = &[
         ],
     },
     Wrong {
+        name: "an interface goes down",
+        program: WRITES,
+        commands: "when_busy ip link set v0 down",
+        server_ends: "kill $(program)",
+        server: &[],
+        client: &[
+            "The peer has answered this QP before\n  likely    the interface is down\n",
+            "evidence  the interface v0 is down\n",
+            "do        switch it on with `ip link set INTERFACE up`\n",
+            "code      0x212\n",
+        ],
+    },
+    Wrong {
+        name: "the other end of a virtual link goes down",
+        program: WRITES,
+        commands: "when_busy \"$far\" ip link set v1 down",
+        server_ends: "kill $(program)",
+        server: &[],
+        client: &[
+            "The peer has answered this QP before\n  likely    the link is down\n",
+            "evidence  the interface v0 has no carrier\n",
+            "code      0x212\n",
+        ],
+    },
+    Wrong {
+        name: "an address is removed",
+        program: WRITES,
+        commands: "when_busy ip address del 10.9.0.1/24 dev v0",
+        server_ends: "kill $(program)",
+        server: &[],
+        client: &[
+            "The peer has answered this QP before\n  likely    the address of the QP's GID has been \
+             removed from the interface\n",
+            "evidence  10.9.0.1 is no longer an address of this host\n",
+        ],
+    },
+    Wrong {
         name: "the link has a smaller MTU than the program asks for",
-        options: "-m 4096",
+        program: "ibv_rc_pingpong -g 0 -m 4096",
         commands: "ip link set v0 mtu 1500",
         server_ends: "kill $(program)",
         server: &[],
@@ -233,15 +282,16 @@ fn reports(who: Who, wrong: &Wrong, why: &str) -> (String, String, String) {
         .env("ROCE", ROCE)
         .env("LIBRARY", library())
         .env("OUT", folder.path())
-        .env("OPTIONS", wrong.options)
+        .env("PROGRAM", wrong.program)
         .env("WHY", why)
         .output()
         .expect("it starts");
     let told = |end: &str| fs::read_to_string(folder.path().join(end)).unwrap_or_default();
     let (server, client) = (told("server"), told("client"));
     let all = format!(
-        "{}: {output:?}\nserver: {server}\nclient: {client}",
-        wrong.name
+        "{}: {output:?}\nserver: {server}\nclient: {client}\nwhen busy: {}",
+        wrong.name,
+        told("when")
     );
     assert!(output.status.success(), "{all}");
     (server, client, all)
@@ -250,6 +300,7 @@ fn reports(who: Who, wrong: &Wrong, why: &str) -> (String, String, String) {
 /// An ordinary user where there is one, since nothing needs privileges; `None` without the programs.
 fn user(test: &str) -> Option<Who> {
     let programs = [
+        "ib_write_bw",
         "ibv_rc_pingpong",
         "ip",
         "nft",

@@ -341,9 +341,11 @@ impl Engine {
             self.send(self.latest);
         }
         while let Some(failure) = self.nic.poll_failure() {
-            let explanation = self.why.is_some().then(|| self.explain(failure));
-            if let (Some(log), Some(explanation)) = (&mut self.why, explanation) {
-                log.write(&explanation);
+            if self.why.as_mut().is_some_and(|log| log.admits(&failure)) {
+                let explanation = self.explain(failure);
+                if let Some(log) = &mut self.why {
+                    log.write(&explanation);
+                }
             }
         }
         while let Some(event) = self.nic.poll_event() {

@@ -5,7 +5,7 @@ use crate::environment;
 use crate::error::OpenError;
 use core::fmt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use roce_stack::{Cause, Duration, Instant};
+use roce_stack::{Cause, Duration, Failure, Instant};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -169,21 +169,25 @@ impl WhyLog {
         }
     }
 
-    /// Writes an explanation. An application that moves its own QP to the error state knows why, so
-    /// that is not written.
-    pub(crate) fn write(&mut self, explanation: &Explanation) {
-        let failure = &explanation.failure;
+    /// Whether a failure is to be explained. An application that moves its own QP to the error state
+    /// knows why. Explanations cost system calls, so this is asked first.
+    pub(crate) fn admits(&mut self, failure: &Failure) -> bool {
         if failure.cause == Cause::Application {
-            return;
+            return false;
         }
         if failure.at.saturating_duration_since(self.since) > INTERVAL {
             (self.since, self.written) = (failure.at, 0);
         }
         if self.written == MOST {
             self.left_out += 1;
-            return;
+            return false;
         }
         self.written += 1;
+        true
+    }
+
+    /// Writes the explanation of a failure that was admitted.
+    pub(crate) fn write(&mut self, explanation: &Explanation) {
         let others = core::mem::take(&mut self.left_out);
         if others > 0 {
             self.output.write(&LeftOut {

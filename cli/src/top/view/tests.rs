@@ -96,6 +96,7 @@ fn each_form_of_the_output_is_drawn() {
     hostile.devices[0].failure = Some("\x07".to_owned());
     hostile.devices[0].qps[0].rtt_seconds = Some(-1e300);
     hostile.devices[0].qps[0].why = Some("\x1b[2J\n".to_owned());
+    hostile.devices[0].qps[0].state = "ERR".to_owned();
     let hostile = Processes {
         snapshots: vec![hostile],
         ..Processes::default()
@@ -149,6 +150,11 @@ fn a_failed_qp_says_why() {
     assert!(text.lines().any(|line| line == row), "{text}");
     let text = draw(&rates, &view(132, 24)).text();
     assert!(text.contains("0x000001?[2J, and more\n"), "{text}");
+    // The application itself has moved it there.
+    now.snapshots[0].devices[0].qps[1].why_code = Some(0x520);
+    let rates = between(&processes(1, 2, 10.0, 1), &now);
+    let text = draw(&rates, &view(80, 24)).text();
+    assert!(!text.contains("no answer"), "{text}");
 }
 
 /// With 80 columns no number is cut off.

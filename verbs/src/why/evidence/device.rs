@@ -34,9 +34,10 @@ fn traffic(status: &QpStatus, failure: &Failure) -> Finding {
 }
 
 const ONE_WAY: Meaning = Meaning {
-    likely: "packets of the peer's QP arrive, but none of this QP's reaches it",
+    likely: "packets reach this QP, but none of its own reaches the peer's QP",
     advice: "look for what drops packets in one direction only: a firewall at the peer or on the \
-             way, or faults that were asked for there",
+             way, or faults that were asked for there; and compare the QP number and the GID of the \
+             peer with those that this QP has",
 };
 
 /// A number of things, in words.

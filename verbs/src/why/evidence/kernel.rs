@@ -10,6 +10,8 @@ struct Counter {
     name: &'static str,
     /// What it counts.
     what: &'static str,
+    /// The counter to subtract.
+    less: Option<&'static str>,
     /// The smallest count that is a sign of something.
     least: u64,
     meaning: Option<Meaning>,
@@ -21,8 +23,9 @@ const BUFFER_FULL: Meaning = Meaning {
              ROCE_UDP_BUFFER_MIB",
 };
 
-/// This stack causes an ICMP message or two itself, when it finds out how the kernel numbers packets.
-const MORE_THAN_OWN: u64 = 4;
+/// Of a packet that is sent eight times, the peer's host refuses more, although it limits the rate of
+/// its ICMP messages. Another program may have been refused something, too.
+const REFUSED_AGAIN_AND_AGAIN: u64 = 4;
 
 const REFUSED: Meaning = Meaning {
     likely: "the peer's host or a firewall refuses the packets, as when the peer's program has ended",
@@ -39,47 +42,51 @@ const TOO_BIG: Meaning = Meaning {
 const COUNTERS: &[Counter] = &[
     meaningful(
         "Icmp6InPktTooBigs",
-        "routers answered \"packet too big\"",
+        "Routers answered \"packet too big\"",
         TOO_BIG,
     ),
     meaningful(
         "UdpRcvbufErrors",
-        "receive buffers of sockets were full",
+        "Receive buffers of sockets were full",
         BUFFER_FULL,
     ),
     meaningful(
         "Udp6RcvbufErrors",
-        "receive buffers of sockets were full",
+        "Receive buffers of sockets were full",
         BUFFER_FULL,
     ),
-    refused("IcmpInDestUnreachs"),
-    refused("Icmp6InDestUnreachs"),
+    refused("IcmpInDestUnreachs", "IcmpOutDestUnreachs"),
+    refused("Icmp6InDestUnreachs", "Icmp6OutDestUnreachs"),
     plain("UdpInCsumErrors", "UDP checksums were wrong"),
     plain("Udp6InCsumErrors", "UDP checksums were wrong"),
-    plain("UdpMemErrors", "all sockets together had no memory left"),
-    plain("IpInDiscards", "packets that arrived were discarded"),
-    plain("Ip6InDiscards", "packets that arrived were discarded"),
-    plain("IpOutDiscards", "packets to be sent were discarded"),
-    plain("Ip6OutDiscards", "packets to be sent were discarded"),
-    plain("IpOutNoRoutes", "there was no route"),
-    plain("Ip6OutNoRoutes", "there was no route"),
+    plain("UdpMemErrors", "All sockets together had no memory left"),
+    plain("IpInDiscards", "Packets that arrived were discarded"),
+    plain("Ip6InDiscards", "Packets that arrived were discarded"),
+    plain("IpOutDiscards", "Packets to be sent were discarded"),
+    plain("Ip6OutDiscards", "Packets to be sent were discarded"),
+    plain("IpOutNoRoutes", "There was no route"),
+    plain("Ip6OutNoRoutes", "There was no route"),
 ];
 
 const fn meaningful(name: &'static str, what: &'static str, meaning: Meaning) -> Counter {
     Counter {
         name,
         what,
+        less: None,
         least: 1,
         meaning: Some(meaning),
     }
 }
 
-const fn refused(name: &'static str) -> Counter {
+/// Messages of other hosts only. This host's to itself are counted as sent, too: this stack causes some
+/// when it finds out how the kernel numbers packets.
+const fn refused(name: &'static str, sent: &'static str) -> Counter {
     Counter {
-        least: MORE_THAN_OWN,
+        less: Some(sent),
+        least: REFUSED_AGAIN_AND_AGAIN,
         ..meaningful(
             name,
-            "hosts or routers answered \"destination unreachable\"",
+            "Other hosts or routers answered \"destination unreachable\"",
             REFUSED,
         )
     }
@@ -89,12 +96,13 @@ const fn plain(name: &'static str, what: &'static str) -> Counter {
     Counter {
         name,
         what,
+        less: None,
         least: 1,
         meaning: None,
     }
 }
 
-/// The columns of /proc/net/dev that count lost packets, from 0, with their names in `ip -s link`.
+/// The columns of /proc/net/dev that count lost packets, from 0.
 const INTERFACE_COLUMNS: [(usize, &str); 6] = [
     (2, "RX errors"),
     (3, "RX dropped"),
@@ -130,16 +138,19 @@ impl KernelWatch {
         &self.interface
     }
 
-    /// The counters that have moved since the beginning. They are of the whole network namespace.
-    pub(super) fn findings(&self) -> Vec<Finding> {
-        // A thread that has moved to another namespace sees other counters.
-        if namespace() != Some(self.namespace) {
-            return Vec::new();
-        }
-        counts(&self.interface).map_or_else(Vec::new, |now| self.moved(&now))
+    /// Whether the calling thread is in the network namespace of the beginning. Otherwise, it sees
+    /// other interfaces, routes and counters.
+    pub(super) fn is_here(&self) -> bool {
+        namespace() == Some(self.namespace)
     }
 
-    fn moved(&self, now: &Counts) -> Vec<Finding> {
+    /// The counters that have moved since the beginning, of packets of this family. They are of the
+    /// whole network namespace.
+    pub(super) fn findings(&self, is_v6: bool) -> Vec<Finding> {
+        counts(&self.interface).map_or_else(Vec::new, |now| self.moved(&now, is_v6))
+    }
+
+    fn moved(&self, now: &Counts, is_v6: bool) -> Vec<Finding> {
         let moved = |name: &str| {
             let value = |counts: &Counts| counts.get(name).copied().unwrap_or(0);
             Some(value(now).saturating_sub(value(&self.begin))).filter(|count| *count > 0)
@@ -149,13 +160,17 @@ impl KernelWatch {
             let Counter {
                 name,
                 what,
+                less,
                 least,
                 meaning,
             } = counter;
-            if let Some(count) = moved(name).filter(|count| count >= least) {
-                let fact = format!(
-                    "the kernel has counted {name} {count} since the device was started: {what}"
-                );
+            if name.contains('6') != is_v6 {
+                continue;
+            }
+            let less = less.and_then(moved).unwrap_or(0);
+            let count = moved(name).map_or(0, |count| count.saturating_sub(less));
+            if count >= *least {
+                let fact = format!("{name}: {count} more since the datapath started. {what}");
                 findings.push(Finding {
                     fact,
                     meaning: *meaning,
@@ -165,7 +180,7 @@ impl KernelWatch {
         for (_, name) in INTERFACE_COLUMNS {
             if let Some(count) = moved(name) {
                 findings.push(Finding::fact(format!(
-                    "{} has counted {name} {count} since the device was started",
+                    "{}: {count} more {name} since the datapath started",
                     self.interface
                 )));
             }
@@ -191,7 +206,8 @@ fn counts(interface: &str) -> Option<Counts> {
 }
 
 fn add(counts: &mut Counts, name: String, value: &str) {
-    if COUNTERS.iter().any(|counter| counter.name == name)
+    let is_one = |counter: &Counter| counter.name == name || counter.less == Some(name.as_str());
+    if COUNTERS.iter().any(is_one)
         && let Ok(value) = value.parse()
     {
         counts.insert(name, value);
@@ -270,40 +286,46 @@ Inter-|   Receive                                                |  Transmit
         add_snmp(&mut now, SNMP);
         add_snmp6(&mut now, SNMP6);
         add_interface(&mut now, DEV, "v0");
-        let begin = Counts::from([("UdpRcvbufErrors".to_owned(), 1)]);
-        let facts: Vec<String> = watch(begin)
-            .moved(&now)
-            .into_iter()
-            .map(|finding| finding.fact)
-            .collect();
-        let since = "since the device was started";
-        let full = "receive buffers of sockets were full";
-        let expected = [
-            format!("the kernel has counted UdpRcvbufErrors 4 {since}: {full}"),
-            format!("the kernel has counted Udp6RcvbufErrors 3 {since}: {full}"),
-            format!(
-                "the kernel has counted IcmpInDestUnreachs 7 {since}: hosts or routers answered \
-                 \"destination unreachable\""
-            ),
-            format!("v0 has counted RX errors 1 {since}"),
-            format!("v0 has counted RX dropped 2 {since}"),
-            format!("v0 has counted RX overruns 3 {since}"),
-            format!("v0 has counted TX errors 4 {since}"),
-            format!("v0 has counted TX dropped 5 {since}"),
-            format!("v0 has counted TX carrier errors 6 {since}"),
+        let facts = |is_v6| {
+            let begin = Counts::from([("UdpRcvbufErrors".to_owned(), 1)]);
+            let findings = watch(begin).moved(&now, is_v6);
+            let facts = findings.into_iter().map(|finding| finding.fact);
+            facts.collect::<Vec<_>>()
+        };
+        let interface = [
+            "v0: 1 more RX errors since the datapath started",
+            "v0: 2 more RX dropped since the datapath started",
+            "v0: 3 more RX overruns since the datapath started",
+            "v0: 4 more TX errors since the datapath started",
+            "v0: 5 more TX dropped since the datapath started",
+            "v0: 6 more TX carrier errors since the datapath started",
         ];
-        assert_eq!(facts, expected);
-        assert!(watch(now.clone()).moved(&now).is_empty());
+        let full = "more since the datapath started. Receive buffers of sockets were full";
+        let v4 = [
+            format!("UdpRcvbufErrors: 4 {full}"),
+            "IcmpInDestUnreachs: 7 more since the datapath started. Other hosts or routers answered \
+             \"destination unreachable\""
+                .to_owned(),
+        ];
+        let expected: Vec<String> = v4.into_iter().chain(interface.map(str::to_owned)).collect();
+        assert_eq!(facts(false), expected);
+        assert_eq!(facts(true)[0], format!("Udp6RcvbufErrors: 3 {full}"));
+        assert_eq!(facts(true)[1..], interface);
+        assert!(watch(now.clone()).moved(&now, false).is_empty());
     }
 
-    /// The stack's own probes cause a few.
+    /// This host's own messages to itself are no sign, and a few of others are none.
     #[test]
     fn a_few_icmp_messages_are_no_sign() {
-        let found = |count: u64| {
-            let now = Counts::from([("IcmpInDestUnreachs".to_owned(), count)]);
-            watch(Counts::new()).moved(&now).len()
+        let found = |received: u64, sent: u64| {
+            let now = Counts::from([
+                ("IcmpInDestUnreachs".to_owned(), received),
+                ("IcmpOutDestUnreachs".to_owned(), sent),
+            ]);
+            watch(Counts::new()).moved(&now, false).len()
         };
-        assert_eq!([found(0), found(3), found(4)], [0, 0, 1]);
+        assert_eq!([found(0, 0), found(3, 0), found(4, 0)], [0, 0, 1]);
+        assert_eq!([found(9, 9), found(9, 5), found(4, 9)], [0, 1, 0]);
     }
 
     /// Of a file that is cut off, or that a later kernel has changed.
@@ -329,10 +351,16 @@ Inter-|   Receive                                                |  Transmit
     #[test]
     fn the_kernel_has_these_counters() {
         let counts = counts("lo").expect("/proc is there");
-        for name in ["UdpRcvbufErrors", "IcmpInDestUnreachs", "RX dropped"] {
+        for name in [
+            "UdpRcvbufErrors",
+            "IcmpInDestUnreachs",
+            "IcmpOutDestUnreachs",
+            "RX dropped",
+        ] {
             assert!(counts.contains_key(name), "{name}: {counts:?}");
         }
         let watch = KernelWatch::begin("lo").expect("/proc is there");
         assert_eq!(watch.interface(), "lo");
+        assert!(watch.is_here());
     }
 }

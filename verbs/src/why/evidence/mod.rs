@@ -53,26 +53,29 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
         kernel,
     } = places;
     let status = nic.qp_status(failure.at, failure.qpn);
-    // Other failures are of the ends, and lost packets have nothing to do with them.
-    let is_about_loss = matches!(
-        failure.cause,
-        Cause::NoAnswer { .. } | Cause::AlwaysLost { .. }
-    );
+    let retries = match failure.cause {
+        Cause::NoAnswer { retries, .. } | Cause::AlwaysLost { retries, .. } => Some(retries),
+        // Other failures are of the ends, and lost packets have nothing to do with them.
+        _ => None,
+    };
+    let kernel = kernel.filter(|kernel| retries.is_some() && kernel.is_here());
     let mut findings = Vec::new();
-    if is_about_loss {
-        let interface = kernel.map(KernelWatch::interface);
-        let path = status
-            .as_ref()
-            .and_then(|status| path::Path::of(status, interface));
-        findings.extend(path.as_ref().and_then(path::Path::link));
-        findings.extend(port::refusals(port_counters));
+    if let (Some(status), Some(kernel)) = (&status, kernel) {
+        let path = path::Path::of(status, failure, kernel.interface());
+        findings.extend(path.iter().filter_map(path::Path::link));
         findings.extend(path.iter().flat_map(path::Path::beyond_link));
+    }
+    if let Some(retries) = retries {
+        let least = u64::from(retries).max(1);
+        findings.extend(port::refusals(port_counters, least));
     }
     if let Some(status) = &status {
         findings.extend(device::about_qp(status, failure));
     }
-    if is_about_loss && let Some(kernel) = kernel {
-        add_uncertain(&mut findings, kernel.findings());
+    if let Some(kernel) = kernel {
+        let dst = status.and_then(|status| status.path).map(|path| path.dst);
+        let is_v6 = dst.is_some_and(|dst| dst.is_ipv6());
+        add_uncertain(&mut findings, kernel.findings(is_v6));
     }
     findings.extend(device::drops(nic));
     findings

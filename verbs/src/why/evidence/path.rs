@@ -1,14 +1,14 @@
 //! What the kernel shows about the path to a peer at the moment: the interface, the peer's hardware
 //! address, the route, and the path's MTU. Nothing is sent.
 
-use super::port::NO_SUCH_HOST;
+use super::port::{FORBIDDEN, NO_ROUTE, NO_SUCH_HOST};
 use super::{Finding, Meaning};
-use crate::interfaces::try_interfaces;
+use crate::interfaces::{Interface, interfaces};
 use nix::sys::socket::{getsockopt, sockopt};
-use roce_stack::QpStatus;
+use roce_stack::{Failure, QpStatus, RoceVersion};
 use std::fs;
 use std::io;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 
 /// The path of a QP.
@@ -16,26 +16,44 @@ pub(super) struct Path<'a> {
     src: IpAddr,
     dst: IpAddr,
     path_mtu: usize,
+    /// The largest payload of the packets of the request that failed, in bytes.
+    payload: usize,
     interface: &'a str,
+    /// All interfaces; none if the system can't list them.
+    all: Vec<Interface>,
 }
 
 impl<'a> Path<'a> {
-    /// The path of a QP that has one, over this interface.
-    pub(super) fn of(status: &QpStatus, interface: Option<&'a str>) -> Option<Self> {
-        let path = status.path?;
+    /// The path of a QP that has one, over this interface. The kernel routes no RoCE v1.
+    pub(super) fn of(status: &QpStatus, failure: &Failure, interface: &'a str) -> Option<Self> {
+        let path = status
+            .path
+            .filter(|path| matches!(path.version, RoceVersion::V2))?;
+        let path_mtu = status.path_mtu.bytes();
+        let message = failure.request.map_or(0, |request| {
+            usize::try_from(request.len).unwrap_or(path_mtu)
+        });
         Some(Self {
             src: path.src,
             dst: path.dst,
-            path_mtu: status.path_mtu.bytes(),
-            interface: interface?,
+            path_mtu,
+            payload: message.min(path_mtu),
+            interface,
+            all: interfaces(),
         })
+    }
+
+    fn state(&self) -> Option<&Interface> {
+        self.all.iter().find(|found| found.name == self.interface)
     }
 
     /// What is wrong with the interface or with the QP's own address.
     pub(super) fn link(&self) -> Option<Finding> {
         let name = self.interface;
-        let found = try_interfaces().ok()?;
-        let Some(interface) = found.iter().find(|found| found.name == name) else {
+        if self.all.is_empty() {
+            return None;
+        }
+        let Some(interface) = self.state() else {
             return Some(now(
                 format!("the interface {name} is gone"),
                 "the interface has been removed",
@@ -46,7 +64,7 @@ impl<'a> Path<'a> {
             return Some(now(
                 format!("the interface {name} is down"),
                 "the interface is down",
-                "switch it on: `ip link set` with its name and `up`",
+                "switch it on with `ip link set INTERFACE up`",
             ));
         }
         if !interface.running {
@@ -56,9 +74,10 @@ impl<'a> Path<'a> {
                 "look at the cable, the switch, or the other end of a virtual link",
             ));
         }
-        if !interface.addresses.contains(&self.src) && !self.src.is_loopback() {
+        let mut addresses = self.all.iter().flat_map(|found| &found.addresses);
+        if !self.src.is_loopback() && !addresses.any(|address| *address == self.src) {
             return Some(now(
-                format!("{} is no longer an address of {name}", self.src),
+                format!("{} is no longer an address of this host", self.src),
                 "the address of the QP's GID has been removed from the interface",
                 "give the interface its address back, or connect with another GID index",
             ));
@@ -77,7 +96,7 @@ impl<'a> Path<'a> {
     /// Whether the peer, on the same network, does not answer ARP.
     fn neighbour(&self) -> Option<Finding> {
         let table = fs::read_to_string("/proc/thread-self/net/arp").ok()?;
-        is_incomplete(&table, self.dst).then(|| Finding {
+        is_incomplete(&table, self.dst, self.interface).then(|| Finding {
             fact: format!(
                 "{} does not answer ARP requests on {}",
                 self.dst, self.interface
@@ -88,30 +107,42 @@ impl<'a> Path<'a> {
 
     /// Whether there is no route, or one that does not carry packets of the path MTU.
     fn route(&self) -> Option<Finding> {
-        let mtu = match route_mtu(self.src, self.dst) {
-            Ok(mtu) => mtu,
+        let index = self.state().map_or(0, |interface| interface.index);
+        let socket = UdpSocket::bind(at(self.src, 0, index)).ok()?;
+        // Connecting a UDP socket only looks up the route.
+        let connected = socket.connect(at(self.dst, roce_udp::ROCE_UDP_PORT, index));
+        let mtu = match connected {
+            Ok(()) => route_mtu(&socket, self.dst).ok()?,
             Err(error) => {
-                return Some(now(
-                    format!(
+                let meaning = match error.kind() {
+                    io::ErrorKind::PermissionDenied => FORBIDDEN,
+                    _ => NO_ROUTE,
+                };
+                return Some(Finding {
+                    fact: format!(
                         "the kernel has no route from {} to {}: {error}",
                         self.src, self.dst
                     ),
-                    "this host has no route to the peer",
-                    "look at `ip route get` with the peer's address",
-                ));
+                    meaning: Some(meaning),
+                });
             }
         };
-        let needed = self.path_mtu + smallest_headers(self.dst);
-        (mtu < needed).then(|| {
-            now(
-                format!(
-                    "the path to {} carries packets of at most {mtu} bytes, and a full packet of \
-                     the QP has at least {needed}",
-                    self.dst
-                ),
-                "the path does not carry packets of the QP's path MTU",
-                "connect with a smaller path_mtu, or raise the MTU of the links on the way",
-            )
+        let headers = smallest_headers(self.dst);
+        let needed = self.path_mtu + headers;
+        let too_small = now(
+            format!(
+                "as far as the kernel knows, the path to {} carries packets of at most {mtu} bytes; \
+                 a full packet of the QP has at least {needed}",
+                self.dst
+            ),
+            "the path does not carry packets of the QP's path MTU",
+            "connect with a smaller path_mtu, or raise the MTU of the links on the way",
+        );
+        // Short messages get through.
+        let is_lost = self.payload + headers > mtu;
+        (mtu < needed).then(|| Finding {
+            meaning: too_small.meaning.filter(|_| is_lost),
+            ..too_small
         })
     }
 }
@@ -131,8 +162,8 @@ fn smallest_headers(dst: IpAddr) -> usize {
     }
 }
 
-/// Whether a table of /proc/net/arp has an address without a hardware address.
-fn is_incomplete(table: &str, address: IpAddr) -> bool {
+/// Whether a table of /proc/net/arp has an address without a hardware address on an interface.
+fn is_incomplete(table: &str, address: IpAddr, interface: &str) -> bool {
     const COMPLETE: u32 = 2;
     let address = address.to_string();
     table.lines().any(|line| {
@@ -141,21 +172,31 @@ fn is_incomplete(table: &str, address: IpAddr) -> bool {
             return false;
         }
         let flags = words.nth(1).and_then(|text| text.strip_prefix("0x"));
+        if words.next_back() != Some(interface) {
+            return false;
+        }
         flags
             .and_then(|digits| u32::from_str_radix(digits, 16).ok())
             .is_some_and(|flags| flags & COMPLETE == 0)
     })
 }
 
-/// The MTU of the route, as far as the kernel knows it: that of the interface, of the route, or one
-/// that a router on the way has reported.
-fn route_mtu(src: IpAddr, dst: IpAddr) -> io::Result<usize> {
-    // Connecting a UDP socket only looks up the route.
-    let socket = UdpSocket::bind((src, 0))?;
-    socket.connect((dst, roce_udp::ROCE_UDP_PORT))?;
+/// A socket's address. A link-local address is one of an interface.
+fn at(address: IpAddr, port: u16, index: u32) -> SocketAddr {
+    match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, index).into()
+        }
+        _ => SocketAddr::new(address, port),
+    }
+}
+
+/// The MTU of the route of a connected socket, as far as the kernel knows it: that of the interface,
+/// of the route, or one that a router on the way has reported.
+fn route_mtu(socket: &UdpSocket, dst: IpAddr) -> io::Result<usize> {
     let mtu = match dst {
-        IpAddr::V4(_) => getsockopt(&socket, sockopt::IpMtu)?,
-        IpAddr::V6(_) => ipv6_mtu(&socket)?,
+        IpAddr::V4(_) => getsockopt(socket, sockopt::IpMtu)?,
+        IpAddr::V6(_) => ipv6_mtu(socket)?,
     };
     usize::try_from(mtu).map_err(io::Error::other)
 }
@@ -190,27 +231,39 @@ mod tests {
     const ARP: &str = "\
 IP address       HW type     Flags       HW address            Mask     Device
 10.9.0.2         0x1         0x0         00:00:00:00:00:00     *        v0
+10.9.0.3         0x1         0x0         00:00:00:00:00:00     *        v1
 10.9.0.3         0x1         0x2         52:54:00:12:34:56     *        v0
 ";
 
     #[test]
     fn a_host_without_a_hardware_address_does_not_answer() {
-        let is_silent = |last| is_incomplete(ARP, Ipv4Addr::new(10, 9, 0, last).into());
+        let is_silent = |last| is_incomplete(ARP, Ipv4Addr::new(10, 9, 0, last).into(), "v0");
         assert!(is_silent(2));
         assert!(!is_silent(3));
         assert!(!is_silent(4));
-        assert!(!is_incomplete("10.9.0.4 0x1", [10, 9, 0, 4].into()));
+        let cut_off = is_incomplete("10.9.0.4 0x1", [10, 9, 0, 4].into(), "v0");
+        assert!(!cut_off);
     }
 
     #[test]
     fn the_mtu_of_the_loopback_is_known_for_both_families() {
-        let v4: IpAddr = Ipv4Addr::LOCALHOST.into();
+        let mtu = |address: IpAddr| {
+            let socket = UdpSocket::bind((address, 0)).ok()?;
+            socket.connect((address, 9)).expect("a route");
+            Some(route_mtu(&socket, address).expect("an MTU"))
+        };
         // The most that the length in an IPv4 header can say.
-        assert_eq!(route_mtu(v4, v4).expect("a route"), 65_535);
-        let v6: IpAddr = Ipv6Addr::LOCALHOST.into();
-        match route_mtu(v6, v6) {
-            Ok(mtu) => assert_eq!(mtu, 65_536),
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable),
-        }
+        assert_eq!(mtu(Ipv4Addr::LOCALHOST.into()), Some(65_535));
+        // There may be no IPv6.
+        let v6 = mtu(Ipv6Addr::LOCALHOST.into());
+        assert!(v6.is_none_or(|mtu| mtu == 65_536), "{v6:?}");
+    }
+
+    /// Without the index, the kernel would refuse a link-local address as it does one without a route.
+    #[test]
+    fn a_link_local_address_has_its_interface() {
+        let address: IpAddr = "fe80::1".parse().expect("an address");
+        assert_eq!(at(address, 1, 7).to_string(), "[fe80::1%7]:1");
+        assert_eq!(at([10, 0, 0, 1].into(), 1, 7).to_string(), "10.0.0.1:1");
     }
 }

@@ -15,7 +15,7 @@ struct Refusal {
 const REFUSALS: &[Refusal] = &[
     Refusal {
         counters: &["fault_lost", "fault_overflowed"],
-        fact: "ROCE_FAULTS has lost them on purpose, as they arrived",
+        fact: "ROCE_FAULTS lost them on purpose when they arrived",
         meaning: Meaning {
             likely: "the faults that ROCE_FAULTS asks for",
             advice: "unset ROCE_FAULTS, or give it smaller chances",
@@ -23,30 +23,23 @@ const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         counters: &["tx_forbidden", "tx_prohibited"],
-        fact: "a packet filter or a route of this host forbids them",
-        meaning: Meaning {
-            likely: "this host's own firewall or routes forbid the packets",
-            advice: "let UDP port 4791 out: look at `nft list ruleset`, `iptables -L OUTPUT`, and \
-                     `ip route get` with the peer's address",
-        },
+        fact: "a packet filter or a route of this host forbade them",
+        meaning: FORBIDDEN,
     },
     Refusal {
         counters: &["tx_network_unreachable", "tx_no_route", "tx_off_link"],
-        fact: "this host has no route to the peer",
-        meaning: Meaning {
-            likely: "this host has no route to the peer",
-            advice: "look at `ip route get` with the peer's address",
-        },
+        fact: "this host had no route to the peer, or the interface was down",
+        meaning: NO_ROUTE,
     },
     Refusal {
         counters: &["tx_host_unreachable"],
-        fact: "the next hop does not answer ARP or neighbour discovery, or a router reports the \
-               peer as unreachable",
+        fact: "the next hop did not answer ARP or neighbour discovery, or a router reported the peer \
+               as unreachable",
         meaning: NO_SUCH_HOST,
     },
     Refusal {
         counters: &["tx_refused"],
-        fact: "the peer's host answers that nothing listens at UDP port 4791",
+        fact: "the peer's host answered that nothing listens at UDP port 4791",
         meaning: Meaning {
             likely: "the peer's program has ended, or has never opened its device",
             advice: "start the peer's program, and look at why it ended: run it with \
@@ -55,7 +48,7 @@ const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         counters: &["tx_too_long"],
-        fact: "they are longer than the MTU of the interface",
+        fact: "they were longer than the MTU of the interface",
         meaning: Meaning {
             likely: "the MTU of the interface has become smaller than the path MTU needs",
             advice: "raise the MTU of the interface, or connect with a smaller path_mtu",
@@ -63,7 +56,7 @@ const REFUSALS: &[Refusal] = &[
     },
     Refusal {
         counters: &["tx_address_gone", "tx_source_not_ours"],
-        fact: "their source address does not belong to this host any more",
+        fact: "their source address, or the interface, was gone",
         meaning: Meaning {
             likely: "the address of the QP's GID has been removed from the interface",
             advice: "give the interface its address back, or connect with another GID index",
@@ -87,14 +80,26 @@ const REFUSALS: &[Refusal] = &[
     },
 ];
 
+pub(super) const FORBIDDEN: Meaning = Meaning {
+    likely: "this host's own firewall or routes forbid the packets",
+    advice: "let UDP port 4791 out: look at `nft list ruleset`, `iptables -L OUTPUT`, and `ip route \
+             get` with the peer's address",
+};
+
+pub(super) const NO_ROUTE: Meaning = Meaning {
+    likely: "this host has no route to the peer",
+    advice: "look at `ip route get` with the peer's address",
+};
+
 pub(super) const NO_SUCH_HOST: Meaning = Meaning {
     likely: "no host is there that has the peer's address",
     advice: "is the peer's host up, on this network, and is its GID's address the right one? `ip \
              neigh` shows who answers",
 };
 
-/// The packets of all QPs that the port has not sent, by reason.
-pub(super) fn refusals(counters: &[(&'static str, u64)]) -> Vec<Finding> {
+/// The packets of all QPs that were lost at this host since the device was opened, by reason. Fewer
+/// than the transmissions of one packet, `least`, have not made a QP fail.
+pub(super) fn refusals(counters: &[(&'static str, u64)], least: u64) -> Vec<Finding> {
     let value = |name| {
         let mut named = counters.iter().filter(|(known, _)| *known == name);
         named.next().map_or(0, |(_, value)| *value)
@@ -103,10 +108,10 @@ pub(super) fn refusals(counters: &[(&'static str, u64)]) -> Vec<Finding> {
         let count: u64 = refusal.counters.iter().map(|name| value(*name)).sum();
         (count > 0).then(|| Finding {
             fact: format!(
-                "of all packets of the device, {count} did not get through: {}",
+                "of the packets of all QPs of this device, {count} got lost at this host: {}",
                 refusal.fact
             ),
-            meaning: Some(refusal.meaning),
+            meaning: Some(refusal.meaning).filter(|_| count >= least),
         })
     });
     found.collect()
@@ -119,20 +124,23 @@ mod tests {
 
     #[test]
     fn each_counter_of_either_end_is_added_to_its_reason() {
-        let found = refusals(&[
+        let counters = [
             ("tx_packets", 9),
             ("fault_lost", 2),
             ("fault_overflowed", 3),
-        ]);
+        ];
+        let found = refusals(&counters, 5);
         let [only] = found.as_slice() else {
             panic!("{found:?}");
         };
         assert_eq!(
             only.fact,
-            "of all packets of the device, 5 did not get through: ROCE_FAULTS has lost them on \
-             purpose, as they arrived"
+            "of the packets of all QPs of this device, 5 got lost at this host: ROCE_FAULTS lost them \
+             on purpose when they arrived"
         );
-        assert!(refusals(&[("tx_packets", 9)]).is_empty());
+        assert!(only.meaning.is_some());
+        assert_eq!(refusals(&counters, 6)[0].meaning, None);
+        assert!(refusals(&counters[..1], 1).is_empty());
     }
 
     /// So that a counter which gets another name is not lost here.
