@@ -1,8 +1,8 @@
 //! Messages of communication management in the peer's name.
 
-use super::scene::{
-    Attacker, Disguise, Forged, Half, Scene, TIMEOUT, connected_by_manager, mad_of, wait_for,
-};
+use super::attacker::{Attacker, Disguise, Forged, mad_of};
+use super::scene::{Scene, TIMEOUT, wait_for};
+use super::victim::{Half, connected_by_manager};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_verbs::datapath::DatapathChoice;

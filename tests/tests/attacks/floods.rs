@@ -3,11 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use super::attacker::{Attacker, Disguise, Forged};
 use super::connections::forged_req;
-use super::scene::{
-    Attacker, DATAPATHS, Disguise, Forged, Half, Scene, TIMEOUT, Victim, connected,
-    connected_by_manager, wait_for,
-};
+use super::scene::{DATAPATHS, Scene, TIMEOUT, wait_for};
+use super::victim::{Half, Victim, connected, connected_by_manager};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_verbs::observation::{DropReason, Stat};

@@ -1,6 +1,8 @@
 //! Guesses of R_Keys.
 
-use super::scene::{DATAPATHS, Forged, Scene, connected, wait_for};
+use super::attacker::Forged;
+use super::scene::{DATAPATHS, Scene, wait_for};
+use super::victim::connected;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_verbs::observation::{DropReason, Stat};

@@ -1,8 +1,8 @@
 //! Packets that claim to continue a connection.
 
-use super::scene::{
-    Attacker, DATAPATHS, Forged, Half, LEN, PACKETS_OF_TRANSFER, Scene, connected, wait_for,
-};
+use super::attacker::{Attacker, Forged};
+use super::scene::{DATAPATHS, Scene, wait_for};
+use super::victim::{Half, LEN, PACKETS_OF_TRANSFER, connected};
 use roce_verbs::observation::{DropReason, Stat};
 use roce_verbs::prelude::*;
 use roce_verbs::qp::QpState;

@@ -8,6 +8,7 @@
 //! The attacker is a third host at the victims' switch ([`roce_tests::lan::Lan`]). It sees none of
 //! their packets. What a test lets it know, the test has learned at the switch or from the victims.
 
+mod attacker;
 mod connections;
 mod floods;
 mod guesses;
@@ -17,3 +18,4 @@ mod memory;
 mod notifications;
 mod responses;
 mod scene;
+mod victim;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::scene::{DATAPATHS, Half, LEN, Scene, Victim, connect, connected};
+use super::scene::{DATAPATHS, Scene};
+use super::victim::{Half, LEN, Victim, connect, connected};
 use roce_verbs::memory::{Memory, MemoryWindow, MwType, MwView, Registration};
 use roce_verbs::observation::Stat;
 use roce_verbs::prelude::*;

@@ -1,6 +1,8 @@
 //! Congestion notifications and marks that nobody's congestion has caused.
 
-use super::scene::{DATAPATHS, Forged, Half, Scene, connected, wait_for};
+use super::attacker::Forged;
+use super::scene::{DATAPATHS, Scene, wait_for};
+use super::victim::{Half, connected};
 use roce_verbs::observation::{DropReason, Stat};
 use roce_verbs::prelude::*;
 use roce_verbs::qp::QpState;

@@ -1,6 +1,8 @@
 //! Acknowledgements and NAKs that the peer never sent.
 
-use super::scene::{DATAPATHS, Forged, Scene, connected, wait_for};
+use super::attacker::Forged;
+use super::scene::{DATAPATHS, Scene, wait_for};
+use super::victim::connected;
 use roce_verbs::observation::{DropReason, Stat};
 use roce_verbs::prelude::*;
 use roce_verbs::qp::QpState;
