@@ -22,6 +22,7 @@ enum { MESSAGE = 3000, DEPTH = 64 };
 
 struct ends {
 	struct ibv_context *context;
+	struct ibv_comp_channel *channel;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
@@ -95,8 +96,9 @@ static inline struct ends *make_ends(void)
 	CHECK(ends);
 	ends->context = open_loopback();
 	ends->pd = ibv_alloc_pd(ends->context);
-	ends->cq = ibv_create_cq(ends->context, 8 * DEPTH, NULL, NULL, 0);
-	CHECK(ends->pd && ends->cq);
+	ends->channel = ibv_create_comp_channel(ends->context);
+	ends->cq = ibv_create_cq(ends->context, 8 * DEPTH, NULL, ends->channel, 0);
+	CHECK(ends->channel && ends->pd && ends->cq);
 	ends->mr = ibv_reg_mr(ends->pd, ends->memory, sizeof(ends->memory), IBV_ACCESS_LOCAL_WRITE);
 	CHECK(ends->mr);
 	attr.send_cq = attr.recv_cq = ends->cq;
@@ -154,7 +156,7 @@ static inline void destroy_ends(struct ends *ends)
 {
 	CHECK(!ibv_destroy_qp(ends->qps[0]) && !ibv_destroy_qp(ends->qps[1]));
 	CHECK(!ibv_destroy_cq(ends->cq) && !ibv_dereg_mr(ends->mr) && !ibv_dealloc_pd(ends->pd));
-	CHECK(!ibv_close_device(ends->context));
+	CHECK(!ibv_destroy_comp_channel(ends->channel) && !ibv_close_device(ends->context));
 	free(ends);
 }
 

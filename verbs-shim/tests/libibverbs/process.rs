@@ -91,6 +91,18 @@ fn calls_go_through_the_tables_of_a_context() {
     run_with_cm("tables.c", library.path());
 }
 
+/// The calls that wait for a completion find none when they poll, so they wait for its event.
+#[test]
+fn calls_that_wait_go_through_the_tables_of_a_context() {
+    if compiles_rdmacm_or_skip() {
+        let library = library::folder();
+        run("tables.c", |command| {
+            run_with(library.path())(command);
+            command.env("ROCE_FAULTS", "delay=1ms");
+        });
+    }
+}
+
 #[test]
 fn datagrams_are_answered_whatever_the_completion_says_of_a_service_level() {
     let library = library::folder();
