@@ -17,6 +17,7 @@ pub mod recovery;
 pub mod report;
 pub mod roce;
 pub mod scale;
+pub mod turns;
 pub mod veth;
 
 /// The median: the middle figure, or the mean of the middle two if their number is even. `None` if
