@@ -17,6 +17,7 @@ use roce_verbs::{Psn, Qpn};
 use std::ffi::c_int;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The default and maximum backlog: the number of requests that wait for the program.
 const BACKLOG: usize = 1024;
@@ -86,9 +87,11 @@ pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaC
     })
 }
 
-/// Frees the place in the backlog of a request that the program has received.
+/// A request reaches the program: its place in the backlog is free, and its ID belongs to the channel
+/// of the listener, which may have moved since the request arrived.
 pub(super) fn request_delivered(event: &PendingEvent) {
     let Some(child) = &event.child else { return };
+    child.move_to(event.id.channel());
     let inner = child.inner.lock();
     if let (Some(device), Some(connection)) = (&inner.device, inner.connection) {
         device
@@ -111,6 +114,7 @@ pub(crate) extern "C" fn accept(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> 
                 peer.initiator_depth.min(MAX_RD_ATOMIC),
             );
             let params = ConnParams::read(&id, &inner, param, depths)?;
+            id.awaits_accept.store(false, Ordering::Relaxed);
             if id.is_datagram {
                 accept_datagram(&inner, connection, params)?;
                 inner.state = State::Connected;

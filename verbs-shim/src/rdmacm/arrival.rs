@@ -43,6 +43,7 @@ pub(super) fn handle_event(device: &Arc<CmDevice>, event: Event) {
             // Skip the event if its ID was destroyed meanwhile.
             if let Some(id) = device.connections.find(&other.connection())
                 && let Some(pending) = connection_event(device, &id, other)
+                && !id.awaits_accept.load(Ordering::Relaxed)
             {
                 id.push_event(pending);
             }
@@ -145,6 +146,7 @@ impl IncomingRequest {
             inner.options.traffic_class = self.peer.traffic_class;
             path::fill_route(&child, &mut inner)?;
         }
+        child.awaits_accept.store(true, Ordering::Relaxed);
         device.connections.insert(self.connection, &child);
         listener.push_event(PendingEvent {
             child: Some(child),

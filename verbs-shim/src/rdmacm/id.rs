@@ -34,6 +34,10 @@ pub(super) struct Id {
     pub(super) is_datagram: bool,
     /// `RDMA_OPTION_ID_AFONLY`: whether `::` means IPv6 addresses only.
     pub(super) af_only: AtomicBool,
+    /// Whether it represents a peer's request that the program has not accepted. As in the kernel, it
+    /// has no events: the program may not know of it yet, and learns of a peer that has given up when
+    /// it accepts.
+    pub(super) awaits_accept: AtomicBool,
     pub(super) inner: Mutex<Inner>,
 }
 
@@ -163,6 +167,7 @@ impl Id {
             space: params.space,
             is_datagram: params.qp_type == QPT_UD,
             af_only: AtomicBool::new(false),
+            awaits_accept: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 state: State::Idle,
                 sync: params.sync,

@@ -3,6 +3,7 @@
 #include "ends.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
@@ -301,6 +302,43 @@ static void acknowledgements(void)
 	channel = first;
 }
 
+/* A request goes to the channel that its listener has moved to, and its ID as well. A peer that gives up
+ * before the request is accepted raises no event: the program may not know of the request yet. */
+static void requests_of_a_listener_that_moves(void)
+{
+	struct rdma_event_channel *other = rdma_create_event_channel(), *first = channel;
+	struct rdma_cm_id *of = listener(RDMA_PS_TCP), *gone, *here, *asked_first, *asked_next;
+	struct pollfd ready = { .fd = first->fd, .events = POLLIN };
+	struct rdma_conn_param param = PLEASE;
+	struct rdma_cm_event *event;
+
+	CHECK(other);
+	gone = routed(rdma_get_src_port(of), RDMA_PS_TCP);
+	CHECK(!rdma_connect(gone, &param) && poll(&ready, 1, -1) == 1);
+	CHECK(!rdma_migrate_id(of, other) && !poll(&ready, 1, 0));
+	end(gone);
+	/* Messages stay in order: when this request is there, the first one has been given up. */
+	here = routed(rdma_get_src_port(of), RDMA_PS_TCP);
+	CHECK(!rdma_connect(here, &param));
+	channel = other;
+	event = next(RDMA_CM_EVENT_CONNECT_REQUEST);
+	asked_first = event->id;
+	CHECK(asked_first->channel == other && !rdma_ack_cm_event(event));
+	event = next(RDMA_CM_EVENT_CONNECT_REQUEST);
+	asked_next = event->id;
+	CHECK(asked_next->channel == other && !rdma_ack_cm_event(event));
+	CHECK(!poll(&ready, 1, 0));
+	give_qp(asked_first, IBV_QPT_RC);
+	CHECK(rdma_accept(asked_first, &param) == -1);
+	end(asked_first);
+	CHECK(!rdma_destroy_id(asked_next) && !rdma_destroy_id(of));
+	channel = first;
+	event = next(RDMA_CM_EVENT_REJECTED);
+	CHECK(event->id == here && !rdma_ack_cm_event(event));
+	end(here);
+	rdma_destroy_event_channel(other);
+}
+
 static void *serve(void *arg)
 {
 	struct rdma_cm_id *of = arg, *id;
@@ -375,6 +413,7 @@ int main(void)
 	datagrams();
 	groups();
 	acknowledgements();
+	requests_of_a_listener_that_moves();
 	endpoints();
 	rdma_destroy_event_channel(channel);
 	return 0;
