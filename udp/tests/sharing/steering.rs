@@ -19,7 +19,7 @@ fn a_lone_port_has_an_ordinary_socket_until_another_joins() {
     for part in [0, 1, 77] {
         from.send(&packet(part, 5)).expect("sent");
     }
-    assert_eq!(waiting(&mut first), [(0, 5), (1, 5), (77, 5)]);
+    assert_eq!(waiting(&mut first, 3), [(0, 5), (1, 5), (77, 5)]);
     let second = open(address, 1);
     assert_eq!(bound(address).len(), 2);
     let mut ports = vec![(0, first), (1, second)];

@@ -245,16 +245,15 @@ pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
     let table = table()?;
     let id = table.ids.remove(id)?;
     detach(&id);
-    let channel = id.channel();
-    for event in channel.withdraw(&id) {
+    for event in id.leave() {
         if let Some(child) = event.child {
             detach(&child);
-            channel.withdraw(&child);
+            child.leave();
         }
     }
     acknowledge_sync_event(&id)?;
     if id.inner.lock().sync {
-        let _ = table.channels.remove(channel.as_ptr());
+        let _ = table.channels.remove(id.channel().as_ptr());
     }
     id.unacknowledged.wait_for_all();
     Ok(())

@@ -148,13 +148,18 @@ impl IncomingRequest {
         }
         child.awaits_accept.store(true, Ordering::Relaxed);
         device.connections.insert(self.connection, &child);
-        listener.push_event(PendingEvent {
+        let request = PendingEvent {
             child: Some(child),
             data: self.data,
             private: self.private,
             ..PendingEvent::plain(listener, CM_EVENT_CONNECT_REQUEST, 0)
-        });
-        Ok(())
+        };
+        if listener.push_event(request) {
+            return Ok(());
+        }
+        // The program has destroyed the listener meanwhile.
+        device.connections.remove(&self.connection);
+        Err(Errno::ECONNREFUSED)
     }
 }
 

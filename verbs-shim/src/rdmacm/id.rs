@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 #[repr(C)]
 pub(super) struct Id {
     pub(super) c: CPart<RdmaCmId>,
-    channel: Mutex<Arc<Channel>>,
+    attached: Mutex<Attached>,
     /// Events that the program has not acknowledged yet.
     pub(super) unacknowledged: Arc<Unacknowledged>,
     pub(super) space: PortSpace,
@@ -39,6 +39,14 @@ pub(super) struct Id {
     /// it accepts.
     pub(super) awaits_accept: AtomicBool,
     pub(super) inner: Mutex<Inner>,
+}
+
+/// The channel of an ID's events.
+struct Attached {
+    channel: Arc<Channel>,
+    /// The ID has been destroyed, and has no events any more. One in the queue would keep the ID and
+    /// its channel for ever.
+    is_gone: bool,
 }
 
 /// The state of an ID.
@@ -162,7 +170,10 @@ impl Id {
         c.qp_type = params.qp_type;
         Ok(Arc::new(Self {
             c: CPart::new(c),
-            channel: Mutex::new(params.channel),
+            attached: Mutex::new(Attached {
+                channel: params.channel,
+                is_gone: false,
+            }),
             unacknowledged: Arc::default(),
             space: params.space,
             is_datagram: params.qp_type == QPT_UD,
@@ -198,24 +209,35 @@ impl Id {
 
     /// The channel of its events.
     pub(super) fn channel(&self) -> Arc<Channel> {
-        Arc::clone(&self.channel.lock())
+        Arc::clone(&self.attached.lock().channel)
     }
 
-    /// Delivers an event of this ID, or of a connection that arrived at it.
-    pub(super) fn push_event(&self, event: PendingEvent) {
-        // Holding the lock prevents an event from reaching the old channel after `move_to`.
-        let channel = self.channel.lock();
-        channel.push(event);
+    /// Delivers an event of this ID, or of a connection that arrived at it. Returns whether the ID still
+    /// exists.
+    pub(super) fn push_event(&self, event: PendingEvent) -> bool {
+        // Holding the lock prevents an event from reaching the channel after `move_to` or `leave`.
+        let attached = self.attached.lock();
+        if !attached.is_gone {
+            attached.channel.push(event);
+        }
+        !attached.is_gone
+    }
+
+    /// Ends the ID's events, because it is destroyed. Returns those that the program has not got.
+    pub(super) fn leave(&self) -> Vec<PendingEvent> {
+        let mut attached = self.attached.lock();
+        attached.is_gone = true;
+        attached.channel.withdraw(self)
     }
 
     /// Moves the ID to another channel, with its queued events.
     pub(super) fn move_to(&self, new: Arc<Channel>) {
-        let mut channel = self.channel.lock();
-        for event in channel.withdraw(self) {
+        let mut attached = self.attached.lock();
+        for event in attached.channel.withdraw(self) {
             new.push(event);
         }
         self.c.set(|c| c.channel = new.as_ptr());
-        *channel = new;
+        attached.channel = new;
     }
 
     /// Updates the device and the addresses in the part that C sees.
@@ -367,6 +389,25 @@ fn port(address: Option<SocketAddr>) -> Result<u16, Errno> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    /// A thread of the library may have found the ID before the program destroyed it.
+    #[test]
+    fn an_event_that_comes_too_late_is_dropped() {
+        let channel = Channel::new().expect("a descriptor");
+        let id = Id::new(IdParams {
+            channel: Arc::clone(&channel),
+            sync: false,
+            context: std::ptr::null_mut(),
+            space: PortSpace::Tcp,
+            qp_type: QPT_RC,
+        });
+        let id = id.expect("an ID");
+        let event = || PendingEvent::plain(&id, CM_EVENT_REJECTED, 0);
+        assert!(id.push_event(event()) && !channel.is_empty());
+        assert_eq!(id.leave().len(), 1);
+        assert!(!id.push_event(event()) && channel.is_empty());
+        assert_eq!(Arc::strong_count(&id), 1, "nothing keeps it");
+    }
 
     /// A peer that can predict the PSN can forge packets of the connection.
     #[test]
