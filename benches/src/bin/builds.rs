@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// fifths, and the interval that contains this ratio with a confidence of 95 %.
 ///
 /// Single measurements of 8 bytes over AF_XDP can differ by a factor of two, so they need about 200
-/// turns, of 3 minutes for each length and datapath.
+/// turns, which take two minutes for each length and datapath.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   builds --before ../before/target/fat-lto/roce
@@ -41,7 +41,7 @@ struct Args {
     size: Vec<usize>,
 
     /// Number of turns
-    #[arg(long, default_value_t = 80)]
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
 
     /// Duration of each measurement, in milliseconds
