@@ -5,6 +5,7 @@
 //!   receiving, addresses, readiness.
 //! - [`memory`]: a port in memory, for benches, fuzz targets and tests.
 //! - [`fault`]: injected faults, in a layer around a port.
+//! - [`unplugged`]: a port whose cable is unplugged.
 //! - [`fork`]: descriptors that forked children give up.
 #![warn(missing_docs)]
 
@@ -14,6 +15,7 @@ pub mod fork;
 pub mod memory;
 mod port;
 mod sent;
+pub mod unplugged;
 
 pub use error::PortError;
 pub use memory::MemoryPort;

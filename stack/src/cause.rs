@@ -200,6 +200,22 @@ pub enum Cause {
     },
     /// A call moved the QP to the error state.
     Application,
+    /// The application's own settings ordered the failure, see [`CompletionFaults`](crate::CompletionFaults).
+    Ordered(OrderedFailure),
+}
+
+/// A failure that was ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderedFailure {
+    /// A completion that reports a failure.
+    Status {
+        /// Its status.
+        status: WcStatus,
+        /// The request.
+        wr_id: u64,
+    },
+    /// A CQ that overruns.
+    Overrun(CqId),
 }
 
 impl Cause {
@@ -261,6 +277,7 @@ impl Cause {
                 capacity: len,
             },
             Self::Application,
+            Self::Ordered(OrderedFailure::Overrun(CqId(1))),
         ]
     }
 
@@ -312,6 +329,7 @@ impl Cause {
             Self::TooLong { .. } => (0x4b, 0),
             Self::CqOverrun { .. } => (0x51, 0),
             Self::Application => (0x52, 0),
+            Self::Ordered(_) => (0x53, 0),
         };
         what << 4 | way
     }

@@ -204,6 +204,11 @@ impl CompletionQueue {
         }
     }
 
+    /// Makes the queue overrun, although there is room. Returns whether it had not overrun before.
+    pub(crate) fn overrun(&self) -> bool {
+        !self.overrun.swap(true, Ordering::AcqRel)
+    }
+
     fn ring(&self) -> RwLockReadGuard<'_, ArrayQueue<Entry>> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -259,8 +264,9 @@ impl CompletionQueue {
         });
         if pushed.is_err() {
             self.waiting.fetch_sub(1, Ordering::Release);
-            let first = !self.overrun.swap(true, Ordering::AcqRel);
-            return Pushed::Overrun { first };
+            return Pushed::Overrun {
+                first: self.overrun(),
+            };
         }
         let least = if wakes {
             Notify::Solicited

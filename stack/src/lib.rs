@@ -32,6 +32,7 @@ mod kind;
 mod labelled;
 mod memory;
 mod nic;
+mod ordered;
 mod peer_window;
 mod priority;
 mod qp;
@@ -46,7 +47,7 @@ mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
 pub use addresses::Addresses;
-pub use cause::{Cause, FailedRequest, Failure};
+pub use cause::{Cause, FailedRequest, Failure, OrderedFailure};
 pub use congestion::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,
@@ -67,6 +68,7 @@ pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,
     Usage,
 };
+pub use ordered::{CompletionFaults, Verdict};
 pub use priority::PriorityMap;
 pub use qp::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit, largest_path_mtu};
 pub use qpn_range::QpnRange;

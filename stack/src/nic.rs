@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::ids::Handle;
 use crate::kind::QpState;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
+use crate::ordered::Ordered;
 use crate::peer_window::PeerWindows;
 use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
 use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Turn};
@@ -33,6 +34,7 @@ mod fragmentation;
 mod intact;
 mod management;
 mod multicast;
+mod ordered;
 mod post;
 mod reports;
 mod schedule;
@@ -90,6 +92,8 @@ pub struct Nic {
     counters: Counters,
     events: VecDeque<Event>,
     failures: failures::Failures,
+    /// Failures to order, if there are any.
+    ordered: Option<Box<Ordered>>,
     ready: VecDeque<Handle>,
     congestion: Congestion,
     fragmentation: fragmentation::Fragmentation,
@@ -124,6 +128,7 @@ impl Nic {
             counters: Counters::default(),
             events: VecDeque::new(),
             failures: failures::Failures::default(),
+            ordered: None,
             ready: VecDeque::new(),
             congestion: Congestion::default(),
             fragmentation: fragmentation::Fragmentation::default(),
@@ -470,11 +475,19 @@ impl Nic {
     /// set.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
+        if self.ordered.is_some() {
+            cold_path();
+            return self.timers.next().into_iter().chain(self.next_late()).min();
+        }
         self.timers.next()
     }
 
     /// Handles all timers that are due at `now`.
     pub fn handle_timeouts(&mut self, now: Instant) {
+        if self.ordered.is_some() {
+            cold_path();
+            self.deliver_late(now);
+        }
         while let Some(timer) = self.timers.take_due(now) {
             self.handle_timer(now, timer);
         }

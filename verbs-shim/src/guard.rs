@@ -3,6 +3,7 @@
 
 use crate::cancel::Deferred;
 use crate::log;
+use crate::ordered;
 use nix::errno::Errno;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,12 +11,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs the body of a function. A panic is a bug in this library: the call fails, and the process
 /// goes on.
 fn run<T, W: FnOnce() -> Result<T, Errno>>(work: W) -> Result<T, Errno> {
+    // The type name of a closure includes the path of the function that defines it.
+    run_as(std::any::type_name::<W>(), work)
+}
+
+/// Runs the body of the function at `path`.
+fn run_as<T>(path: &'static str, work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let _deferred = Deferred::new();
     // Unwind safety: shared state is behind locks that do not poison, and nothing else outlives the
     // call.
-    let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO));
-    // The type name of a closure includes the path of the function that defines it.
-    log::call_ended(std::any::type_name::<W>(), result.as_ref().err().copied());
+    let result = ordered::enter(path)
+        .and_then(|_entered| catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO)));
+    log::call_ended(path, result.as_ref().err().copied());
     if let Err(errno) = result {
         errno.set();
     }
@@ -28,6 +35,20 @@ pub(crate) fn errno(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
         Ok(()) => 0,
         Err(errno) => errno as c_int,
     }
+}
+
+/// For functions that post a list of requests and return 0 or an error number. `refuse` reports the
+/// first request as the one that failed, if the call was ordered to fail.
+pub(crate) fn post<W: FnOnce() -> Result<(), Errno>>(work: W, refuse: impl FnOnce()) -> c_int {
+    let mut has_begun = false;
+    let result = run_as(std::any::type_name::<W>(), || {
+        has_begun = true;
+        work()
+    });
+    if result.is_err() && !has_begun {
+        refuse();
+    }
+    result.map_or_else(|errno| errno as c_int, |()| 0)
 }
 
 /// For functions that return 0, or -1 with `errno` set.

@@ -41,6 +41,7 @@ mod mr_ex;
 mod multicast;
 mod mw;
 mod no_op;
+mod ordered;
 mod pd;
 mod pointer;
 mod prefetch;

@@ -167,7 +167,7 @@ fn line(failed: &RefusedCall<'_>, suppressed: u64) -> String {
 
 /// The C name of the function whose body is the closure at `path`. The Rust functions have the C
 /// names without the prefix. The body may be a closure that a generic function got.
-fn c_name(path: &str) -> String {
+pub(crate) fn c_name(path: &str) -> String {
     let closure = match path.split_once('<') {
         Some((_, argument)) if argument.contains("{{closure}}>") => {
             argument.split('>').next().unwrap_or(argument)

@@ -196,7 +196,8 @@ const PHYS_DISABLED: u8 = 3;
 
 fn port_attr(context: &Context) -> Result<IbvPortAttr, Errno> {
     let device = context.state.roce.device();
-    let (state, phys_state) = if device.is_running() {
+    let is_up = device.is_running() && !context.state.roce.is_cut_off();
+    let (state, phys_state) = if is_up {
         (PORT_ACTIVE, PHYS_LINK_UP)
     } else {
         (PORT_DOWN, PHYS_DISABLED)

@@ -185,8 +185,9 @@ pub(crate) extern "C" fn post_srq_recv(
     first: In<IbvRecvWr>,
     bad: Out<In<IbvRecvWr>>,
 ) -> c_int {
-    guard::errno(|| {
+    let work = || {
         let srq = &srq.get()?.srq;
         each_recv(first, bad, |request| srq.post_recv(request).or_errno())
-    })
+    };
+    guard::post(work, || bad.put_if_not_null(first))
 }

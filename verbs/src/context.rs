@@ -71,6 +71,7 @@ impl Context {
         let events = EventQueue::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
         let faults = options.fault_layer()?;
         let mut engine = Engine::new(nic, port, faults, Arc::new(events), device.name());
+        engine.order(options.judge()?);
         engine.capture = options.port_capture(device);
         engine.why = options.why_log();
         engine.tally = tally::open();

@@ -156,6 +156,7 @@ pub mod device;
 mod environment;
 mod error;
 mod events;
+pub mod faults;
 mod gid;
 mod interfaces;
 pub mod memory;

@@ -69,14 +69,12 @@ fn delayed_packets_arrive_without_calls_by_the_application() {
 fn the_context_reports_its_faults() {
     let options = OpenOptions::new().faults("loss=1%".parse().expect("well-formed"));
     let end = End::open(221, &options);
-    let spec = end.context.faults().expect("faults are on");
-    assert!(spec.seed.is_some(), "{spec}");
+    let faults = end.context.faults().expect("faults are on");
+    let seed = faults.network().seed;
+    assert!(seed.is_some(), "{faults}");
     assert_eq!(
-        spec.to_string().split_once(','),
-        Some((
-            "loss=1%",
-            &*format!("seed={}", spec.seed.unwrap_or_default())
-        ))
+        faults.to_string().split_once(','),
+        Some(("loss=1%", &*format!("seed={}", seed.unwrap_or_default())))
     );
     let quiet = End::open(222, &OpenOptions::new());
     assert_eq!(quiet.context.faults(), None);

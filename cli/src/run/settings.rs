@@ -7,9 +7,8 @@ use clap::{Args, ValueEnum};
 use roce_verbs::Device;
 use roce_verbs::datapath::DatapathOptions;
 use roce_verbs::device::all_devices;
-use roce_verbs::settings::{
-    FaultSpec, environment_congestion, environment_datapath, environment_priorities,
-};
+use roce_verbs::faults::Faults;
+use roce_verbs::settings::{environment_congestion, environment_datapath, environment_priorities};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -48,7 +47,7 @@ pub struct Settings {
     #[arg(long, value_name = "HOW")]
     pub datapath: Option<DatapathName>,
 
-    /// Faults to inject, such as loss=1%,seed=7 (ROCE_FAULTS)
+    /// Faults to inject, such as loss=1%,seed=7 or post_send:ENOMEM@3 (ROCE_FAULTS)
     #[arg(long, value_name = "SPEC")]
     pub faults: Option<String>,
 
@@ -108,7 +107,7 @@ impl Settings {
         else {
             return Ok(None);
         };
-        match text.parse::<FaultSpec>() {
+        match text.parse::<Faults>() {
             Ok(_) => Ok(Some(text)),
             Err(error) => Err(RunError::Usage(format!("{whose} is {text:?}: {error}"))),
         }

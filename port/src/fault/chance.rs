@@ -44,8 +44,13 @@ impl Chance {
             0 => false,
             ONE.. => true,
             // Draw 64 bits: with 32, the modulo operation would favour small numbers noticeably.
-            parts => rng.next_u64() % u64::from(ONE) < u64::from(parts),
+            parts => Self(parts).includes(rng.next_u64()),
         }
+    }
+
+    /// Whether it happens, if `drawn` is a random number.
+    pub fn includes(self, drawn: u64) -> bool {
+        drawn % u64::from(ONE) < u64::from(self.0)
     }
 }
 

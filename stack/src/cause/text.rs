@@ -1,6 +1,7 @@
 //! Causes in words.
 
-use super::Cause;
+use super::{Cause, OrderedFailure};
+use crate::ids::CqId;
 use crate::memory::{Access, AccessError, DeniedAccess, Extent};
 use core::fmt::{Display, Formatter, Result};
 
@@ -112,6 +113,21 @@ impl Display for Element<'_> {
                 write!(f, "the memory of the {request} request: {}", denied.error)
             }
             _ => write!(f, "element {element} of the {request} request, {denied}"),
+        }
+    }
+}
+
+impl Display for OrderedFailure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Self::Status { status, wr_id } => write!(
+                f,
+                "the faults that were ordered make the request with wr_id {wr_id:#x} report: {status}"
+            ),
+            Self::Overrun(CqId(number)) => write!(
+                f,
+                "the faults that were ordered make completion queue {number} overrun"
+            ),
         }
     }
 }
@@ -230,6 +246,7 @@ impl Display for Cause {
                 f,
                 "a completion did not fit in {cq:?}, which holds {capacity} and was not polled"
             ),
+            Self::Ordered(failure) => write!(f, "{failure}"),
             Self::Application => f.write_str(
                 "a call moved the QP to the error state: ibv_modify_qp, rdma_disconnect, or the end of \
                  the device",

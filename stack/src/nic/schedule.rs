@@ -53,6 +53,7 @@ impl Nic {
             pending_cnps,
             reports,
             failures,
+            ordered,
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
@@ -74,6 +75,7 @@ impl Nic {
             nothing_follows: false,
             report: None,
             blame: Blame::default(),
+            ordered: ordered.as_deref_mut(),
         };
         let result = f(qp, &mut cx);
         let (out_of_peer_room, slowed_to) = (cx.out_of_peer_room, cx.slowed_to);

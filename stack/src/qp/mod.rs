@@ -32,7 +32,7 @@ pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, largest_path_
 pub(crate) use failure::QpFailure;
 pub(crate) use receives::Receives;
 
-use crate::cause::{Blame, Cause};
+use crate::cause::{Blame, Cause, OrderedFailure};
 use crate::congestion::Congestion;
 use crate::congestion::limiter::Limiter;
 use crate::congestion::notification::Notifier;
@@ -43,13 +43,14 @@ use crate::event::Event;
 use crate::ids::Srqn;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, PdId, prefetch};
+use crate::ordered::{Delivery, Ordered, Verdict};
 use crate::peer_window::{PeerWindows, WindowShare};
 use crate::queue::{EntryGuard, QueueLimits};
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::traffic::QpTraffic;
 use crate::transmit::{Flow, Position, Transmit};
-use crate::wr::Completion;
+use crate::wr::{Completion, WcOpcode, WcStatus};
 use congestion::CongestionCounts;
 use core::hint::cold_path;
 use reorder::ReorderPool;
@@ -83,6 +84,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) report: Option<Report>,
     /// Why the QP fails, if it does.
     pub(crate) blame: Blame,
+    /// Failures to order, if there are any.
+    pub(crate) ordered: Option<&'a mut Ordered>,
 }
 
 /// A report for the port about packets that it keeps in memory.
@@ -97,6 +100,81 @@ pub(crate) enum Report {
 impl Cx<'_> {
     /// Delivers a completion.
     fn complete(
+        &mut self,
+        cq: &Arc<CompletionQueue>,
+        completion: Completion,
+        solicited: bool,
+        entry: Option<EntryGuard>,
+    ) -> Result<(), QpFailure> {
+        if self.ordered.is_some() {
+            cold_path();
+            return self.complete_as_ordered(Delivery {
+                cq: Arc::clone(cq),
+                completion,
+                solicited,
+                entry,
+            });
+        }
+        self.deliver(cq, completion, solicited, entry)
+    }
+
+    /// Delivers a completion, or does with it what was ordered.
+    #[cold]
+    fn complete_as_ordered(&mut self, mut delivery: Delivery) -> Result<(), QpFailure> {
+        let Some(ordered) = self.ordered.as_deref_mut() else {
+            return self.deliver_now(delivery);
+        };
+        let (cq, completion) = (delivery.cq.id(), delivery.completion);
+        let failure = match ordered.judge(&completion) {
+            Verdict::Deliver => None,
+            Verdict::Delay(time) => {
+                ordered.hold(self.now + time, delivery);
+                return Ok(());
+            }
+            Verdict::Lose => {
+                ordered.lose(delivery);
+                return Ok(());
+            }
+            Verdict::Fail(status) => {
+                let wr_id = completion.wr_id;
+                delivery.completion.status = status;
+                Some(OrderedFailure::Status { status, wr_id })
+            }
+            Verdict::Overrun => {
+                if delivery.cq.overrun() {
+                    self.events.push_back(Event::CqError(cq));
+                }
+                self.blame.name(Cause::Ordered(OrderedFailure::Overrun(cq)));
+                return Err(QpFailure::CqOverrun);
+            }
+        };
+        match ordered.last_of_queue(&completion) {
+            Some(at) => ordered.hold(at, delivery),
+            None => self.deliver_now(delivery)?,
+        }
+        let Some(failure) = failure else {
+            return Ok(());
+        };
+        self.blame.name(Cause::Ordered(failure));
+        Err(match completion.opcode {
+            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => QpFailure::Receive,
+            _ => QpFailure::Send(WcStatus::WorkRequestFlushed),
+        })
+    }
+
+    /// Delivers a completion that was kept.
+    pub(crate) fn deliver_now(&mut self, delivery: Delivery) -> Result<(), QpFailure> {
+        let Delivery {
+            cq,
+            completion,
+            solicited,
+            entry,
+        } = delivery;
+        self.deliver(&cq, completion, solicited, entry)
+    }
+
+    #[inline]
+    fn deliver(
         &mut self,
         cq: &CompletionQueue,
         completion: Completion,
@@ -463,6 +541,10 @@ impl Qp {
         self.release(cx);
         for cq in [&self.core.send_cq, &self.core.recv_cq] {
             cq.forget(self.core.qpn);
+        }
+        if let Some(ordered) = &mut cx.ordered {
+            cold_path();
+            ordered.forget(self.core.qpn);
         }
     }
 

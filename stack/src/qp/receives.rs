@@ -115,7 +115,7 @@ impl Receives {
 
     /// The CQ of the receives.
     // rule: A14-cq
-    pub(crate) fn cq<'a>(&'a self, core: &'a Core) -> &'a CompletionQueue {
+    pub(crate) fn cq<'a>(&'a self, core: &'a Core) -> &'a Arc<CompletionQueue> {
         self.named().map_or(&core.recv_cq, |named| &named.cq)
     }
 

@@ -19,7 +19,7 @@ pub(crate) extern "C" fn post_send(
     first: In<IbvSendWr>,
     bad: Out<In<IbvSendWr>>,
 ) -> c_int {
-    guard::errno(|| {
+    let work = || {
         let qp = qp.get()?;
         qp.qp.post_batch(|batch| {
             let mut next = first;
@@ -33,7 +33,8 @@ pub(crate) extern "C" fn post_send(
             }
             Ok(())
         })
-    })
+    };
+    guard::post(work, || bad.put_if_not_null(first))
 }
 
 /// `ibv_post_recv`.
@@ -42,10 +43,11 @@ pub(crate) extern "C" fn post_recv(
     first: In<IbvRecvWr>,
     bad: Out<In<IbvRecvWr>>,
 ) -> c_int {
-    guard::errno(|| {
+    let work = || {
         let qp = &qp.get()?.qp;
         each_recv(first, bad, |request| qp.post_recv(request).or_errno())
-    })
+    };
+    guard::post(work, || bad.put_if_not_null(first))
 }
 
 /// Calls `post` for each receive request of a list, for `ibv_post_recv` and `ibv_post_srq_recv`.

@@ -6,9 +6,12 @@ use super::inbox::Inbox;
 use super::routes::Routes;
 use crate::context::Context;
 use crate::error::OpenError;
+use crate::faults::{RequestJudge, RequestVerdict};
 use crate::runtime::{DeviceState, MadListener};
 use parking_lot::{Mutex, MutexGuard};
-use roce_cm::{Addresses, Agent, Config, Duration, Event, Instant, Path, QpnRange, ServiceId};
+use roce_cm::{
+    Addresses, Agent, Config, Duration, Event, Instant, Path, QpnRange, RejectReason, ServiceId,
+};
 use roce_port::Port;
 use roce_stack::{ReceivedMad, RoceVersion, TxMeta};
 use std::collections::HashSet;
@@ -47,6 +50,8 @@ pub(super) struct Core {
 
 struct State {
     agent: Agent,
+    /// Decides about requests, if faults were ordered.
+    request_judge: Option<RequestJudge>,
     /// Paths on which the last datagram arrived over RoCE v1. Answers use the same version.
     v1_paths: HashSet<Path>,
 }
@@ -66,7 +71,7 @@ impl Core {
         config.check_every = Some(CHECK_EVERY);
         let inbox = Inbox::new().map_err(system("making a descriptor to wake a thread"))?;
         let inbox = Arc::new(inbox);
-        {
+        let request_judge = {
             let mut engine = shared.lock();
             if engine.mad_listener.is_some() {
                 // The previous manager has not closed QP1 yet.
@@ -82,10 +87,12 @@ impl Core {
             }
             engine.nic.open_general_services();
             engine.mad_listener = Some(Arc::clone(&inbox) as Arc<dyn MadListener>);
-        }
+            engine.request_judge()
+        };
         Ok(Self {
             state: Mutex::new(State {
                 agent: Agent::new(config),
+                request_judge,
                 v1_paths: HashSet::new(),
             }),
             inbox,
@@ -194,13 +201,14 @@ impl Core {
     pub(super) fn handle_mads(&self, received: &[ReceivedMad]) {
         let mut state = self.lock_state();
         let now = self.now();
+        let mut events = Vec::new();
         for mad in received {
             let path = Path {
                 local: mad.path.src,
                 remote: mad.path.dst,
             };
             state.note_version(path, mad.path.version);
-            state.agent.receive(now, path, &mad.mad);
+            state.receive(now, path, &mad.mad, &mut events);
         }
         for (local, service) in state.agent.expired_held(now) {
             if self.has_another_server(local, service) {
@@ -208,6 +216,8 @@ impl Core {
             }
         }
         state.agent.handle_timeouts(now);
+        self.inbox
+            .add_agent_output(events, state.agent.next_timeout());
         self.drain_agent(&mut state, now);
     }
 
@@ -282,6 +292,31 @@ impl Core {
 }
 
 impl State {
+    /// Hands the agent a datagram, or does with a request what was ordered. `events` gets what
+    /// happened before a request that is rejected.
+    fn receive(&mut self, now: Instant, path: Path, mad: &[u8], events: &mut Vec<Event>) {
+        let judge = self.request_judge.as_mut();
+        match judge.map(|judge| judge.decide(path.remote, mad)) {
+            Some(RequestVerdict::Ignore) => {}
+            None | Some(RequestVerdict::Answer) => self.agent.receive(now, path, mad),
+            Some(RequestVerdict::Reject(reason)) => {
+                events.extend(std::iter::from_fn(|| self.agent.poll_event()));
+                self.agent.receive(now, path, mad);
+                while let Some(event) = self.agent.poll_event() {
+                    match event {
+                        Event::Requested { connection, .. } => {
+                            // The request has just arrived, so it can be refused.
+                            let _ = self
+                                .agent
+                                .reject(now, connection, RejectReason(reason), &[]);
+                        }
+                        other => events.push(other),
+                    }
+                }
+            }
+        }
+    }
+
     fn note_version(&mut self, path: Path, version: RoceVersion) {
         match version {
             RoceVersion::V2 if self.v1_paths.is_empty() => {}

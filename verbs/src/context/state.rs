@@ -2,8 +2,9 @@
 
 use super::Context;
 use crate::datapath::XdpQueue;
+use crate::faults::Faults;
 use crate::settings::PrioritySettings;
-use roce_port::fault::{FaultLayer, FaultSpec};
+use roce_port::fault::FaultLayer;
 use roce_stack::{CongestionSettings, Counters};
 use std::net::SocketAddr;
 
@@ -30,9 +31,16 @@ impl Context {
     }
 
     /// The faults that the device injects, if any, with their seed.
-    pub fn faults(&self) -> Option<FaultSpec> {
+    pub fn faults(&self) -> Option<Faults> {
         let engine = self.inner.shared.lock();
-        engine.faults.as_ref().map(FaultLayer::spec)
+        let network = Faults::from(engine.faults.as_ref().map(FaultLayer::spec)?);
+        let orders = engine.orders.iter().flat_map(|orders| orders.list());
+        Some(orders.cloned().fold(network, Faults::order))
+    }
+
+    /// Whether the faults that were ordered have taken the link down.
+    pub fn is_cut_off(&self) -> bool {
+        self.inner.shared.lock().is_cut_off()
     }
 
     /// The error for which the device works no longer: the port's, for instance because its interface

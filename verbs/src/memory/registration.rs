@@ -69,6 +69,7 @@ impl Registration {
         let (addr, len) = (iova.unwrap_or(memory.addr()), memory.len());
         let mut engine = pd.context.inner.shared.lock();
         let key = engine.nic.register_memory(pd.id, memory, iova, access)?;
+        engine.note_new_region(key);
         drop(engine);
         Ok(Self { pd, key, addr, len })
     }

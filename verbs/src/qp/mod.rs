@@ -86,7 +86,9 @@ impl QueuePair {
         let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
             let mut engine = pd.context.inner.shared.lock_with_qpn_range()?;
-            (engine.nic.create_qp(init)?, engine.nic.random_psn())
+            let qpn = engine.nic.create_qp(init)?;
+            engine.note_new_qp(qpn);
+            (qpn, engine.nic.random_psn())
         };
         Ok(Self {
             pd,
@@ -115,6 +117,7 @@ impl QueuePair {
         let (qpn, psn) = {
             let mut engine = pd.context.inner.shared.lock_with_qpn_range()?;
             let qpn = engine.nic.create_qp_with_srq(init, srq.number())?;
+            engine.note_new_qp(qpn);
             (qpn, engine.nic.random_psn())
         };
         Ok(Self {
@@ -135,6 +138,7 @@ impl QueuePair {
         let (qpn, psn) = {
             let mut engine = context.inner.shared.lock_with_qpn_range()?;
             let qpn = engine.nic.create_xrc_target(domain.id())?;
+            engine.note_new_qp(qpn);
             (qpn, engine.nic.random_psn())
         };
         // An XRC target uses neither of these: each of its SRQs has its own.

@@ -2,6 +2,7 @@
 
 use super::EventQueue;
 use super::moderation::Moderation;
+use super::ordered::{Orders, unplugged};
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
@@ -28,6 +29,8 @@ pub(crate) struct Engine {
     pub(crate) port: DevicePort,
     /// Faults injected between the port and the NIC.
     pub(crate) faults: Option<FaultLayer>,
+    /// Failures to order.
+    pub(crate) orders: Option<Box<Orders>>,
     /// Captures each packet.
     pub(crate) capture: Option<Box<PortCapture>>,
     /// The queue for each CQ's events.
@@ -47,8 +50,8 @@ pub(crate) struct Engine {
     pub(crate) mad_listener: Option<Arc<dyn MadListener>>,
     /// The port's error, if it failed for good.
     pub(crate) failure: Option<PortError>,
-    /// Whether the device has stopped for good ([`Engine::stop`]).
-    has_stopped: bool,
+    /// Why the device has stopped for good, if it has ([`Engine::stop`]).
+    why_stopped: Option<&'static str>,
     latest: Instant,
 }
 
@@ -108,6 +111,7 @@ impl Engine {
             nic,
             port,
             faults,
+            orders: None,
             capture: None,
             channels: HashMap::new(),
             moderation: Moderation::default(),
@@ -118,7 +122,7 @@ impl Engine {
             tally: None,
             mad_listener: None,
             failure: None,
-            has_stopped: false,
+            why_stopped: None,
             latest: Instant::ZERO,
         }
     }
@@ -127,10 +131,14 @@ impl Engine {
     /// All QPs go to the error state, so that their requests complete as flushed, and
     /// [`Event::DeviceFatal`] is raised. No packet is sent or received from now on.
     pub(crate) fn stop(&mut self) {
-        if self.has_stopped {
+        self.stop_because("it has stopped after a panic, which is a bug of roce");
+    }
+
+    pub(super) fn stop_because(&mut self, why: &'static str) {
+        if self.has_stopped() {
             return;
         }
-        self.has_stopped = true;
+        self.why_stopped = Some(why);
         let now = self.latest;
         let to_error = QpAttributes {
             state: Some(QpState::Err),
@@ -149,13 +157,13 @@ impl Engine {
 
     /// Whether the device has stopped for good.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.has_stopped
+        self.why_stopped.is_some()
     }
 
     /// Why the device does not work any more, if it does not.
     pub(crate) fn failure_text(&self) -> Option<String> {
-        if self.has_stopped {
-            return Some("it has stopped after a panic, which is a bug of roce".to_owned());
+        if let Some(why) = self.why_stopped {
+            return Some(why.to_owned());
         }
         self.failure.as_ref().map(PortError::to_string)
     }
@@ -172,21 +180,26 @@ impl Engine {
     /// next call, so the application's answer can leave before them. Returns whether there were
     /// packets or timeouts.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
-        if self.has_stopped {
+        let now = self.nic_time(now);
+        if self.orders.is_some() {
+            cold_path();
+            self.carry_out_orders(now);
+        }
+        if self.has_stopped() {
             cold_path();
             self.deliver_events();
             return false;
         }
-        let now = self.nic_time(now);
         let mut busy = self.send(now);
         let mut sink = ToNic {
             nic: &mut self.nic,
             now,
             capture: self.capture.as_deref_mut(),
         };
-        let received = match &mut self.faults {
-            None => self.port.receive(RECEIVE_BUDGET, &mut sink),
-            Some(faults) => {
+        let received = match (unplugged(&mut self.orders), &mut self.faults) {
+            (Some(unplugged), _) => self.port.receive(RECEIVE_BUDGET, unplugged),
+            (None, None) => self.port.receive(RECEIVE_BUDGET, &mut sink),
+            (None, Some(faults)) => {
                 cold_path();
                 faults.receive(now, &mut self.port, RECEIVE_BUDGET, &mut sink)
             }
@@ -220,15 +233,16 @@ impl Engine {
 
     /// Sends the packets that are ready. Returns whether there were any.
     pub(crate) fn send(&mut self, now: Instant) -> bool {
-        if self.has_stopped {
+        if self.has_stopped() {
             return false;
         }
         let now = self.nic_time(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
-            match &mut self.capture {
-                None => self.nic.transmit(now, self.port.as_transmit()),
-                Some(capture) => {
+            match (unplugged(&mut self.orders), &mut self.capture) {
+                (Some(unplugged), _) => self.nic.transmit(now, unplugged),
+                (None, None) => self.nic.transmit(now, self.port.as_transmit()),
+                (None, Some(capture)) => {
                     cold_path();
                     self.nic
                         .transmit(now, &mut capture.tap(self.port.as_transmit()));
@@ -251,7 +265,7 @@ impl Engine {
     /// waited longer than `qpn`, or the port batches packets of different QPs
     /// ([`Port::batches_mixed_packets`]). In both cases, all QPs send.
     pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
-        if self.has_stopped || self.port.batches_mixed_packets() {
+        if self.has_stopped() || self.is_cut_off() || self.port.batches_mixed_packets() {
             self.send(now);
             return;
         }
@@ -288,7 +302,7 @@ impl Engine {
     /// Whether packets are ready to be sent, or looped-back packets are ready to be received. No
     /// descriptor becomes readable for the latter.
     pub(crate) fn has_work(&self) -> bool {
-        !self.has_stopped && (self.nic.wants_to_send() || self.port.has_looped())
+        !self.has_stopped() && (self.nic.wants_to_send() || self.port.has_looped())
     }
 
     /// Whether only acknowledgements are ready to be sent. They can be delayed until the
@@ -299,7 +313,7 @@ impl Engine {
 
     /// The time of the next timeout, of any kind.
     pub(crate) fn next_timeout(&self, now: Instant) -> Option<Instant> {
-        if self.has_stopped {
+        if self.has_stopped() {
             return self.moderation.next_deadline();
         }
         let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);
@@ -309,6 +323,7 @@ impl Engine {
         timeouts
             .chain(held_back)
             .chain(network)
+            .chain(self.next_order())
             .chain(delayed_events)
             .min()
     }
@@ -384,7 +399,9 @@ impl Engine {
     /// The port's counters, by name, and those of faults, if there are any.
     pub(crate) fn port_counters(&self) -> Vec<(&'static str, u64)> {
         let faults = self.faults.iter().flat_map(|f| f.counters().each());
-        self.port.each_counter().into_iter().chain(faults).collect()
+        let orders = self.orders.iter().map(|orders| orders.counter());
+        let port = self.port.each_counter().into_iter();
+        port.chain(faults).chain(orders).collect()
     }
 
     /// Sets the channel for the events of a CQ.

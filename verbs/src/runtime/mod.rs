@@ -12,6 +12,7 @@ mod engine_lock;
 mod event_queue;
 mod moderation;
 mod monitor;
+mod ordered;
 mod spin;
 mod start;
 mod wait;

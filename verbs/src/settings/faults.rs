@@ -2,7 +2,7 @@
 
 use crate::environment;
 use crate::error::OpenError;
-use roce_port::fault::FaultSpec;
+use crate::faults::Faults;
 use std::sync::OnceLock;
 
 /// The variable that enables faults.
@@ -13,8 +13,8 @@ const VARIABLE: &str = "ROCE_FAULTS";
 ///
 /// # Errors
 /// If the value is malformed.
-pub fn environment_faults() -> Result<Option<FaultSpec>, OpenError> {
-    static FAULTS: OnceLock<Result<Option<FaultSpec>, (String, String)>> = OnceLock::new();
+pub fn environment_faults() -> Result<Option<Faults>, OpenError> {
+    static FAULTS: OnceLock<Result<Option<Faults>, (String, String)>> = OnceLock::new();
     let read = || match environment::value(VARIABLE) {
         None => Ok(None),
         Some(value) => {
@@ -33,12 +33,13 @@ pub fn environment_faults() -> Result<Option<FaultSpec>, OpenError> {
         })
 }
 
-fn parse(text: &str) -> Result<FaultSpec, String> {
-    let mut spec: FaultSpec = text.parse().map_err(|error| format!("{error}"))?;
-    if spec.seed.is_none() {
-        spec.seed = Some(draw_seed().map_err(|error| error.to_string())?);
+fn parse(text: &str) -> Result<Faults, String> {
+    let faults: Faults = text.parse().map_err(|error| format!("{error}"))?;
+    if faults.network().seed.is_some() {
+        return Ok(faults);
     }
-    Ok(spec)
+    let seed = draw_seed().map_err(|error| error.to_string())?;
+    Ok(faults.seed(seed))
 }
 
 /// A seed that is short enough to type.

@@ -10,11 +10,13 @@ use crate::datapath::DatapathOptions;
 use crate::datapath::environment::environment_datapath;
 use crate::device::Device;
 use crate::error::OpenError;
+use crate::faults::{Faults, Judge};
 use crate::why::{WhyLog, WhyOutput, environment_why};
 use roce_capture::Capture;
-use roce_port::fault::{FaultLayer, FaultSpec};
+use roce_port::fault::FaultLayer;
 use roce_stack::CongestionSettings;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Options for opening a [`Device`]. [`Device::open`] uses those of [`OpenOptions::from_env`].
@@ -32,7 +34,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    faults: Option<FaultSpec>,
+    faults: Option<Faults>,
+    /// The faults are those of the environment, whose orders count for the whole process.
+    faults_of_process: bool,
     datapath: DatapathOptions,
     capture: Option<Capture>,
     congestion: CongestionSettings,
@@ -59,6 +63,7 @@ impl OpenOptions {
         warn_of_unknown_variables();
         Ok(Self {
             faults: environment_faults()?,
+            faults_of_process: true,
             datapath: environment_datapath()?,
             capture: environment_capture()?,
             congestion: environment_congestion()?.unwrap_or_default(),
@@ -68,9 +73,13 @@ impl OpenOptions {
         })
     }
 
-    /// Injects faults into the packets that arrive at the device.
-    pub fn faults(mut self, spec: FaultSpec) -> Self {
-        self.faults = Some(spec);
+    /// Injects faults into the packets that arrive at the device, and makes the failures happen that
+    /// are ordered. Orders about calls affect only calls of the C API, see
+    /// [`CallJudge`](crate::faults::CallJudge). The QPs, completions, regions and requests that
+    /// orders count are those of the context.
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = Some(faults);
+        self.faults_of_process = false;
         self
     }
 
@@ -139,21 +148,38 @@ impl OpenOptions {
         Some(Box::new(PortCapture::new(capture, device)))
     }
 
-    /// The fault layer of a new context, if the options ask for faults. Each context of the process
-    /// has a seed of its own; otherwise all would lose the same packets.
+    /// The fault layer of a new context, if the options ask for faults of the network. Each context
+    /// of the process has a seed of its own; otherwise all would lose the same packets.
     pub(crate) fn fault_layer(&self) -> Result<Option<FaultLayer>, OpenError> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
-        let Some(spec) = self.faults else {
+        let Some(faults) = &self.faults else {
             return Ok(None);
         };
-        let seed = match spec.seed {
-            Some(seed) => seed,
-            None => draw_seed().map_err(|source| OpenError::System {
-                what: "drawing a random seed for faults",
-                source,
-            })?,
-        };
+        let seed = seed_of(faults)?;
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        let spec = *faults.network();
         Ok(Some(FaultLayer::new(spec, seed.wrapping_add(number))))
+    }
+
+    /// The judge of a new context's orders, if the options have any.
+    pub(crate) fn judge(&self) -> Result<Option<Arc<Judge>>, OpenError> {
+        match &self.faults {
+            Some(_) if self.faults_of_process => Judge::of_environment(),
+            Some(faults) if !faults.orders().is_empty() => {
+                Ok(Some(Judge::new(faults.clone(), seed_of(faults)?)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The seed of faults, drawn if they have none.
+fn seed_of(faults: &Faults) -> Result<u64, OpenError> {
+    match faults.network().seed {
+        Some(seed) => Ok(seed),
+        None => draw_seed().map_err(|source| OpenError::System {
+            what: "drawing a random seed for faults",
+            source,
+        }),
     }
 }

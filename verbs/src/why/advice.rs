@@ -390,4 +390,11 @@ pub const KINDS: &[Kind] = &[
         ways: &[],
         advice: &[],
     },
+    Kind {
+        number: 0x53,
+        meaning: "the failure was ordered, by ROCE_FAULTS or by the program",
+        event: "",
+        ways: &[],
+        advice: &[always("unset ROCE_FAULTS if you don't want it")],
+    },
 ];

@@ -195,7 +195,7 @@ fn write_lines(f: &mut fmt::Formatter<'_>, label: &str, lines: &[String]) -> fmt
 }
 
 /// The name of a status in C.
-fn c_name(status: WcStatus) -> &'static str {
+pub(crate) fn c_name(status: WcStatus) -> &'static str {
     match status {
         WcStatus::Success => "IBV_WC_SUCCESS",
         WcStatus::LocalLengthError => "IBV_WC_LOC_LEN_ERR",

@@ -12,6 +12,7 @@ mod output;
 
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
 pub use explanation::Explanation;
+pub(crate) use explanation::c_name;
 pub use output::{RefusedCall, WhyOutput, environment_why};
 pub use roce_stack::{Cause, DeniedAccess, Extent, FailedRequest, Failure};
 

@@ -22,6 +22,14 @@ const REFUSALS: &[Refusal] = &[
         },
     },
     Refusal {
+        counters: &["fault_unplugged"],
+        fact: "ROCE_FAULTS had taken the link down",
+        meaning: Meaning {
+            likely: "the faults that ROCE_FAULTS asks for",
+            advice: "unset ROCE_FAULTS, or leave out port:down",
+        },
+    },
+    Refusal {
         counters: &["tx_forbidden", "tx_prohibited"],
         fact: "a packet filter or a route of this host forbade them",
         meaning: FORBIDDEN,

@@ -1,0 +1,66 @@
+//! Faults of completions and regions of one open device.
+
+use super::strike::die;
+use super::{CompletionFault, Judge, What};
+use parking_lot::Mutex;
+use roce_stack::{Completion, CompletionFaults, Nic, Verdict};
+use roce_wire::Qpn;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The orders for one open device.
+#[derive(Clone, Debug)]
+pub(crate) struct ContextFaults {
+    judge: Arc<Judge>,
+    /// The QPs of the device, by the order in which the process created them.
+    numbers: Arc<Mutex<HashMap<Qpn, u32>>>,
+}
+
+impl ContextFaults {
+    /// Lets the judge decide about the completions of `nic`, if it has orders about completions.
+    pub(crate) fn begin(judge: Arc<Judge>, nic: &mut Nic) -> Self {
+        let new = Self {
+            judge,
+            numbers: Arc::default(),
+        };
+        if new.judge.has(|what| matches!(what, What::Completion(..))) {
+            nic.order_completions(Box::new(new.clone()));
+        }
+        new
+    }
+
+    /// The process has created a QP.
+    pub(crate) fn note_new_qp(&self, qpn: Qpn) {
+        self.numbers.lock().insert(qpn, self.judge.number_qp());
+    }
+
+    /// A region has been registered. Returns whether its memory vanishes.
+    pub(crate) fn takes_region(&self) -> bool {
+        let strikes = self
+            .judge
+            .strike(|order| matches!(order.what, What::Region).then_some(()));
+        strikes.is_some()
+    }
+}
+
+impl CompletionFaults for ContextFaults {
+    fn judge(&mut self, completion: &Completion) -> Verdict {
+        let number = self.numbers.lock().get(&completion.qpn).copied();
+        let fault = self.judge.strike(|order| match order.what {
+            What::Completion(of, fault)
+                if of.includes(completion.opcode) && (order.qp.is_none() || order.qp == number) =>
+            {
+                Some(fault)
+            }
+            _ => None,
+        });
+        match fault {
+            None => Verdict::Deliver,
+            Some(CompletionFault::Status(status)) => Verdict::Fail(status),
+            Some(CompletionFault::Late(time)) => Verdict::Delay(time),
+            Some(CompletionFault::Lost) => Verdict::Lose,
+            Some(CompletionFault::Overrun) => Verdict::Overrun,
+            Some(CompletionFault::Die) => die(),
+        }
+    }
+}

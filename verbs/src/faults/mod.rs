@@ -1,0 +1,94 @@
+//! Failures to order: a network that loses packets, and failures that only the program sees.
+//!
+//! [`Faults`] says which. Its text form is what `ROCE_FAULTS` takes, and is described in
+//! [docs/faults.md](https://docs.rs/roce-verbs). The same [`Faults`] with the same seed strike the same
+//! calls and completions, as long as the program makes them in the same order.
+//!
+//! ```
+//! use roce_verbs::faults::{CompletionFault, Faults, Of, Order};
+//! use roce_verbs::completion::WcStatus;
+//!
+//! let text = "loss=1%,write:RETRY_EXC_ERR@5,seed=7";
+//! let faults: Faults = text.parse().unwrap();
+//! assert_eq!(faults.to_string(), text);
+//!
+//! let fault = CompletionFault::Status(WcStatus::RetryExceeded);
+//! let built = Faults::from("loss=1%,seed=7".parse::<roce_verbs::settings::FaultSpec>().unwrap())
+//!     .order(Order::completion(Of::Write, fault).at(5));
+//! assert_eq!(built, faults);
+//! ```
+//!
+//! - [`order`](self) has the orders, [`names`](self) the names of calls, errors and statuses.
+//! - A device judges each completion by its orders, and the engine carries out those that are timed.
+//! - [`CallJudge`] is for the library for C programs.
+
+mod calls;
+mod completions;
+mod judge;
+mod names;
+mod order;
+mod parse;
+mod requests;
+mod strike;
+#[cfg(test)]
+mod tests;
+mod timed;
+
+pub use calls::CallJudge;
+pub use names::CALLS;
+pub use order::{
+    Call, CallFault, CompletionFault, Of, Order, RequestFault, TimedFault, What, When,
+};
+pub use parse::FaultsError;
+
+pub(crate) use completions::ContextFaults;
+pub(crate) use judge::Judge;
+pub(crate) use requests::{RequestJudge, RequestVerdict};
+pub(crate) use timed::{TimedAction, TimedFaults};
+
+use roce_port::fault::FaultSpec;
+
+/// Which faults to inject: those of the network, and orders. The default is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    network: FaultSpec,
+    orders: Vec<Order>,
+}
+
+impl Faults {
+    /// No faults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the seed of all randomness. Without it, the code that opens the device draws one.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.network.seed = Some(seed);
+        self
+    }
+
+    /// Adds an order.
+    pub fn order(mut self, order: Order) -> Self {
+        self.orders.push(order);
+        self
+    }
+
+    /// The faults of the network, and the seed.
+    pub fn network(&self) -> &FaultSpec {
+        &self.network
+    }
+
+    /// The orders.
+    pub fn orders(&self) -> &[Order] {
+        &self.orders
+    }
+}
+
+impl From<FaultSpec> for Faults {
+    fn from(network: FaultSpec) -> Self {
+        Self {
+            network,
+            orders: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The names of calls, errors and statuses.
+
+use nix::errno::Errno;
+use roce_stack::WcStatus;
+
+/// The calls of the C API that can be ordered to fail: those that can return an error. Names without a
+/// prefix are those of libibverbs, without `ibv_`.
+pub const CALLS: &[&str] = &[
+    "alloc_dm",
+    "alloc_mw",
+    "alloc_null_mr",
+    "alloc_parent_domain",
+    "alloc_pd",
+    "alloc_td",
+    "attach_mcast",
+    "bind_mw",
+    "create_ah",
+    "create_comp_channel",
+    "create_cq",
+    "create_cq_ex",
+    "create_qp",
+    "create_qp_ex",
+    "create_srq",
+    "create_srq_ex",
+    "dealloc_mw",
+    "dealloc_pd",
+    "dereg_mr",
+    "destroy_ah",
+    "destroy_cq",
+    "destroy_qp",
+    "destroy_srq",
+    "detach_mcast",
+    "modify_cq",
+    "modify_qp",
+    "modify_srq",
+    "open_device",
+    "open_xrcd",
+    "poll_cq",
+    "post_recv",
+    "post_send",
+    "post_srq_recv",
+    "query_device",
+    "query_device_ex",
+    "query_gid",
+    "query_port",
+    "query_qp",
+    "query_srq",
+    "rdma_accept",
+    "rdma_bind_addr",
+    "rdma_connect",
+    "rdma_create_event_channel",
+    "rdma_create_id",
+    "rdma_create_qp",
+    "rdma_disconnect",
+    "rdma_get_cm_event",
+    "rdma_listen",
+    "rdma_resolve_addr",
+    "rdma_resolve_route",
+    "reg_dmabuf_mr",
+    "reg_mr",
+    "req_notify_cq",
+    "rereg_mr",
+    "resize_cq",
+];
+
+/// The fault that kills the process.
+pub(super) const DIE: &str = "die";
+
+/// The error with this name, such as ENOMEM.
+pub(super) fn errno_named(name: &str) -> Option<Errno> {
+    (1..=i32::from(u8::MAX))
+        .map(Errno::from_raw)
+        .find(|errno| *errno != Errno::UnknownErrno && format!("{errno:?}") == name)
+}
+
+/// A status as C names it, without `IBV_WC_`.
+pub(super) fn status_name(status: WcStatus) -> &'static str {
+    let name = crate::why::c_name(status);
+    name.strip_prefix("IBV_WC_").unwrap_or(name)
+}
+
+/// The failure with this name, with or without `IBV_WC_` in front.
+pub(super) fn status_named(name: &str) -> Option<WcStatus> {
+    let name = name.strip_prefix("IBV_WC_").unwrap_or(name);
+    let failures = WcStatus::ALL.iter().copied();
+    failures
+        .filter(|status| *status != WcStatus::Success)
+        .find(|status| status_name(*status) == name)
+}

@@ -1,0 +1,330 @@
+//! The text form of [`Faults`].
+
+use super::names::{DIE, errno_named, status_named};
+use super::order::{
+    Call, CallFault, CompletionFault, Of, Order, RequestFault, TimedFault, What, When,
+};
+use super::{CALLS, Faults};
+use roce_port::fault::{Chance, FaultSpec};
+use roce_stack::{Duration, DurationText, WcStatus};
+use std::fmt;
+use std::str::FromStr;
+
+/// The error of parsing [`Faults`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultsError {
+    /// What is wrong.
+    pub given: String,
+    /// Where it begins, in characters from 1 on.
+    pub at: usize,
+    /// What would be right.
+    pub valid: String,
+}
+
+impl fmt::Display for FaultsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { given, at, valid } = self;
+        write!(f, "at character {at}, {given:?} should be {valid}")
+    }
+}
+
+impl std::error::Error for FaultsError {}
+
+/// The names of the network's faults.
+const NETWORK: [&str; 7] = [
+    "loss", "burst", "dup", "reorder", "corrupt", "delay", "seed",
+];
+
+const PART: &str = "NAME=VALUE with one of the names loss, burst, dup, reorder, corrupt, delay, seed; \
+                    or an order WHAT:FAULT@WHEN, such as post_send:ENOMEM@3";
+const QP: &str = "qp and a number from 1 on, such as qp2";
+const NO_QP: &str = "without a QP: only completions (send, write, read, atomic, bind, recv, any) can be \
+                     those of one QP";
+const CALL_FAULT: &str = "an error such as ENOMEM, slow=TIME or die";
+const WHEN: &str = "a number from 1 on, a range of them, or a chance: @3, @3.., @3..7 or @1%";
+const TIME: &str = "a time since the device was opened, such as @1s or @500ms";
+const TIME_OR_TIMES: &str = "a time since the device was opened, or two with the link down between \
+                             them: @1s or @1s..2s";
+const LENGTH: &str = "a time such as 50us: a number with ns, us, ms or s, at most 3600s";
+const REASON: &str = "a reason of a rejection, from 1 to 65535";
+
+/// A piece of the text, and where it is.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    text: &'a str,
+    /// Characters before it.
+    before: usize,
+}
+
+impl<'a> Piece<'a> {
+    fn wrong(self, valid: impl Into<String>) -> FaultsError {
+        FaultsError {
+            given: self.text.to_owned(),
+            at: self.before + 1,
+            valid: valid.into(),
+        }
+    }
+
+    /// The rest behind the first `bytes`.
+    fn after(self, bytes: usize) -> Self {
+        let (skipped, text) = self.text.split_at(bytes);
+        let before = self.before + skipped.chars().count();
+        Self { text, before }
+    }
+
+    /// What is before a separator and behind it.
+    fn split(self, separator: char) -> Option<(Self, Self)> {
+        let at = self.text.find(separator)?;
+        let text = self.text.get(..at)?;
+        Some((Self { text, ..self }, self.after(at + separator.len_utf8())))
+    }
+
+    fn trim(self) -> Self {
+        let leading = self.text.len() - self.text.trim_start().len();
+        let Self { text, before } = self.after(leading);
+        let text = text.trim_end();
+        Self { text, before }
+    }
+}
+
+impl FromStr for Faults {
+    type Err = FaultsError;
+
+    fn from_str(text: &str) -> Result<Self, FaultsError> {
+        let mut orders = Vec::new();
+        let mut network: Vec<Piece<'_>> = Vec::new();
+        let mut rest = Some(Piece { text, before: 0 });
+        while let Some(list) = rest {
+            let (part, behind) = match list.split(',') {
+                Some((part, behind)) => (part.trim(), Some(behind)),
+                None => (list.trim(), None),
+            };
+            rest = behind;
+            let name = part.text.split(['=', ':']).next().unwrap_or_default();
+            if NETWORK.contains(&name) {
+                network.push(part);
+            } else {
+                orders.push(order(part)?);
+            }
+        }
+        Ok(Self {
+            network: spec(&network)?,
+            orders,
+        })
+    }
+}
+
+/// The faults of the network.
+fn spec(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
+    if parts.is_empty() {
+        return Ok(FaultSpec::default());
+    }
+    let texts: Vec<&str> = parts.iter().map(|part| part.text).collect();
+    texts.join(",").parse().map_err(|error| {
+        let roce_port::fault::FaultSpecError { given, valid, .. } = error;
+        // The later one is wrong, if there are two.
+        let part = parts.iter().rev().find(|part| part.text == given);
+        part.or(parts.first()).map_or_else(
+            || {
+                Piece {
+                    text: "",
+                    before: 0,
+                }
+                .wrong(valid)
+            },
+            |part| part.wrong(valid),
+        )
+    })
+}
+
+/// One order.
+fn order(part: Piece<'_>) -> Result<Order, FaultsError> {
+    let (what, fault) = part.split(':').ok_or_else(|| part.wrong(PART))?;
+    let (qp, what) = match what.split('.') {
+        None => (None, what),
+        Some((qp, what)) => {
+            let number = qp
+                .text
+                .strip_prefix("qp")
+                .and_then(|text| text.parse().ok());
+            let number = number.filter(|number| *number >= 1);
+            (Some((qp, number.ok_or_else(|| qp.wrong(QP))?)), what)
+        }
+    };
+    let (fault, when) = match fault.split('@') {
+        None => (fault, None),
+        Some((fault, when)) => (fault, Some(when)),
+    };
+    let what = what_fails(what, fault)?;
+    if let Some((piece, _)) = qp
+        && !matches!(what, What::Completion(..))
+    {
+        return Err(piece.wrong(NO_QP));
+    }
+    let when = match what {
+        What::Timed(timed) => time_of(timed, when.ok_or_else(|| fault.wrong(needs_time(timed)))?)?,
+        _ => when.map_or(Ok(When::Always), matches_of)?,
+    };
+    Ok(Order {
+        qp: qp.map(|(_, number)| number),
+        what,
+        when,
+    })
+}
+
+fn needs_time(timed: TimedFault) -> String {
+    let (_, how) = timed.name();
+    format!("{how} with a time, such as {how}@1s")
+}
+
+fn what_fails(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
+    if let Some(of) = Of::ALL.iter().find(|of| of.name() == what.text) {
+        return Ok(What::Completion(*of, completion_fault(fault)?));
+    }
+    let timed = TimedFault::ALL
+        .iter()
+        .find(|timed| timed.name().0 == what.text);
+    if let Some(timed) = timed {
+        let how = timed.name().1;
+        return match fault.text == how {
+            true => Ok(What::Timed(*timed)),
+            false => Err(fault.wrong(how)),
+        };
+    }
+    match what.text {
+        "region" if fault.text == "fault" => Ok(What::Region),
+        "region" => Err(fault.wrong("fault")),
+        "request" => request_fault(fault).map(What::Request),
+        _ => match Call::named(what.text) {
+            Some(call) => Ok(What::Call(call, call_fault(fault)?)),
+            None => Err(what.wrong(valid_whats())),
+        },
+    }
+}
+
+/// What can fail.
+fn valid_whats() -> String {
+    let opcodes: Vec<&str> = Of::ALL.iter().map(|of| of.name()).collect();
+    format!(
+        "completions ({}), region, request, port, gid, device, or a call ({})",
+        opcodes.join(", "),
+        CALLS.join(", ")
+    )
+}
+
+fn completion_fault(fault: Piece<'_>) -> Result<CompletionFault, FaultsError> {
+    Ok(match fault.text {
+        "lost" => CompletionFault::Lost,
+        "overrun" => CompletionFault::Overrun,
+        DIE => CompletionFault::Die,
+        text => match (length_of(fault, "late")?, status_named(text)) {
+            (Some(late), _) => CompletionFault::Late(late),
+            (None, Some(status)) => CompletionFault::Status(status),
+            (None, None) => return Err(fault.wrong(valid_completion_faults())),
+        },
+    })
+}
+
+fn valid_completion_faults() -> String {
+    let statuses = WcStatus::ALL
+        .iter()
+        .filter(|status| **status != WcStatus::Success);
+    let names: Vec<&str> = statuses
+        .map(|status| super::names::status_name(*status))
+        .collect();
+    format!(
+        "late=TIME, lost, overrun, die, or a status ({})",
+        names.join(", ")
+    )
+}
+
+fn call_fault(fault: Piece<'_>) -> Result<CallFault, FaultsError> {
+    if fault.text == DIE {
+        return Ok(CallFault::Die);
+    }
+    if let Some(slow) = length_of(fault, "slow")? {
+        return Ok(CallFault::Slow(slow));
+    }
+    let errno = errno_named(fault.text).ok_or_else(|| fault.wrong(CALL_FAULT))?;
+    Ok(CallFault::Error(errno as i32))
+}
+
+fn request_fault(fault: Piece<'_>) -> Result<RequestFault, FaultsError> {
+    match fault.split('=') {
+        None if fault.text == "ignored" => Ok(RequestFault::Ignored),
+        Some((name, reason)) if name.text == "reject" => {
+            let number = reason.text.parse().ok().filter(|reason| *reason != 0);
+            Ok(RequestFault::Reject(
+                number.ok_or_else(|| reason.wrong(REASON))?,
+            ))
+        }
+        _ => Err(fault.wrong("reject=REASON or ignored")),
+    }
+}
+
+/// The time of `NAME=TIME`; `None` if that is not what it is.
+fn length_of(fault: Piece<'_>, name: &str) -> Result<Option<Duration>, FaultsError> {
+    let Some((_, length)) = fault.split('=').filter(|(given, _)| given.text == name) else {
+        return Ok(None);
+    };
+    let length = time(length.text).ok_or_else(|| length.wrong(LENGTH))?;
+    Ok(Some(length))
+}
+
+fn time(text: &str) -> Option<Duration> {
+    text.parse().ok().map(|DurationText(time)| time)
+}
+
+fn matches_of(when: Piece<'_>) -> Result<When, FaultsError> {
+    let wrong = || when.wrong(WHEN);
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number >= 1);
+    if let Some(percent) = when.text.strip_suffix('%') {
+        let fraction = percent.parse::<f64>().ok().map(|percent| percent / 100.0);
+        let chance = fraction.and_then(Chance::from_fraction).ok_or_else(wrong)?;
+        return Ok(When::Chance(chance));
+    }
+    let (first, last) = match when.text.split_once("..") {
+        None => {
+            let only = number(when.text).ok_or_else(wrong)?;
+            (only, Some(only))
+        }
+        Some((first, "")) => (number(first).ok_or_else(wrong)?, None),
+        Some((first, last)) => {
+            let first = number(first).ok_or_else(wrong)?;
+            let last = number(last).filter(|last| *last >= first);
+            (first, Some(last.ok_or_else(wrong)?))
+        }
+    };
+    Ok(When::Matches { first, last })
+}
+
+fn time_of(timed: TimedFault, when: Piece<'_>) -> Result<When, FaultsError> {
+    let may_end = timed == TimedFault::PortDown;
+    let valid = if may_end { TIME_OR_TIMES } else { TIME };
+    let times = match when.text.split_once("..") {
+        None => time(when.text).map(|from| (from, None)),
+        Some((from, to)) if may_end => match (time(from), time(to)) {
+            (Some(from), Some(to)) if from < to => Some((from, Some(to))),
+            _ => None,
+        },
+        Some(_) => None,
+    };
+    let (from, to) = times.ok_or_else(|| when.wrong(valid))?;
+    Ok(When::Time { from, to })
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let network = FaultSpec {
+            seed: None,
+            ..self.network
+        };
+        let mut parts = Vec::new();
+        if !network.is_faultless() {
+            parts.push(network.to_string());
+        }
+        parts.extend(self.orders.iter().map(Order::to_string));
+        parts.extend(self.network.seed.map(|seed| format!("seed={seed}")));
+        f.write_str(&parts.join(","))
+    }
+}

@@ -1,0 +1,70 @@
+//! Faults of connection requests that arrive.
+
+use super::{Judge, RequestFault, What};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The maximum number of requests that are remembered, to tell a new one from a retransmission.
+const MAX_REQUESTS: usize = 256;
+
+/// The attribute ID of a REQ (IBTA 1.7, 16.7.1).
+const REQ: [u8; 2] = [0x00, 0x10];
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestVerdict {
+    /// It is answered as usual.
+    Answer,
+    /// The connection manager rejects it with this reason.
+    Reject(u16),
+    /// It is dropped.
+    Ignore,
+}
+
+/// A request: the peer, and the transaction ID of its MADs.
+type Request = (IpAddr, [u8; 8]);
+
+/// Decides about the connection requests that arrive.
+#[derive(Debug)]
+pub(crate) struct RequestJudge {
+    judge: Arc<Judge>,
+    recent: VecDeque<(Request, RequestVerdict)>,
+}
+
+impl RequestJudge {
+    /// `None` if no order is about requests.
+    pub(crate) fn new(judge: &Arc<Judge>) -> Option<Self> {
+        let concerns = judge.has(|what| matches!(what, What::Request(_)));
+        concerns.then(|| Self {
+            judge: Arc::clone(judge),
+            recent: VecDeque::new(),
+        })
+    }
+
+    /// Decides about a MAD. A retransmitted request meets the same fate as the first one.
+    pub(crate) fn decide(&mut self, from: IpAddr, mad: &[u8]) -> RequestVerdict {
+        let transaction = mad.get(8..16).and_then(|id| id.try_into().ok());
+        let (Some(transaction), true) = (transaction, mad.get(16..18) == Some(&REQ)) else {
+            return RequestVerdict::Answer;
+        };
+        let request: Request = (from, transaction);
+        if let Some((_, verdict)) = self.recent.iter().find(|(known, _)| *known == request) {
+            return *verdict;
+        }
+        let fault = self.judge.strike(|order| match order.what {
+            What::Request(fault) => Some(fault),
+            _ => None,
+        });
+        let verdict = match fault {
+            None => RequestVerdict::Answer,
+            Some(RequestFault::Reject(reason)) => RequestVerdict::Reject(reason),
+            Some(RequestFault::Ignored) => RequestVerdict::Ignore,
+        };
+        if self.recent.len() >= MAX_REQUESTS {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((request, verdict));
+        verdict
+    }
+}

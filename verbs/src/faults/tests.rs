@@ -1,0 +1,226 @@
+use super::*;
+use roce_stack::{Completion, WcOpcode, WcStatus};
+use std::time::Duration;
+
+fn parsed(text: &str) -> Faults {
+    text.parse()
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[test]
+fn text_and_value_are_each_others() {
+    for text in [
+        "post_send:ENOMEM@3",
+        "reg_mr:ENOMEM",
+        "post_send:slow=1ms@1%",
+        "rdma_connect:ETIMEDOUT@1",
+        "post_recv:die@4",
+        "write:RETRY_EXC_ERR@5",
+        "qp2.recv:late=10ms@3..",
+        "send:lost@2..4",
+        "any:overrun@3",
+        "recv:die@7",
+        "region:fault@2",
+        "request:reject=28@1",
+        "request:ignored",
+        "port:down@1s..2s",
+        "port:down@1500ms",
+        "gid:change@1s",
+        "device:fatal@250ms",
+        "loss=1%,dup=2%,read:REM_ACCESS_ERR@1,seed=7",
+    ] {
+        assert_eq!(parsed(text).to_string(), text);
+    }
+    let with_prefixes = parsed(" ibv_post_send:ENOMEM , send:IBV_WC_RNR_RETRY_EXC_ERR@1 ");
+    assert_eq!(
+        with_prefixes.to_string(),
+        "post_send:ENOMEM,send:RNR_RETRY_EXC_ERR@1"
+    );
+}
+
+#[test]
+fn the_builder_makes_what_the_text_says() {
+    let post_send = Call::named("ibv_post_send").expect("it can fail");
+    let late = CompletionFault::Late(Duration::from_millis(10));
+    let seconds = Duration::from_secs;
+    let built = Faults::new()
+        .order(Order::call(post_send, CallFault::Error(12)).at(3))
+        .order(Order::completion(Of::Recv, late).of_qp(2))
+        .order(Order::region().at(2))
+        .order(Order::request(RequestFault::Reject(28)))
+        .order(Order::timed(
+            TimedFault::PortDown,
+            seconds(1),
+            Some(seconds(2)),
+        ))
+        .seed(7);
+    let text = "post_send:ENOMEM@3,qp2.recv:late=10ms,region:fault@2,request:reject=28,\
+                port:down@1s..2s,seed=7";
+    assert_eq!(built.to_string(), text);
+    assert_eq!(parsed(text), built);
+}
+
+/// Each mistake, where it is, and words of what would be right.
+#[test]
+fn mistakes_are_pointed_at() {
+    for (text, at, given, valid) in [
+        ("", 1, "", "NAME=VALUE"),
+        ("los=1%", 1, "los=1%", "loss, burst"),
+        ("loss=1%,lost", 9, "lost", "an order"),
+        ("loss=2,seed=1", 1, "loss=2", "a chance"),
+        ("loss=1%,loss=2%", 9, "loss=2%", "each once"),
+        ("post_sent:ENOMEM@3", 1, "post_sent", "post_send"),
+        (
+            "post_send:ENOMEMM@3",
+            11,
+            "ENOMEMM",
+            "an error such as ENOMEM",
+        ),
+        ("post_send:slow=1@3", 16, "1", "a number with ns, us"),
+        ("post_send:ENOMEM@0", 18, "0", "from 1 on"),
+        ("post_send:ENOMEM@7..3", 18, "7..3", "a range"),
+        ("post_send:ENOMEM@200%", 18, "200%", "a chance"),
+        ("post_send:ENOMEM@1s", 18, "1s", "a number"),
+        ("qp2.post_send:ENOMEM", 1, "qp2", "only completions"),
+        ("qp0.send:lost", 1, "qp0", "from 1 on"),
+        ("p1.send:lost", 1, "p1", "such as qp2"),
+        ("write:RETRY@5", 7, "RETRY", "RETRY_EXC_ERR"),
+        ("write:SUCCESS@5", 7, "SUCCESS", "RETRY_EXC_ERR"),
+        ("writes:lost", 1, "writes", "write"),
+        ("recv:late@3", 6, "late", "late=TIME"),
+        ("region:lost", 8, "lost", "fault"),
+        ("request:refuse=3", 9, "refuse=3", "reject=REASON"),
+        ("request:reject=0", 16, "0", "1 to 65535"),
+        ("port:up@1s", 6, "up", "down"),
+        ("port:down", 6, "down", "down@1s"),
+        ("port:down@3", 11, "3", "@1s..2s"),
+        ("port:down@2s..1s", 11, "2s..1s", "@1s..2s"),
+        ("gid:change@1s..2s", 12, "1s..2s", "@500ms"),
+        ("dup=1%, device:dead@1s", 16, "dead", "fatal"),
+        ("loss=1%,ä:b", 9, "ä", "a call"),
+    ] {
+        let error = text.parse::<Faults>().expect_err(text);
+        let place = (error.at, error.given.as_str());
+        assert_eq!(place, (at, given), "{text}: {error}");
+        assert!(error.valid.contains(valid), "{text}: {error}");
+    }
+}
+
+/// Which of `count` matches an order strikes.
+fn struck(text: &str, count: u64) -> Vec<u64> {
+    let faults = parsed(text);
+    let seed = faults.network().seed.unwrap_or_default();
+    let judge = Judge::new(faults, seed);
+    let strikes = |_: &u64| judge.strike(|_| Some(())).is_some();
+    (1..=count).filter(strikes).collect()
+}
+
+#[test]
+fn orders_strike_when_they_say() {
+    assert_eq!(struck("reg_mr:ENOMEM", 3), [1, 2, 3]);
+    assert_eq!(struck("reg_mr:ENOMEM@2", 4), [2]);
+    assert_eq!(struck("reg_mr:ENOMEM@3..", 5), [3, 4, 5]);
+    assert_eq!(struck("reg_mr:ENOMEM@2..3", 5), [2, 3]);
+}
+
+#[test]
+fn one_seed_strikes_the_same_matches_and_another_one_others() {
+    let of_seed = |seed: u64| struck(&format!("reg_mr:ENOMEM@10%,seed={seed}"), 1000);
+    assert_eq!(of_seed(7), of_seed(7));
+    assert_ne!(of_seed(7), of_seed(8));
+    let often = of_seed(7).len();
+    assert!((50..200).contains(&often), "{often}");
+    // What else is ordered does not shift the draws.
+    let alone = struck("reg_mr:ENOMEM@10%,seed=7", 100);
+    let judge = Judge::new(parsed("reg_mr:ENOMEM@10%,send:lost@50%"), 7);
+    let of_calls = |order: &Order| matches!(order.what, What::Call(..)).then_some(());
+    let of_sends = |order: &Order| matches!(order.what, What::Completion(..)).then_some(());
+    let strikes = |_: &u64| {
+        judge.strike(of_sends);
+        judge.strike(of_calls).is_some()
+    };
+    let beside: Vec<u64> = (1..=100).filter(strikes).collect();
+    assert_eq!(beside, alone);
+}
+
+#[test]
+fn each_opcode_is_one_of_those_that_its_order_names() {
+    for opcode in WcOpcode::ALL {
+        let names: Vec<_> = Of::ALL.iter().filter(|of| of.includes(*opcode)).collect();
+        // A FLUSH and an invalidation are only among all.
+        let others = matches!(opcode, WcOpcode::Flush | WcOpcode::LocalInv);
+        assert_eq!(names.len(), if others { 1 } else { 2 }, "{opcode:?}");
+    }
+}
+
+#[test]
+fn orders_of_one_qp_count_its_completions_only() {
+    use roce_stack::{CompletionFaults as _, Nic, NicConfig, Verdict};
+    let config = NicConfig {
+        seed: [0; 32],
+        max_packet_bytes: 1500,
+        window_bytes: 4096,
+    };
+    let mut nic = Nic::new(&config);
+    let judge = Judge::new(parsed("qp2.send:lost@2"), 0);
+    let mut faults = ContextFaults::begin(judge, &mut nic);
+    let [first, second] = [17, 18].map(roce_wire::Qpn::from_bits);
+    faults.note_new_qp(first);
+    faults.note_new_qp(second);
+    let mut of = |qpn| {
+        faults.judge(&Completion {
+            wr_id: 1,
+            status: WcStatus::Success,
+            opcode: WcOpcode::Send,
+            byte_len: 0,
+            qpn,
+            imm: None,
+            invalidated_rkey: None,
+            source: None,
+        })
+    };
+    assert_eq!(of(second), Verdict::Deliver);
+    assert_eq!(of(first), Verdict::Deliver);
+    assert_eq!(of(first), Verdict::Deliver);
+    assert_eq!(of(second), Verdict::Lose);
+}
+
+#[test]
+fn a_retransmitted_request_meets_the_fate_of_the_first_one() {
+    let judge = Judge::new(parsed("request:ignored@1,request:reject=28@2"), 0);
+    let mut judge = RequestJudge::new(&judge).expect("orders about requests");
+    let peer = [10, 0, 0, 1].into();
+    let mad = |transaction: u8, attribute: u8| {
+        let mut mad = [0; 256];
+        mad[15] = transaction;
+        mad[17] = attribute;
+        mad
+    };
+    let mut decide = |transaction, attribute| judge.decide(peer, &mad(transaction, attribute));
+    assert_eq!(decide(1, 0x10), RequestVerdict::Ignore);
+    assert_eq!(decide(1, 0x10), RequestVerdict::Ignore);
+    // A reply is no request.
+    assert_eq!(decide(9, 0x13), RequestVerdict::Answer);
+    assert_eq!(decide(2, 0x10), RequestVerdict::Reject(28));
+    assert_eq!(decide(3, 0x10), RequestVerdict::Answer);
+    assert_eq!(decide(2, 0x10), RequestVerdict::Reject(28));
+    assert_eq!(judge.decide(peer, &[]), RequestVerdict::Answer);
+}
+
+#[test]
+fn timed_orders_are_due_in_order() {
+    let judge = Judge::new(parsed("gid:change@3s,port:down@1s..2s,device:fatal@4s"), 0);
+    let mut timed = TimedFaults::new(&judge).expect("timed orders");
+    assert_eq!(timed.next(), None, "the clock does not run yet");
+    let opened = roce_stack::Instant::from_nanos(5);
+    timed.open(opened);
+    let at = |seconds| opened + Duration::from_secs(seconds);
+    assert_eq!(timed.next(), Some(at(1)));
+    assert_eq!(timed.take_due(opened), None);
+    assert_eq!(timed.take_due(at(2)), Some(TimedAction::PortDown));
+    assert_eq!(timed.take_due(at(2)), Some(TimedAction::PortUp));
+    assert_eq!(timed.take_due(at(2)), None);
+    assert_eq!(timed.take_due(at(9)), Some(TimedAction::GidChange));
+    assert_eq!(timed.take_due(at(9)), Some(TimedAction::DeviceFatal));
+    assert_eq!(timed.take_due(at(9)), None);
+}
