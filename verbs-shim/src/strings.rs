@@ -1,12 +1,17 @@
-//! The functions that convert numbers of enumerations to text.
+//! The functions that convert numbers of enumerations to text. The texts are those of rdma-core, because
+//! scripts look for them in the output of programs.
 
 use crate::pointer::Text;
 use std::ffi::{CStr, c_int};
 
 fn name(names: &[&'static CStr], number: c_int, first: c_int) -> Text {
+    name_or(c"unknown", names, number, first)
+}
+
+fn name_or(otherwise: &'static CStr, names: &[&'static CStr], number: c_int, first: c_int) -> Text {
     let index = usize::try_from(number.wrapping_sub(first)).ok();
     let found = index.and_then(|index| names.get(index));
-    found.copied().unwrap_or(c"unknown").as_ptr()
+    found.copied().unwrap_or(otherwise).as_ptr()
 }
 
 /// `ibv_node_type_str`.
@@ -40,25 +45,25 @@ pub(crate) extern "C" fn port_state_str(state: c_int) -> Text {
 pub(crate) extern "C" fn event_type_str(event: c_int) -> Text {
     let names = [
         c"CQ error",
-        c"QP fatal error",
-        c"QP: invalid request of the peer",
-        c"QP: access of the peer denied",
+        c"local work queue catastrophic error",
+        c"invalid request local work queue error",
+        c"local access violation work queue error",
         c"communication established",
         c"send queue drained",
         c"path migrated",
-        c"path migration failed",
-        c"device fatal error",
+        c"path migration request error",
+        c"local catastrophic error",
         c"port active",
         c"port error",
         c"LID change",
         c"P_Key change",
         c"SM change",
-        c"SRQ error",
+        c"SRQ catastrophic error",
         c"SRQ limit reached",
         c"last WQE reached",
         c"client reregistration",
         c"GID table change",
-        c"WQ fatal error",
+        c"WQ fatal",
     ];
     name(&names, event, 0)
 }
@@ -83,7 +88,7 @@ pub(crate) extern "C" fn cm_event_str(event: c_int) -> Text {
         c"RDMA_CM_EVENT_ADDR_CHANGE",
         c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
     ];
-    name(&names, event, 0)
+    name_or(c"UNKNOWN EVENT", &names, event, 0)
 }
 
 /// `ibv_wc_status_str`.
@@ -94,25 +99,25 @@ pub(crate) extern "C" fn wc_status_str(status: c_int) -> Text {
         c"local QP operation error",
         c"local EE context operation error",
         c"local protection error",
-        c"work request flushed",
-        c"memory window bind error",
-        c"bad response",
+        c"Work Request Flushed Error",
+        c"memory management operation error",
+        c"bad response error",
         c"local access error",
-        c"remote invalid request",
+        c"remote invalid request error",
         c"remote access error",
         c"remote operation error",
-        c"transport retries exceeded",
-        c"RNR retries exceeded",
-        c"local RDD violation",
+        c"transport retry counter exceeded",
+        c"RNR retry counter exceeded",
+        c"local RDD violation error",
         c"remote invalid RD request",
-        c"operation aborted by the peer",
+        c"aborted error",
         c"invalid EE context number",
         c"invalid EE context state",
         c"fatal error",
-        c"response timed out",
+        c"response timeout error",
         c"general error",
-        c"tag matching error",
-        c"tag matching rendezvous incomplete",
+        c"TM error",
+        c"TM software rendezvous",
     ];
     name(&names, status, 0)
 }

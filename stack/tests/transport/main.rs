@@ -27,6 +27,7 @@ mod memory_placement;
 mod nic;
 mod on_demand;
 mod operations;
+mod ordered;
 mod posting;
 mod read_recovery;
 mod recovery;

@@ -103,6 +103,105 @@ fn calls_that_wait_go_through_the_tables_of_a_context() {
     }
 }
 
+/// The calls that C programs make through the tables of a context, and so need one.
+const WITH_OBJECTS: &[&str] = &[
+    "alloc_dm",
+    "alloc_mw",
+    "alloc_null_mr",
+    "alloc_parent_domain",
+    "alloc_td",
+    "bind_mw",
+    "create_cq_ex",
+    "create_qp_ex",
+    "create_srq_ex",
+    "dealloc_mw",
+    "modify_cq",
+    "open_xrcd",
+    "poll_cq",
+    "post_recv",
+    "post_send",
+    "post_srq_recv",
+    "query_device_ex",
+    "query_port",
+    "req_notify_cq",
+];
+
+#[test]
+fn each_call_that_is_ordered_to_fail_does() {
+    if !compiles_rdmacm_or_skip() {
+        return;
+    }
+    let library = library::folder();
+    for with_objects in [false, true] {
+        let calls = || {
+            let all = roce_verbs::faults::CALLS.iter();
+            all.filter(|call| WITH_OBJECTS.contains(call) == with_objects)
+        };
+        let orders: Vec<_> = calls().map(|call| format!("{call}:EDOM")).collect();
+        run("ordered.c", |command| {
+            run_with(library.path())(command);
+            command.args(calls());
+            command.env("ROCE_FAULTS", orders.join(","));
+            if with_objects {
+                command.env("OBJECTS", "1");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_calls_of_a_program_fail() {
+    if !compiles_rdmacm_or_skip() {
+        return;
+    }
+    let library = library::folder();
+    let failures = |orders: &str| {
+        let source = "verbs-shim/tests/libibverbs/ordered.c";
+        let program = compiled_or_skip(source).expect("it compiles");
+        let mut command = Command::new(&program);
+        run_with(library.path())(&mut command);
+        command.env("ROCE_FAULTS", orders);
+        let output = command.output().expect("it was just built");
+        std::fs::remove_file(program).expect("it is there");
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8(output.stderr).expect("text");
+        (String::from_utf8(output.stdout).expect("text"), told)
+    };
+    let (of_seven, told) = failures("post_recv:ENOMEM@10%,seed=7");
+    assert_eq!(
+        failures("post_recv:ENOMEM@10%,seed=7"),
+        (of_seven.clone(), told.clone())
+    );
+    assert_ne!(failures("post_recv:ENOMEM@10%,seed=8").0, of_seven);
+    // What is printed repeats the same failures without the seed.
+    let struck = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("roce: fault: "));
+    let struck: Vec<&str> = struck.collect();
+    assert!(!struck.is_empty(), "{told}");
+    assert_eq!(failures(&struck.join(",")).0, of_seven);
+}
+
+/// Scripts look for them in the output of programs.
+#[test]
+fn texts_are_those_of_rdma_core() {
+    if !compiles_rdmacm_or_skip() {
+        return;
+    }
+    let library = library::folder();
+    let [own, of_rdma_core] = [library.path(), Path::new("")].map(|folder| {
+        let source = "verbs-shim/tests/libibverbs/texts.c";
+        let program = compiled_or_skip(source).expect("it compiles");
+        let mut command = Command::new(&program);
+        run_with(folder)(&mut command);
+        let output = command.output().expect("it was just built");
+        std::fs::remove_file(program).expect("it is there");
+        String::from_utf8(output.stdout).expect("text")
+    });
+    assert!(own.contains("status 12 transport retry"), "{own}");
+    assert_eq!(own, of_rdma_core);
+}
+
 #[test]
 fn datagrams_are_answered_whatever_the_completion_says_of_a_service_level() {
     let library = library::folder();

@@ -85,7 +85,7 @@ impl Judge {
             };
             count.matches += 1;
             if struck.is_none() && self.strikes(index, order.when, count.matches) {
-                if let Some(again) = count.to_report(order) {
+                if let Some(again) = count.repetition(order) {
                     report(&again);
                 }
                 struck = Some(fault);
@@ -114,7 +114,7 @@ impl Judge {
 
 impl Count {
     /// The order that repeats this strike; `None` if it has been reported.
-    fn to_report(&mut self, order: &Order) -> Option<Order> {
+    fn repetition(&mut self, order: &Order) -> Option<Order> {
         match order.when {
             When::Chance(_) => Some(order.clone().at(self.matches)),
             _ if std::mem::replace(&mut self.is_reported, true) => None,
