@@ -5,6 +5,7 @@ mod bundled;
 mod commands;
 mod environment;
 mod namespace;
+mod ordered;
 mod process;
 mod programs;
 mod queries;
