@@ -4,6 +4,7 @@
 
 #include "ends.h"
 
+#include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 #include <string.h>
 
@@ -173,9 +174,32 @@ static void print_which_posts_fail(void)
 	printf("\n");
 }
 
+/* rdma_create_qp makes a protection domain, CQs and a QP by itself: no orders of the program's own calls
+ * are about these. */
+static void make_by_one_call(void)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	struct ibv_qp_init_attr attr = { .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC };
+	struct rdma_cm_id *id;
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&address));
+	CHECK(!rdma_create_qp(id, NULL, &attr) && id->qp && id->send_cq);
+	errno = 0;
+	CHECK(!ibv_create_cq(id->verbs, 1, NULL, NULL, 0) && errno == EDOM);
+	rdma_destroy_qp(id);
+	CHECK(!rdma_destroy_id(id));
+}
+
 int main(int count, char **names)
 {
 	int wrong = 0;
+
+	if (count == 2 && !strcmp(names[1], "by one call")) {
+		make_by_one_call();
+		return 0;
+	}
 
 	if (count == 1) {
 		ends = make_ends();

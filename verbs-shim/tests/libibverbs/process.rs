@@ -150,6 +150,19 @@ fn each_call_that_is_ordered_to_fail_does() {
 }
 
 #[test]
+fn orders_are_about_the_calls_of_the_program() {
+    if compiles_rdmacm_or_skip() {
+        let library = library::folder();
+        run("ordered.c", |command| {
+            run_with(library.path())(command);
+            command.arg("by one call");
+            let orders = "alloc_pd:EDOM,create_comp_channel:EDOM,create_cq:EDOM,create_qp:EDOM";
+            command.env("ROCE_FAULTS", orders);
+        });
+    }
+}
+
+#[test]
 fn the_same_seed_makes_the_same_calls_of_a_program_fail() {
     if !compiles_rdmacm_or_skip() {
         return;

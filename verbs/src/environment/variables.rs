@@ -121,7 +121,8 @@ pub const VARIABLES: &[Variable] = &[
     library(
         "ROCE_FAULTS",
         "loss=1%,...",
-        "inject faults: lose, delay, reorder, duplicate and corrupt packets that arrive",
+        "inject faults: lose, delay, reorder, duplicate and corrupt packets that arrive; or make calls and \
+         completions fail, such as post_send:ENOMEM@3",
     ),
     library(
         "ROCE_CC",

@@ -98,6 +98,8 @@ fn mistakes_are_pointed_at() {
         ("gid:change@1s..2s", 12, "1s..2s", "@500ms"),
         ("dup=1%, device:dead@1s", 16, "dead", "fatal"),
         ("loss=1%,ä:b", 9, "ä", "a call"),
+        // One character, two bytes.
+        ("\u{a0}post_sent:ENOMEM", 2, "post_sent", "post_send"),
     ] {
         let error = text.parse::<Faults>().expect_err(text);
         let place = (error.at, error.given.as_str());
@@ -121,6 +123,12 @@ fn orders_strike_when_they_say() {
     assert_eq!(struck("reg_mr:ENOMEM@2", 4), [2]);
     assert_eq!(struck("reg_mr:ENOMEM@3..", 5), [3, 4, 5]);
     assert_eq!(struck("reg_mr:ENOMEM@2..3", 5), [2, 3]);
+}
+
+/// Of two orders that match, the first one strikes. Both count.
+#[test]
+fn orders_count_what_others_strike() {
+    assert_eq!(struck("send:lost@2,any:late=1s@2", 4), [2]);
 }
 
 #[test]
