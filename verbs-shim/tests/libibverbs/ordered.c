@@ -184,7 +184,7 @@ static void make_by_one_call(void)
 
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&address));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 1000));
 	CHECK(!rdma_create_qp(id, NULL, &attr) && id->qp && id->send_cq);
 	errno = 0;
 	CHECK(!ibv_create_cq(id->verbs, 1, NULL, NULL, 0) && errno == EDOM);
