@@ -2,9 +2,11 @@
 
 mod support;
 
-use roce_verbs::SendOp;
+use roce_verbs::completion::WcStatus;
+use roce_verbs::faults::{CompletionFault, Faults, Of, Order};
 use roce_verbs::observation::Stat;
 use roce_verbs::settings::OpenOptions;
+use roce_verbs::{Device, SendOp, SendRequest};
 use support::{End, LEN};
 
 fn bytes(end: &End) -> Vec<u8> {
@@ -78,4 +80,91 @@ fn the_context_reports_its_faults() {
     );
     let quiet = End::open(222, &OpenOptions::new());
     assert_eq!(quiet.context.faults(), None);
+}
+
+/// Orders of a context, built in Rust, strike its own completions, and not those of others.
+#[test]
+fn orders_strike_the_completions_of_their_context() {
+    let failure = CompletionFault::Status(WcStatus::RemoteOperationError);
+    let faults = Faults::new().order(Order::completion(Of::Write, failure).at(2).of_qp(1));
+    let ordered = End::open(223, &OpenOptions::new().faults(faults.clone()));
+    let other = End::open(224, &OpenOptions::new());
+    ordered.connect(&other);
+    other.connect(&ordered);
+    assert_eq!(
+        ordered.context.faults().map(|all| all.orders().len()),
+        Some(1)
+    );
+    for _ in 0..3 {
+        other.run(SendOp::Write(ordered.region.remote(0)));
+    }
+    ordered.run(SendOp::Write(other.region.remote(0)));
+    let element = ordered.region.slice(0, 8).expect("in range");
+    let request = SendRequest::write(element, other.region.remote(0));
+    ordered.qp.post_send(&request).expect("posted");
+    let failed = ordered.cq.wait_polling().expect("no overrun");
+    assert_eq!(failed.status, WcStatus::RemoteOperationError);
+    let why = ordered
+        .context
+        .why(ordered.qp.qpn())
+        .expect("it has failed");
+    assert_eq!(why.failure.cause.code(), 0x530, "{why}");
+}
+
+/// While the link is down, nothing arrives.
+#[test]
+fn a_peer_behind_a_link_that_is_down_does_not_answer() {
+    let down: Faults = "port:down@0s".parse().expect("well-formed");
+    let ordered = End::open(225, &OpenOptions::new().faults(down));
+    let other = End::open(226, &OpenOptions::new());
+    ordered.connect(&other);
+    other.connect(&ordered);
+    let element = ordered.region.slice(0, 8).expect("in range");
+    let request = SendRequest::write(element, other.region.remote(0));
+    ordered.qp.post_send(&request).expect("posted");
+    let failed = ordered.cq.wait_polling().expect("no overrun");
+    assert_eq!(failed.status, WcStatus::RetryExceeded);
+    assert!(ordered.context.is_cut_off());
+    assert!(counted(&ordered, "fault_unplugged") > 0);
+    let why = ordered
+        .context
+        .why(ordered.qp.qpn())
+        .expect("it has failed");
+    let why = why.to_string();
+    assert!(
+        why.contains("likely    the faults that ROCE_FAULTS asks for"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_device_stops_when_it_is_ordered_to() {
+    let fatal: Faults = "device:fatal@1ms".parse().expect("well-formed");
+    let loopback = Device::named("roce_lo").expect("it is there");
+    let options = OpenOptions::new().faults(fatal);
+    let context = options.open(&loopback).expect("opened");
+    while context.failure().is_none() {
+        context.drive();
+    }
+    let why = context.failure().expect("it has stopped");
+    assert_eq!(why, "ROCE_FAULTS ordered it to stop");
+}
+
+#[test]
+fn a_region_whose_memory_vanishes_fails_requests() {
+    let faults: Faults = "region:fault@1".parse().expect("well-formed");
+    let ordered = End::open(228, &OpenOptions::new().faults(faults));
+    let other = End::open(229, &OpenOptions::new());
+    ordered.connect(&other);
+    other.connect(&ordered);
+    let element = ordered.region.slice(0, 8).expect("in range");
+    let request = SendRequest::write(element, other.region.remote(0));
+    ordered.qp.post_send(&request).expect("posted");
+    let failed = ordered.cq.wait_polling().expect("no overrun");
+    assert_eq!(failed.status, WcStatus::LocalProtectionError);
+    let why = ordered
+        .context
+        .why(ordered.qp.qpn())
+        .expect("it has failed");
+    assert_eq!(why.failure.cause.code(), 0x117, "{why}");
 }
