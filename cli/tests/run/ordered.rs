@@ -8,7 +8,7 @@ use std::sync::Mutex;
 /// them.
 const SCENE: &str = r#"
     ip link set lo up
-    serve() { setpriv --pdeathsig KILL "$ROCE" run --quiet --library "$LIBRARY" $1 -- timeout 60 $SERVER; }
+    serve() { exec setpriv --pdeathsig TERM "$ROCE" run --quiet --library "$LIBRARY" $1 -- timeout 60 $SERVER; }
     run() { "$ROCE" run --quiet --library "$LIBRARY" $1 -- timeout $SECONDS_LEFT $CLIENT; }
     faults="--faults $FAULTS"
     case $AT in server) theirs=$faults own= ;; client) theirs= own=$faults ;; esac
