@@ -34,6 +34,7 @@ mod intact;
 mod management;
 mod multicast;
 mod post;
+mod record;
 mod reports;
 mod schedule;
 mod srq;
@@ -106,6 +107,8 @@ pub struct Nic {
     last_qpn: Qpn,
     /// The range that QPNs are drawn from; `None` for all QPNs.
     part: Option<QpnRange>,
+    /// Whether new QPs get a flight recorder.
+    records: bool,
 }
 
 impl Nic {
@@ -135,6 +138,7 @@ impl Nic {
             peer_windows: PeerWindows::new(config.window_bytes),
             last_qpn: Qpn::MULTICAST,
             part: None,
+            records: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Posts requests, and schedules the QP's turn if it has something to send.
 
 use super::Nic;
+use crate::recorder::Entry;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvRequest, SendRequest};
 use roce_wire::Qpn;
@@ -19,13 +20,18 @@ impl Nic {
     ) -> Result<(), PostError> {
         let unknown = PostError::UnknownQp(qpn);
         let handle = self.qps.find(qpn).ok_or(unknown)?;
-        let qp = &mut self.qps.at_mut(handle).ok_or(unknown)?.qp;
+        let slot = self.qps.at_mut(handle).ok_or(unknown)?;
+        let qp = &mut slot.qp;
         if !qp.queues_sends() {
             let posted = self.with_handle(now, handle, |qp, cx| qp.post_send(cx, request));
             return posted.unwrap_or(Err(unknown));
         }
         // This queues the request; nothing else happens to the QP.
-        qp.queue_send(&self.memory, request)?;
+        let bytes = qp.queue_send(&self.memory, request)?;
+        if let Some(recorder) = &mut slot.recorder {
+            let opcode = request.op.completion_opcode();
+            recorder.record(now, Entry::posted_send(opcode, bytes));
+        }
         if qp.wants_to_send() {
             self.schedule(handle, false);
         }

@@ -56,7 +56,7 @@ impl Nic {
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
-        let qp = &mut slot.qp;
+        let (qp, recorder) = (&mut slot.qp, slot.recorder.as_deref_mut());
         let sums = Sums::of(counters);
         let mut cx = Cx {
             now,
@@ -74,6 +74,7 @@ impl Nic {
             nothing_follows: false,
             report: None,
             blame: Blame::default(),
+            recorder,
         };
         let result = f(qp, &mut cx);
         let (out_of_peer_room, slowed_to) = (cx.out_of_peer_room, cx.slowed_to);

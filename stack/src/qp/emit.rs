@@ -4,6 +4,7 @@ use crate::counters::{Counters, Stat};
 use crate::encapsulation::{IpCovered, TxMeta, gid};
 use crate::memory::AccessError;
 use crate::qp::Cx;
+use crate::recorder::Entry;
 use crate::transmit::{Flow, ReserveError, Sequenced, Transmit, TxSlot};
 use core::hint::cold_path;
 use roce_wire::icrc::{IpHeader, Unsealed};
@@ -80,6 +81,13 @@ pub(crate) fn emit_packet(
 ) -> Result<bool, EmitError> {
     let written = write_packet(port, packet, |out| fill(cx, out))?;
     count_packet(cx.counters, written, packet.payload_len);
+    let (bth, bytes) = (&packet.repr.bth, packet.payload_len);
+    if written == Written::Unsendable {
+        cold_path();
+        cx.record(|| Entry::unsendable(bth.opcode, bth.psn, bytes));
+    } else {
+        cx.record(|| Entry::sent(bth.opcode, bth.psn, bytes));
+    }
     Ok(written == Written::Kept)
 }
 

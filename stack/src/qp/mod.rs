@@ -16,6 +16,7 @@ mod local;
 mod post;
 mod posted;
 mod receives;
+mod record;
 pub(crate) mod reorder;
 mod requester;
 mod responder;
@@ -45,6 +46,7 @@ use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, PdId, prefetch};
 use crate::peer_window::{PeerWindows, WindowShare};
 use crate::queue::{EntryGuard, QueueLimits};
+use crate::recorder::{Entry, Recorder};
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::traffic::QpTraffic;
@@ -83,6 +85,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) report: Option<Report>,
     /// Why the QP fails, if it does.
     pub(crate) blame: Blame,
+    /// The QP's flight recorder, if it has one.
+    pub(crate) recorder: Option<&'a mut Recorder>,
 }
 
 /// A report for the port about packets that it keeps in memory.
@@ -257,7 +261,7 @@ impl Qp {
         if to == QpState::Err {
             self.fail(cx, None);
         }
-        self.core.state = to;
+        self.enter(cx, to);
         match (from, to) {
             (_, QpState::Reset) => self.reset(cx),
             (QpState::Init, QpState::Rtr) => {
@@ -281,11 +285,19 @@ impl Qp {
         Ok(())
     }
 
+    /// Changes only the state.
+    pub(super) fn enter(&mut self, cx: &mut Cx<'_>, to: QpState) {
+        let from = core::mem::replace(&mut self.core.state, to);
+        if from != to {
+            cx.record(|| Entry::state_changed(from, to));
+        }
+    }
+
     /// Handles a packet whose ICRC has been verified.
     pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
         if let Err(reason) = self.admit(meta, packet) {
             cold_path();
-            cx.counters.drop(reason);
+            self.drop_unadmitted(cx, packet, reason);
             return;
         }
         if meta.is_marked() {

@@ -18,12 +18,12 @@ impl Qp {
         matches!(self.core.state, QpState::Rts | QpState::Sqd)
     }
 
-    /// Adds a request to the send queue. [`Qp::queues_sends`] must hold.
+    /// Adds a request to the send queue, and returns its length. [`Qp::queues_sends`] must hold.
     pub(crate) fn queue_send(
         &mut self,
         memory: &MemoryTable,
         request: &SendRequest<'_>,
-    ) -> Result<(), PostError> {
+    ) -> Result<u32, PostError> {
         let mut buffer = None;
         let source = self.source(memory, request, &mut buffer)?;
         self.check_service(request)?;
@@ -37,7 +37,8 @@ impl Qp {
         request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
         if self.queues_sends() {
-            return self.queue_send(cx.memory, request);
+            self.queue_send(cx.memory, request)?;
+            return Ok(());
         }
         let mut buffer = None;
         let source = self.source(cx.memory, request, &mut buffer)?;
@@ -139,7 +140,13 @@ impl Qp {
                 let _ = self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
                 Ok(())
             }
-            _ => self.service.post_recv(wr),
+            _ => {
+                self.service.post_recv(wr)?;
+                if let Some(recorder) = &mut cx.recorder {
+                    recorder.posted_receive(cx.now);
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -198,13 +198,13 @@ impl Service {
         Ok(())
     }
 
-    /// Appends a request to the send queue.
+    /// Appends a request to the send queue. Returns its length.
     pub(super) fn post_send(
         &mut self,
         core: &Core,
         request: &SendRequest<'_>,
         source: PayloadSource<'_>,
-    ) -> Result<(), PostError> {
+    ) -> Result<u32, PostError> {
         match self {
             Self::Rc { requester, .. } => requester.post(core, request, source),
             Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.post(core, request, source),
@@ -279,11 +279,21 @@ impl Service {
     ) -> Result<(), QpFailure> {
         match self {
             Self::Rc { responder, .. } if packet.bth.opcode.is_request() => {
+                cx.record_received(packet);
                 responder.receive(cx, core, meta.src_port, packet)
             }
-            Self::Rc { requester, .. } => requester.receive(cx, core, meta.src_port, packet),
-            Self::Uc { receiver, .. } => receiver.receive(cx, core, packet),
-            Self::Ud { receiver, .. } => receiver.receive(cx, core, meta, packet),
+            Self::Rc { requester, .. } => {
+                cx.record_response(packet);
+                requester.receive(cx, core, meta.src_port, packet)
+            }
+            Self::Uc { receiver, .. } => {
+                cx.record_received(packet);
+                receiver.receive(cx, core, packet)
+            }
+            Self::Ud { receiver, .. } => {
+                cx.record_received(packet);
+                receiver.receive(cx, core, meta, packet)
+            }
         }
     }
 

@@ -29,6 +29,7 @@ mod on_demand;
 mod operations;
 mod posting;
 mod read_recovery;
+mod recorder;
 mod recovery;
 mod regions;
 mod retry;

@@ -280,6 +280,7 @@ impl Requester {
         if at < self.max {
             cold_path();
             cx.counters.count(Stat::Retransmitted);
+            cx.mark_retransmitted();
         } else if sent.ack_req == AckReq::Yes {
             self.clock.trips.note(cx.now, at.next());
             if sent.timed {

@@ -197,6 +197,7 @@ impl Responder {
                 // rule: 9.7.5.1.1-response-psn
                 *at = at.next();
                 *offset += u32::try_from(payload).unwrap_or(rest);
+                cx.merge_middle();
             }
             _ => drop(self.replies.queue.pop_front()),
         }
@@ -326,7 +327,11 @@ impl Responder {
         bth.pkey = core.config.pkey;
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let repr = PacketRepr { bth, ext };
-        emit(cx, port, path, core.qpn, &repr, payload, fill)
+        emit(cx, port, path, core.qpn, &repr, payload, fill)?;
+        if let Some(aeth) = ext.aeth {
+            cx.add_syndrome(aeth.syndrome);
+        }
+        Ok(())
     }
 
     fn aeth_ack(&self, msn: u32) -> Aeth {
