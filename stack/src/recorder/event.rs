@@ -1,6 +1,7 @@
 //! The events of a QP, as people read them.
 
 use crate::counters::DropReason;
+use crate::duration_text::DurationText;
 use crate::kind::QpState;
 use crate::time::Instant;
 use crate::wr::WcOpcode;
@@ -232,7 +233,9 @@ fn write_packet(
         None => write!(f, ", {bytes} bytes"),
         Some(Syndrome::Ack(_)) if bytes > 0 => write!(f, ", {bytes} bytes"),
         Some(Syndrome::Ack(_)) => f.write_str(", ACK"),
-        Some(Syndrome::RnrNak(timer)) => write!(f, ", RNR NAK, wait {:?}", timer.duration()),
+        Some(Syndrome::RnrNak(timer)) => {
+            write!(f, ", RNR NAK, wait {}", DurationText(timer.duration()))
+        }
         Some(Syndrome::Nak(code)) => write!(f, ", NAK, {}", nak_name(code)),
         Some(Syndrome::Reserved(byte)) => write!(f, ", reserved syndrome {byte:#04x}"),
     }

@@ -123,7 +123,7 @@ fn an_rnr_nak_and_its_wait() {
         events(&pair, A)[4..],
         [
             "sent RC SEND Only, PSN 0x000010, 8 bytes",
-            "received RC Acknowledge, PSN 0x000010, RNR NAK, wait 10µs",
+            "received RC Acknowledge, PSN 0x000010, RNR NAK, wait 10us",
             "the RNR timer has ended",
             "retransmitted RC SEND Only, PSN 0x000010, 8 bytes",
             "received RC Acknowledge, PSN 0x000010, ACK",
@@ -133,7 +133,7 @@ fn an_rnr_nak_and_its_wait() {
         events(&pair, B)[3..],
         [
             "received RC SEND Only, PSN 0x000010, 8 bytes: not executed",
-            "sent RC Acknowledge, PSN 0x000010, RNR NAK, wait 10µs",
+            "sent RC Acknowledge, PSN 0x000010, RNR NAK, wait 10us",
             "posted a receive",
             "received RC SEND Only, PSN 0x000010, 8 bytes",
             "sent RC Acknowledge, PSN 0x000010, ACK",

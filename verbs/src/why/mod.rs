@@ -6,15 +6,20 @@
 //! QP exists; with [`WHY_VARIABLE`], the library writes each one as the QP fails.
 
 mod advice;
+mod events;
 mod evidence;
 mod explanation;
 mod output;
 
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
+pub use events::QpEventText;
 pub use explanation::Explanation;
 pub use output::{RefusedCall, WhyOutput, environment_why};
-pub use roce_stack::{Cause, DeniedAccess, Extent, FailedRequest, Failure};
+pub use roce_stack::{
+    Cause, DeniedAccess, Extent, FailedRequest, Failure, QpEvent, Recorded, Verdict,
+};
 
+pub(crate) use events::texts;
 pub(crate) use evidence::{KernelWatch, Places};
 pub(crate) use output::{WhyLog, check_why_setting};
 
