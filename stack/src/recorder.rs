@@ -16,6 +16,7 @@ pub use event::{QpEvent, Recorded, Verdict};
 
 use crate::counters::DropReason;
 use crate::time::Instant;
+use roce_wire::Syndrome;
 
 /// The number of events that are kept of each QP. A power of two.
 pub(crate) const CAPACITY: usize = 32;
@@ -79,8 +80,8 @@ impl Recorder {
     }
 
     /// Adds the syndrome to the newest event, the sending of a packet.
-    #[inline]
-    pub(crate) fn add_syndrome(&mut self, syndrome: roce_wire::Syndrome) {
+    #[cold]
+    pub(crate) fn add_syndrome(&mut self, syndrome: Syndrome) {
         let word = self.entry(0);
         *word = Entry::from_word(*word).with_syndrome(syndrome).word();
     }

@@ -57,7 +57,10 @@ fn both_ends_explain_a_write_beyond_a_region() {
     assert!(words.contains("code      0x414"), "{words}");
     let last = |explanation: &Explanation| {
         let events = explanation.events.iter().rev();
-        events.map(|event| event.event.clone()).take(3).collect::<Vec<_>>()
+        events
+            .map(|event| event.event.clone())
+            .take(3)
+            .collect::<Vec<_>>()
     };
     let Cause::RefusedAccess { psn } = own.failure.cause else {
         panic!("{own}");

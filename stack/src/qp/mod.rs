@@ -312,6 +312,7 @@ impl Qp {
                 cx.events.push_back(Event::CommEstablished(self.core.qpn));
             }
         }
+        cx.record_received(packet);
         let result = self.service.receive(cx, &self.core, meta, packet);
         if self.limiter.is_some() {
             cold_path();

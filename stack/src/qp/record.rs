@@ -23,20 +23,20 @@ impl Cx<'_> {
         self.record(|| Entry::received(bth.opcode, bth.psn, packet.payload.len()));
     }
 
-    /// Records a response, with the acknowledgement that it carries.
-    #[inline]
-    pub(crate) fn record_response(&mut self, packet: &Packet<'_>) {
-        self.record_received(packet);
-        if let Some(aeth) = &packet.ext.aeth {
-            self.add_syndrome(aeth.syndrome);
-        }
-    }
-
-    /// Adds the syndrome to the packet that was just recorded.
-    #[inline]
+    /// Adds the syndrome to the packet that was just recorded. Packets without this count as ACKs,
+    /// as nearly all are.
+    #[cold]
     pub(crate) fn add_syndrome(&mut self, syndrome: Syndrome) {
         if let Some(recorder) = &mut self.recorder {
             recorder.add_syndrome(syndrome);
+        }
+    }
+
+    /// Adds the syndrome of a packet that was just recorded, if it has one.
+    #[cold]
+    pub(crate) fn add_syndrome_of(&mut self, packet: &Packet<'_>) {
+        if let Some(aeth) = &packet.ext.aeth {
+            self.add_syndrome(aeth.syndrome);
         }
     }
 
@@ -92,7 +92,8 @@ impl Qp {
             cx.counters.drop(reason);
             return;
         }
-        cx.record_response(packet);
+        cx.record_received(packet);
+        cx.add_syndrome_of(packet);
         cx.drop(reason);
     }
 }

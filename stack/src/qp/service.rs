@@ -279,21 +279,11 @@ impl Service {
     ) -> Result<(), QpFailure> {
         match self {
             Self::Rc { responder, .. } if packet.bth.opcode.is_request() => {
-                cx.record_received(packet);
                 responder.receive(cx, core, meta.src_port, packet)
             }
-            Self::Rc { requester, .. } => {
-                cx.record_response(packet);
-                requester.receive(cx, core, meta.src_port, packet)
-            }
-            Self::Uc { receiver, .. } => {
-                cx.record_received(packet);
-                receiver.receive(cx, core, packet)
-            }
-            Self::Ud { receiver, .. } => {
-                cx.record_received(packet);
-                receiver.receive(cx, core, meta, packet)
-            }
+            Self::Rc { requester, .. } => requester.receive(cx, core, meta.src_port, packet),
+            Self::Uc { receiver, .. } => receiver.receive(cx, core, packet),
+            Self::Ud { receiver, .. } => receiver.receive(cx, core, meta, packet),
         }
     }
 

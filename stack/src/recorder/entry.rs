@@ -178,9 +178,12 @@ impl Entry {
         }
     }
 
-    #[inline]
+    /// The same packet with its syndrome; that of an ACK is not kept.
     pub(crate) fn with_syndrome(self, syndrome: Syndrome) -> Self {
-        Self(self.0 | u64::from(syndrome.byte()) << SYNDROME)
+        match syndrome {
+            Syndrome::Ack(_) => self,
+            other => Self(self.0 | u64::from(other.byte()) << SYNDROME),
+        }
     }
 
     /// One entry for this one and `next`, if both are packets with the same opcode that were sent
@@ -275,7 +278,10 @@ impl Entry {
     fn syndrome(self) -> Option<Syndrome> {
         let opcode = Opcode::from_byte(self.opcode())?;
         let has_aeth = opcode.info().headers.contains(Headers::AETH);
-        has_aeth.then(|| Syndrome::from_byte((self.0 >> SYNDROME) as u8))
+        has_aeth.then(|| match (self.0 >> SYNDROME) as u8 {
+            0 => Syndrome::default(),
+            byte => Syndrome::from_byte(byte),
+        })
     }
 }
 

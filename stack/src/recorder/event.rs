@@ -41,7 +41,7 @@ pub enum QpEvent {
         psn: Psn,
         /// Its payload in bytes.
         bytes: u16,
-        /// The acknowledgement that it carries.
+        /// The acknowledgement that it carries, without the credits of an ACK.
         syndrome: Option<Syndrome>,
         /// It had been sent before.
         again: bool,
@@ -72,7 +72,7 @@ pub enum QpEvent {
         psn: Psn,
         /// Its payload in bytes.
         bytes: u16,
-        /// The acknowledgement that it carries.
+        /// The acknowledgement that it carries, without the credits of an ACK.
         syndrome: Option<Syndrome>,
         /// What the QP did with it.
         verdict: Verdict,

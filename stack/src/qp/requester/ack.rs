@@ -25,6 +25,7 @@ impl Requester {
         // A ghost: an acknowledgement of a packet that was never sent (9.7.5.1.4).
         // rule: 9.7.5.1.4-ghost-ack
         if at >= self.max {
+            cx.add_syndrome_of(packet);
             cx.drop(DropReason::GhostAck);
             return Ok(());
         }
@@ -43,10 +44,17 @@ impl Requester {
                 }
                 Ok(())
             }
-            Syndrome::RnrNak(timer) => self.receive_rnr_nak(cx, core, at, timer),
-            Syndrome::Nak(code) => self.receive_nak(cx, core, at, code),
+            Syndrome::RnrNak(timer) => {
+                cx.add_syndrome_of(packet);
+                self.receive_rnr_nak(cx, core, at, timer)
+            }
+            Syndrome::Nak(code) => {
+                cx.add_syndrome_of(packet);
+                self.receive_nak(cx, core, at, code)
+            }
             // rule: 9.7.6.1-reserved
             Syndrome::Reserved(_) => {
+                cx.add_syndrome_of(packet);
                 cx.drop(DropReason::UnexpectedResponse);
                 Ok(())
             }

@@ -312,6 +312,7 @@ impl Requester {
         if !is_usual {
             cold_path();
             if self.suspicion.refuses(cx, port) {
+                cx.add_syndrome_of(packet);
                 return Ok(());
             }
         }

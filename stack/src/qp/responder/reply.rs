@@ -279,6 +279,7 @@ impl Responder {
             },
         )?;
         cx.counters.count(stat);
+        cx.add_syndrome(syndrome);
         self.peer_out_of_credits |= matches!(kind, NakKind::NotReady);
         // A NAK acknowledges everything before it.
         self.replies.nak = None;
@@ -327,11 +328,7 @@ impl Responder {
         bth.pkey = core.config.pkey;
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let repr = PacketRepr { bth, ext };
-        emit(cx, port, path, core.qpn, &repr, payload, fill)?;
-        if let Some(aeth) = ext.aeth {
-            cx.add_syndrome(aeth.syndrome);
-        }
-        Ok(())
+        emit(cx, port, path, core.qpn, &repr, payload, fill)
     }
 
     fn aeth_ack(&self, msn: u32) -> Aeth {
