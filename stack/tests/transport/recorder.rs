@@ -348,6 +348,27 @@ fn a_packet_of_the_middle_that_is_not_accepted_is_an_event_of_its_own() {
     );
 }
 
+/// A packet that was kept is executed later, and is not part of a run.
+#[test]
+fn a_run_has_no_gaps() {
+    let mut hand = Hand::new(recorded());
+    let mem = hand.mem(8192);
+    let first = hand.psn;
+    hand.request(Opcode::RC_WRITE_FIRST, mem.reth(0, 8192), &[1; 1024]);
+    for index in [2, 1, 3] {
+        let bth = hand.bth(Opcode::RC_WRITE_MIDDLE, first + index);
+        hand.deliver(bth, ExtHeaders::NONE, &[1; 1024]);
+    }
+    assert_eq!(
+        events_by_hand(&hand)[1..],
+        [
+            "received RC RDMA WRITE Middle, PSN 0x800002, 1024 bytes: out of order, kept",
+            "received RC RDMA WRITE Middle, PSN 0x800001, 1024 bytes",
+            "received RC RDMA WRITE Middle, PSN 0x800003, 1024 bytes",
+        ]
+    );
+}
+
 #[test]
 fn receives_posted_one_after_the_other_are_one_event() {
     let mut hand = Hand::new(recorded());
