@@ -72,6 +72,20 @@ impl Recorder {
         }
     }
 
+    /// Removes the newest event. The oldest one, which it has replaced, is lost.
+    #[inline]
+    pub(crate) fn remove_newest(&mut self) {
+        *self.entry(0) = Entry::NONE.word();
+        self.next = self.next.wrapping_sub(WORDS);
+    }
+
+    /// Marks the newest event, the sending of a packet, as one that the port can't do.
+    #[cold]
+    pub(crate) fn mark_unsendable(&mut self) {
+        let word = self.entry(0);
+        *word = Entry::from_word(*word).as_unsendable().word();
+    }
+
     /// Marks the newest event, the sending of a packet, as a retransmission.
     #[cold]
     pub(crate) fn mark_retransmitted(&mut self) {
@@ -97,13 +111,14 @@ impl Recorder {
     /// Makes one event of the newest two, if they are packets in the middle of the same message.
     /// Otherwise, one long message would fill the ring.
     #[inline]
-    pub(crate) fn merge_middle(&mut self, now: Instant) {
-        let (before, newest) = (*self.entry(1), *self.entry(0));
-        let merged = Entry::from_word(before).merged_with(Entry::from_word(newest));
-        if let Some(run) = merged {
-            *self.entry(0) = Entry::NONE.word();
-            self.next = self.next.wrapping_sub(2 * WORDS);
-            self.record(now, run);
+    pub(crate) fn merge_middle(&mut self) {
+        let newest = place(self.next.wrapping_sub(WORDS));
+        let before = place(self.next.wrapping_sub(2 * WORDS));
+        let [first, second] = [before, newest].map(|at| Entry::from_word(self.ring[at | 1]));
+        if let Some(run) = first.merged_with(second) {
+            self.ring[before] = self.ring[newest];
+            self.ring[before | 1] = run.word();
+            self.remove_newest();
         }
     }
 

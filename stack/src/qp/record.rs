@@ -44,7 +44,23 @@ impl Cx<'_> {
     #[inline]
     pub(crate) fn merge_middle(&mut self) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.merge_middle(self.now);
+            recorder.merge_middle();
+        }
+    }
+
+    /// The packet that was just recorded was not sent.
+    #[cold]
+    pub(crate) fn unrecord(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.remove_newest();
+        }
+    }
+
+    /// The port can't send the packet that was just recorded.
+    #[cold]
+    pub(crate) fn mark_unsendable(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.mark_unsendable();
         }
     }
 

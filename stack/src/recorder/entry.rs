@@ -81,10 +81,6 @@ impl Entry {
         Self::packet(SENT, opcode, psn, bytes)
     }
 
-    pub(crate) fn unsendable(opcode: Opcode, psn: Psn, bytes: usize) -> Self {
-        Self::packet(UNSENDABLE, opcode, psn, bytes)
-    }
-
     /// Packets in the middle of a message, from this PSN on.
     pub(crate) fn sent_middle(opcode: Opcode, psn: Psn, packets: u64) -> Self {
         Self::packet(SENT_MIDDLE, opcode, psn, packets as usize)
@@ -170,6 +166,11 @@ impl Entry {
         })
     }
 
+    /// The same packet, as one that the port can't send.
+    pub(crate) fn as_unsendable(self) -> Self {
+        self.with_kind(UNSENDABLE)
+    }
+
     /// The same packet, as a retransmission.
     pub(crate) fn as_retransmitted(self) -> Self {
         match self.kind() {
@@ -190,19 +191,25 @@ impl Entry {
     /// or accepted one after the other.
     #[inline]
     pub(crate) fn merged_with(self, next: Self) -> Option<Self> {
-        let (single, run, packets) = match self.kind() {
-            SENT => (SENT, SENT_MIDDLE, 1),
-            SENT_MIDDLE => (SENT, SENT_MIDDLE, self.bytes()),
-            RECEIVED => (RECEIVED, RECEIVED_MIDDLE, 1),
-            RECEIVED_MIDDLE => (RECEIVED, RECEIVED_MIDDLE, self.bytes()),
-            _ => return None,
-        };
+        let ((run, packets), (next_run, more)) = (self.run()?, next.run()?);
         let follows = Psn::new(self.psn().get() + u32::from(packets)) == next.psn();
-        if next.kind() != single || next.opcode() != self.opcode() || !follows {
+        if run != next_run || self.opcode() != next.opcode() || !follows {
             return None;
         }
         let rest = self.with_kind(run).0 & !(0xffff << BYTES);
-        Some(Self(rest | u64::from(packets.checked_add(1)?) << BYTES))
+        Some(Self(rest | u64::from(packets.checked_add(more)?) << BYTES))
+    }
+
+    /// The kind of a run of packets like this one, and the number of packets that it is.
+    #[inline]
+    fn run(self) -> Option<(u8, u16)> {
+        match self.kind() {
+            SENT => Some((SENT_MIDDLE, 1)),
+            SENT_MIDDLE => Some((SENT_MIDDLE, self.bytes())),
+            RECEIVED => Some((RECEIVED_MIDDLE, 1)),
+            RECEIVED_MIDDLE => Some((RECEIVED_MIDDLE, self.bytes())),
+            _ => None,
+        }
     }
 
     /// The same with one more receive, if it is receives that were posted.

@@ -305,18 +305,18 @@ fn the_middle_of_a_message_is_one_event() {
             mtu: PathMtu::Mtu256,
             ..recorded()
         });
-        let (local, remote) = (pair.mem(A, 4096), pair.mem(B, 4096));
+        let (local, remote) = (pair.mem(A, 16384), pair.mem(B, 16384));
         let op = match reads {
             false => SendOp::Write(remote.remote(0)),
             true => SendOp::Read(remote.remote(0)),
         };
-        pair.post(A, 1, op, &[local.sge(0, 2560)]);
+        pair.post(A, 1, op, &[local.sge(0, 40 * 256)]);
         pair.run();
         let (name, from, to) = match reads {
             false => ("RC RDMA WRITE Middle", A, B),
             true => ("RC RDMA READ Response Middle", B, A),
         };
-        let run = format!("8 {name}, PSN 0x000011 to 0x000018");
+        let run = format!("38 {name}, PSN 0x000011 to 0x000036");
         let count = |side, text: &str| {
             let events = events(&pair, side);
             events.iter().filter(|event| *event == text).count()

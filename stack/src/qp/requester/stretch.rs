@@ -76,6 +76,7 @@ impl Requester {
         if sent > 0 {
             let (opcode, first) = (repr.bth.opcode, self.nxt.wire());
             cx.record(|| Entry::sent_middle(opcode, first, sent));
+            cx.merge_middle();
             let sent = Sent {
                 packets: sent,
                 ack_req: AckReq::No,
