@@ -122,16 +122,16 @@ impl Recorder {
         }
     }
 
-    /// Records a receive request. Those posted one after the other are one event.
+    /// Records one of several requests of a kind. Those that follow each other are one event.
     #[inline]
-    pub(crate) fn posted_receive(&mut self, now: Instant) {
+    pub(crate) fn record_another(&mut self, now: Instant, request: Entry) {
         let newest = Entry::from_word(*self.entry(0));
-        let entry = match newest.with_another_receive() {
+        let entry = match newest.with_another(request) {
             Some(more) => {
                 self.next = self.next.wrapping_sub(WORDS);
                 more
             }
-            None => Entry::posted_receive(),
+            None => request,
         };
         self.record(now, entry);
     }

@@ -4,6 +4,7 @@ use super::Nic;
 use crate::recorder::Entry;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvRequest, SendRequest};
+use core::hint::cold_path;
 use roce_wire::Qpn;
 
 impl Nic {
@@ -27,9 +28,18 @@ impl Nic {
             return posted.unwrap_or(Err(unknown));
         }
         // This queues the request; nothing else happens to the QP.
-        let bytes = qp.queue_send(&self.memory, request)?;
+        let opcode = request.op.completion_opcode();
+        let bytes = match qp.queue_send(&self.memory, request) {
+            Ok(bytes) => bytes,
+            Err(refused) => {
+                cold_path();
+                if let Some(recorder) = &mut slot.recorder {
+                    recorder.record_another(now, Entry::post_refused(opcode));
+                }
+                return Err(refused);
+            }
+        };
         if let Some(recorder) = &mut slot.recorder {
-            let opcode = request.op.completion_opcode();
             recorder.record(now, Entry::posted_send(opcode, bytes));
         }
         if qp.wants_to_send() {

@@ -251,7 +251,12 @@ impl Qp {
     ) -> Result<(), ModifyError> {
         let from = self.core.state;
         // rule: 11.2.5.2-refused-unchanged
-        attributes.check(self.core.kind, from, limits.max_packet_bytes)?;
+        let checked = attributes.check(self.core.kind, from, limits.max_packet_bytes);
+        if let Err(refused) = checked {
+            let to = attributes.state.unwrap_or(from);
+            cx.record(|| Entry::modify_refused(from, to));
+            return Err(refused);
+        }
         let to = attributes.state.unwrap_or(from);
         self.core.config.apply(attributes);
         if !self.core.kind.is_connected() {

@@ -4,6 +4,7 @@ use super::{Cx, Qp, sgl};
 use crate::kind::{QpKind, QpState};
 use crate::memory::MemoryTable;
 use crate::queue::{MAX_INLINE_BYTES, PayloadSource};
+use crate::recorder::Entry;
 use crate::wr::{
     Payload, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Target, WcOpcode,
     total_len,
@@ -143,7 +144,7 @@ impl Qp {
             _ => {
                 self.service.post_recv(wr)?;
                 if let Some(recorder) = &mut cx.recorder {
-                    recorder.posted_receive(cx.now);
+                    recorder.record_another(cx.now, Entry::posted_receive());
                 }
                 Ok(())
             }

@@ -28,6 +28,8 @@ const RESPONSE_LATE: u8 = 9;
 const RNR_TIMER_ENDED: u8 = 10;
 const SLOWED_DOWN: u8 = 11;
 const STATE_CHANGED: u8 = 12;
+const MODIFY_REFUSED: u8 = 13;
+const POSTS_REFUSED: u8 = 14;
 /// A received packet; the verdict is added.
 const RECEIVED: u8 = 64;
 const DUPLICATE: u8 = RECEIVED + 1;
@@ -99,6 +101,14 @@ impl Entry {
 
     pub(crate) fn posted_receive() -> Self {
         Self::counted(POSTED_RECEIVES, 0, 1)
+    }
+
+    pub(crate) fn post_refused(opcode: WcOpcode) -> Self {
+        Self::counted(POSTS_REFUSED, opcode as u8, 1)
+    }
+
+    pub(crate) fn modify_refused(from: QpState, to: QpState) -> Self {
+        Self::counted(MODIFY_REFUSED, from as u8, to as u32)
     }
 
     pub(crate) fn dropped_kept(packets: u64, reason: DropReason) -> Self {
@@ -212,11 +222,12 @@ impl Entry {
         }
     }
 
-    /// The same with one more receive, if it is receives that were posted.
+    /// The same with one more request, if `other` is the same but for its count.
     #[inline]
-    pub(crate) fn with_another_receive(self) -> Option<Self> {
-        (self.kind() == POSTED_RECEIVES)
-            .then(|| Self::counted(POSTED_RECEIVES, 0, self.count().saturating_add(1)))
+    pub(crate) fn with_another(self, other: Self) -> Option<Self> {
+        let is_alike = self.kind() == other.kind() && self.opcode() == other.opcode();
+        let count = self.count().saturating_add(1);
+        is_alike.then(|| Self::counted(self.kind(), self.opcode(), count))
     }
 
     /// The event; `None` if there is none.
@@ -230,6 +241,14 @@ impl Entry {
             },
             POSTED_RECEIVES => QpEvent::PostedReceives {
                 count: self.count(),
+            },
+            POSTS_REFUSED => QpEvent::PostsRefused {
+                opcode: *WcOpcode::ALL.get(usize::from(low))?,
+                count: self.count(),
+            },
+            MODIFY_REFUSED => QpEvent::ModifyRefused {
+                from: state(u32::from(low))?,
+                to: state(self.count())?,
             },
             kind @ (SENT | SENT_AGAIN) => QpEvent::Sent {
                 opcode: Opcode::from_byte(low)?,

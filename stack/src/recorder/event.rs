@@ -33,6 +33,20 @@ pub enum QpEvent {
         /// Their number.
         count: u32,
     },
+    /// Send requests were refused when they were posted, one after the other.
+    PostsRefused {
+        /// The operation of the first.
+        opcode: WcOpcode,
+        /// Their number.
+        count: u32,
+    },
+    /// The application's change of state was refused.
+    ModifyRefused {
+        /// The state that the QP is in.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+    },
     /// A packet was sent.
     Sent {
         /// Its opcode.
@@ -145,6 +159,20 @@ impl fmt::Display for QpEvent {
             }
             Self::PostedReceives { count: 1 } => f.write_str("posted a receive"),
             Self::PostedReceives { count } => write!(f, "posted {count} receives"),
+            Self::PostsRefused { opcode, count: 1 } => {
+                write!(f, "refused to post {}", opcode.label())
+            }
+            Self::PostsRefused { opcode, count } => {
+                write!(f, "refused {count} times to post {}", opcode.label())
+            }
+            Self::ModifyRefused { from, to } => {
+                write!(
+                    f,
+                    "refused to modify state {} to {}",
+                    from.name(),
+                    to.name()
+                )
+            }
             Self::Sent {
                 opcode,
                 psn,

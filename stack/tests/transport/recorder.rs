@@ -3,7 +3,8 @@
 use crate::congestion::reaction::{cnp, fixed};
 use crate::sim::{A, B, Fate, Hand, Pair, QKEY, Setup, to_state};
 use roce_stack::{
-    DropReason, Duration, Instant, QpEvent, QpKind, QpState, Recorded, SendOp, Verdict,
+    DropReason, Duration, Instant, PostError, QpEvent, QpKind, QpState, Recorded, SendOp,
+    SendRequest, Verdict,
 };
 use roce_wire::{ExtHeaders, NakCode, Opcode, PKey, PathMtu, Psn, Syndrome};
 
@@ -377,6 +378,30 @@ fn receives_posted_one_after_the_other_are_one_event() {
         hand.post_recv(wr_id, &[mem.sge(0, 64)]);
     }
     assert_eq!(events_by_hand(&hand), ["posted 40 receives"]);
+}
+
+#[test]
+fn calls_that_are_refused() {
+    let mut hand = Hand::new(recorded());
+    let mem = hand.mem(8);
+    let read = SendRequest::new(1, SendOp::Read(mem.remote(0)), mem.sge(0, 8)).inline(&[1; 8]);
+    for _ in 0..3 {
+        let refused = hand.node.nic.post_send(hand.now, hand.node.qpn, &read);
+        assert!(
+            matches!(refused, Err(PostError::NotInline(_))),
+            "{refused:?}"
+        );
+    }
+    let init = to_state(QpState::Init);
+    let refused = hand.node.nic.modify_qp(hand.now, hand.node.qpn, &init);
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(
+        events_by_hand(&hand),
+        [
+            "refused 3 times to post rdma_read",
+            "refused to modify state RTS to INIT",
+        ]
+    );
 }
 
 #[test]
