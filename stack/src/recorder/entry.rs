@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   bit 0        8         16               32                56         64
-//!       │ kind   │ opcode  │ bytes, packets │ PSN             │ syndrome │
-//!       │ kind   │ opcode  │                │ bytes, count                │
+//!       │ kind   │ opcode  │ bytes          │ PSN             │ syndrome │  a packet
+//!       │ kind   │ opcode  │ packets        │ last PSN        │ 1        │  a run of packets
+//!       │ kind   │ opcode  │                │ bytes, count                │  other events
 //! ```
+//!
+//! A run is of packets in the middle of a message, which have no syndrome.
 
 use super::event::{QpEvent, Verdict};
 use crate::counters::DropReason;
@@ -21,8 +24,6 @@ const POSTED_RECEIVES: u8 = 2;
 const SENT: u8 = 3;
 const SENT_AGAIN: u8 = 4;
 const UNSENDABLE: u8 = 5;
-const SENT_MIDDLE: u8 = 6;
-const RECEIVED_MIDDLE: u8 = 7;
 const TIMED_OUT: u8 = 8;
 const RESPONSE_LATE: u8 = 9;
 const RNR_TIMER_ENDED: u8 = 10;
@@ -48,6 +49,13 @@ const BYTES: u32 = 16;
 const PSN: u32 = 32;
 const COUNT: u32 = 32;
 const SYNDROME: u32 = 56;
+
+/// Marks a run of packets.
+const RUN: u64 = 1 << SYNDROME;
+/// The most packets of a run.
+const MOST_PACKETS: u64 = 0xffff;
+/// What tells a packet's place in the sequence: kind, opcode and PSN.
+const SEQUENCE: u64 = 0xff | 0xff << OPCODE | 0xff_ffff << PSN;
 
 impl Entry {
     pub(crate) const NONE: Self = Self(0);
@@ -83,9 +91,10 @@ impl Entry {
         Self::packet(SENT, opcode, psn, bytes)
     }
 
-    /// Packets in the middle of a message, from this PSN on.
-    pub(crate) fn sent_middle(opcode: Opcode, psn: Psn, packets: u64) -> Self {
-        Self::packet(SENT_MIDDLE, opcode, psn, packets as usize)
+    /// Packets in the middle of a message, from this PSN on; at least one, and fewer than 2^16.
+    pub(crate) fn sent_middle(opcode: Opcode, first: Psn, packets: u64) -> Self {
+        let last = Psn::new(first.get().wrapping_add(packets as u32 - 1));
+        Self(Self::packet(SENT, opcode, last, packets as usize).0 | RUN)
     }
 
     /// A packet that was received, and is accepted unless [`Entry::with_verdict`] is called.
@@ -201,24 +210,25 @@ impl Entry {
     /// or accepted one after the other.
     #[inline]
     pub(crate) fn merged_with(self, next: Self) -> Option<Self> {
-        let ((run, packets), (next_run, more)) = (self.run()?, next.run()?);
-        let follows = Psn::new(self.psn().get() + u32::from(packets)) == next.psn();
-        if run != next_run || self.opcode() != next.opcode() || !follows {
+        let more = next.packets();
+        let packets = self.packets() + more;
+        let is_packet = matches!(self.kind(), SENT | SENT_AGAIN | RECEIVED);
+        // What exceeds the PSN's bits is not compared.
+        let after = self.0.wrapping_add(more << PSN);
+        let follows = (after ^ next.0) & SEQUENCE == 0;
+        if !is_packet || !follows || packets > MOST_PACKETS {
             return None;
         }
-        let rest = self.with_kind(run).0 & !(0xffff << BYTES);
-        Some(Self(rest | u64::from(packets.checked_add(more)?) << BYTES))
+        let rest = next.0 & !(MOST_PACKETS << BYTES);
+        Some(Self(rest | RUN | packets << BYTES))
     }
 
-    /// The kind of a run of packets like this one, and the number of packets that it is.
+    /// The number of packets that it is.
     #[inline]
-    fn run(self) -> Option<(u8, u16)> {
-        match self.kind() {
-            SENT => Some((SENT_MIDDLE, 1)),
-            SENT_MIDDLE => Some((SENT_MIDDLE, self.bytes())),
-            RECEIVED => Some((RECEIVED_MIDDLE, 1)),
-            RECEIVED_MIDDLE => Some((RECEIVED_MIDDLE, self.bytes())),
-            _ => None,
+    fn packets(self) -> u64 {
+        match self.0 & RUN {
+            0 => 1,
+            _ => self.0 >> BYTES & MOST_PACKETS,
         }
     }
 
@@ -250,6 +260,14 @@ impl Entry {
                 from: state(u32::from(low))?,
                 to: state(self.count())?,
             },
+            kind @ (SENT | SENT_AGAIN) if self.0 & RUN != 0 && !self.has_aeth() => {
+                QpEvent::SentMiddle {
+                    opcode: Opcode::from_byte(low)?,
+                    psn: self.first_psn(),
+                    packets: bytes,
+                    again: kind == SENT_AGAIN,
+                }
+            }
             kind @ (SENT | SENT_AGAIN) => QpEvent::Sent {
                 opcode: Opcode::from_byte(low)?,
                 psn,
@@ -261,16 +279,6 @@ impl Entry {
                 opcode: Opcode::from_byte(low)?,
                 psn,
                 bytes,
-            },
-            SENT_MIDDLE => QpEvent::SentMiddle {
-                opcode: Opcode::from_byte(low)?,
-                psn,
-                packets: bytes,
-            },
-            RECEIVED_MIDDLE => QpEvent::ReceivedMiddle {
-                opcode: Opcode::from_byte(low)?,
-                psn,
-                packets: bytes,
             },
             TIMED_OUT => QpEvent::TimedOut {
                 psn,
@@ -284,6 +292,11 @@ impl Entry {
             STATE_CHANGED => QpEvent::StateChanged {
                 from: state(u32::from(low))?,
                 to: state(self.count())?,
+            },
+            RECEIVED if self.0 & RUN != 0 && !self.has_aeth() => QpEvent::ReceivedMiddle {
+                opcode: Opcode::from_byte(low)?,
+                psn: self.first_psn(),
+                packets: bytes,
             },
             kind @ RECEIVED..DROPPED_KEPT => QpEvent::Received {
                 opcode: Opcode::from_byte(low)?,
@@ -300,11 +313,20 @@ impl Entry {
         })
     }
 
-    /// The syndrome of a packet whose opcode has one.
+    /// The first PSN of a run.
+    fn first_psn(self) -> Psn {
+        let before = u32::from(self.bytes()).wrapping_sub(1);
+        Psn::new(self.psn().get().wrapping_sub(before))
+    }
+
+    /// Whether it is a packet whose opcode has a syndrome.
+    fn has_aeth(self) -> bool {
+        let opcode = Opcode::from_byte(self.opcode());
+        opcode.is_some_and(|opcode| opcode.info().headers.contains(Headers::AETH))
+    }
+
     fn syndrome(self) -> Option<Syndrome> {
-        let opcode = Opcode::from_byte(self.opcode())?;
-        let has_aeth = opcode.info().headers.contains(Headers::AETH);
-        has_aeth.then(|| match (self.0 >> SYNDROME) as u8 {
+        self.has_aeth().then(|| match (self.0 >> SYNDROME) as u8 {
             0 => Syndrome::default(),
             byte => Syndrome::from_byte(byte),
         })

@@ -77,6 +77,8 @@ pub enum QpEvent {
         psn: Psn,
         /// Their number.
         packets: u16,
+        /// They had been sent before.
+        again: bool,
     },
     /// A packet arrived.
     Received {
@@ -191,8 +193,9 @@ impl fmt::Display for QpEvent {
                 opcode,
                 psn,
                 packets,
+                again,
             } => {
-                f.write_str("sent ")?;
+                f.write_str(if again { "retransmitted " } else { "sent " })?;
                 write_run(f, opcode, psn, packets)
             }
             Self::Received {
