@@ -29,6 +29,8 @@ pub struct Explanation {
     pub evidence: Vec<String>,
     /// What to do, the most likely help first.
     pub advice: Vec<String>,
+    /// The file that has the packets of the QP, in words, if they were asked for.
+    pub packets: Option<String>,
     /// The last events of the QP, oldest first: up to 32. The text has the newest of them.
     pub events: Vec<QpEventText>,
 }
@@ -62,6 +64,7 @@ impl Explanation {
             likely: meanings.first().map(|meaning| meaning.likely.to_owned()),
             evidence: findings.into_iter().map(|found| found.fact).collect(),
             advice,
+            packets: None,
             events: texts(failure.at, &places.nic.recorded(failure.qpn)),
         }
     }
@@ -123,6 +126,7 @@ impl fmt::Display for Explanation {
         write_lines(f, "evidence", &self.evidence)?;
         write_lines(f, "do", &self.advice)?;
         write!(f, "\n  code      {:#x}", self.failure.cause.code())?;
+        write_lines(f, "packets", self.packets.as_slice())?;
         write_lines(f, "events", &lines(&self.events))
     }
 }
@@ -158,6 +162,7 @@ impl Serialize for Explanation {
             likely: self.likely.as_deref(),
             evidence: &self.evidence,
             advice: &self.advice,
+            packets: self.packets.as_deref(),
             events: &self.events,
         };
         record.serialize(serializer)
@@ -180,6 +185,7 @@ struct Record<'a> {
     likely: Option<&'a str>,
     evidence: &'a [String],
     advice: &'a [String],
+    packets: Option<&'a str>,
     events: &'a [QpEventText],
 }
 
