@@ -7,23 +7,26 @@
 //! ```
 //!
 //! The difference between two counts, divided by the difference of their instructions, is the cost
-//! of one WRITE: both NICs, the CRC and the copies, and the wire of the benchmark.
+//! of one WRITE: both NICs, the CRC and the copies, and the wire of the benchmark. With `record` as
+//! a third argument, both NICs record the events of their QPs.
 
 use roce_benches::recovery::{Run, run, wire};
 
 fn main() -> Result<(), String> {
-    let arguments: Vec<u64> = std::env::args()
-        .skip(1)
-        .filter_map(|argument| argument.parse().ok())
-        .collect();
-    let [message_bytes, messages] = arguments[..] else {
-        return Err("usage: two_nics BYTES COUNT".to_owned());
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let usage = || "usage: two_nics BYTES COUNT [record]".to_owned();
+    let (bytes, count, records) = match &arguments[..] {
+        [bytes, count] => (bytes, count, false),
+        [bytes, count, word] if word == "record" => (bytes, count, true),
+        _ => return Err(usage()),
     };
-    let message_bytes = u32::try_from(message_bytes).map_err(|error| error.to_string())?;
+    let message_bytes: u32 = bytes.parse().map_err(|_| usage())?;
+    let messages: u64 = count.parse().map_err(|_| usage())?;
     run(&Run {
         wire: wire(0.0),
         reads: false,
         selective: true,
+        records,
         messages,
         message_bytes,
         seed: 1,

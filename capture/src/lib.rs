@@ -31,19 +31,22 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+mod blocks;
 mod error;
 mod file;
 mod limits;
 mod name;
 mod ring;
+mod section;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use blocks::{Direction, Interface, InterfaceId, LinkType, Packet};
 pub use error::CreateError;
 pub use limits::Limits;
-pub use writer::{Direction, Interface, InterfaceId, LinkType, Packet};
+pub use section::Section;
 
 use parking_lot::Mutex;
 use ring::Ring;

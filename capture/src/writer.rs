@@ -1,80 +1,15 @@
-//! Encodes packets as pcapng blocks, and writes the blocks to the file.
+//! Writes the blocks of packets to the file.
 
 use crate::CreateError;
+use crate::blocks::{self, Interface, InterfaceId, Packet};
 use crate::file::Output;
 use crate::ring::Ring;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::PcapError;
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
-use pcap_file::{DataLink, Endianness, PcapError};
-use std::borrow::Cow;
 use std::io::{self, Write as _};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Buffered blocks are written when they have at least this many bytes.
 const BUFFER_BYTES: usize = 128 << 10;
-
-/// The maximum number of bytes of a packet that are recorded: the largest snapshot length of
-/// libpcap.
-const SNAP_BYTES: usize = 256 << 10;
-
-/// The maximum length of a comment, in bytes. A pcapng option can hold up to 65535.
-const COMMENT_BYTES: usize = 4096;
-
-/// The type of the header that a packet's bytes start with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkType {
-    /// An Ethernet header.
-    Ethernet,
-    /// An IPv4 or IPv6 header.
-    RawIp,
-    /// Another link type, by its number (a LINKTYPE of tcpdump.org).
-    Other(u16),
-}
-
-/// An interface whose packets are captured.
-#[derive(Clone, Copy, Debug)]
-pub struct Interface<'a> {
-    /// The name of the interface.
-    pub name: &'a str,
-    /// A description for readers of the capture.
-    pub description: &'a str,
-    /// The link type of its packets.
-    pub link_type: LinkType,
-}
-
-/// An interface of one capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InterfaceId(u32);
-
-/// The direction of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// The packet arrived.
-    Received,
-    /// The packet was sent.
-    Sent,
-}
-
-/// A packet to capture.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    /// The interface, which must belong to this capture.
-    pub interface: InterfaceId,
-    /// The time of the packet, which is written in nanoseconds.
-    pub time: SystemTime,
-    /// The direction of the packet.
-    pub direction: Direction,
-    /// The bytes of the packet, starting with the header of the link type.
-    pub bytes: &'a [u8],
-    /// The length on the wire, in bytes: at least the length of `bytes`.
-    pub wire_len: usize,
-    /// Texts that describe what happened to the packet.
-    pub comments: &'a [String],
-}
 
 /// A capture being written.
 pub(crate) struct Writer {
@@ -105,16 +40,7 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     /// Begins a section. Writes its header at once, so that an unwritable file is reported here.
     pub(crate) fn new(mut output: Output, ring: Ring) -> Result<Self, CreateError> {
-        let header = SectionHeaderBlock {
-            endianness: Endianness::Little,
-            options: vec![
-                SectionHeaderOption::Hardware(std::env::consts::ARCH.into()),
-                SectionHeaderOption::OS(operating_system().into()),
-                SectionHeaderOption::UserApplication(application().into()),
-            ],
-            ..SectionHeaderBlock::default()
-        };
-        let result = PcapNgWriter::with_section_header(Vec::new(), header)
+        let result = PcapNgWriter::with_section_header(Vec::new(), blocks::section_header())
             .map_err(into_io)
             .and_then(|mut blocks| {
                 output.write(blocks.get_ref())?;
@@ -141,23 +67,9 @@ impl Writer {
     pub(crate) fn add_interface(&mut self, interface: &Interface<'_>) -> InterfaceId {
         let id = InterfaceId(self.interfaces);
         self.interfaces += 1;
-        let block = InterfaceDescriptionBlock {
-            linktype: match interface.link_type {
-                LinkType::Ethernet => DataLink::ETHERNET,
-                LinkType::RawIp => DataLink::RAW,
-                LinkType::Other(number) => u32::from(number).into(),
-            },
-            snaplen: SNAP_BYTES as u32,
-            options: vec![
-                InterfaceDescriptionOption::IfName(interface.name.into()),
-                InterfaceDescriptionOption::IfDescription(interface.description.into()),
-                // The unit of time stamps is 10⁻⁹ s.
-                InterfaceDescriptionOption::IfTsResol(9),
-            ],
-        };
         // The buffered packets come before the new interface.
         self.flush();
-        self.add(block);
+        self.add(blocks::interface(interface));
         let added = self.blocks.get_ref().clone();
         self.flush();
         self.head.extend(added);
@@ -168,24 +80,7 @@ impl Writer {
         if self.output.is_err() {
             return;
         }
-        // Bits 0 and 1 of epb_flags: inbound, outbound.
-        let flags = match packet.direction {
-            Direction::Received => 1,
-            Direction::Sent => 2,
-        };
-        let mut options = vec![EnhancedPacketOption::Flags(flags)];
-        let comments = packet.comments.iter().map(|text| shortened(text));
-        options.extend(comments.map(|text| EnhancedPacketOption::Comment(text.into())));
-        let kept = &packet.bytes[..packet.bytes.len().min(SNAP_BYTES)];
-        let wire_len = packet.wire_len.max(packet.bytes.len());
-        let since = packet.time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.add(EnhancedPacketBlock {
-            interface_id: packet.interface.0,
-            timestamp: since,
-            original_len: u32::try_from(wire_len).unwrap_or(u32::MAX),
-            data: Cow::Borrowed(kept),
-            options,
-        });
+        self.add(blocks::packet(packet));
         self.pending += 1;
         if self.blocks.get_ref().len() >= BUFFER_BYTES {
             self.flush();
@@ -253,29 +148,9 @@ impl Writer {
     }
 }
 
-fn into_io(error: PcapError) -> io::Error {
+pub(crate) fn into_io(error: PcapError) -> io::Error {
     match error {
         PcapError::IoError(error) => error,
         other => io::Error::other(other.to_string()),
     }
-}
-
-/// The part of a text that fits in an option.
-fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(COMMENT_BYTES)]
-}
-
-fn operating_system() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Linux {}", release.trim()).trim_end().to_owned()
-}
-
-/// The name of this program, and its process ID.
-fn application() -> String {
-    let program = std::env::current_exe().ok();
-    let name = program.as_deref().and_then(|path| path.file_name());
-    let name = name.unwrap_or_default().to_string_lossy();
-    let process = std::process::id();
-    let version = env!("CARGO_PKG_VERSION");
-    format!("roce {version} ({name}, process {process})")
 }

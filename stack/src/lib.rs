@@ -38,6 +38,7 @@ mod priority;
 mod qp;
 mod qpn_range;
 mod queue;
+mod recorder;
 mod seq;
 mod srq;
 mod time;
@@ -68,11 +69,12 @@ pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,
     Usage,
 };
-pub use ordered::{CompletionFaults, Verdict};
+pub use ordered::{CompletionFate, CompletionFaults};
 pub use priority::PriorityMap;
 pub use qp::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit, largest_path_mtu};
 pub use qpn_range::QpnRange;
 pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
+pub use recorder::{QpEvent, Recorded, Verdict};
 pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus};
 pub use time::{Duration, Instant};
 pub use traffic::QpTraffic;

@@ -36,6 +36,7 @@ mod management;
 mod multicast;
 mod ordered;
 mod post;
+mod record;
 mod reports;
 mod schedule;
 mod srq;
@@ -110,6 +111,8 @@ pub struct Nic {
     last_qpn: Qpn,
     /// The range that QPNs are drawn from; `None` for all QPNs.
     part: Option<QpnRange>,
+    /// Whether new QPs get a flight recorder.
+    records: bool,
 }
 
 impl Nic {
@@ -140,6 +143,7 @@ impl Nic {
             peer_windows: PeerWindows::new(config.window_bytes),
             last_qpn: Qpn::MULTICAST,
             part: None,
+            records: false,
         }
     }
 

@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// Decides what becomes of completions. See [`Nic::order_completions`](crate::Nic::order_completions).
 pub trait CompletionFaults: Send + core::fmt::Debug {
     /// Decides about a completion that reports success.
-    fn judge(&mut self, completion: &Completion) -> Verdict;
+    fn judge(&mut self, completion: &Completion) -> CompletionFate;
 }
 
 /// What becomes of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CompletionFate {
     /// It is delivered.
     Deliver,
     /// It reports this status instead of success, and the QP fails as it does with that status.
@@ -70,10 +70,10 @@ impl Ordered {
     }
 
     /// Decides about a completion.
-    pub(crate) fn judge(&mut self, completion: &Completion) -> Verdict {
+    pub(crate) fn judge(&mut self, completion: &Completion) -> CompletionFate {
         match completion.status {
             WcStatus::Success => self.faults.judge(completion),
-            _ => Verdict::Deliver,
+            _ => CompletionFate::Deliver,
         }
     }
 

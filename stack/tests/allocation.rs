@@ -16,7 +16,10 @@ static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// WRITEs of which every other one arrives out of order, and has to be kept.
 #[test]
 fn packets_in_any_order_allocate_nothing() {
-    let mut hand = Hand::new(Setup::default());
+    let mut hand = Hand::new(Setup {
+        records: true,
+        ..Setup::default()
+    });
     let mem = hand.mem(64);
     let first = hand.psn;
     let order = (0..200).map(|n| first + (n ^ 1));

@@ -13,31 +13,32 @@
 mod comments;
 mod environment;
 mod frame;
+mod recent;
+mod sinks;
 mod tap;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use environment::check_capture_setting;
 pub use environment::environment_capture;
+pub(crate) use recent::{MOST_PACKETS, PacketsOfQp};
 
 use crate::device::Device;
 use comments::Comments;
 use frame::Frame;
-use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
+use roce_capture::{Capture, Direction};
 use roce_port::fault::{Effects, Loss};
-use roce_stack::{Instant, Nic, RoceVersion, RxMeta, Transmit};
+use roce_stack::{Instant, Nic, RxMeta, Transmit};
+use roce_wire::Qpn;
+use sinks::{Captured, Sinks};
+use std::io;
 use std::time::SystemTime;
 use tap::{Reservation, Tap};
 
 /// Captures the packets of one port.
 #[derive(Debug)]
 pub(crate) struct PortCapture {
-    capture: Capture,
-    name: String,
-    description: String,
-    interface: InterfaceId,
-    /// The interface for RoCE v1, added with its first packet.
-    interface_v1: Option<InterfaceId>,
+    sinks: Sinks,
     /// Reused for each packet.
     frame: Frame,
     comments: Comments,
@@ -47,25 +48,30 @@ pub(crate) struct PortCapture {
 }
 
 impl PortCapture {
-    /// Starts to capture what `device`'s port sends and receives.
-    pub(crate) fn new(capture: &Capture, device: &Device) -> Self {
-        let name = device.interface().name.clone();
-        let description = format!("RoCE device {}", device.name());
-        let interface = capture.add_interface(&Interface {
-            name: &name,
-            description: &description,
-            link_type: LinkType::RawIp,
-        });
+    /// Starts to capture what `device`'s port sends and receives, to `capture` if there is one, and
+    /// to memory if `keeps_recent`.
+    pub(crate) fn new(capture: Option<&Capture>, keeps_recent: bool, device: &Device) -> Self {
         Self {
-            capture: capture.clone(),
-            name,
-            description,
-            interface,
-            interface_v1: None,
+            sinks: Sinks::new(capture, keeps_recent, device),
             frame: Frame::default(),
             comments: Comments::default(),
             tx_buffer: Vec::new(),
             reservation: None,
+        }
+    }
+
+    /// The last packets of a QP, with `explanation` as a comment of the last one. None are there
+    /// unless they are kept.
+    ///
+    /// # Errors
+    /// If they can't be encoded.
+    pub(crate) fn packets_of(&self, qpn: Qpn, explanation: &str) -> io::Result<PacketsOfQp> {
+        match &self.sinks.recent {
+            Some(recent) => recent.of_qp(self.sinks.names(), qpn, explanation),
+            None => Ok(PacketsOfQp {
+                count: 0,
+                section: Vec::new(),
+            }),
         }
     }
 
@@ -103,34 +109,27 @@ impl PortCapture {
 
     /// Writes a received packet with its comments.
     fn write_received(&mut self, time: SystemTime, meta: &RxMeta, transport: &[u8]) {
-        let interface = self.interface_of(meta.version());
         let bytes = self.frame.received(meta, transport);
-        self.capture.packet(&Packet {
-            interface,
+        self.sinks.write(&Captured {
+            qpn: dest_qpn(transport),
+            version: meta.version(),
             time,
             direction: Direction::Received,
             bytes,
-            wire_len: bytes.len(),
             comments: self.comments.get(),
         });
     }
 
-    /// The capture's interface for packets of `version`.
-    fn interface_of(&mut self, version: RoceVersion) -> InterfaceId {
-        match version {
-            RoceVersion::V2 => self.interface,
-            RoceVersion::V1 => *self.interface_v1.get_or_insert_with(|| {
-                self.capture.add_interface(&Interface {
-                    name: &self.name,
-                    description: &format!("{}, RoCE v1", self.description),
-                    link_type: LinkType::Other(frame::LINKTYPE_LINUX_SLL),
-                })
-            }),
-        }
-    }
-
     /// Writes all packets captured so far to the file.
     pub(crate) fn flush(&self) {
-        self.capture.flush();
+        self.sinks.flush();
+    }
+}
+
+/// The QP that a packet is for. A packet that is too short is for none; 0 is no QP of ours.
+fn dest_qpn(transport: &[u8]) -> Qpn {
+    match transport.get(5..8) {
+        Some(&[high, middle, low]) => Qpn::from_bits(u32::from_be_bytes([0, high, middle, low])),
+        _ => Qpn::from_bits(0),
     }
 }

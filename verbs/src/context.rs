@@ -68,6 +68,8 @@ impl Context {
             window_bytes,
         });
         nic.set_congestion(options.congestion_settings());
+        // For the explanation of a failure: docs/adr/0053-flight-recorder.md.
+        nic.record_events(true);
         let events = EventQueue::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
         let faults = options.fault_layer()?;
         let mut engine = Engine::new(nic, port, faults, Arc::new(events), device.name());

@@ -4,7 +4,7 @@ mod support;
 
 use roce_verbs::memory::AccessError;
 use roce_verbs::settings::OpenOptions;
-use roce_verbs::why::{Cause, DeniedAccess, WhyOutput, kind_of_code};
+use roce_verbs::why::{Cause, DeniedAccess, Explanation, WhyOutput, kind_of_code};
 use roce_verbs::{Access, SendOp, SendRequest, WcStatus};
 use std::time::{Duration, Instant};
 use support::{End, LEN};
@@ -37,10 +37,6 @@ fn both_ends_explain_a_write_beyond_a_region() {
             .expect("completed");
     assert_eq!(failed.status, WcStatus::RemoteAccessError);
     let own = a.cq.why(&failed).expect("it has failed");
-    assert!(
-        matches!(own.failure.cause, Cause::RefusedAccess { .. }),
-        "{own}"
-    );
     let flushed =
         a.cq.poll_for(TIMEOUT)
             .expect("no overrun")
@@ -59,6 +55,35 @@ fn both_ends_explain_a_write_beyond_a_region() {
         "{words}"
     );
     assert!(words.contains("code      0x414"), "{words}");
+    let last = |explanation: &Explanation| {
+        let events = explanation.events.iter().rev();
+        events
+            .map(|event| event.event.clone())
+            .take(3)
+            .collect::<Vec<_>>()
+    };
+    let Cause::RefusedAccess { psn } = own.failure.cause else {
+        panic!("{own}");
+    };
+    assert_eq!(
+        last(&peer),
+        [
+            format!("sent RC Acknowledge, PSN {psn}, NAK, remote access error"),
+            "state RTS to ERR".to_owned(),
+            format!("received RC RDMA WRITE Only, PSN {psn}, 8 bytes: not executed"),
+        ]
+    );
+    assert_eq!(
+        last(&own)[..2],
+        [
+            "state RTS to ERR".to_owned(),
+            format!("received RC Acknowledge, PSN {psn}, NAK, remote access error"),
+        ]
+    );
+    // The failure is the origin of the times.
+    let times: Vec<f64> = peer.events.iter().map(|event| event.ms).collect();
+    assert!(times.is_sorted() && times[0] < 0.0, "{times:?}");
+    assert!(words.contains("\n  events    "), "{words}");
     // The thread that drives the peer may still be writing.
     let give_up = Instant::now() + TIMEOUT;
     let written = loop {
@@ -120,6 +145,9 @@ fn a_file_of_json_lines_has_the_same_facts() {
     assert_eq!(requester["request"]["remote_addr"], remote.addr);
     assert_eq!(responder["event"], "IBV_EVENT_QP_ACCESS_ERR");
     assert_eq!(responder["peer_qpn"], a.qp.qpn().get());
+    let events = requester["events"].as_array().expect("events");
+    assert_eq!(events[0]["event"], "state RESET to INIT");
+    assert!(events[0]["ms"].as_f64().expect("a time") < 0.0, "{written}");
 }
 
 #[test]

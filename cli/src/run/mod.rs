@@ -30,7 +30,7 @@ use loading::fits_in_ld_preload;
 use namespace::{Entered, Privilege};
 use parent::ProgramEnd;
 use roce_verbs::observation::{Tally, Totals};
-use roce_verbs::why::WHY_VARIABLE;
+use roce_verbs::why::{WHY_PCAP_VARIABLE, WHY_VARIABLE};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -141,21 +141,34 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
     start(args, None)
 }
 
-/// Waits for the program, whose processes write to `file` why their QPs fail, and calls `report`
-/// when it has ended.
+/// Waits for the program, whose processes write to `file` why their QPs fail, and to `packets`
+/// those of the QPs, and calls `report` when it has ended.
 ///
 /// # Errors
 /// As [`run`].
 pub(crate) fn run_explained(
     args: &RunArgs,
     file: &Path,
+    packets: Option<&Path>,
     report: impl FnOnce(),
 ) -> Result<ExitCode, RunError> {
-    start(args, Some((file, Box::new(report))))
+    let explained = Explained {
+        file,
+        packets,
+        report: Box::new(report),
+    };
+    start(args, Some(explained))
 }
 
-/// A file for explanations, and what to do when the program has ended.
-type Explained<'a> = (&'a Path, Box<dyn FnOnce() + 'a>);
+/// What `roce why` does besides running a program.
+struct Explained<'a> {
+    /// The file for explanations.
+    file: &'a Path,
+    /// The file for packets.
+    packets: Option<&'a Path>,
+    /// What to do when the program has ended.
+    report: Box<dyn FnOnce() + 'a>,
+}
 
 fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, RunError> {
     let Some((name, arguments)) = args.command.split_first() else {
@@ -202,8 +215,9 @@ fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, R
         source,
     };
     if args.summary || args.require_traffic || explained.is_some() {
-        if let Some((file, _)) = &explained {
-            command.env(WHY_VARIABLE, file);
+        if let Some(explained) = &explained {
+            command.env(WHY_VARIABLE, explained.file);
+            command.envs(explained.packets.map(|file| (WHY_PCAP_VARIABLE, file)));
         }
         let tally = tally()?;
         command.envs([tally.variable()]);
@@ -212,8 +226,8 @@ fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, R
             parent::drop_capabilities().map_err(failed)?;
         }
         let end = parent::run(command).map_err(not_started)?;
-        if let Some((_, report)) = explained {
-            report();
+        if let Some(explained) = explained {
+            (explained.report)();
         }
         return Ok(report_end(args, name, end, &tally.totals()));
     }

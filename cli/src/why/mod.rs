@@ -16,6 +16,7 @@ use roce_verbs::why::kind_of_code;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Explain why requests of a program failed, or what a code in vendor_err means
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 Examples:
   roce why ib_write_bw -d roce_eth0 -x 1 server    runs it, and explains each QP that failed
   roce why --faults loss=100% -- ./client server   what it looks like if nothing arrives
+  roce why --packets why.pcapng -- ./server        the last packets of each, for tshark or roce decode
   roce why --pid 4711                              the failed QPs of a running process
   roce why --json ./server 2> report.jsonl         for scripts; stderr has the program's own lines, too
   roce why 0x211                                   the meaning of vendor_err 0x211 (529)
@@ -45,6 +47,11 @@ pub struct WhyArgs {
     /// Explain the failed QPs of this running process, of the same user
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
+
+    /// Write the last packets of each QP that fails to the end of this pcapng file, with the
+    /// explanation as a comment (ROCE_WHY_PCAP)
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
+    pub packets: Option<PathBuf>,
 
     /// Print JSON: one object in each line for a program, an array otherwise
     #[arg(long)]
@@ -122,5 +129,6 @@ fn explain_program(args: &WhyArgs) -> Result<ExitCode, RunError> {
         require_traffic: false,
         command: args.command.clone(),
     };
-    run::run_explained(&run_args, report.path(), || report.print())
+    let packets = args.packets.as_deref();
+    run::run_explained(&run_args, report.path(), packets, || report.print())
 }

@@ -4,7 +4,7 @@ use super::codes::Meaning;
 use crate::run::RunError;
 use crate::top::plain;
 use roce_verbs::observation::watch_processes;
-use roce_verbs::why::{Cause, kind_of_code};
+use roce_verbs::why::{Cause, QpEventText, kind_of_code};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(super) struct FailedQp {
     why: String,
     #[serde(flatten)]
     meaning: Option<Meaning>,
+    /// Its last events, oldest first.
+    events: Vec<QpEventText>,
 }
 
 impl FailedQp {
@@ -31,12 +33,24 @@ impl FailedQp {
             service,
             why,
             meaning,
+            events,
             ..
         } = self;
         let mut text = format!("QP {qpn:#08x} of {device}, {service}: {why}\n");
         text.push_str(&meaning.as_ref().map_or_else(String::new, Meaning::text));
+        for (number, event) in events.iter().enumerate() {
+            let label = if number == 0 { "events" } else { "" };
+            text.push_str(&format!("  {label:<11} {event}\n"));
+        }
         text
     }
+}
+
+/// An event, whose text is another process's.
+fn of_another_process(event: &QpEventText) -> QpEventText {
+    let mut event = event.clone();
+    event.event = plain(&event.event, 256);
+    event
 }
 
 /// The QPs of a process that have failed, but for those that the application itself moved to the error
@@ -70,6 +84,7 @@ pub(super) fn failed_qps(pid: u32) -> Result<Vec<FailedQp>, RunError> {
                 service: plain(&qp.service, 16),
                 why: plain(why, 1024),
                 meaning: kind_of_code(code).map(|kind| Meaning::of(code, kind)),
+                events: qp.events.iter().map(of_another_process).collect(),
             });
         }
     }

@@ -72,7 +72,8 @@ impl Nic {
     }
 
     pub(super) fn insert_qp(&mut self, qpn: Qpn, init: QpInit, receives: Receives) -> Qpn {
-        self.qps.insert(qpn, Qp::new(qpn, init, receives));
+        let recorder = self.new_recorder();
+        self.qps.insert(qpn, Qp::new(qpn, init, receives), recorder);
         qpn
     }
 }

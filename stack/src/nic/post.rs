@@ -1,8 +1,10 @@
 //! Posts requests, and schedules the QP's turn if it has something to send.
 
 use super::Nic;
+use crate::recorder::Entry;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvRequest, SendRequest};
+use core::hint::cold_path;
 use roce_wire::Qpn;
 
 impl Nic {
@@ -19,13 +21,27 @@ impl Nic {
     ) -> Result<(), PostError> {
         let unknown = PostError::UnknownQp(qpn);
         let handle = self.qps.find(qpn).ok_or(unknown)?;
-        let qp = &mut self.qps.at_mut(handle).ok_or(unknown)?.qp;
+        let slot = self.qps.at_mut(handle).ok_or(unknown)?;
+        let qp = &mut slot.qp;
         if !qp.queues_sends() {
             let posted = self.with_handle(now, handle, |qp, cx| qp.post_send(cx, request));
             return posted.unwrap_or(Err(unknown));
         }
         // This queues the request; nothing else happens to the QP.
-        qp.queue_send(&self.memory, request)?;
+        let opcode = request.op.completion_opcode();
+        let bytes = match qp.queue_send(&self.memory, request) {
+            Ok(bytes) => bytes,
+            Err(refused) => {
+                cold_path();
+                if let Some(recorder) = &mut slot.recorder {
+                    recorder.record_another(now, Entry::post_refused(opcode));
+                }
+                return Err(refused);
+            }
+        };
+        if let Some(recorder) = &mut slot.recorder {
+            recorder.record(now, Entry::posted_send(opcode, bytes));
+        }
         if qp.wants_to_send() {
             self.schedule(handle, false);
         }

@@ -57,7 +57,7 @@ impl Nic {
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
-        let qp = &mut slot.qp;
+        let (qp, recorder) = (&mut slot.qp, slot.recorder.as_deref_mut());
         let sums = Sums::of(counters);
         let mut cx = Cx {
             now,
@@ -76,6 +76,7 @@ impl Nic {
             report: None,
             blame: Blame::default(),
             ordered: ordered.as_deref_mut(),
+            recorder,
         };
         let result = f(qp, &mut cx);
         let (out_of_peer_room, slowed_to) = (cx.out_of_peer_room, cx.slowed_to);

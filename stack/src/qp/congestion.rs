@@ -7,6 +7,7 @@ use crate::congestion::{CongestionControl, QpCongestion};
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
 use crate::kind::QpState;
+use crate::recorder::Entry;
 use crate::time::Instant;
 use crate::transmit::Transmit;
 use core::hint::cold_path;
@@ -29,13 +30,14 @@ impl Qp {
     /// Handles a CNP whose ICRC has been verified.
     // rule: A17.9.3-cnp-taken
     pub(crate) fn receive_cnp(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
+        cx.record_received(packet);
         match self.admit_cnp(meta, packet) {
             Ok(()) => {
                 cx.counters.count(Stat::CnpsReceived);
                 self.congestion_counts.received += 1;
                 self.slow_down(cx);
             }
-            Err(reason) => cx.counters.drop(reason),
+            Err(reason) => cx.drop(reason),
         }
     }
 
@@ -53,6 +55,9 @@ impl Qp {
         if let Some(limiter) = self.limiter.as_ref().filter(|limiter| limiter.has_law()) {
             self.congestion_started = true;
             cx.slowed_to = limiter.law_rate(control);
+            if let Some(rate) = cx.slowed_to {
+                cx.record(|| Entry::slowed_down(rate));
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use crate::counters::{Counters, Stat};
 use crate::encapsulation::{IpCovered, TxMeta, gid};
 use crate::memory::AccessError;
 use crate::qp::Cx;
+use crate::recorder::Entry;
 use crate::transmit::{Flow, ReserveError, Sequenced, Transmit, TxSlot};
 use core::hint::cold_path;
 use roce_wire::icrc::{IpHeader, Unsealed};
@@ -78,8 +79,22 @@ pub(crate) fn emit_packet(
     packet: &Outgoing<'_>,
     fill: impl FnOnce(&Cx<'_>, &mut Unsealed<'_>) -> Result<(), AccessError>,
 ) -> Result<bool, EmitError> {
-    let written = write_packet(port, packet, |out| fill(cx, out))?;
+    // Recorded first, because what is recorded is in registers now.
+    let bth = &packet.repr.bth;
+    cx.record(|| Entry::sent(bth.opcode, bth.psn, packet.payload_len));
+    let written = match write_packet(port, packet, |out| fill(cx, out)) {
+        Ok(written) => written,
+        Err(error) => {
+            cold_path();
+            cx.unrecord();
+            return Err(error);
+        }
+    };
     count_packet(cx.counters, written, packet.payload_len);
+    if written == Written::Unsendable {
+        cold_path();
+        cx.mark_unsendable();
+    }
     Ok(written == Written::Kept)
 }
 

@@ -54,7 +54,7 @@ impl Qp {
         if matches!(failure, Some(QpFailure::Send(_))) && self.core.kind.survives_send_errors() {
             // rule: 9.8.2-sqe, 9.8.3-sqe
             self.explain(cx, failure);
-            self.core.state = QpState::Sqe;
+            self.enter(cx, QpState::Sqe);
             return match self.flush_sends(cx, status) {
                 Ok(()) => {}
                 // A CQ overrun fails the QP, even if its service survives send errors.
@@ -62,7 +62,8 @@ impl Qp {
             };
         }
         self.explain(cx, failure);
-        let from = core::mem::replace(&mut self.core.state, QpState::Err);
+        let from = self.core.state;
+        self.enter(cx, QpState::Err);
         self.release(cx);
         // rule: 10.3.1-err-flushes
         let sends = self.flush_sends(cx, status);

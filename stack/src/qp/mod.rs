@@ -16,6 +16,7 @@ mod local;
 mod post;
 mod posted;
 mod receives;
+mod record;
 pub(crate) mod reorder;
 mod requester;
 mod responder;
@@ -43,9 +44,10 @@ use crate::event::Event;
 use crate::ids::Srqn;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, PdId, prefetch};
-use crate::ordered::{Delivery, Ordered, Verdict};
+use crate::ordered::{CompletionFate, Delivery, Ordered};
 use crate::peer_window::{PeerWindows, WindowShare};
 use crate::queue::{EntryGuard, QueueLimits};
+use crate::recorder::{Entry, Recorder};
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::traffic::QpTraffic;
@@ -86,6 +88,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) blame: Blame,
     /// Failures to order, if there are any.
     pub(crate) ordered: Option<&'a mut Ordered>,
+    /// The QP's flight recorder, if it has one.
+    pub(crate) recorder: Option<&'a mut Recorder>,
 }
 
 /// A report for the port about packets that it keeps in memory.
@@ -126,21 +130,21 @@ impl Cx<'_> {
         };
         let (cq, completion) = (delivery.cq.id(), delivery.completion);
         let failure = match ordered.judge(&completion) {
-            Verdict::Deliver => None,
-            Verdict::Delay(time) => {
+            CompletionFate::Deliver => None,
+            CompletionFate::Delay(time) => {
                 ordered.hold(self.now + time, delivery);
                 return Ok(());
             }
-            Verdict::Lose => {
+            CompletionFate::Lose => {
                 ordered.lose(delivery);
                 return Ok(());
             }
-            Verdict::Fail(status) => {
+            CompletionFate::Fail(status) => {
                 let wr_id = completion.wr_id;
                 delivery.completion.status = status;
                 Some(OrderedFailure::Status { status, wr_id })
             }
-            Verdict::Overrun => {
+            CompletionFate::Overrun => {
                 if delivery.cq.overrun() {
                     self.events.push_back(Event::CqError(cq));
                 }
@@ -325,7 +329,12 @@ impl Qp {
     ) -> Result<(), ModifyError> {
         let from = self.core.state;
         // rule: 11.2.5.2-refused-unchanged
-        attributes.check(self.core.kind, from, limits.max_packet_bytes)?;
+        let checked = attributes.check(self.core.kind, from, limits.max_packet_bytes);
+        if let Err(refused) = checked {
+            let to = attributes.state.unwrap_or(from);
+            cx.record(|| Entry::modify_refused(from, to));
+            return Err(refused);
+        }
         let to = attributes.state.unwrap_or(from);
         self.core.config.apply(attributes);
         if !self.core.kind.is_connected() {
@@ -335,7 +344,7 @@ impl Qp {
         if to == QpState::Err {
             self.fail(cx, None);
         }
-        self.core.state = to;
+        self.enter(cx, to);
         match (from, to) {
             (_, QpState::Reset) => self.reset(cx),
             (QpState::Init, QpState::Rtr) => {
@@ -359,11 +368,19 @@ impl Qp {
         Ok(())
     }
 
+    /// Changes only the state.
+    pub(super) fn enter(&mut self, cx: &mut Cx<'_>, to: QpState) {
+        let from = core::mem::replace(&mut self.core.state, to);
+        if from != to {
+            cx.record(|| Entry::state_changed(from, to));
+        }
+    }
+
     /// Handles a packet whose ICRC has been verified.
     pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
         if let Err(reason) = self.admit(meta, packet) {
             cold_path();
-            cx.counters.drop(reason);
+            self.drop_unadmitted(cx, packet, reason);
             return;
         }
         if meta.is_marked() {
@@ -378,6 +395,7 @@ impl Qp {
                 cx.events.push_back(Event::CommEstablished(self.core.qpn));
             }
         }
+        cx.record_received(packet);
         let result = self.service.receive(cx, &self.core, meta, packet);
         if self.limiter.is_some() {
             cold_path();

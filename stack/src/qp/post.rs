@@ -4,6 +4,7 @@ use super::{Cx, Qp, sgl};
 use crate::kind::{QpKind, QpState};
 use crate::memory::MemoryTable;
 use crate::queue::{MAX_INLINE_BYTES, PayloadSource};
+use crate::recorder::Entry;
 use crate::wr::{
     Payload, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Target, WcOpcode,
     total_len,
@@ -18,12 +19,12 @@ impl Qp {
         matches!(self.core.state, QpState::Rts | QpState::Sqd)
     }
 
-    /// Adds a request to the send queue. [`Qp::queues_sends`] must hold.
+    /// Adds a request to the send queue, and returns its length. [`Qp::queues_sends`] must hold.
     pub(crate) fn queue_send(
         &mut self,
         memory: &MemoryTable,
         request: &SendRequest<'_>,
-    ) -> Result<(), PostError> {
+    ) -> Result<u32, PostError> {
         let mut buffer = None;
         let source = self.source(memory, request, &mut buffer)?;
         self.check_service(request)?;
@@ -37,7 +38,8 @@ impl Qp {
         request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
         if self.queues_sends() {
-            return self.queue_send(cx.memory, request);
+            self.queue_send(cx.memory, request)?;
+            return Ok(());
         }
         let mut buffer = None;
         let source = self.source(cx.memory, request, &mut buffer)?;
@@ -139,7 +141,13 @@ impl Qp {
                 let _ = self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
                 Ok(())
             }
-            _ => self.service.post_recv(wr),
+            _ => {
+                self.service.post_recv(wr)?;
+                if let Some(recorder) = &mut cx.recorder {
+                    recorder.record_another(cx.now, Entry::posted_receive());
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -198,13 +198,13 @@ impl Service {
         Ok(())
     }
 
-    /// Appends a request to the send queue.
+    /// Appends a request to the send queue. Returns its length.
     pub(super) fn post_send(
         &mut self,
         core: &Core,
         request: &SendRequest<'_>,
         source: PayloadSource<'_>,
-    ) -> Result<(), PostError> {
+    ) -> Result<u32, PostError> {
         match self {
             Self::Rc { requester, .. } => requester.post(core, request, source),
             Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.post(core, request, source),

@@ -67,7 +67,7 @@ impl Suspicion {
     pub(crate) fn refuses(&self, cx: &mut Cx<'_>, port: u16) -> bool {
         let refused = self.port.is_some_and(|usual| usual != port) && self.is_on_guard(cx.now);
         if refused {
-            cx.counters.drop(DropReason::WrongSourcePort);
+            cx.drop(DropReason::WrongSourcePort);
         }
         refused
     }

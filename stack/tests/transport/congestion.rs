@@ -5,5 +5,5 @@ mod limit;
 mod many;
 mod notification;
 mod pacer;
-mod reaction;
+pub(crate) mod reaction;
 mod start;

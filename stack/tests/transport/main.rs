@@ -30,6 +30,7 @@ mod operations;
 mod ordered;
 mod posting;
 mod read_recovery;
+mod recorder;
 mod recovery;
 mod regions;
 mod retry;

@@ -2,25 +2,25 @@
 
 use crate::sim::{A, B, Pair, Setup, to_state};
 use roce_stack::{
-    Cause, Completion, CompletionFaults, Event, OrderedFailure, QpKind, QpState, SendOp, Verdict,
-    WcStatus,
+    Cause, Completion, CompletionFate, CompletionFaults, Event, OrderedFailure, QpKind, QpState,
+    SendOp, WcStatus,
 };
 use std::time::Duration;
 
 /// Decides about completions by their `wr_id`.
 #[derive(Debug)]
-struct Script(Vec<(u64, Verdict)>);
+struct Script(Vec<(u64, CompletionFate)>);
 
 impl CompletionFaults for Script {
-    fn judge(&mut self, completion: &Completion) -> Verdict {
+    fn judge(&mut self, completion: &Completion) -> CompletionFate {
         assert_eq!(completion.status, WcStatus::Success, "{completion:?}");
         let known = self.0.iter().find(|(wr_id, _)| *wr_id == completion.wr_id);
-        known.map_or(Verdict::Deliver, |(_, verdict)| *verdict)
+        known.map_or(CompletionFate::Deliver, |(_, verdict)| *verdict)
     }
 }
 
 /// Two connected QPs; `script` decides about the completions of `side`.
-fn ordered(side: usize, setup: Setup, script: &[(u64, Verdict)]) -> Pair {
+fn ordered(side: usize, setup: Setup, script: &[(u64, CompletionFate)]) -> Pair {
     let mut pair = Pair::new(setup);
     let faults = Box::new(Script(script.to_vec()));
     pair.nodes[side].nic.order_completions(faults);
@@ -41,7 +41,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 #[test]
 fn a_request_reports_the_status_that_was_ordered_and_the_others_are_flushed() {
     let status = WcStatus::RemoteAccessError;
-    let mut pair = ordered(A, Setup::default(), &[(2, Verdict::Fail(status))]);
+    let mut pair = ordered(A, Setup::default(), &[(2, CompletionFate::Fail(status))]);
     write(&mut pair, &[1, 2, 3]);
     pair.run();
     let flushed = WcStatus::WorkRequestFlushed;
@@ -62,7 +62,7 @@ fn a_failed_send_of_an_unreliable_service_stops_sending_only() {
         ..Setup::default()
     };
     let status = WcStatus::LocalQpOperationError;
-    let mut pair = ordered(A, setup, &[(1, Verdict::Fail(status))]);
+    let mut pair = ordered(A, setup, &[(1, CompletionFate::Fail(status))]);
     write(&mut pair, &[1]);
     pair.run();
     pair.assert_sent_as(A, &[(1, status)]);
@@ -72,7 +72,7 @@ fn a_failed_send_of_an_unreliable_service_stops_sending_only() {
 #[test]
 fn a_receive_reports_the_status_that_was_ordered() {
     let status = WcStatus::LocalLengthError;
-    let mut pair = ordered(B, Setup::default(), &[(1, Verdict::Fail(status))]);
+    let mut pair = ordered(B, Setup::default(), &[(1, CompletionFate::Fail(status))]);
     let (local, remote) = (pair.mem(A, 64), pair.mem(B, 64));
     pair.post_recv(B, 1, &[remote.sge(0, 64)]);
     pair.post_recv(B, 2, &[remote.sge(0, 64)]);
@@ -87,7 +87,7 @@ fn a_late_completion_holds_back_those_behind_it_in_its_queue_and_no_others() {
     let mut pair = ordered(
         A,
         Setup::default(),
-        &[(2, Verdict::Delay(100 * MILLISECOND))],
+        &[(2, CompletionFate::Delay(100 * MILLISECOND))],
     );
     let (local, remote) = (pair.mem(A, 64), pair.mem(B, 64));
     pair.post_recv(A, 7, &[local.sge(0, 8)]);
@@ -111,7 +111,10 @@ fn a_late_completion_holds_back_those_behind_it_in_its_queue_and_no_others() {
 #[test]
 fn late_completions_come_before_those_of_a_failure() {
     let status = WcStatus::RetryExceeded;
-    let script = [(1, Verdict::Delay(MILLISECOND)), (2, Verdict::Fail(status))];
+    let script = [
+        (1, CompletionFate::Delay(MILLISECOND)),
+        (2, CompletionFate::Fail(status)),
+    ];
     let mut pair = ordered(A, Setup::default(), &script);
     write(&mut pair, &[1, 2, 3]);
     pair.run();
@@ -121,7 +124,7 @@ fn late_completions_come_before_those_of_a_failure() {
 
 #[test]
 fn a_lost_completion_never_comes_and_its_request_occupies_the_queue() {
-    let mut pair = ordered(A, Setup::default(), &[(2, Verdict::Lose)]);
+    let mut pair = ordered(A, Setup::default(), &[(2, CompletionFate::Lose)]);
     write(&mut pair, &[1, 2, 3]);
     pair.run();
     pair.assert_sent(A, &[1, 3]);
@@ -132,7 +135,11 @@ fn a_lost_completion_never_comes_and_its_request_occupies_the_queue() {
 
 #[test]
 fn late_completions_of_a_qp_that_is_destroyed_never_come() {
-    let mut pair = ordered(A, Setup::default(), &[(1, Verdict::Delay(MILLISECOND))]);
+    let mut pair = ordered(
+        A,
+        Setup::default(),
+        &[(1, CompletionFate::Delay(MILLISECOND))],
+    );
     write(&mut pair, &[1]);
     pair.pump();
     let node = &mut pair.nodes[A];
@@ -145,7 +152,7 @@ fn late_completions_of_a_qp_that_is_destroyed_never_come() {
 
 #[test]
 fn a_cq_overruns_as_ordered() {
-    let mut pair = ordered(A, Setup::default(), &[(2, Verdict::Overrun)]);
+    let mut pair = ordered(A, Setup::default(), &[(2, CompletionFate::Overrun)]);
     write(&mut pair, &[1, 2, 3]);
     pair.run();
     assert_eq!(pair.state(A), QpState::Err);

@@ -36,7 +36,7 @@ fn destination(node: &Node, dst: IpAddr, qpn: Qpn, qkey: QKey) -> Destination {
 }
 
 /// The header of a datagram that the test's peer sends.
-fn deth(qkey: QKey) -> ExtHeaders {
+pub(crate) fn deth(qkey: QKey) -> ExtHeaders {
     ExtHeaders {
         deth: Some(Deth {
             qkey,

@@ -1,7 +1,8 @@
 //! A port that captures what is sent through it.
 
 use super::PortCapture;
-use roce_capture::{Direction, Packet};
+use super::sinks::Captured;
+use roce_capture::Direction;
 use roce_stack::{
     Acknowledged, Flow, IpCovered, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,
 };
@@ -91,20 +92,19 @@ impl Transmit for Tap<'_> {
         if !self.forward(&packet) {
             return;
         }
-        let interface = self.capture.interface_of(packet.to.version);
         let PortCapture {
-            capture,
+            sinks,
             frame,
             tx_buffer,
             ..
         } = &mut *self.capture;
         let bytes = frame.sent(&packet.to, packet.src_port, packet.ip, tx_buffer);
-        capture.packet(&Packet {
-            interface,
+        sinks.write(&Captured {
+            qpn: packet.flow.from_qp,
+            version: packet.to.version,
             time: SystemTime::now(),
             direction: Direction::Sent,
             bytes,
-            wire_len: bytes.len(),
             comments: &[],
         });
     }

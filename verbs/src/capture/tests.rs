@@ -4,7 +4,7 @@ use super::*;
 use roce_port::MemoryPort;
 use roce_port::fault::Loss;
 use roce_port::memory::{MemoryIp, SRC_PORT};
-use roce_stack::{Flow, IpCovered, NicConfig, ReserveError, Transmit, TxMeta};
+use roce_stack::{Flow, IpCovered, NicConfig, ReserveError, RoceVersion, Transmit, TxMeta};
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, IcrcVerdict, NetworkHeader, Opcode, PacketRepr, Psn, Qpn};
 use std::net::IpAddr;
@@ -187,7 +187,13 @@ fn packets_of_any_length_are_captured() {
 fn port_capture(dir: &std::path::Path) -> PortCapture {
     let capture = Capture::create(dir.join("a.pcapng")).expect("made");
     let device = Device::with_address([127, 0, 0, 1].into()).expect("the loopback");
-    PortCapture::new(&capture, &device)
+    PortCapture::new(Some(&capture), false, &device)
+}
+
+impl PortCapture {
+    fn file(&self) -> &Capture {
+        self.sinks.file().expect("a file")
+    }
 }
 
 fn nic() -> Nic {
@@ -251,7 +257,7 @@ fn comments_say_what_happened_to_a_packet() {
     // The lost packets did not reach the NIC.
     assert_eq!(nic.counters().total_drops(), 3);
     capture.flush();
-    assert_eq!(capture.capture.packets(), 5);
+    assert_eq!(capture.file().packets(), 5);
 }
 
 /// One packet may cause the drop of many earlier packets. One comment gives their number, because
@@ -321,7 +327,8 @@ fn a_tapped_port_sends_and_captures_the_same_packets() {
     assert_eq!(port.out.len(), 3);
     let (id, packet) = &expected[2];
     capture.flush();
-    assert_eq!(capture.capture.packets(), 3);
+    assert_eq!(capture.file().packets(), 3);
+    let path = capture.file().path().to_owned();
     let last = capture.frame.sent(
         &to,
         PORT,
@@ -332,6 +339,6 @@ fn a_tapped_port_sends_and_captures_the_same_packets() {
         packet,
     );
     assert_eq!(parse(last).icrc_verdict(), IcrcVerdict::Valid);
-    let file = std::fs::read(capture.capture.path()).expect("the file");
+    let file = std::fs::read(path).expect("the file");
     assert!(file.windows(last.len()).any(|window| window == last));
 }

@@ -155,6 +155,12 @@ pub const VARIABLES: &[Variable] = &[
          and which calls are refused; several processes may share a FILE; FILE.jsonl gets JSON",
     ),
     library(
+        "ROCE_WHY_PCAP",
+        "FILE.pcapng",
+        "write the last packets of each QP that fails, with the explanation as a comment; several \
+         processes may share the file",
+    ),
+    library(
         "ROCE_LOG",
         "1",
         "print on stderr, for each call that fails, the function, the error and the value that was \

@@ -3,7 +3,7 @@
 use super::strike::die;
 use super::{CompletionFault, Judge, What};
 use parking_lot::Mutex;
-use roce_stack::{Completion, CompletionFaults, Nic, Verdict};
+use roce_stack::{Completion, CompletionFate, CompletionFaults, Nic};
 use roce_wire::Qpn;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl ContextFaults {
 }
 
 impl CompletionFaults for ContextFaults {
-    fn judge(&mut self, completion: &Completion) -> Verdict {
+    fn judge(&mut self, completion: &Completion) -> CompletionFate {
         let number = self.numbers.lock().get(&completion.qpn).copied();
         let fault = self.judge.strike(|order| match order.what {
             What::Completion(of, fault)
@@ -55,11 +55,11 @@ impl CompletionFaults for ContextFaults {
             _ => None,
         });
         match fault {
-            None => Verdict::Deliver,
-            Some(CompletionFault::Status(status)) => Verdict::Fail(status),
-            Some(CompletionFault::Late(time)) => Verdict::Delay(time),
-            Some(CompletionFault::Lost) => Verdict::Lose,
-            Some(CompletionFault::Overrun) => Verdict::Overrun,
+            None => CompletionFate::Deliver,
+            Some(CompletionFault::Status(status)) => CompletionFate::Fail(status),
+            Some(CompletionFault::Late(time)) => CompletionFate::Delay(time),
+            Some(CompletionFault::Lost) => CompletionFate::Lose,
+            Some(CompletionFault::Overrun) => CompletionFate::Overrun,
             Some(CompletionFault::Die) => die(),
         }
     }

@@ -163,7 +163,7 @@ fn each_opcode_is_one_of_those_that_its_order_names() {
 
 #[test]
 fn orders_of_one_qp_count_its_completions_only() {
-    use roce_stack::{CompletionFaults as _, Nic, NicConfig, Verdict};
+    use roce_stack::{CompletionFate, CompletionFaults as _, Nic, NicConfig};
     let config = NicConfig {
         seed: [0; 32],
         max_packet_bytes: 1500,
@@ -187,10 +187,10 @@ fn orders_of_one_qp_count_its_completions_only() {
             source: None,
         })
     };
-    assert_eq!(of(second), Verdict::Deliver);
-    assert_eq!(of(first), Verdict::Deliver);
-    assert_eq!(of(first), Verdict::Deliver);
-    assert_eq!(of(second), Verdict::Lose);
+    assert_eq!(of(second), CompletionFate::Deliver);
+    assert_eq!(of(first), CompletionFate::Deliver);
+    assert_eq!(of(first), CompletionFate::Deliver);
+    assert_eq!(of(second), CompletionFate::Lose);
 }
 
 #[test]

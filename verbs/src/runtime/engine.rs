@@ -359,7 +359,7 @@ impl Engine {
             if self.why.as_mut().is_some_and(|log| log.admits(&failure)) {
                 let explanation = self.explain(failure);
                 if let Some(log) = &mut self.why {
-                    log.write(&explanation);
+                    log.write(explanation, self.capture.as_deref());
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::datapath::environment::environment_datapath;
 use crate::device::{Device, all_devices};
 use crate::environment::{unknown_variables, value, variable};
 use crate::error::OpenError;
-use crate::why::check_why_setting;
+use crate::why::{check_why_packets_setting, check_why_setting};
 use std::io::Write as _;
 use std::sync::Once;
 
@@ -19,7 +19,7 @@ use std::sync::Once;
 /// `overridden` names variables that are not checked, because an option overrides them.
 pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
     type Check = fn() -> Result<(), OpenError>;
-    let checks: [(&str, Check); 10] = [
+    let checks: [(&str, Check); 11] = [
         ("ROCE_DEVICES", check_devices),
         // The variables that set the datapath. No option overrides them, so they need no name here.
         ("", || environment_datapath().map(drop)),
@@ -29,6 +29,7 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         ("ROCE_PCAP", check_capture_setting),
         ("ROCE_METRICS", || environment_metrics().map(drop)),
         ("ROCE_WHY", check_why_setting),
+        ("ROCE_WHY_PCAP", check_why_packets_setting),
         ("ROCE_VENDOR_PART_ID", check_vendor_part_id),
         ("ROCE_TIE_MEMORY", check_tie_memory),
     ];

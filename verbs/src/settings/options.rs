@@ -11,11 +11,12 @@ use crate::datapath::environment::environment_datapath;
 use crate::device::Device;
 use crate::error::OpenError;
 use crate::faults::{Faults, Judge};
-use crate::why::{WhyLog, WhyOutput, environment_why};
+use crate::why::{WhyLog, WhyOutput, environment_why, environment_why_packets};
 use roce_capture::Capture;
 use roce_port::fault::FaultLayer;
 use roce_stack::CongestionSettings;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,6 +44,7 @@ pub struct OpenOptions {
     priorities: PrioritySettings,
     metrics: Option<SocketAddr>,
     why: Option<WhyOutput>,
+    why_packets: Option<PathBuf>,
 }
 
 impl OpenOptions {
@@ -54,7 +56,7 @@ impl OpenOptions {
     /// The options that the environment sets: `ROCE_FAULTS`, `ROCE_PCAP`, `ROCE_DATAPATH`,
     /// `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`, `ROCE_UDP_SPLICE`, `ROCE_XDP_MODE`,
     /// `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG`, `ROCE_V1`, `ROCE_CC`,
-    /// `ROCE_QOS`, `ROCE_METRICS`, `ROCE_WHY`. Reports on stderr, once, each variable whose name begins with
+    /// `ROCE_QOS`, `ROCE_METRICS`, `ROCE_WHY`, `ROCE_WHY_PCAP`. Reports on stderr, once, each variable whose name begins with
     /// `ROCE_` and that nothing reads.
     ///
     /// # Errors
@@ -70,6 +72,7 @@ impl OpenOptions {
             priorities: environment_priorities()?.unwrap_or_default(),
             metrics: environment_metrics()?,
             why: environment_why()?,
+            why_packets: environment_why_packets()?,
         })
     }
 
@@ -134,18 +137,28 @@ impl OpenOptions {
         self
     }
 
+    /// Writes the last packets of each QP that fails to the end of this pcapng file, which other
+    /// devices and processes may share. The last packet has the explanation as a comment. The device
+    /// keeps its last 1024 packets in memory for that, and takes the slower path of a capture.
+    pub fn why_packets(mut self, file: impl Into<PathBuf>) -> Self {
+        self.why_packets = Some(file.into());
+        self
+    }
+
     pub(crate) fn why_log(&self) -> Option<WhyLog> {
-        self.why.clone().map(WhyLog::new)
+        let (output, packets) = (self.why.clone(), self.why_packets.clone());
+        (output.is_some() || packets.is_some()).then(|| WhyLog::new(output, packets))
     }
 
     pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// The capture for the port of a new context, if the options ask for one.
+    /// The capture for the port of a new context, if the options need one.
     pub(crate) fn port_capture(&self, device: &Device) -> Option<Box<PortCapture>> {
-        let capture = self.capture.as_ref()?;
-        Some(Box::new(PortCapture::new(capture, device)))
+        let (capture, keeps_recent) = (self.capture.as_ref(), self.why_packets.is_some());
+        let is_needed = capture.is_some() || keeps_recent;
+        is_needed.then(|| Box::new(PortCapture::new(capture, keeps_recent, device)))
     }
 
     /// The fault layer of a new context, if the options ask for faults of the network. Each context

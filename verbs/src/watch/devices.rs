@@ -7,7 +7,7 @@ use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 use crate::datapath::Datapath;
 use crate::runtime::DeviceState;
 use parking_lot::Mutex;
-use roce_stack::{DropReason, Stat};
+use roce_stack::{Cause, DropReason, Stat};
 use roce_wire::Qpn;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,6 +20,9 @@ const QPS_PER_LOCK: usize = 32;
 
 /// The maximum number of QPs of a device in a snapshot.
 const MAX_QPS: usize = 16_384;
+
+/// The number of failed QPs of a device whose events a snapshot has. Each has some 2 KiB of them.
+const MAX_WITH_EVENTS: usize = 50;
 
 /// An open device that watchers can see.
 pub(super) struct Watched {
@@ -98,19 +101,27 @@ impl Watched {
         snapshot.qps_left_out = qpns.len().saturating_sub(MAX_QPS) as u64;
         let qpns = &qpns[..qpns.len().min(MAX_QPS)];
         snapshot.qps.reserve(qpns.len());
+        let mut with_events = MAX_WITH_EVENTS;
         for chunk in qpns.chunks(QPS_PER_LOCK) {
             let mut engine = shared.lock();
             // Not earlier than the latest time that the NIC has seen.
             let now = engine.nic_time(shared.now());
-            let status = |qpn: &Qpn| {
+            let mut status = |qpn: &Qpn| {
                 let failure = engine.nic.failure(*qpn).copied();
-                Some((*qpn, engine.nic.qp_status(now, *qpn)?, failure))
+                let is_explained =
+                    failure.is_some_and(|failure| failure.cause != Cause::Application);
+                let recorded = match is_explained && with_events > 0 {
+                    true => engine.nic.recorded(*qpn),
+                    false => Vec::new(),
+                };
+                with_events -= usize::from(!recorded.is_empty());
+                Some((*qpn, engine.nic.qp_status(now, *qpn)?, failure, recorded))
             };
-            let found: Vec<_> = chunk.iter().filter_map(status).collect();
+            let found: Vec<_> = chunk.iter().filter_map(&mut status).collect();
             drop(engine);
-            let qps = found
-                .iter()
-                .map(|(qpn, status, failure)| QpSnapshot::of(*qpn, status, failure.as_ref()));
+            let qps = found.iter().map(|(qpn, status, failure, recorded)| {
+                QpSnapshot::of(*qpn, status, failure.as_ref(), recorded)
+            });
             snapshot.qps.extend(qps);
         }
         Some(snapshot)

@@ -1,7 +1,8 @@
 //! The data about its devices that a process shows to watchers. The same values travel as JSON and,
 //! under other names, in Prometheus text format.
 
-use roce_stack::{Failure, QpStatus};
+use crate::why::{QpEventText, texts};
+use roce_stack::{Failure, QpStatus, Recorded};
 use roce_wire::Qpn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -106,10 +107,18 @@ pub struct QpSnapshot {
     /// The [code](crate::why::Cause::code) of the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_code: Option<u32>,
+    /// Its last events, oldest first, if it has failed. A device shows those of a few QPs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<QpEventText>,
 }
 
 impl QpSnapshot {
-    pub(super) fn of(qpn: Qpn, status: &QpStatus, failure: Option<&Failure>) -> Self {
+    pub(super) fn of(
+        qpn: Qpn,
+        status: &QpStatus,
+        failure: Option<&Failure>,
+        recorded: &[Recorded],
+    ) -> Self {
         let QpStatus {
             traffic,
             congestion,
@@ -144,6 +153,7 @@ impl QpSnapshot {
             cnps_received: congestion.cnps_received,
             why: failure.map(|failure| failure.cause.to_string()),
             why_code: failure.map(|failure| failure.cause.code()),
+            events: failure.map_or_else(Vec::new, |failure| texts(failure.at, recorded)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One failure, as people read it.
 
+use super::events::{QpEventText, lines, texts};
 use super::evidence::{Places, findings};
 use super::{Kind, kind_of_code};
 use core::fmt;
@@ -28,6 +29,10 @@ pub struct Explanation {
     pub evidence: Vec<String>,
     /// What to do, the most likely help first.
     pub advice: Vec<String>,
+    /// The file that has the packets of the QP, in words, if they were asked for.
+    pub packets: Option<String>,
+    /// The last events of the QP, oldest first: up to 32. The text has the newest of them.
+    pub events: Vec<QpEventText>,
 }
 
 impl Explanation {
@@ -59,6 +64,8 @@ impl Explanation {
             likely: meanings.first().map(|meaning| meaning.likely.to_owned()),
             evidence: findings.into_iter().map(|found| found.fact).collect(),
             advice,
+            packets: None,
+            events: texts(failure.at, &places.nic.recorded(failure.qpn)),
         }
     }
 
@@ -118,7 +125,9 @@ impl fmt::Display for Explanation {
         }
         write_lines(f, "evidence", &self.evidence)?;
         write_lines(f, "do", &self.advice)?;
-        write!(f, "\n  code      {:#x}", self.failure.cause.code())
+        write!(f, "\n  code      {:#x}", self.failure.cause.code())?;
+        write_lines(f, "packets", self.packets.as_slice())?;
+        write_lines(f, "events", &lines(&self.events))
     }
 }
 
@@ -153,6 +162,8 @@ impl Serialize for Explanation {
             likely: self.likely.as_deref(),
             evidence: &self.evidence,
             advice: &self.advice,
+            packets: self.packets.as_deref(),
+            events: &self.events,
         };
         record.serialize(serializer)
     }
@@ -174,6 +185,8 @@ struct Record<'a> {
     likely: Option<&'a str>,
     evidence: &'a [String],
     advice: &'a [String],
+    packets: Option<&'a str>,
+    events: &'a [QpEventText],
 }
 
 #[derive(Serialize)]

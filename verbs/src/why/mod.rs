@@ -6,18 +6,26 @@
 //! QP exists; with [`WHY_VARIABLE`], the library writes each one as the QP fails.
 
 mod advice;
+mod events;
 mod evidence;
 mod explanation;
 mod output;
+mod packets;
 
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
+pub use events::QpEventText;
 pub use explanation::Explanation;
 pub(crate) use explanation::c_name;
 pub use output::{RefusedCall, WhyOutput, environment_why};
-pub use roce_stack::{Cause, DeniedAccess, Extent, FailedRequest, Failure};
+pub use packets::{WHY_PCAP_VARIABLE, environment_why_packets};
+pub use roce_stack::{
+    Cause, DeniedAccess, Extent, FailedRequest, Failure, QpEvent, Recorded, Verdict,
+};
 
+pub(crate) use events::texts;
 pub(crate) use evidence::{KernelWatch, Places};
 pub(crate) use output::{WhyLog, check_why_setting};
+pub(crate) use packets::check_why_packets_setting;
 
 /// The variable that makes the library write explanations, and C calls that it refuses.
 pub const WHY_VARIABLE: &str = "ROCE_WHY";

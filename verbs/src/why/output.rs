@@ -1,6 +1,7 @@
 //! Where explanations are written.
 
-use super::{Explanation, WHY_VARIABLE};
+use super::{Explanation, WHY_VARIABLE, packets};
+use crate::capture::PortCapture;
 use crate::environment;
 use crate::error::OpenError;
 use core::fmt;
@@ -49,15 +50,20 @@ pub fn environment_why() -> Result<Option<WhyOutput>, OpenError> {
 /// # Errors
 /// If not.
 pub(crate) fn check_why_setting() -> Result<(), OpenError> {
-    let Some(WhyOutput::File(path)) = setting()? else {
-        return Ok(());
-    };
+    match setting()? {
+        Some(WhyOutput::File(path)) => check_file(WHY_VARIABLE, &path),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the file that a variable names can be written, or that its folder exists.
+pub(super) fn check_file(variable: &'static str, path: &Path) -> Result<(), OpenError> {
     let checked = match path.try_exists() {
-        Ok(true) => open(&path).map(drop),
+        Ok(true) => open(path).map(drop),
         Ok(false) => std::fs::read_dir(path.parent().unwrap_or(Path::new("/"))).map(drop),
         Err(error) => Err(error),
     };
-    checked.map_err(|error| malformed(&path.to_string_lossy(), error.to_string()))
+    checked.map_err(|error| malformed(variable, &path.to_string_lossy(), error.to_string()))
 }
 
 fn setting() -> Result<Option<WhyOutput>, OpenError> {
@@ -68,29 +74,37 @@ fn setting() -> Result<Option<WhyOutput>, OpenError> {
         Some("0") => Ok(None),
         Some("1" | "stderr") => Ok(Some(WhyOutput::Stderr)),
         Some(word) if !word.contains(['/', '.']) => Err(malformed(
+            WHY_VARIABLE,
             word,
             "it must be `stderr`, or the path of a file, with a `/` or a `.` in it".to_owned(),
         )),
-        // The program may change its folder later.
-        _ => match std::path::absolute(&value) {
-            Ok(path) => Ok(Some(WhyOutput::File(path))),
-            Err(error) => Err(malformed(&value.to_string_lossy(), error.to_string())),
-        },
+        _ => Ok(absolute(WHY_VARIABLE)?.map(WhyOutput::File)),
     }
 }
 
-fn malformed(value: &str, error: String) -> OpenError {
+/// The path that a variable names, if it is set. The program may change its folder later.
+pub(super) fn absolute(variable: &'static str) -> Result<Option<PathBuf>, OpenError> {
+    let Some(value) = environment::value(variable) else {
+        return Ok(None);
+    };
+    let path = std::path::absolute(&value);
+    path.map(Some)
+        .map_err(|error| malformed(variable, &value.to_string_lossy(), error.to_string()))
+}
+
+fn malformed(variable: &'static str, value: &str, error: String) -> OpenError {
     OpenError::Environment {
-        variable: WHY_VARIABLE,
+        variable,
         value: value.to_owned(),
         error,
     }
 }
 
-/// Opens a file to append to it. Another user can't have put it there, or a link.
-fn open(path: &Path) -> io::Result<File> {
+/// Opens a file to read and to append to it. Another user can't have put it there, or a link.
+pub(super) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)
+        .read(true)
         .append(true)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
@@ -152,7 +166,9 @@ const MAX_BYTES: usize = 4096;
 /// The explanations of one device.
 #[derive(Debug)]
 pub(crate) struct WhyLog {
-    output: WhyOutput,
+    output: Option<WhyOutput>,
+    /// The file for the packets of failed QPs.
+    packets: Option<PathBuf>,
     /// The beginning of the interval, and what was written and left out in it.
     since: Instant,
     written: u32,
@@ -160,9 +176,10 @@ pub(crate) struct WhyLog {
 }
 
 impl WhyLog {
-    pub(crate) fn new(output: WhyOutput) -> Self {
+    pub(crate) fn new(output: Option<WhyOutput>, packets: Option<PathBuf>) -> Self {
         Self {
             output,
+            packets,
             since: Instant::ZERO,
             written: 0,
             left_out: 0,
@@ -186,16 +203,23 @@ impl WhyLog {
         true
     }
 
-    /// Writes the explanation of a failure that was admitted.
-    pub(crate) fn write(&mut self, explanation: &Explanation) {
+    /// Writes the explanation of a failure that was admitted, and the QP's packets if `capture` has
+    /// kept them.
+    pub(crate) fn write(&mut self, mut explanation: Explanation, capture: Option<&PortCapture>) {
+        if let Some(path) = &self.packets {
+            packets::write(path, capture, &mut explanation);
+        }
         let others = core::mem::take(&mut self.left_out);
+        let Some(output) = &self.output else {
+            return;
+        };
         if others > 0 {
-            self.output.write(&LeftOut {
+            output.write(&LeftOut {
                 device: &explanation.device,
                 qps_left_out: others,
             });
         }
-        self.output.write(explanation);
+        output.write(&explanation);
     }
 }
 

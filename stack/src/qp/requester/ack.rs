@@ -25,7 +25,8 @@ impl Requester {
         // A ghost: an acknowledgement of a packet that was never sent (9.7.5.1.4).
         // rule: 9.7.5.1.4-ghost-ack
         if at >= self.max {
-            cx.counters.drop(DropReason::GhostAck);
+            cx.add_syndrome_of(packet);
+            cx.drop(DropReason::GhostAck);
             return Ok(());
         }
         match aeth.syndrome {
@@ -43,11 +44,18 @@ impl Requester {
                 }
                 Ok(())
             }
-            Syndrome::RnrNak(timer) => self.receive_rnr_nak(cx, core, at, timer),
-            Syndrome::Nak(code) => self.receive_nak(cx, core, at, code),
+            Syndrome::RnrNak(timer) => {
+                cx.add_syndrome_of(packet);
+                self.receive_rnr_nak(cx, core, at, timer)
+            }
+            Syndrome::Nak(code) => {
+                cx.add_syndrome_of(packet);
+                self.receive_nak(cx, core, at, code)
+            }
             // rule: 9.7.6.1-reserved
             Syndrome::Reserved(_) => {
-                cx.counters.drop(DropReason::UnexpectedResponse);
+                cx.add_syndrome_of(packet);
+                cx.drop(DropReason::UnexpectedResponse);
                 Ok(())
             }
         }
@@ -89,7 +97,7 @@ impl Requester {
         // rule: 9.7.5.2.8-rnr-copy
         if self.retry.is_waiting_for_receiver() {
             // Nothing was sent since the first RNR NAK, so this is a copy of it.
-            cx.counters.drop(DropReason::DuplicateResponse);
+            cx.drop(DropReason::DuplicateResponse);
             return Ok(());
         }
         if !self.retry.receiver_not_ready(cx.now, timer) {
@@ -129,7 +137,7 @@ impl Requester {
             NakCode::RemoteOperationalError => WcStatus::RemoteOperationError,
             // rule: 9.7.6.1-reserved
             NakCode::Reserved(_) => {
-                cx.counters.drop(DropReason::UnexpectedResponse);
+                cx.drop(DropReason::UnexpectedResponse);
                 return Ok(());
             }
         };
@@ -178,7 +186,7 @@ impl Requester {
     ) -> Result<bool, QpFailure> {
         // rule: 9.7.6.1-old-nak
         if at < self.una {
-            cx.counters.drop(DropReason::DuplicateResponse);
+            cx.drop(DropReason::DuplicateResponse);
             return Ok(false);
         }
         Ok(at == self.una || self.acknowledge_through(cx, core, at.prev())?)

@@ -122,18 +122,18 @@ impl Requester {
     ) -> Result<(), QpFailure> {
         // rule: 9.7.5.1.4-ghost-response
         if at >= self.max {
-            cx.counters.drop(DropReason::GhostAck);
+            cx.drop(DropReason::GhostAck);
             return Ok(());
         }
         if at < self.una {
             // rule: 9.7.6.1-duplicate-response
             self.clock.on_duplicate_response();
-            cx.counters.drop(DropReason::DuplicateResponse);
+            cx.drop(DropReason::DuplicateResponse);
             return Ok(());
         }
         if self.fetches.find(at).is_none() {
             // rule: 9.7.6.1-response-unasked
-            cx.counters.drop(DropReason::UnexpectedResponse);
+            cx.drop(DropReason::UnexpectedResponse);
             return Ok(());
         }
         // rule: 9.7.6.1-response-completes
@@ -197,6 +197,9 @@ impl Requester {
             return Err(QpFailure::Send(WcStatus::LocalProtectionError));
         }
         self.advance(cx, core, at.next())?;
+        if !ends {
+            cx.merge_middle();
+        }
         self.update_credit_from(packet);
         Ok(())
     }

@@ -266,13 +266,13 @@ impl Requester {
         Ok(len)
     }
 
-    /// Appends a request to the send queue.
+    /// Appends a request to the send queue. Returns its length.
     pub(crate) fn post(
         &mut self,
         core: &Core,
         request: &SendRequest<'_>,
         source: PayloadSource<'_>,
-    ) -> Result<(), PostError> {
+    ) -> Result<u32, PostError> {
         let len = self.check(core, request, source)?;
         let packets = match request.op.is_local() {
             true => 0,
@@ -295,7 +295,7 @@ impl Requester {
         self.sq.push_checked(wqe, source);
         self.assigned = wqe.end();
         self.receives = receives;
-        Ok(())
+        Ok(len)
     }
 
     /// Handles a response that came from the UDP source port `port`.
@@ -312,6 +312,7 @@ impl Requester {
         if !is_usual {
             cold_path();
             if self.suspicion.refuses(cx, port) {
+                cx.add_syndrome_of(packet);
                 return Ok(());
             }
         }
@@ -321,7 +322,7 @@ impl Requester {
                 self.receive_response(cx, core, at, port, packet)
             }
             _ => {
-                cx.counters.drop(DropReason::Unsupported);
+                cx.drop(DropReason::Unsupported);
                 Ok(())
             }
         };

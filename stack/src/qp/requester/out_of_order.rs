@@ -11,6 +11,7 @@ use super::Requester;
 use crate::counters::{DropReason, Stat};
 use crate::qp::reorder::{Kept, ReorderQueue};
 use crate::qp::{Core, Cx, QpFailure};
+use crate::recorder::Verdict;
 use crate::seq::Seq;
 use crate::wr::WcStatus;
 use core::hint::cold_path;
@@ -122,10 +123,13 @@ impl Requester {
             Kept::Dropped
         };
         match kept {
-            Kept::Stored => cx.counters.count(Stat::OutOfOrderKept),
-            Kept::Duplicate => cx.counters.drop(DropReason::DuplicateOutOfOrder),
+            Kept::Stored => {
+                cx.counters.count(Stat::OutOfOrderKept);
+                cx.judge(Verdict::KeptOutOfOrder);
+            }
+            Kept::Duplicate => cx.drop(DropReason::DuplicateOutOfOrder),
             // rule: 9.7.6.1-response-gap
-            Kept::Dropped => cx.counters.drop(DropReason::ResponseGap),
+            Kept::Dropped => cx.drop(DropReason::ResponseGap),
         }
         let evidence = match kept {
             Kept::Dropped => Evidence::Dropped,
@@ -157,7 +161,7 @@ impl Requester {
             if result == Err(QpFailure::Send(WcStatus::BadResponse)) {
                 // It may be forged, so only a response that arrives in order fails the QP.
                 cold_path();
-                cx.counters.drop(DropReason::ResponseGap);
+                cx.drop_kept(1, DropReason::ResponseGap);
                 self.drop_kept(cx, DropReason::ResponseGap);
                 break;
             }
@@ -246,8 +250,9 @@ impl Requester {
     /// Drops all kept responses. [`Requester::catch_up`] then asks for them again.
     fn drop_kept(&mut self, cx: &mut Cx<'_>, reason: DropReason) {
         self.out_of_order.forget_asked();
-        for _ in 0..cx.reorder.release(&mut self.out_of_order.queue) {
-            cx.counters.drop(reason);
+        let packets = cx.reorder.release(&mut self.out_of_order.queue);
+        if packets > 0 {
+            cx.drop_kept(packets, reason);
         }
     }
 }

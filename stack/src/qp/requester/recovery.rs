@@ -18,6 +18,7 @@
 use super::Requester;
 use crate::counters::Stat;
 use crate::qp::Cx;
+use crate::recorder::Entry;
 use crate::seq::Seq;
 
 /// What the peer does with out-of-order packets.
@@ -259,6 +260,7 @@ impl Requester {
             return;
         }
         cx.counters.count(Stat::LateAnswers);
+        cx.record(|| Entry::response_late(self.una.wire()));
         if self.misses_responses() {
             self.clock.mark_ambiguous(cx.now);
             self.ask_for_missing(cx);

@@ -5,6 +5,7 @@ use super::Requester;
 use crate::counters::Stat;
 use crate::qp::attr::QpConfig;
 use crate::qp::{Core, Cx, QpFailure};
+use crate::recorder::Entry;
 use crate::time::{Duration, Instant};
 use crate::wr::WcStatus;
 use roce_wire::RnrTimer;
@@ -206,6 +207,7 @@ impl Requester {
             .is_some_and(|until| until <= cx.now)
         {
             self.retry.receiver_wait = None;
+            cx.record(Entry::rnr_timer_ended);
         }
         if self.clock.deferral_ended(cx.now) {
             self.ask_after_deferral(cx);
@@ -229,6 +231,7 @@ impl Requester {
             return Ok(());
         }
         cx.counters.count(Stat::Timeouts);
+        cx.record(|| Entry::timed_out(self.una.wire(), self.retry.retries_left));
         self.retry.backoff = (self.retry.backoff * 2).min(MAX_BACKOFF);
         if !self.retry.try_again(cx.now) {
             // rule: 9.9.2-retry-exceeded

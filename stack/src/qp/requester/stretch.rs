@@ -8,6 +8,7 @@ use super::packets::{AckReq, Sent, bth, data_opcode};
 use super::{Requester, SendWqe};
 use crate::qp::emit::{EmitError, Outgoing, Written, count_packet, write_packet};
 use crate::qp::{Core, Cx, sgl};
+use crate::recorder::Entry;
 use crate::transmit::Transmit;
 use roce_wire::{ExtHeaders, PacketRepr};
 
@@ -73,6 +74,9 @@ impl Requester {
             sent += 1;
         }
         if sent > 0 {
+            let (opcode, first) = (repr.bth.opcode, self.nxt.wire());
+            cx.record(|| Entry::sent_middle(opcode, first, sent));
+            cx.merge_middle();
             let sent = Sent {
                 packets: sent,
                 ack_req: AckReq::No,

@@ -69,6 +69,7 @@ impl Requester {
             }
             let mut sent = self.send_next(cx, port, core, &wqe, what);
             if sent.is_ok() && wqe.packets > 2 && matches!(what, What::Data(Why::InOrder)) {
+                cx.merge_middle();
                 // The last packet of the turn asks for an acknowledgement.
                 let most = left.saturating_sub(1);
                 sent = self
@@ -280,6 +281,7 @@ impl Requester {
         if at < self.max {
             cold_path();
             cx.counters.count(Stat::Retransmitted);
+            cx.mark_retransmitted();
         } else if sent.ack_req == AckReq::Yes {
             self.clock.trips.note(cx.now, at.next());
             if sent.timed {

@@ -3,6 +3,7 @@
 
 use super::{Arrival, Responder};
 use crate::qp::{Core, Cx, QpFailure};
+use crate::recorder::Verdict;
 use crate::wr::WcStatus;
 
 /// Why a request was not executed. It has used up no PSN, receive or reply, except after
@@ -49,6 +50,9 @@ impl Responder {
         core: &Core,
         denial: Denial,
     ) -> Result<(), QpFailure> {
+        if !matches!(denial, Denial::Failed(_)) {
+            cx.judge(Verdict::Denied);
+        }
         match denial {
             Denial::NotReady => {
                 self.not_ready();

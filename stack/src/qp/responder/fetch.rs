@@ -223,7 +223,7 @@ impl Responder {
             Some(reth),
         ) = (noted, packet.ext.reth)
         else {
-            cx.counters.drop(DropReason::StaleDuplicate);
+            cx.drop(DropReason::StaleDuplicate);
             return;
         };
         // rule: 9.7.5.1.3-duplicate-read-rest
@@ -236,7 +236,7 @@ impl Responder {
             && end <= last.next();
         // rule: 9.7.5.1.3-duplicate-read-checked
         if !within || check_read(cx, pd, core.qpn, &reth).is_err() {
-            cx.counters.drop(DropReason::StaleDuplicate);
+            cx.drop(DropReason::StaleDuplicate);
             return;
         }
         let reply = Reply::Read {
@@ -248,7 +248,7 @@ impl Responder {
             msn: self.msn,
         };
         if !self.replies.repeat(reply) {
-            cx.counters.drop(DropReason::StaleDuplicate);
+            cx.drop(DropReason::StaleDuplicate);
         }
     }
 
@@ -263,10 +263,10 @@ impl Responder {
                 msn: self.msn,
             },
             // rule: 9.7.5.1.3-stale
-            _ => return cx.counters.drop(DropReason::StaleDuplicate),
+            _ => return cx.drop(DropReason::StaleDuplicate),
         };
         if !self.replies.repeat(reply) {
-            cx.counters.drop(DropReason::StaleDuplicate);
+            cx.drop(DropReason::StaleDuplicate);
         }
     }
 }

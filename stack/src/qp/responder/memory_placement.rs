@@ -103,13 +103,13 @@ impl Responder {
     pub(super) fn repeat_placement(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) {
         // rule: A19-flush-duplicate
         if !self.resources.was_placement(at) {
-            return cx.counters.drop(DropReason::StaleDuplicate);
+            return cx.drop(DropReason::StaleDuplicate);
         }
         fence(Ordering::SeqCst);
         // The reply touches no memory, so its domain does not matter.
         let pd = core.pd;
         if !self.replies.repeat(empty_reply(at, pd, self.msn)) {
-            cx.counters.drop(DropReason::StaleDuplicate);
+            cx.drop(DropReason::StaleDuplicate);
         }
     }
 

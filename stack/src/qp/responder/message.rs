@@ -124,6 +124,7 @@ impl Responder {
             self.inbound = Some(Inbound::Send { placed });
             // rule: 9.7.5.1.2-executed-first
             self.accept(packet);
+            cx.merge_middle();
             return Ok(());
         }
         self.inbound = None;
@@ -232,6 +233,7 @@ impl Responder {
                 rest: rest - step,
             });
             self.accept(packet);
+            cx.merge_middle();
             return Ok(());
         }
         self.inbound = None;

@@ -15,6 +15,7 @@ use super::{Denial, Responder};
 use crate::counters::{DropReason, Stat};
 use crate::qp::reorder::{BufferedPacket, Kept};
 use crate::qp::{Core, Cx, QpFailure};
+use crate::recorder::Verdict;
 use crate::seq::Seq;
 use core::hint::cold_path;
 use roce_wire::Packet;
@@ -46,9 +47,12 @@ impl Responder {
                 .keep(cx.now, cx.counters, queue, self.epsn, at, packet)
         };
         match kept {
-            Kept::Stored => cx.counters.count(Stat::OutOfOrderKept),
+            Kept::Stored => {
+                cx.counters.count(Stat::OutOfOrderKept);
+                cx.judge(Verdict::KeptOutOfOrder);
+            }
             Kept::Duplicate => self.receive_copy(cx, at, packet),
-            Kept::Dropped => cx.counters.drop(DropReason::OutOfSequence),
+            Kept::Dropped => cx.drop(DropReason::OutOfSequence),
         }
         // rule: 9.7.5.2-sequence-nak-once
         if !self.nak_sent {
@@ -60,7 +64,7 @@ impl Responder {
     /// one is the peer's, so it executes neither.
     fn receive_copy(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
         let differs = cx.reorder.dispute(&self.out_of_order, at, packet);
-        cx.counters.drop(if differs {
+        cx.drop(if differs {
             DropReason::OutOfOrderDisputed
         } else {
             DropReason::DuplicateOutOfOrder
@@ -111,11 +115,11 @@ impl Responder {
     ) -> Result<Outcome, QpFailure> {
         if at < self.epsn {
             // A kept READ before it covers this PSN.
-            cx.counters.drop(DropReason::DuplicateOutOfOrder);
+            cx.drop_kept(1, DropReason::DuplicateOutOfOrder);
             return Ok(Outcome::Done);
         }
         if kept.is_disputed() {
-            cx.counters.drop(DropReason::OutOfOrderDisputed);
+            cx.drop_kept(1, DropReason::OutOfOrderDisputed);
             return Ok(Outcome::Missing);
         }
         // rule: 9.5-executed-in-order
@@ -123,7 +127,7 @@ impl Responder {
             Ok(()) => Ok(Outcome::Done),
             Err(Denial::Failed(failure)) => Err(failure),
             Err(_) => {
-                cx.counters.drop(DropReason::OutOfSequence);
+                cx.drop_kept(1, DropReason::OutOfSequence);
                 self.release_out_of_order(cx);
                 Ok(Outcome::Missing)
             }
@@ -153,8 +157,9 @@ impl Responder {
     }
 
     fn drop_kept(&mut self, cx: &mut Cx<'_>, reason: DropReason) {
-        for _ in 0..cx.reorder.release(&mut self.out_of_order) {
-            cx.counters.drop(reason);
+        let packets = cx.reorder.release(&mut self.out_of_order);
+        if packets > 0 {
+            cx.drop_kept(packets, reason);
         }
     }
 }

@@ -197,6 +197,7 @@ impl Responder {
                 // rule: 9.7.5.1.1-response-psn
                 *at = at.next();
                 *offset += u32::try_from(payload).unwrap_or(rest);
+                cx.merge_middle();
             }
             _ => drop(self.replies.queue.pop_front()),
         }
@@ -278,6 +279,7 @@ impl Responder {
             },
         )?;
         cx.counters.count(stat);
+        cx.add_syndrome(syndrome);
         self.peer_out_of_credits |= matches!(kind, NakKind::NotReady);
         // A NAK acknowledges everything before it.
         self.replies.nak = None;

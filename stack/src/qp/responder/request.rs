@@ -4,6 +4,7 @@ use super::{Denial, Responder, cause};
 use crate::cause::Cause;
 use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, QpFailure};
+use crate::recorder::Verdict;
 use crate::seq::Seq;
 use core::cmp::Ordering;
 use core::hint::cold_path;
@@ -89,6 +90,7 @@ impl Responder {
     fn repeat(&mut self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>, at: Seq) {
         // rule: 9.7.5.1.3-duplicate-part
         cx.counters.count(Stat::DuplicateRequests);
+        cx.judge(Verdict::Duplicate);
         match packet.bth.opcode.operation() {
             // rule: 9.7.5.1.3-duplicate-write
             Operation::Send | Operation::Write => {
@@ -98,7 +100,7 @@ impl Responder {
             Operation::ReadRequest => self.repeat_read(cx, core, packet, at),
             Operation::CompareSwap | Operation::FetchAdd => self.repeat_atomic(cx, at),
             Operation::Flush | Operation::AtomicWrite => self.repeat_placement(cx, core, at),
-            _ => cx.counters.drop(DropReason::StaleDuplicate),
+            _ => cx.drop(DropReason::StaleDuplicate),
         }
     }
 

@@ -103,20 +103,20 @@ impl Sender {
         }
     }
 
-    /// Appends a request to the send queue.
+    /// Appends a request to the send queue. Returns its length.
     pub(crate) fn post(
         &mut self,
         core: &Core,
         request: &SendRequest<'_>,
         source: PayloadSource<'_>,
-    ) -> Result<(), PostError> {
+    ) -> Result<u32, PostError> {
         let len = self.check(core, request, source)?;
         let wqe = SendWqe {
             request: Posted::new(core, request, len),
             target: request.target,
         };
         self.queue.push_checked(wqe, source);
-        Ok(())
+        Ok(len)
     }
 
     /// Whether there is something to send.

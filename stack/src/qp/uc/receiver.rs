@@ -94,13 +94,13 @@ impl Receiver {
             // rule: 9.8.2-resync-at-first
             (true, None) => None,
             (false, None) => {
-                cx.counters.drop(DropReason::OutOfPlace);
+                cx.drop(DropReason::OutOfPlace);
                 return Ok(());
             }
             // rule: 9.8.2-gap-drops-message
             (false, Some(_)) if packet.bth.psn != self.epsn => {
                 cx.counters.count(Stat::UnfinishedMessages);
-                cx.counters.drop(DropReason::OutOfSequence);
+                cx.drop(DropReason::OutOfSequence);
                 return Ok(());
             }
             (false, open) => open,
@@ -117,7 +117,7 @@ impl Receiver {
                 if known.is_some() {
                     cx.counters.count(Stat::UnfinishedMessages);
                 }
-                cx.counters.drop(reason);
+                cx.drop(reason);
                 Ok(())
             }
             Err(Refusal::Failure(failure)) => Err(failure),

@@ -33,7 +33,7 @@ impl Receiver {
             Ok(result) => result,
             // rule: 9.8.3-errors-stay
             Err(reason) => {
-                cx.counters.drop(reason);
+                cx.drop(reason);
                 Ok(())
             }
         }

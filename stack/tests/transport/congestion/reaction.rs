@@ -9,7 +9,7 @@ pub(super) const PACKETS: usize = 100;
 pub(super) const BITS: u64 = (1024 + 62) * 8;
 
 /// A first CNP sets this rate; it doesn't rise during a test.
-pub(super) fn fixed(mbps: u32) -> CongestionControl {
+pub(crate) fn fixed(mbps: u32) -> CongestionControl {
     CongestionControl::Dcqcn(DcqcnParameters {
         rate_to_set_on_first_cnp: mbps,
         rpg_byte_reset: 0,
@@ -29,7 +29,7 @@ pub(super) fn hand(kind: QpKind, control: CongestionControl) -> (Hand, Mem) {
     (hand, mem)
 }
 
-pub(super) fn cnp(hand: &mut Hand) {
+pub(crate) fn cnp(hand: &mut Hand) {
     let mut bth = hand.bth(Opcode::CNP, 0);
     bth.becn = true;
     hand.deliver(bth, ExtHeaders::NONE, &[]);

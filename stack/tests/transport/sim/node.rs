@@ -124,6 +124,7 @@ pub(crate) struct NodeSetup {
     pub(crate) cq_entries: usize,
     pub(crate) max_inline: usize,
     pub(crate) signal_all: bool,
+    pub(crate) records: bool,
 }
 
 impl Node {
@@ -156,6 +157,7 @@ impl Node {
             max_packet_bytes: setup.max_packet_bytes,
             window_bytes: setup.window_bytes,
         });
+        nic.record_events(setup.records);
         let pd = nic.alloc_pd();
         let send_cq = Arc::new(CompletionQueue::new(CqId(1), setup.cq_entries));
         let recv_cq = Arc::new(CompletionQueue::new(CqId(2), setup.cq_entries));

@@ -43,6 +43,8 @@ pub(crate) struct Setup {
     pub(crate) retry_cnt: u8,
     pub(crate) rnr_retry: u8,
     pub(crate) rnr_timer: u8,
+    /// Whether the NICs record events.
+    pub(crate) records: bool,
     pub(crate) max_packets: usize,
     pub(crate) max_time: Duration,
 }
@@ -70,6 +72,7 @@ impl Default for Setup {
             retry_cnt: 7,
             rnr_retry: 7,
             rnr_timer: 1, // 10 us
+            records: false,
             max_packets: 100_000,
             max_time: Duration::from_secs(60),
         }
@@ -100,6 +103,7 @@ impl Setup {
             cq_entries: self.cq_entries,
             max_inline: self.max_inline,
             signal_all: self.signal_all,
+            records: self.records,
         }
     }
 

@@ -1,0 +1,98 @@
+//! The last packets of a device, in memory, until a QP fails.
+
+use super::sinks::{Captured, Names};
+use roce_capture::{Packet, Section};
+use roce_stack::RoceVersion;
+use roce_wire::Qpn;
+use std::collections::VecDeque;
+use std::io;
+use std::time::SystemTime;
+
+/// The number of packets that are kept of a device.
+pub(crate) const MOST_PACKETS: usize = 1024;
+
+#[derive(Debug)]
+struct Kept {
+    qpn: Qpn,
+    version: RoceVersion,
+    time: SystemTime,
+    direction: roce_capture::Direction,
+    bytes: Vec<u8>,
+    comments: Vec<String>,
+}
+
+/// The last packets of a device, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(VecDeque<Kept>);
+
+/// Packets of a QP, as a section of a pcapng file.
+#[derive(Debug)]
+pub(crate) struct PacketsOfQp {
+    /// Their number.
+    pub(crate) count: usize,
+    /// The section; empty if there are none.
+    pub(crate) section: Vec<u8>,
+}
+
+impl Recent {
+    /// Keeps a packet, in the place of the oldest one if there are many.
+    pub(super) fn keep(&mut self, packet: &Captured<'_>) {
+        let mut bytes = match self.0.len() {
+            MOST_PACKETS.. => self.0.pop_front().map_or_else(Vec::new, |kept| kept.bytes),
+            _ => Vec::new(),
+        };
+        bytes.clear();
+        bytes.extend_from_slice(packet.bytes);
+        self.0.push_back(Kept {
+            qpn: packet.qpn,
+            version: packet.version,
+            time: packet.time,
+            direction: packet.direction,
+            bytes,
+            comments: packet.comments.to_vec(),
+        });
+    }
+
+    /// The packets of a QP. `explanation` becomes a comment of the last one.
+    pub(super) fn of_qp(
+        &self,
+        names: &Names,
+        qpn: Qpn,
+        explanation: &str,
+    ) -> io::Result<PacketsOfQp> {
+        let kept: Vec<&Kept> = self.0.iter().filter(|kept| kept.qpn == qpn).collect();
+        let mut section = Section::new()?;
+        let v2 = section.add_interface(&names.interface(RoceVersion::V2, &names.description()))?;
+        let mut v1 = None;
+        for (number, packet) in kept.iter().enumerate() {
+            let interface = match (packet.version, v1) {
+                (RoceVersion::V2, _) => v2,
+                (RoceVersion::V1, Some(known)) => known,
+                (RoceVersion::V1, None) => {
+                    let description = names.description_v1();
+                    let added = names.interface(RoceVersion::V1, &description);
+                    *v1.insert(section.add_interface(&added)?)
+                }
+            };
+            let mut comments = packet.comments.clone();
+            if number + 1 == kept.len() {
+                comments.push(explanation.to_owned());
+            }
+            section.packet(&Packet {
+                interface,
+                time: packet.time,
+                direction: packet.direction,
+                bytes: &packet.bytes,
+                wire_len: packet.bytes.len(),
+                comments: &comments,
+            })?;
+        }
+        Ok(PacketsOfQp {
+            count: kept.len(),
+            section: match kept.len() {
+                0 => Vec::new(),
+                _ => section.into_bytes(),
+            },
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Where captured packets go: to a file, and to memory until a QP fails.
+
+use super::frame;
+use super::recent::Recent;
+use crate::device::Device;
+use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
+use roce_stack::RoceVersion;
+use roce_wire::Qpn;
+use std::time::SystemTime;
+
+/// A packet, with what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Captured<'a> {
+    /// The QP that has sent it, or that it is for.
+    pub(super) qpn: Qpn,
+    pub(super) version: RoceVersion,
+    pub(super) time: SystemTime,
+    pub(super) direction: Direction,
+    /// From the IP header or RoCE v1's pseudo-header on.
+    pub(super) bytes: &'a [u8],
+    pub(super) comments: &'a [String],
+}
+
+/// The names of an interface and its device.
+#[derive(Debug)]
+pub(super) struct Names {
+    interface: String,
+    device: String,
+}
+
+impl Names {
+    pub(super) fn description(&self) -> String {
+        format!("RoCE device {}", self.device)
+    }
+
+    pub(super) fn description_v1(&self) -> String {
+        format!("{}, RoCE v1", self.description())
+    }
+
+    /// The interface for packets of `version`.
+    pub(super) fn interface<'a>(
+        &'a self,
+        version: RoceVersion,
+        description: &'a str,
+    ) -> Interface<'a> {
+        Interface {
+            name: &self.interface,
+            description,
+            link_type: match version {
+                RoceVersion::V2 => LinkType::RawIp,
+                RoceVersion::V1 => LinkType::Other(frame::LINKTYPE_LINUX_SLL),
+            },
+        }
+    }
+}
+
+/// A capture file, with the interfaces of one device.
+#[derive(Debug)]
+struct File {
+    capture: Capture,
+    interface: InterfaceId,
+    /// The interface for RoCE v1, added with its first packet.
+    interface_v1: Option<InterfaceId>,
+}
+
+/// Where the packets of a device go.
+#[derive(Debug)]
+pub(super) struct Sinks {
+    names: Names,
+    file: Option<File>,
+    pub(super) recent: Option<Recent>,
+}
+
+impl Sinks {
+    /// To `capture`, and, if `keeps_recent`, to memory.
+    pub(super) fn new(capture: Option<&Capture>, keeps_recent: bool, device: &Device) -> Self {
+        let names = Names {
+            interface: device.interface().name.clone(),
+            device: device.name(),
+        };
+        let file = capture.map(|capture| File {
+            interface: capture
+                .add_interface(&names.interface(RoceVersion::V2, &names.description())),
+            capture: capture.clone(),
+            interface_v1: None,
+        });
+        Self {
+            names,
+            file,
+            recent: keeps_recent.then(Recent::default),
+        }
+    }
+
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(super) fn write(&mut self, packet: &Captured<'_>) {
+        if let Some(recent) = &mut self.recent {
+            recent.keep(packet);
+        }
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        let interface = match packet.version {
+            RoceVersion::V2 => file.interface,
+            RoceVersion::V1 => *file.interface_v1.get_or_insert_with(|| {
+                let description = self.names.description_v1();
+                let added = self.names.interface(RoceVersion::V1, &description);
+                file.capture.add_interface(&added)
+            }),
+        };
+        file.capture.packet(&Packet {
+            interface,
+            time: packet.time,
+            direction: packet.direction,
+            bytes: packet.bytes,
+            wire_len: packet.bytes.len(),
+            comments: packet.comments,
+        });
+    }
+
+    /// The capture file.
+    #[cfg(test)]
+    pub(super) fn file(&self) -> Option<&Capture> {
+        self.file.as_ref().map(|file| &file.capture)
+    }
+
+    pub(super) fn flush(&self) {
+        if let Some(file) = &self.file {
+            file.capture.flush();
+        }
+    }
+}
