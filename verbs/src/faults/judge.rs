@@ -44,7 +44,7 @@ impl Judge {
     /// If the value is malformed.
     pub(crate) fn of_environment() -> Result<Option<Arc<Self>>, OpenError> {
         static JUDGE: std::sync::OnceLock<Arc<Judge>> = std::sync::OnceLock::new();
-        let Some(faults) = crate::settings::environment_faults()? else {
+        let Some(faults) = super::environment_faults()? else {
             return Ok(None);
         };
         if faults.orders.is_empty() {

@@ -24,6 +24,7 @@
 
 mod calls;
 mod completions;
+mod environment;
 mod judge;
 mod names;
 mod order;
@@ -35,6 +36,7 @@ mod tests;
 mod timed;
 
 pub use calls::CallJudge;
+pub use environment::environment_faults;
 pub use names::CALLS;
 pub use order::{
     Call, CallFault, CompletionFault, Of, Order, RequestFault, TimedFault, What, When,
@@ -42,6 +44,7 @@ pub use order::{
 pub use parse::FaultsError;
 
 pub(crate) use completions::ContextFaults;
+pub(crate) use environment::draw_seed;
 pub(crate) use judge::Judge;
 pub(crate) use requests::{RequestJudge, RequestVerdict};
 pub(crate) use timed::{TimedAction, TimedFaults};

@@ -2,7 +2,7 @@
 
 use super::EventQueue;
 use super::moderation::Moderation;
-use super::ordered::{Orders, unplugged};
+use super::orders::{Orders, unplugged};
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;

@@ -13,6 +13,7 @@ mod event_queue;
 mod moderation;
 mod monitor;
 mod ordered;
+mod orders;
 mod spin;
 mod start;
 mod wait;

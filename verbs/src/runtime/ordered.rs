@@ -1,41 +1,13 @@
-//! Failures to order, as far as the engine carries them out.
+//! Carries out failures to order.
 
 use super::Engine;
-use crate::faults::{ContextFaults, Judge, Order, RequestJudge, TimedAction, TimedFaults};
+use super::orders::Orders;
+use crate::faults::{ContextFaults, Judge, RequestJudge, TimedAction, TimedFaults};
 use roce_port::unplugged::Unplugged;
 use roce_stack::{Event, Instant};
 use roce_wire::Qpn;
 use std::hint::cold_path;
 use std::sync::Arc;
-
-/// The orders of an open device.
-pub(crate) struct Orders {
-    judge: Arc<Judge>,
-    context: ContextFaults,
-    timed: Option<TimedFaults>,
-    /// Takes the packets while the link is down.
-    unplugged: Unplugged,
-    is_link_down: bool,
-}
-
-impl Orders {
-    /// The orders themselves.
-    pub(crate) fn list(&self) -> impl Iterator<Item = &Order> {
-        self.judge.faults().orders().iter()
-    }
-
-    /// The counter of packets that were dropped because the link was down.
-    pub(super) fn counter(&self) -> (&'static str, u64) {
-        ("fault_unplugged", self.unplugged.dropped())
-    }
-}
-
-/// The replacement for the port, while an order has taken the link down.
-pub(super) fn unplugged(orders: &mut Option<Box<Orders>>) -> Option<&mut Unplugged> {
-    let orders = orders.as_mut()?;
-    cold_path();
-    orders.is_link_down.then_some(&mut orders.unplugged)
-}
 
 impl Engine {
     /// Sets the orders of a device that is being opened.

@@ -2,7 +2,6 @@
 
 mod check;
 mod congestion;
-mod faults;
 mod metrics;
 mod options;
 mod priorities;
@@ -10,9 +9,9 @@ mod priorities;
 pub use crate::capture::environment_capture;
 pub use crate::datapath::environment::environment_datapath;
 pub use crate::environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
+pub use crate::faults::environment_faults;
 pub use check::{check_environment, report_environment, warn_of_unknown_variables};
 pub use congestion::environment_congestion;
-pub use faults::environment_faults;
 pub use metrics::environment_metrics;
 pub use options::OpenOptions;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};

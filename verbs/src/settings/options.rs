@@ -2,7 +2,6 @@
 
 use super::environment_congestion;
 use super::environment_metrics;
-use super::faults::{draw_seed, environment_faults};
 use super::warn_of_unknown_variables;
 use super::{PrioritySettings, environment_priorities};
 use crate::capture::{PortCapture, environment_capture};
@@ -10,7 +9,7 @@ use crate::datapath::DatapathOptions;
 use crate::datapath::environment::environment_datapath;
 use crate::device::Device;
 use crate::error::OpenError;
-use crate::faults::{Faults, Judge};
+use crate::faults::{Faults, Judge, draw_seed, environment_faults};
 use crate::why::{WhyLog, WhyOutput, environment_why, environment_why_packets};
 use roce_capture::Capture;
 use roce_port::fault::FaultLayer;

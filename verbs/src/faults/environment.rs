@@ -1,8 +1,8 @@
 //! The faults that the environment sets.
 
+use super::Faults;
 use crate::environment;
 use crate::error::OpenError;
-use crate::faults::Faults;
 use std::sync::OnceLock;
 
 /// The variable that enables faults.
