@@ -10,6 +10,7 @@
 //! its packets have an interface of their own in the file. They begin with Linux's pseudo-header
 //! (LINKTYPE_LINUX_SLL), which has their EtherType and no Ethernet addresses.
 
+mod captured;
 mod comments;
 mod environment;
 mod frame;
@@ -24,13 +25,14 @@ pub use environment::environment_capture;
 pub(crate) use recent::{MOST_PACKETS, PacketsOfQp};
 
 use crate::device::Device;
+use captured::Captured;
 use comments::Comments;
 use frame::Frame;
 use roce_capture::{Capture, Direction};
 use roce_port::fault::{Effects, Loss};
 use roce_stack::{Instant, Nic, RxMeta, Transmit};
 use roce_wire::Qpn;
-use sinks::{Captured, Sinks};
+use sinks::Sinks;
 use std::io;
 use std::time::SystemTime;
 use tap::{Reservation, Tap};

@@ -1,6 +1,6 @@
 //! The last packets of a device, in memory, until a QP fails.
 
-use super::sinks::{Captured, Names};
+use super::captured::{Captured, Names};
 use roce_capture::{Packet, Section};
 use roce_stack::RoceVersion;
 use roce_wire::Qpn;

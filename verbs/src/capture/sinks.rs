@@ -1,58 +1,10 @@
 //! Where captured packets go: to a file, and to memory until a QP fails.
 
-use super::frame;
+use super::captured::{Captured, Names};
 use super::recent::Recent;
 use crate::device::Device;
-use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
+use roce_capture::{Capture, InterfaceId, Packet};
 use roce_stack::RoceVersion;
-use roce_wire::Qpn;
-use std::time::SystemTime;
-
-/// A packet, with what became of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Captured<'a> {
-    /// The QP that has sent it, or that it is for.
-    pub(super) qpn: Qpn,
-    pub(super) version: RoceVersion,
-    pub(super) time: SystemTime,
-    pub(super) direction: Direction,
-    /// From the IP header or RoCE v1's pseudo-header on.
-    pub(super) bytes: &'a [u8],
-    pub(super) comments: &'a [String],
-}
-
-/// The names of an interface and its device.
-#[derive(Debug)]
-pub(super) struct Names {
-    interface: String,
-    device: String,
-}
-
-impl Names {
-    pub(super) fn description(&self) -> String {
-        format!("RoCE device {}", self.device)
-    }
-
-    pub(super) fn description_v1(&self) -> String {
-        format!("{}, RoCE v1", self.description())
-    }
-
-    /// The interface for packets of `version`.
-    pub(super) fn interface<'a>(
-        &'a self,
-        version: RoceVersion,
-        description: &'a str,
-    ) -> Interface<'a> {
-        Interface {
-            name: &self.interface,
-            description,
-            link_type: match version {
-                RoceVersion::V2 => LinkType::RawIp,
-                RoceVersion::V1 => LinkType::Other(frame::LINKTYPE_LINUX_SLL),
-            },
-        }
-    }
-}
 
 /// A capture file, with the interfaces of one device.
 #[derive(Debug)]
@@ -74,10 +26,7 @@ pub(super) struct Sinks {
 impl Sinks {
     /// To `capture`, and, if `keeps_recent`, to memory.
     pub(super) fn new(capture: Option<&Capture>, keeps_recent: bool, device: &Device) -> Self {
-        let names = Names {
-            interface: device.interface().name.clone(),
-            device: device.name(),
-        };
+        let names = Names::of(device);
         let file = capture.map(|capture| File {
             interface: capture
                 .add_interface(&names.interface(RoceVersion::V2, &names.description())),

@@ -1,7 +1,7 @@
 //! A port that captures what is sent through it.
 
 use super::PortCapture;
-use super::sinks::Captured;
+use super::captured::Captured;
 use roce_capture::Direction;
 use roce_stack::{
     Acknowledged, Flow, IpCovered, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,

@@ -9,6 +9,7 @@ mod advice;
 mod events;
 mod evidence;
 mod explanation;
+mod file;
 mod output;
 mod packets;
 

@@ -1,5 +1,6 @@
 //! Where explanations are written.
 
+use super::file::{absolute, check_file, malformed, open};
 use super::{Explanation, WHY_VARIABLE, packets};
 use crate::capture::PortCapture;
 use crate::environment;
@@ -8,11 +9,9 @@ use core::fmt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_stack::{Cause, Duration, Failure, Instant};
 use serde::Serialize;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where the library writes explanations as QPs fail and as calls are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,16 +55,6 @@ pub(crate) fn check_why_setting() -> Result<(), OpenError> {
     }
 }
 
-/// Checks that the file that a variable names can be written, or that its folder exists.
-pub(super) fn check_file(variable: &'static str, path: &Path) -> Result<(), OpenError> {
-    let checked = match path.try_exists() {
-        Ok(true) => open(path).map(drop),
-        Ok(false) => std::fs::read_dir(path.parent().unwrap_or(Path::new("/"))).map(drop),
-        Err(error) => Err(error),
-    };
-    checked.map_err(|error| malformed(variable, &path.to_string_lossy(), error.to_string()))
-}
-
 fn setting() -> Result<Option<WhyOutput>, OpenError> {
     let Some(value) = environment::value(WHY_VARIABLE) else {
         return Ok(None);
@@ -80,40 +69,6 @@ fn setting() -> Result<Option<WhyOutput>, OpenError> {
         )),
         _ => Ok(absolute(WHY_VARIABLE)?.map(WhyOutput::File)),
     }
-}
-
-/// The path that a variable names, if it is set. The program may change its folder later.
-pub(super) fn absolute(variable: &'static str) -> Result<Option<PathBuf>, OpenError> {
-    let Some(value) = environment::value(variable) else {
-        return Ok(None);
-    };
-    let path = std::path::absolute(&value);
-    path.map(Some)
-        .map_err(|error| malformed(variable, &value.to_string_lossy(), error.to_string()))
-}
-
-fn malformed(variable: &'static str, value: &str, error: String) -> OpenError {
-    OpenError::Environment {
-        variable,
-        value: value.to_owned(),
-        error,
-    }
-}
-
-/// Opens a file to read and to append to it. Another user can't have put it there, or a link.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .create(true)
-        .read(true)
-        .append(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(io::Error::other("it is not a regular file of this user"));
-    }
-    Ok(file)
 }
 
 /// A call that was refused.

@@ -1,7 +1,7 @@
 //! The file for the packets of failed QPs.
 
 use super::Explanation;
-use super::output::{absolute, check_file, open};
+use super::file::{absolute, check_file, open};
 use crate::capture::{MOST_PACKETS, PortCapture};
 use crate::error::OpenError;
 use std::fs::File;

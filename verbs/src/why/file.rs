@@ -1,0 +1,52 @@
+//! The files that variables name.
+
+use crate::environment;
+use crate::error::OpenError;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The path that a variable names, if it is set. The program may change its folder later.
+pub(super) fn absolute(variable: &'static str) -> Result<Option<PathBuf>, OpenError> {
+    let Some(value) = environment::value(variable) else {
+        return Ok(None);
+    };
+    let path = std::path::absolute(&value);
+    path.map(Some)
+        .map_err(|error| malformed(variable, &value.to_string_lossy(), error.to_string()))
+}
+
+/// Checks that the file that a variable names can be written, or that its folder exists.
+pub(super) fn check_file(variable: &'static str, path: &Path) -> Result<(), OpenError> {
+    let checked = match path.try_exists() {
+        Ok(true) => open(path).map(drop),
+        Ok(false) => std::fs::read_dir(path.parent().unwrap_or(Path::new("/"))).map(drop),
+        Err(error) => Err(error),
+    };
+    checked.map_err(|error| malformed(variable, &path.to_string_lossy(), error.to_string()))
+}
+
+/// Opens a file to read and to append to it. Another user can't have put it there, or a link.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .read(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(io::Error::other("it is not a regular file of this user"));
+    }
+    Ok(file)
+}
+
+pub(super) fn malformed(variable: &'static str, value: &str, error: String) -> OpenError {
+    OpenError::Environment {
+        variable,
+        value: value.to_owned(),
+        error,
+    }
+}
