@@ -12,9 +12,9 @@ pub struct Unplugged {
 }
 
 impl Unplugged {
-    /// The number of packets that it has dropped.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    /// Name and value of the counter of the packets that it has dropped.
+    pub fn counter(&self) -> (&'static str, u64) {
+        ("fault_unplugged", self.dropped)
     }
 }
 

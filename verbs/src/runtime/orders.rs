@@ -23,7 +23,7 @@ impl Orders {
 
     /// The counter of packets that were dropped because the link was down.
     pub(super) fn counter(&self) -> (&'static str, u64) {
-        ("fault_unplugged", self.unplugged.dropped())
+        self.unplugged.counter()
     }
 }
 

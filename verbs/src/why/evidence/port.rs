@@ -128,6 +128,7 @@ pub(super) fn refusals(counters: &[(&'static str, u64)], least: u64) -> Vec<Find
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roce_port::unplugged::Unplugged;
     use roce_udp::TxDrop;
 
     #[test]
@@ -161,6 +162,7 @@ mod tests {
             .into_iter()
             .chain(udp)
             .chain(faults.map(|(name, _)| name))
+            .chain([Unplugged::default().counter().0])
             .collect();
         for name in REFUSALS.iter().flat_map(|refusal| refusal.counters) {
             assert!(known.contains(name), "{name}");
