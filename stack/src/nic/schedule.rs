@@ -54,6 +54,7 @@ impl Nic {
             reports,
             failures,
             ordered,
+            mismatches,
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
@@ -76,6 +77,7 @@ impl Nic {
             report: None,
             blame: Blame::default(),
             ordered: ordered.as_deref_mut(),
+            mismatches,
         };
         let result = f(qp, &mut cx);
         let (out_of_peer_room, slowed_to) = (cx.out_of_peer_room, cx.slowed_to);

@@ -43,6 +43,7 @@ use crate::event::Event;
 use crate::ids::Srqn;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, PdId, prefetch};
+use crate::mismatch::{self, Mismatches};
 use crate::ordered::{Delivery, Ordered, Verdict};
 use crate::peer_window::{PeerWindows, WindowShare};
 use crate::queue::{EntryGuard, QueueLimits};
@@ -86,6 +87,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) blame: Blame,
     /// Failures to order, if there are any.
     pub(crate) ordered: Option<&'a mut Ordered>,
+    /// Packets that do not fit QPs of this end.
+    pub(crate) mismatches: &'a mut Mismatches,
 }
 
 /// A report for the port about packets that it keeps in memory.
@@ -364,6 +367,9 @@ impl Qp {
         if let Err(reason) = self.admit(meta, packet) {
             cold_path();
             cx.counters.drop(reason);
+            if let Some(found) = mismatch::not_admitted(&self.core, meta, packet, reason) {
+                cx.mismatches.note(found);
+            }
             return;
         }
         if meta.is_marked() {

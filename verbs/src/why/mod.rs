@@ -10,6 +10,7 @@ mod connection;
 mod evidence;
 mod explanation;
 mod output;
+mod unfit;
 
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
 pub use connection::{ConnectionFault, Ends, FailedConnection};
@@ -20,6 +21,7 @@ pub use roce_stack::{Cause, DeniedAccess, Extent, FailedRequest, Failure};
 
 pub(crate) use evidence::{KernelWatch, Places};
 pub(crate) use output::{WhyLog, check_why_setting};
+pub(crate) use unfit::UnfitPackets;
 
 /// The variable that makes the library write explanations, and C calls that it refuses.
 pub const WHY_VARIABLE: &str = "ROCE_WHY";

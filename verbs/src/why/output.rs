@@ -1,6 +1,6 @@
 //! Where explanations are written.
 
-use super::{Explanation, WHY_VARIABLE};
+use super::{Explanation, UnfitPackets, WHY_VARIABLE};
 use crate::environment;
 use crate::error::OpenError;
 use core::fmt;
@@ -172,11 +172,13 @@ impl WhyLog {
     /// Whether a failure is to be explained. An application that moves its own QP to the error state
     /// knows why. Explanations cost system calls, so this is asked first.
     pub(crate) fn admits(&mut self, failure: &Failure) -> bool {
-        if failure.cause == Cause::Application {
-            return false;
-        }
-        if failure.at.saturating_duration_since(self.since) > INTERVAL {
-            (self.since, self.written) = (failure.at, 0);
+        failure.cause != Cause::Application && self.has_room(failure.at)
+    }
+
+    /// Whether one more explanation may be written. Counts it.
+    pub(crate) fn has_room(&mut self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) > INTERVAL {
+            (self.since, self.written) = (now, 0);
         }
         if self.written == MOST {
             self.left_out += 1;
@@ -184,6 +186,11 @@ impl WhyLog {
         }
         self.written += 1;
         true
+    }
+
+    /// Writes about packets that a QP does not take.
+    pub(crate) fn write_unfit(&self, packets: &UnfitPackets) {
+        self.output.write(packets);
     }
 
     /// Writes the explanation of a failure that was admitted.
