@@ -117,7 +117,7 @@ fn fault(event: &PendingEvent) -> Option<(&'static str, ConnectionFault)> {
             "RDMA_CM_EVENT_REJECTED",
             ConnectionFault::Rejected {
                 reason: RejectReason(code(event.status)),
-                private: event.private.len(),
+                private: event.private.clone(),
             },
         ),
         _ => return None,

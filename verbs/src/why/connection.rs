@@ -94,12 +94,12 @@ impl fmt::Display for Ends {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionFault {
-    /// The peer rejected it, with this number of bytes of private data.
+    /// The peer rejected it.
     Rejected {
         /// The peer's reason.
         reason: RejectReason,
-        /// The length of the private data in bytes.
-        private: usize,
+        /// The peer's private data. The message has no length, so zeros may follow.
+        private: Vec<u8>,
     },
     /// The peer did not name the QP of a datagram service.
     NoService(SidrStatus),
@@ -210,7 +210,7 @@ impl ConnectionFault {
     fn why(&self, ends: &Ends) -> String {
         let peer = ends.peer();
         match self {
-            Self::Rejected { reason, private } => why_rejected(*reason, *private, ends),
+            Self::Rejected { reason, private } => why_rejected(*reason, private, ends),
             Self::NoService(status) => match *status {
                 SidrStatus::SERVICE_ID_NOT_SUPPORTED => nobody_listens(ends),
                 SidrStatus::REJECTED => {
@@ -247,17 +247,36 @@ fn nobody_listens(ends: &Ends) -> String {
     format!("no program listens at {}", ends.peer())
 }
 
-fn why_rejected(reason: RejectReason, private: usize, ends: &Ends) -> String {
+/// Private data in words: its text, or its first bytes.
+fn private_data(bytes: &[u8]) -> String {
+    const SHOWN: usize = 16;
+    let Some(last) = bytes.iter().rposition(|byte| *byte != 0) else {
+        return "without private data".to_owned();
+    };
+    let data = &bytes[..=last];
+    match std::str::from_utf8(data) {
+        Ok(text) if !text.contains(char::is_control) => {
+            format!("with the private data \"{text}\"")
+        }
+        _ => {
+            let more = if data.len() > SHOWN { " ..." } else { "" };
+            let digits: Vec<_> = data
+                .iter()
+                .take(SHOWN)
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            format!("with the private data {}{more}", digits.join(" "))
+        }
+    }
+}
+
+fn why_rejected(reason: RejectReason, private: &[u8], ends: &Ends) -> String {
     let peer = ends.peer();
     let RejectReason(number) = reason;
     match reason {
         RejectReason::INVALID_SERVICE_ID => nobody_listens(ends),
         RejectReason::CONSUMER => {
-            let data = match private {
-                0 => "without private data".to_owned(),
-                1 => "with 1 byte of private data".to_owned(),
-                bytes => format!("with {bytes} bytes of private data"),
-            };
+            let data = private_data(private);
             format!(
                 "the program at {peer} refused the connection (rdma_reject) {data}, or destroyed its ID"
             )
@@ -325,7 +344,10 @@ mod tests {
     }
 
     fn rejected(reason: RejectReason) -> ConnectionFault {
-        ConnectionFault::Rejected { reason, private: 3 }
+        ConnectionFault::Rejected {
+            reason,
+            private: b"no room\0\0".to_vec(),
+        }
     }
 
     #[test]
@@ -375,13 +397,22 @@ mod tests {
     }
 
     #[test]
+    fn private_data_is_text_or_bytes() {
+        assert_eq!(private_data(&[0; 148]), "without private data");
+        assert_eq!(private_data(b"full\0\0"), "with the private data \"full\"");
+        assert_eq!(private_data(&[1, 0xff, 0]), "with the private data 01 ff");
+        let long = private_data(&[7; 17]);
+        assert!(long.ends_with("07 07 ..."), "{long}");
+    }
+
+    #[test]
     fn json_has_the_ends_in_an_object() {
         let found = explained(&rejected(RejectReason::CONSUMER), ends());
         let json = serde_json::to_value(found).expect("JSON");
         assert_eq!(json["connection"]["remote"], "10.0.0.2:7471");
         assert_eq!(json["connection"]["space"], "RDMA_PS_TCP");
         assert_eq!(json["event_status"], 8);
-        let why = "the program at port 7471 (RDMA_PS_TCP) of 10.0.0.2 refused the connection (rdma_reject) with 3 bytes of private data, or destroyed its ID";
+        let why = "the program at port 7471 (RDMA_PS_TCP) of 10.0.0.2 refused the connection (rdma_reject) with the private data \"no room\", or destroyed its ID";
         assert_eq!(json["why"], why);
         assert!(json["likely"].is_null());
     }
