@@ -72,10 +72,11 @@ impl Responder {
     #[cold]
     fn note_first_psn(&self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>, gap: u32) {
         let (sent, expected) = (packet.bth.psn, self.first.wire());
-        if self.epsn == self.first && sent.diff(expected).unsigned_abs() >= gap {
-            if let Some(found) = mismatch::other_psn(core, packet, expected) {
-                cx.mismatches.note(found);
-            }
+        if self.epsn == self.first
+            && sent.diff(expected).unsigned_abs() >= gap
+            && let Some(found) = mismatch::other_psn(core, packet, expected)
+        {
+            cx.mismatches.note(found);
         }
     }
 
