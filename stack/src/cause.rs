@@ -7,6 +7,8 @@
 
 mod text;
 
+pub(crate) use text::Bytes;
+
 use crate::ids::CqId;
 use crate::memory::{Access, AccessError, BindError, DeniedAccess};
 use crate::time::{Duration, Instant};

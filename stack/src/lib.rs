@@ -31,6 +31,7 @@ mod ids;
 mod kind;
 mod labelled;
 mod memory;
+mod mismatch;
 mod nic;
 mod ordered;
 mod peer_window;
@@ -65,6 +66,7 @@ pub use memory::{
     Extent, FaultSafe, Memory, MemoryFault, MemoryTable, MwBind, MwId, MwType, PdId, RegisterError,
     Reregister, ReregisterError, Span,
 };
+pub use mismatch::{Difference, Mismatch};
 pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,
     Usage,

@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::ids::Handle;
 use crate::kind::QpState;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
+use crate::mismatch::Mismatches;
 use crate::ordered::Ordered;
 use crate::peer_window::PeerWindows;
 use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
@@ -95,6 +96,7 @@ pub struct Nic {
     failures: failures::Failures,
     /// Failures to order, if there are any.
     ordered: Option<Box<Ordered>>,
+    mismatches: Mismatches,
     ready: VecDeque<Handle>,
     congestion: Congestion,
     fragmentation: fragmentation::Fragmentation,
@@ -132,6 +134,7 @@ impl Nic {
             events: VecDeque::new(),
             failures: failures::Failures::default(),
             ordered: None,
+            mismatches: Mismatches::default(),
             ready: VecDeque::new(),
             congestion: Congestion::default(),
             fragmentation: fragmentation::Fragmentation::default(),
@@ -244,6 +247,7 @@ impl Nic {
         }
         self.memory.forget_qp(qpn);
         self.failures.forget(qpn);
+        self.mismatches.forget(qpn);
         self.groups.remove(qpn);
         true
     }
@@ -287,6 +291,7 @@ impl Nic {
         let begins_anew = matches!(attributes.state, Some(QpState::Reset | QpState::Rts));
         if begins_anew && result == Some(Ok(())) {
             self.failures.forget(qpn);
+            self.mismatches.forget(qpn);
         }
         result.unwrap_or(Err(ModifyError::UnknownQp(qpn)))
     }

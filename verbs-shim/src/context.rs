@@ -4,6 +4,7 @@ use crate::abi::{ABI_IS_EXTENDED, IbvContext, IbvContextOps, IbvDevice, VerbsCon
 use crate::errors::OrErrno;
 use crate::events::Registry;
 use crate::limits::Counts;
+use crate::log::with_reason;
 use crate::pointer::{CPart, Handle, Part};
 use crate::usage::{Use, Users};
 use crate::{cq, dm, domain, fork, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
@@ -55,7 +56,10 @@ impl State {
         if std::ptr::eq(self, other) {
             Ok(())
         } else {
-            Err(Errno::EINVAL)
+            Err(with_reason(Errno::EINVAL, || {
+                "the objects belong to different contexts: one ibv_open_device must have opened both"
+                    .to_owned()
+            }))
         }
     }
 }
@@ -136,7 +140,9 @@ impl Context {
         if port == 1 {
             Ok(())
         } else {
-            Err(Errno::EINVAL)
+            Err(with_reason(Errno::EINVAL, || {
+                format!("the port is {port}, but the device has only port 1")
+            }))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Conversions between C's numbers and the stack's types.
 
 use crate::abi::*;
+use crate::log::with_reason;
 use nix::errno::Errno;
 use roce_verbs::completion::WcOpcode;
 use roce_verbs::device::Gid;
@@ -22,11 +23,16 @@ pub(crate) fn access(flags: u32) -> Result<Access, Errno> {
         (ACCESS_FLUSH_GLOBAL, Access::FLUSH_GLOBAL),
     ];
     if flags & ACCESS_FLUSH_PERSISTENT != 0 {
-        return Err(Errno::EOPNOTSUPP);
+        return Err(with_reason(Errno::EOPNOTSUPP, || {
+            "IBV_ACCESS_FLUSH_PERSISTENT needs persistent memory, and no memory here is persistent"
+                .to_owned()
+        }));
     }
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
     if flags & !all != 0 {
-        return Err(Errno::EINVAL);
+        return Err(with_reason(Errno::EINVAL, || {
+            format!("the access flags are {flags:#x}, of which only the bits {all:#x} are rights")
+        }));
     }
     let given = known.iter().filter(|(bit, _)| flags & bit != 0);
     Ok(given.map(|(_, right)| *right).collect())
@@ -39,7 +45,9 @@ pub(crate) fn qp_kind(qp_type: u32) -> Result<QpKind, Errno> {
         QPT_UD => Ok(QpKind::Ud),
         QPT_XRC_SEND => Ok(QpKind::XrcInitiator),
         QPT_XRC_RECV => Ok(QpKind::XrcTarget),
-        _ => Err(Errno::EOPNOTSUPP),
+        _ => Err(with_reason(Errno::EOPNOTSUPP, || {
+            format!("qp_type is {qp_type}, and this device has only RC, UC, UD and XRC QPs")
+        })),
     }
 }
 
@@ -52,7 +60,11 @@ pub(crate) fn qp_state(state: u32) -> Result<QpState, Errno> {
         QPS_SQD => QpState::Sqd,
         QPS_SQE => QpState::Sqe,
         QPS_ERR => QpState::Err,
-        _ => return Err(Errno::EINVAL),
+        _ => {
+            return Err(with_reason(Errno::EINVAL, || {
+                format!("the state is {state}, but must be IBV_QPS_RESET to IBV_QPS_ERR, 0 to 6")
+            }));
+        }
     })
 }
 
@@ -78,7 +90,7 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
     if flags & !all != 0 {
         // `IBV_SEND_IP_CSUM`, which is for raw packets, or an undefined bit.
-        return Err(crate::log::with_reason(Errno::EOPNOTSUPP, || {
+        return Err(with_reason(Errno::EOPNOTSUPP, || {
             format!("send_flags is {flags:#x}, of which only the bits {all:#x} are supported")
         }));
     }

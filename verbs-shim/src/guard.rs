@@ -18,11 +18,16 @@ fn run<T, W: FnOnce() -> Result<T, Errno>>(work: W) -> Result<T, Errno> {
 /// Runs the body of the function at `path`.
 fn run_as<T>(path: &'static str, work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let _deferred = Deferred::new();
+    // A function may call others, of which each ends with a reason of its own, or with none.
+    let of_caller = log::take_reason();
     // Unwind safety: shared state is behind locks that do not poison, and nothing else outlives the
     // call.
     let result = ordered::enter(path)
         .and_then(|_entered| catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO)));
     log::call_ended(path, result.as_ref().err().copied());
+    if let Some(reason) = of_caller {
+        log::set_reason(|| reason);
+    }
     if let Err(errno) = result {
         errno.set();
     }

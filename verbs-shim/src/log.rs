@@ -84,7 +84,8 @@ impl RecentLines {
     }
 }
 
-fn is_enabled() -> bool {
+/// Whether reasons are kept: `ROCE_LOG` or `ROCE_WHY` is set.
+pub(crate) fn is_enabled() -> bool {
     *LOGS || REPORT.is_some()
 }
 
@@ -107,6 +108,9 @@ pub(crate) fn with_reason(errno: Errno, reason: impl FnOnce() -> String) -> Errn
 /// Takes the recorded reason. A caller that reports the failure in a later call keeps it until
 /// then.
 pub(crate) fn take_reason() -> Option<String> {
+    if !is_enabled() {
+        return None;
+    }
     // The storage is gone in a thread that is exiting.
     REASON.try_with(RefCell::take).ok().flatten()
 }
@@ -176,7 +180,11 @@ pub(crate) fn c_name(path: &str) -> String {
     };
     let function = closure.trim_end_matches("::{{closure}}");
     let last = function.rsplit("::").next().unwrap_or(function);
-    let name = last.split('<').next().unwrap_or(last);
+    let name = match last.split('<').next().unwrap_or(last) {
+        // What `ibv_reg_mr` of the header calls.
+        "reg_mr_iova2" => "reg_mr",
+        name => name,
+    };
     let prefix = match function {
         path if path.contains("::rdmacm::") => "rdma_",
         path if path.contains("::wr::") => "ibv_wr_",

@@ -6,6 +6,7 @@ use crate::convert::access;
 use crate::dmabuf::Mapping;
 use crate::errors::OrErrno;
 use crate::limits::MAX_MRS;
+use crate::log::with_reason;
 use crate::pd::Pd;
 use crate::pointer::{CPart, Handle, Part};
 use crate::tied::{self, Tie, Tied};
@@ -142,13 +143,22 @@ pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<()
     };
     // SAFETY: the call does not change the contents of the memory: it only makes pages present.
     let done = unsafe { libc::madvise(from as *mut c_void, to - from, advice) };
-    match Errno::result(done) {
+    let checked = match Errno::result(done) {
         Ok(_) => Ok(()),
         // An older kernel, a device's memory, or a mapping without the required rights.
         Err(Errno::EINVAL) => mappings::check(from, to, access),
         Err(Errno::ENOMEM) => Err(Errno::EFAULT),
         Err(errno) => Err(errno),
-    }
+    };
+    checked.map_err(|errno| {
+        with_reason(errno, || {
+            let wanted = match access.contains(Access::LOCAL_WRITE) {
+                true => "readable and writable, as IBV_ACCESS_LOCAL_WRITE needs",
+                false => "readable",
+            };
+            format!("the {len} bytes from {addr:#x} on are not all mapped {wanted}")
+        })
+    })
 }
 
 /// The memory and access flags that the program passes.
@@ -173,7 +183,9 @@ impl MemoryParams {
         } = *self;
         if flags & ACCESS_ON_DEMAND == 0 {
             if length == 0 {
-                return Err(Errno::EINVAL);
+                return Err(with_reason(Errno::EINVAL, || {
+                    "the length is 0, and a region has at least one byte".to_owned()
+                }));
             }
             check_mapped(addr as usize, length, access)?;
             // SAFETY: the program keeps the memory mapped as long as the region is registered, and

@@ -5,6 +5,7 @@ use crate::convert::{access, send_flags};
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::limits::MAX_MWS;
+use crate::log::with_reason;
 use crate::pointer::{CPart, Handle, Out, Part};
 use crate::usage::Use;
 use nix::errno::Errno;
@@ -63,7 +64,11 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<IbvPd>, kind: u32) -> *mut IbvMw {
         let window_type = match kind {
             MW_TYPE_1 => MwType::Type1,
             MW_TYPE_2 => MwType::Type2,
-            _ => return Err(Errno::EINVAL),
+            _ => {
+                return Err(with_reason(Errno::EINVAL, || {
+                    format!("the type is {kind}, but must be IBV_MW_TYPE_1 or IBV_MW_TYPE_2")
+                }));
+            }
         };
         let one = domain.state.counts.mws.try_add(MAX_MWS)?;
         let window = domain.pd.alloc_mw(window_type).or_errno()?;

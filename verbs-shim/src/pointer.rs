@@ -7,6 +7,7 @@
 //! functions that return references fail with `EINVAL` at an address that is not aligned.
 
 use crate::fork;
+use crate::log::with_reason;
 use nix::errno::Errno;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -138,7 +139,11 @@ impl<C: Part> Handle<C> {
     /// `EINVAL` if the pointer is NULL or not aligned, `ENODEV` if a parent process created the
     /// object.
     pub(crate) fn get<'a>(self) -> Result<&'a C::Object, Errno> {
-        self.opt()?.ok_or(Errno::EINVAL)
+        self.opt()?.ok_or_else(|| {
+            with_reason(Errno::EINVAL, || {
+                "a pointer to an object is NULL".to_owned()
+            })
+        })
     }
 
     /// The object, if the pointer is not NULL.

@@ -6,6 +6,7 @@ use crate::convert::{c_gid, int};
 use crate::cq::MAX_CQE;
 use crate::guard;
 use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
+use crate::log::with_reason;
 use crate::pointer::{Handle, In, Out};
 use crate::vendor_part_id::vendor_part_id;
 use nix::errno::Errno;
@@ -280,7 +281,9 @@ fn gid_entry(
 ) -> Result<Option<roce_verbs::device::GidEntry>, Errno> {
     Context::check_port(port)?;
     if index >= GID_TABLE_LEN {
-        return Err(Errno::EINVAL);
+        return Err(with_reason(Errno::EINVAL, || {
+            format!("the index is {index}, but the GID table has {GID_TABLE_LEN} entries")
+        }));
     }
     let gids = context.state.roce.gids();
     Ok(gids
@@ -390,7 +393,9 @@ pub(crate) extern "C" fn query_pkey(
         context.get()?;
         Context::check_port(port.into())?;
         if index != 0 {
-            return Err(Errno::EINVAL);
+            return Err(with_reason(Errno::EINVAL, || {
+                format!("the index is {index}, but the device has only one P_Key, at index 0")
+            }));
         }
         pkey.put(DEFAULT_PKEY.to_be())
     })

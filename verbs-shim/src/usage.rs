@@ -39,7 +39,13 @@ impl Users {
         if Arc::strong_count(&self.0) == 1 {
             Ok(())
         } else {
-            Err(Errno::EBUSY)
+            Err(log::with_reason(
+                Errno::EBUSY,
+                || match Arc::strong_count(&self.0).saturating_sub(1) {
+                    1 => "another object still uses it: destroy that one first".to_owned(),
+                    users => format!("{users} objects still use it: destroy those first"),
+                },
+            ))
         }
     }
 }

@@ -5,16 +5,18 @@ use crate::ids::CqId;
 use crate::memory::{Access, AccessError, DeniedAccess, Extent};
 use core::fmt::{Display, Formatter, Result};
 
-/// The name that C programs use for a right.
-fn name(right: Access) -> &'static str {
-    match right {
-        Access::LOCAL_WRITE => "IBV_ACCESS_LOCAL_WRITE",
-        Access::REMOTE_WRITE => "IBV_ACCESS_REMOTE_WRITE",
-        Access::REMOTE_READ => "IBV_ACCESS_REMOTE_READ",
-        Access::REMOTE_ATOMIC => "IBV_ACCESS_REMOTE_ATOMIC",
-        Access::MW_BIND => "IBV_ACCESS_MW_BIND",
-        Access::FLUSH_GLOBAL => "IBV_ACCESS_FLUSH_GLOBAL",
-        _ => "another right",
+impl Access {
+    /// The name that C programs use for a right.
+    pub(crate) fn c_name(self) -> &'static str {
+        match self {
+            Self::LOCAL_WRITE => "IBV_ACCESS_LOCAL_WRITE",
+            Self::REMOTE_WRITE => "IBV_ACCESS_REMOTE_WRITE",
+            Self::REMOTE_READ => "IBV_ACCESS_REMOTE_READ",
+            Self::REMOTE_ATOMIC => "IBV_ACCESS_REMOTE_ATOMIC",
+            Self::MW_BIND => "IBV_ACCESS_MW_BIND",
+            Self::FLUSH_GLOBAL => "IBV_ACCESS_FLUSH_GLOBAL",
+            _ => "another right",
+        }
     }
 }
 
@@ -28,14 +30,14 @@ impl Display for Rights {
         }
         for (number, right) in self.0.iter().enumerate() {
             let bar = if number == 0 { "" } else { " | " };
-            write!(f, "{bar}{}", name(right))?;
+            write!(f, "{bar}{}", right.c_name())?;
         }
         Ok(())
     }
 }
 
 /// A number of bytes.
-struct Bytes(u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl Display for Bytes {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -170,6 +172,13 @@ impl Display for Cause {
                 "the packet with PSN {psn}, or its response, is missing, and all {retries} retries are \
                  used up (retry_cnt {retries}), although the peer answers other packets"
             ),
+            Self::ReceiverNotReady {
+                psn, retries: 0, ..
+            } => write!(
+                f,
+                "the peer had no receive posted for the packet with PSN {psn}, and rnr_retry 0 allows no \
+                 other attempt"
+            ),
             Self::ReceiverNotReady { psn, retries, wait } => write!(
                 f,
                 "the peer had no receive posted for the packet with PSN {psn}, and all {retries} RNR \
@@ -200,7 +209,7 @@ impl Display for Cause {
             Self::PeerRight { opcode, right } => write!(
                 f,
                 "the peer's {opcode} needs {}, which this QP does not have",
-                name(*right)
+                right.c_name()
             ),
             Self::MessageTooLong { arrived, receive } => write!(
                 f,
@@ -242,9 +251,9 @@ impl Display for Cause {
                 "the peer's request names an SRQ that is not in the XRC domain of this QP, or \
                  another one than its message began with",
             ),
-            Self::CqOverrun { cq, capacity } => write!(
+            Self::CqOverrun { capacity, .. } => write!(
                 f,
-                "a completion did not fit in {cq:?}, which holds {capacity} and was not polled"
+                "a completion did not fit in its CQ, which holds {capacity} and was not polled"
             ),
             Self::Ordered(failure) => write!(f, "{failure}"),
             Self::Application => f.write_str(

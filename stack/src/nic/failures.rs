@@ -3,6 +3,7 @@
 use super::Nic;
 use crate::cause::Failure;
 use crate::hash::KeyMap;
+use crate::mismatch::Mismatch;
 use roce_wire::Qpn;
 use std::collections::VecDeque;
 
@@ -48,6 +49,17 @@ impl Nic {
     #[inline]
     pub fn has_failures(&self) -> bool {
         !self.failures.waiting.is_empty()
+    }
+
+    /// Whether [`Nic::poll_mismatch`] would return something.
+    #[inline]
+    pub fn has_mismatches(&self) -> bool {
+        self.mismatches.has_any()
+    }
+
+    /// Takes the oldest report about packets that do not fit a QP of this end; `None` if there is none.
+    pub fn poll_mismatch(&mut self) -> Option<Mismatch> {
+        self.mismatches.poll()
     }
 
     /// Takes the oldest failure that has not been polled; `None` if there is none.

@@ -7,7 +7,9 @@
 use super::Nic;
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
+use crate::mismatch;
 use crate::qp::emit::{self, count_packet, write_packet};
+use crate::qpn_range::QpnRange;
 use crate::transmit::Transmit;
 use core::fmt;
 use core::hint::cold_path;
@@ -137,6 +139,10 @@ impl Nic {
         };
         if let Err(reason) = taken {
             self.counters.drop(reason);
+            let is_ours = self.part.is_none_or(|part| part == QpnRange::of(qpn));
+            if is_ours && qpn.get() > 1 && packet.bth.opcode.operation() != Operation::Cnp {
+                self.mismatches.note(mismatch::unknown(qpn, meta, packet));
+            }
         }
     }
 

@@ -54,6 +54,7 @@ impl Nic {
             reports,
             failures,
             ordered,
+            mismatches,
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
@@ -77,6 +78,7 @@ impl Nic {
             blame: Blame::default(),
             ordered: ordered.as_deref_mut(),
             recorder,
+            mismatches,
         };
         let result = f(qp, &mut cx);
         let (out_of_peer_room, slowed_to) = (cx.out_of_peer_room, cx.slowed_to);

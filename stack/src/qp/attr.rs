@@ -102,7 +102,7 @@ impl core::fmt::Display for ModifyError {
         match self {
             Self::UnknownQp(qpn) => write!(f, "no QP has number {qpn}"),
             Self::InvalidTransition { from, to } => {
-                write!(f, "a QP can't go from {from:?} to {to:?}")
+                write!(f, "a QP can't go from {} to {}", from.name(), to.name())
             }
             Self::Missing {
                 from,
@@ -111,7 +111,10 @@ impl core::fmt::Display for ModifyError {
             } => {
                 write!(
                     f,
-                    "the transition from {from:?} to {to:?} needs {attribute}"
+                    "the transition from {} to {} needs {attribute} ({})",
+                    from.name(),
+                    to.name(),
+                    c_mask(attribute)
                 )
             }
             Self::NotAllowed {
@@ -121,7 +124,10 @@ impl core::fmt::Display for ModifyError {
             } => {
                 write!(
                     f,
-                    "{attribute} can't be set in the transition from {from:?} to {to:?}"
+                    "{attribute} ({}) can't be set in the transition from {} to {}",
+                    c_mask(attribute),
+                    from.name(),
+                    to.name()
                 )
             }
             Self::BadValue {
@@ -136,6 +142,27 @@ impl core::fmt::Display for ModifyError {
 }
 
 impl std::error::Error for ModifyError {}
+
+/// The bit of `attr_mask` by which C programs set an attribute.
+fn c_mask(attribute: &str) -> &'static str {
+    match attribute {
+        "access" => "IBV_QP_ACCESS_FLAGS",
+        "qkey" => "IBV_QP_QKEY",
+        "pkey" => "IBV_QP_PKEY_INDEX",
+        "dest_qpn" => "IBV_QP_DEST_QPN",
+        "path" | "static_rate" => "IBV_QP_AV",
+        "path_mtu" => "IBV_QP_PATH_MTU",
+        "rq_psn" => "IBV_QP_RQ_PSN",
+        "max_dest_rd_atomic" => "IBV_QP_MAX_DEST_RD_ATOMIC",
+        "min_rnr_timer" => "IBV_QP_MIN_RNR_TIMER",
+        "sq_psn" => "IBV_QP_SQ_PSN",
+        "timeout" => "IBV_QP_TIMEOUT",
+        "retry_cnt" => "IBV_QP_RETRY_CNT",
+        "rnr_retry" => "IBV_QP_RNR_RETRY",
+        "max_rd_atomic" => "IBV_QP_MAX_QP_RD_ATOMIC",
+        _ => "IBV_QP_RATE_LIMIT",
+    }
+}
 
 /// The attributes of a QP, with the default values of those that are not set.
 #[derive(Clone, Debug)]

@@ -44,6 +44,7 @@ use crate::event::Event;
 use crate::ids::Srqn;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, PdId, prefetch};
+use crate::mismatch::{self, Mismatches};
 use crate::ordered::{CompletionFate, Delivery, Ordered};
 use crate::peer_window::{PeerWindows, WindowShare};
 use crate::queue::{EntryGuard, QueueLimits};
@@ -90,6 +91,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) ordered: Option<&'a mut Ordered>,
     /// The QP's flight recorder, if it has one.
     pub(crate) recorder: Option<&'a mut Recorder>,
+    /// Packets that do not fit QPs of this end.
+    pub(crate) mismatches: &'a mut Mismatches,
 }
 
 /// A report for the port about packets that it keeps in memory.
@@ -381,6 +384,9 @@ impl Qp {
         if let Err(reason) = self.admit(meta, packet) {
             cold_path();
             self.drop_unadmitted(cx, packet, reason);
+            if let Some(found) = mismatch::not_admitted(&self.core, meta, packet, reason) {
+                cx.mismatches.note(found);
+            }
             return;
         }
         if meta.is_marked() {

@@ -282,7 +282,7 @@ impl Service {
                 responder.receive(cx, core, meta.src_port, packet)
             }
             Self::Rc { requester, .. } => requester.receive(cx, core, meta.src_port, packet),
-            Self::Uc { receiver, .. } => receiver.receive(cx, core, packet),
+            Self::Uc { receiver, .. } => receiver.receive(cx, core, meta, packet),
             Self::Ud { receiver, .. } => receiver.receive(cx, core, meta, packet),
         }
     }

@@ -82,7 +82,8 @@ impl core::fmt::Display for PostError {
             Self::UnknownQp(qpn) => write!(f, "no QP has number {qpn}"),
             Self::InvalidState(state) => write!(
                 f,
-                "the QP is in state {state:?}: sends need RTS, receives any state but RESET"
+                "the QP is in state {}: sends need RTS, receives any state but RESET",
+                state.name()
             ),
             Self::QueueFull { depth } => {
                 write!(

@@ -24,6 +24,7 @@ mod local_errors;
 mod losses;
 mod management;
 mod memory_placement;
+mod mismatch;
 mod nic;
 mod on_demand;
 mod operations;

@@ -14,6 +14,7 @@ use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
 use crate::guard;
 use crate::limits::MAX_CQS;
+use crate::log::with_reason;
 use crate::pointer::{CPart, Handle, In, Out, Part};
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
@@ -74,7 +75,20 @@ impl Cq {
 fn capacity(cqe: c_int) -> Result<usize, Errno> {
     match usize::try_from(cqe) {
         Ok(cqe @ 1..=MAX_CQE) => Ok(cqe),
-        _ => Err(Errno::EINVAL),
+        _ => Err(with_reason(Errno::EINVAL, || {
+            format!("cqe is {cqe}, but must be 1 to {MAX_CQE}")
+        })),
+    }
+}
+
+/// # Errors
+/// `EINVAL` for any completion vector other than 0.
+fn check_vector(vector: u32) -> Result<(), Errno> {
+    match vector {
+        0 => Ok(()),
+        _ => Err(with_reason(Errno::EINVAL, || {
+            format!("comp_vector is {vector}, but the device has only vector 0 (num_comp_vectors)")
+        })),
     }
 }
 
@@ -96,9 +110,7 @@ pub(crate) extern "C" fn create_cq(
     comp_vector: c_int,
 ) -> *mut IbvCq {
     guard::pointer(|| {
-        if comp_vector != 0 {
-            return Err(Errno::EINVAL);
-        }
+        check_vector(comp_vector.cast_unsigned())?;
         let params = CqParams {
             context,
             cqe,
@@ -128,9 +140,7 @@ pub(crate) extern "C" fn create_cq_ex(
 ) -> *mut IbvCqEx {
     guard::pointer(|| {
         let attr = attr.read_grown()?;
-        if attr.comp_vector != 0 {
-            return Err(Errno::EINVAL);
-        }
+        check_vector(attr.comp_vector)?;
         let known = CQ_INIT_ATTR_MASK_FLAGS | CQ_INIT_ATTR_MASK_PD;
         let flags = if attr.comp_mask & CQ_INIT_ATTR_MASK_FLAGS != 0 {
             attr.flags

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::convert::{access, c_qp_state, gid, qp_state};
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::log::with_reason;
 use crate::pointer::{Handle, In};
 use crate::rates::static_rate;
 use nix::errno::Errno;
@@ -32,7 +33,10 @@ const UNSUPPORTED: u32 = QP_ALT_PATH | QP_CAP;
 impl Qp {
     fn modify(&self, attr: &IbvQpAttr, mask: u32) -> Result<(), Errno> {
         if mask & UNSUPPORTED != 0 {
-            return Err(Errno::EOPNOTSUPP);
+            return Err(with_reason(Errno::EOPNOTSUPP, || {
+                "attr_mask has IBV_QP_ALT_PATH or IBV_QP_CAP, which this device does not support"
+                    .to_owned()
+            }));
         }
         let (from, _) = self.qp.query();
         let to = if_set(mask & QP_STATE != 0, || qp_state(attr.qp_state))?;
@@ -57,20 +61,33 @@ impl Qp {
 
     fn attributes(&self, attr: &IbvQpAttr, mask: u32) -> Result<QpAttributes, Errno> {
         let has = |bit| mask & bit != 0;
-        if has(QP_CUR_STATE) && qp_state(attr.cur_qp_state)? != self.qp.query().0 {
-            return Err(Errno::EINVAL);
+        if has(QP_CUR_STATE) {
+            let (told, found) = (qp_state(attr.cur_qp_state)?, self.qp.query().0);
+            if told != found {
+                return Err(wrong(|| {
+                    format!(
+                        "cur_qp_state is {}, but the QP is in {}",
+                        told.name(),
+                        found.name()
+                    )
+                }));
+            }
         }
         // There is no path to migrate to.
         if has(QP_PATH_MIG_STATE) && attr.path_mig_state != MIG_MIGRATED {
-            return Err(Errno::EINVAL);
+            return Err(wrong(|| {
+                "path_mig_state must be IBV_MIG_MIGRATED: there is no other path".to_owned()
+            }));
         }
         if has(QP_PORT) {
             Context::check_port(attr.port_num.into())?;
         }
         if has(QP_PKEY_INDEX) && attr.pkey_index != 0 {
-            return Err(Errno::EINVAL);
+            let index = attr.pkey_index;
+            return Err(wrong(|| {
+                format!("pkey_index is {index}, but the device has only one P_Key, at index 0")
+            }));
         }
-        let valid = |value: Option<_>| value.ok_or(Errno::EINVAL);
         // Programs set requester attributes on an XRC target and responder attributes on an XRC
         // initiator. As NICs do, accept and ignore them.
         let is_responder = self.kind != QpKind::XrcInitiator;
@@ -81,19 +98,32 @@ impl Qp {
             qkey: has(QP_QKEY).then_some(QKey(attr.qkey)),
             pkey: None,
             dest_qpn: if_set(has(QP_DEST_QPN), || {
-                Qpn::new(attr.dest_qp_num).ok_or(Errno::EINVAL)
+                let number = attr.dest_qp_num;
+                Qpn::new(number).ok_or_else(|| {
+                    wrong(|| format!("dest_qp_num is {number:#x}, but must fit in 24 bits"))
+                })
             })?,
             path: if_set(has(QP_AV), || self.path(&attr.ah_attr))?,
             static_rate: if_set(has(QP_AV), || static_rate(attr.ah_attr.static_rate))?,
             path_mtu: if_set(has(QP_PATH_MTU), || {
                 let code = u8::try_from(attr.path_mtu).ok();
-                code.and_then(PathMtu::from_code).ok_or(Errno::EINVAL)
+                code.and_then(PathMtu::from_code).ok_or_else(|| {
+                    wrong(|| {
+                        let given = attr.path_mtu;
+                        format!(
+                            "path_mtu is {given}, but must be IBV_MTU_256 to IBV_MTU_4096, 1 to 5"
+                        )
+                    })
+                })
             })?,
             rq_psn: has(QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
             max_dest_rd_atomic: (is_responder && has(QP_MAX_DEST_RD_ATOMIC))
                 .then_some(attr.max_dest_rd_atomic),
             min_rnr_timer: if_set(is_responder && has(QP_MIN_RNR_TIMER), || {
-                valid(RnrTimer::from_code(attr.min_rnr_timer))
+                let code = attr.min_rnr_timer;
+                RnrTimer::from_code(code).ok_or_else(|| {
+                    wrong(|| format!("min_rnr_timer is {code}, but must be 0 to 31"))
+                })
             })?,
             sq_psn: has(QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
             timeout: has(QP_TIMEOUT).then_some(attr.timeout),
@@ -111,6 +141,10 @@ impl Qp {
         let path = self.state.roce.path_with(from, to, &address_options(attr));
         path.or_errno()
     }
+}
+
+fn wrong(reason: impl FnOnce() -> String) -> Errno {
+    with_reason(Errno::EINVAL, reason)
 }
 
 /// Converts a value if its bit in the mask is set.

@@ -1,6 +1,6 @@
 //! The passive side, which accepts connections, and the disconnection by either side.
 
-use super::connect::ConnParams;
+use super::connect::{ConnParams, check_qpn};
 use super::event::{PendingEvent, acknowledge_sync_event, next_request, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::resolve::bind;
@@ -11,9 +11,9 @@ use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::{In, Out};
 use nix::errno::Errno;
+use roce_verbs::Psn;
 use roce_verbs::qp::{MAX_RD_ATOMIC, QKey};
 use roce_verbs::roce_cm::{Acceptance, ConnectionId, DatagramAcceptance, RejectReason};
-use roce_verbs::{Psn, Qpn};
 use std::ffi::c_int;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -172,12 +172,6 @@ fn accept_connection(
     accepted.or_errno().inspect_err(|_| {
         let _ = qp::to_error(id);
     })
-}
-
-/// Checks that a QP number is one that a program's QP can have.
-fn check_qpn(qpn: u32) -> Result<Qpn, Errno> {
-    let qpn = Qpn::new(qpn).filter(|qpn| qpn.get() > 1);
-    qpn.ok_or(Errno::EINVAL)
 }
 
 /// `rdma_reject`.

@@ -7,6 +7,7 @@ use super::{path, qp};
 use crate::abi::*;
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::log::{self, with_reason};
 use crate::pointer::In;
 use nix::errno::Errno;
 use roce_verbs::qp::MAX_RD_ATOMIC;
@@ -96,7 +97,12 @@ fn depth(requested: u8, max: u8) -> Result<u8, Errno> {
     match requested {
         u8::MAX => Ok(max),
         requested if requested <= MAX_RD_ATOMIC => Ok(requested),
-        _ => Err(Errno::EINVAL),
+        _ => Err(with_reason(Errno::EINVAL, || {
+            format!(
+                "responder_resources or initiator_depth is {requested}, but must be at most \
+                 {MAX_RD_ATOMIC}, or 255 for the most"
+            )
+        })),
     }
 }
 
@@ -158,6 +164,19 @@ fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(
     Ok(())
 }
 
+/// Checks that a QP number is one that a program's QP can have.
+pub(super) fn check_qpn(qpn: u32) -> Result<Qpn, Errno> {
+    let found = Qpn::new(qpn).filter(|qpn| qpn.get() > 1);
+    found.ok_or_else(|| {
+        with_reason(Errno::EINVAL, || {
+            format!(
+                "qp_num is {qpn:#x}, but must be the number of a QP: create one by rdma_create_qp, or \
+                 set rdma_conn_param.qp_num"
+            )
+        })
+    })
+}
+
 fn request(
     inner: &Inner,
     service: ServiceId,
@@ -168,9 +187,7 @@ fn request(
         service,
         source_port,
         service_type: params.service_type,
-        qpn: Qpn::new(params.qpn)
-            .filter(|qpn| qpn.get() > 1)
-            .ok_or(Errno::EINVAL)?,
+        qpn: check_qpn(params.qpn)?,
         rq_psn: Psn::new(inner.psn),
         responder_resources: params.responder_resources,
         initiator_depth: params.initiator_depth,
@@ -212,6 +229,7 @@ pub(super) fn handle_reply(event: &mut PendingEvent) {
             reject(&inner, connection);
             event.event = CM_EVENT_CONNECT_ERROR;
             event.status = -(errno as c_int);
+            event.reason = log::take_reason();
         }
     }
 }

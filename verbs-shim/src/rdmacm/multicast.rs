@@ -6,6 +6,7 @@ use super::{path, sockaddr};
 use crate::abi::*;
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::log::with_reason;
 use crate::pointer::In;
 use nix::errno::Errno;
 use roce_verbs::device::Gid;
@@ -54,7 +55,9 @@ fn group(address: In<u8>) -> Result<IpAddr, Errno> {
     if group.is_multicast() {
         Ok(group)
     } else {
-        Err(Errno::EINVAL)
+        Err(with_reason(Errno::EINVAL, || {
+            format!("{group} is no multicast address")
+        }))
     }
 }
 

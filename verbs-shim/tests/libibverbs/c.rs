@@ -41,7 +41,7 @@ fn a_refused_call_says_why() {
     };
     let lines: Vec<&str> = stderr.lines().collect();
     for part in [
-        "roce: ibv_post_send: EINVAL: the QP is in state Reset",
+        "roce: ibv_post_send: EINVAL: the QP is in state RESET",
         "roce: ibv_post_send: EINVAL: num_sge is 99, and must be 0 to ",
         "roce: ibv_post_recv: ENOMEM: ",
         "roce: ibv_wr_complete: EOPNOTSUPP: send_flags is 0x100000, ",
@@ -62,7 +62,7 @@ fn a_refused_call_says_why() {
     let full = "roce: ibv_post_recv: ENOMEM: ";
     assert_eq!(told.matches(full).count(), 3, "{told}");
     assert!(
-        told.contains("roce: ibv_post_send: EINVAL: the QP is in state Reset"),
+        told.contains("roce: ibv_post_send: EINVAL: the QP is in state RESET"),
         "{told}"
     );
     // Where both go to the same place, each is told once.

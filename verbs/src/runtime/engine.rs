@@ -6,10 +6,10 @@ use super::orders::{Orders, unplugged};
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
-use crate::why::{Explanation, Failure, KernelWatch, Places, WhyLog};
+use crate::why::{Cause, Explanation, Failure, KernelWatch, Places, UnfitPackets, WhyLog};
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
-use roce_stack::{CqId, Event, Instant, Nic, QpAttributes, QpState, RxMeta};
+use roce_stack::{CqId, Event, Instant, Mismatch, Nic, QpAttributes, QpState, RxMeta};
 use roce_wire::Qpn;
 use std::collections::HashMap;
 use std::hint::cold_path;
@@ -339,7 +339,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn deliver_events(&mut self) {
         let waits = self.nic.has_events() || self.nic.has_failures() || self.nic.has_mads();
-        if waits || self.moderation.has_delayed() {
+        if waits || self.nic.has_mismatches() || self.moderation.has_delayed() {
             self.deliver_pending_events();
         }
     }
@@ -363,6 +363,9 @@ impl Engine {
                 }
             }
         }
+        while let Some(mismatch) = self.nic.poll_mismatch() {
+            self.explain_mismatch(&mismatch);
+        }
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {
                 if !self.moderation.delay(self.latest, id) {
@@ -374,6 +377,21 @@ impl Engine {
         }
         while let Some(id) = self.moderation.take_due(self.latest) {
             self.push_cq_event(id);
+        }
+    }
+
+    /// Writes about packets that do not fit a QP, unless it has failed: that explains them.
+    #[cold]
+    fn explain_mismatch(&mut self, mismatch: &Mismatch) {
+        let failure = self.nic.failure(mismatch.qpn);
+        if failure.is_some_and(|failure| failure.cause != Cause::Application) {
+            return;
+        }
+        let Some(log) = &mut self.why else { return };
+        if log.has_room(self.latest) {
+            let status = self.nic.qp_status(self.latest, mismatch.qpn);
+            let kind = status.map(|status| status.kind);
+            log.write_unfit(&UnfitPackets::new(&self.device, kind, mismatch));
         }
     }
 

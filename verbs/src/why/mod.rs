@@ -6,6 +6,7 @@
 //! QP exists; with [`WHY_VARIABLE`], the library writes each one as the QP fails.
 
 mod advice;
+mod connection;
 mod events;
 mod evidence;
 mod explanation;
@@ -13,7 +14,10 @@ mod file;
 mod output;
 mod packets;
 
+mod unfit;
+
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
+pub use connection::{ConnectionFault, Ends, FailedConnection};
 pub use events::QpEventText;
 pub use explanation::Explanation;
 pub(crate) use explanation::c_name;
@@ -27,6 +31,7 @@ pub(crate) use events::texts;
 pub(crate) use evidence::{KernelWatch, Places};
 pub(crate) use output::{WhyLog, check_why_setting};
 pub(crate) use packets::check_why_packets_setting;
+pub(crate) use unfit::UnfitPackets;
 
 /// The variable that makes the library write explanations, and C calls that it refuses.
 pub const WHY_VARIABLE: &str = "ROCE_WHY";

@@ -1,7 +1,7 @@
 //! Where explanations are written.
 
 use super::file::{absolute, check_file, malformed, open};
-use super::{Explanation, WHY_VARIABLE, packets};
+use super::{Explanation, UnfitPackets, WHY_VARIABLE, packets};
 use crate::capture::PortCapture;
 use crate::environment;
 use crate::error::OpenError;
@@ -144,11 +144,13 @@ impl WhyLog {
     /// Whether a failure is to be explained. An application that moves its own QP to the error state
     /// knows why. Explanations cost system calls, so this is asked first.
     pub(crate) fn admits(&mut self, failure: &Failure) -> bool {
-        if failure.cause == Cause::Application {
-            return false;
-        }
-        if failure.at.saturating_duration_since(self.since) > INTERVAL {
-            (self.since, self.written) = (failure.at, 0);
+        failure.cause != Cause::Application && self.has_room(failure.at)
+    }
+
+    /// Whether one more explanation may be written. Counts it.
+    pub(crate) fn has_room(&mut self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) > INTERVAL {
+            (self.since, self.written) = (now, 0);
         }
         if self.written == MOST {
             self.left_out += 1;
@@ -156,6 +158,13 @@ impl WhyLog {
         }
         self.written += 1;
         true
+    }
+
+    /// Writes about packets that a QP does not take.
+    pub(crate) fn write_unfit(&self, packets: &UnfitPackets) {
+        if let Some(output) = &self.output {
+            output.write(packets);
+        }
     }
 
     /// Writes the explanation of a failure that was admitted, and the QP's packets if `capture` has

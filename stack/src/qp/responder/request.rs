@@ -3,12 +3,17 @@
 use super::{Denial, Responder, cause};
 use crate::cause::Cause;
 use crate::counters::{DropReason, Stat};
+use crate::mismatch;
 use crate::qp::{Core, Cx, QpFailure};
 use crate::recorder::Verdict;
 use crate::seq::Seq;
 use core::cmp::Ordering;
 use core::hint::cold_path;
 use roce_wire::{Operation, Packet};
+
+/// The gap behind the first PSN from which on the ends did not agree on it. Lost packets leave smaller
+/// ones: no QP has that many outstanding.
+const PSN_GAP_OF_STRANGERS: u32 = 1 << 16;
 
 impl Responder {
     /// Handles a request that came from the UDP source port `port`.
@@ -43,6 +48,7 @@ impl Responder {
             // rule: 9.7.4.1.1-duplicate
             Ordering::Less => {
                 cold_path();
+                self.note_first_psn(cx, core, packet, 0);
                 self.suspicion.judge(cx, self.epsn - at);
                 if !self.suspicion.refuses(cx, port) {
                     self.repeat(cx, core, packet, at);
@@ -52,12 +58,26 @@ impl Responder {
             // rule: 9.7.4.1.1-gap
             Ordering::Greater => {
                 cold_path();
+                self.note_first_psn(cx, core, packet, PSN_GAP_OF_STRANGERS);
                 self.suspicion.judge(cx, at - self.epsn);
                 if !self.suspicion.refuses(cx, port) {
                     self.receive_out_of_order(cx, at, port, packet);
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Notes a packet that has not the PSN with which the QP begins, if no packet had it yet, and the
+    /// two differ by at least `gap`.
+    #[cold]
+    fn note_first_psn(&self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>, gap: u32) {
+        let (sent, expected) = (packet.bth.psn, self.first.wire());
+        if self.epsn == self.first
+            && sent.diff(expected).unsigned_abs() >= gap
+            && let Some(found) = mismatch::other_psn(core, packet, expected)
+        {
+            cx.mismatches.note(found);
         }
     }
 

@@ -4,7 +4,9 @@
 //! own memory completes the receive with an error and fails the QP.
 
 use crate::counters::{DropReason, Stat};
-use crate::memory::Access;
+use crate::encapsulation::RxMeta;
+use crate::memory::{Access, AccessError};
+use crate::mismatch::{self, Difference};
 use crate::qp::arrivals::{self, Arrival};
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
@@ -78,6 +80,7 @@ impl Receiver {
         &mut self,
         cx: &mut Cx<'_>,
         core: &Core,
+        meta: &RxMeta,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
         let position = packet.bth.opcode.position();
@@ -118,10 +121,59 @@ impl Receiver {
                     cx.counters.count(Stat::UnfinishedMessages);
                 }
                 cx.drop(reason);
+                if let Some(difference) = self.difference(cx, core, packet, (reason, known)) {
+                    let found = mismatch::not_taken(core, meta, packet, (reason, difference));
+                    cx.mismatches.note(found);
+                }
                 Ok(())
             }
             Err(Refusal::Failure(failure)) => Err(failure),
         }
+    }
+
+    /// What of a dropped packet does not fit the QP. `known` is the message that it continues.
+    #[cold]
+    fn difference(
+        &self,
+        cx: &Cx<'_>,
+        core: &Core,
+        packet: &Packet<'_>,
+        (reason, known): (DropReason, Option<Inbound>),
+    ) -> Option<Difference> {
+        let len = packet.payload.len();
+        Some(match reason {
+            DropReason::BadLength => Difference::Length {
+                len,
+                mtu: core.config.mtu(),
+            },
+            DropReason::NoReceive => Difference::NoReceive,
+            DropReason::ReceiveTooSmall => {
+                let before = match known {
+                    Some(Inbound::Send { placed }) => placed,
+                    _ => 0,
+                };
+                Difference::ReceiveTooShort {
+                    message: before + len as u64,
+                    header: 0,
+                    receive: self.rq.front().map_or(0, |wqe| wqe.len),
+                }
+            }
+            DropReason::AccessDenied if !core.config.access.contains(Access::REMOTE_WRITE) => {
+                Difference::Right(Access::REMOTE_WRITE)
+            }
+            DropReason::AccessDenied => {
+                let (va, rkey, rest) = match (known, packet.ext.reth) {
+                    (Some(Inbound::Write { va, rkey, rest, .. }), _) => (va, rkey, rest),
+                    (_, Some(reth)) => (reth.va, reth.rkey, reth.dma_len),
+                    _ => return None,
+                };
+                let (rest, rights) = (u64::from(rest), Access::REMOTE_WRITE);
+                let found = cx.memory.remote(core.pd, core.qpn, rkey, va, rest, rights);
+                let error = found.map(drop).err().unwrap_or(AccessError::Fault);
+                Difference::Memory(cx.memory.denied((rkey, va, rest), rights, error))
+            }
+            _ => return None,
+        })
     }
 
     /// Handles a packet of a SEND.

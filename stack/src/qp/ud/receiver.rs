@@ -3,6 +3,7 @@
 use super::grh::{network_header, network_kind};
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
+use crate::mismatch::{self, Difference};
 use crate::qp::arrivals::{self, Arrival};
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{DatagramSource, WcStatus};
@@ -34,9 +35,43 @@ impl Receiver {
             // rule: 9.8.3-errors-stay
             Err(reason) => {
                 cx.drop(reason);
+                self.note(cx, core, meta, packet, reason);
                 Ok(())
             }
         }
+    }
+
+    /// Notes a datagram that was dropped, if its sender and this QP do not fit.
+    #[cold]
+    fn note(
+        &self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+        reason: DropReason,
+    ) {
+        let len = packet.payload.len();
+        let difference = match (reason, packet.ext.deth) {
+            (DropReason::WrongQKey, Some(deth)) => Difference::QKey {
+                src_qpn: deth.src_qpn,
+                sent: deth.qkey,
+                own: core.config.qkey,
+            },
+            (DropReason::BadLength, _) => Difference::Length {
+                len,
+                mtu: core.config.mtu(),
+            },
+            (DropReason::NoReceive, _) => Difference::NoReceive,
+            (DropReason::ReceiveTooSmall, _) => Difference::ReceiveTooShort {
+                message: (Grh::LEN + len) as u64,
+                header: Grh::LEN as u64,
+                receive: self.rq.front().map_or(0, |wqe| wqe.len),
+            },
+            _ => return,
+        };
+        let found = mismatch::not_taken(core, meta, packet, (reason, difference));
+        cx.mismatches.note(found);
     }
 
     fn place(
