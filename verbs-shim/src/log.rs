@@ -84,7 +84,8 @@ impl RecentLines {
     }
 }
 
-fn is_enabled() -> bool {
+/// Whether reasons are kept: `ROCE_LOG` or `ROCE_WHY` is set.
+pub(crate) fn is_enabled() -> bool {
     *LOGS || REPORT.is_some()
 }
 

@@ -17,7 +17,7 @@ use crate::runtime::{
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
 use crate::watch::{self, Opened, WatchHandle};
-use crate::why::Explanation;
+use crate::why::{Explanation, FailedConnection};
 use parking_lot::Mutex;
 use roce_stack::{Nic, NicConfig};
 use roce_wire::Qpn;
@@ -141,6 +141,13 @@ impl Context {
     pub fn why_code(&self, qpn: Qpn) -> Option<u32> {
         let engine = self.inner.shared.lock();
         Some(engine.nic.failure(qpn)?.cause.code())
+    }
+
+    /// Adds to the explanation of a connection whose peer is silent what shows why packets get lost:
+    /// the interface, the route, the peer's hardware address, and counters. Sends nothing.
+    pub fn add_evidence(&self, failed: &mut FailedConnection) {
+        let engine = self.inner.shared.lock();
+        failed.add_evidence(&engine.port_counters(), engine.kernel.as_ref());
     }
 
     /// Drives the NIC once: sends, receives, and handles timers. A program that polls memory for a

@@ -64,6 +64,12 @@ fn summary(text: &str) -> Option<&'static str> {
     match text {
         "" => Some("no QP failed"),
         _ if text.lines().any(|line| line.starts_with("roce: QP ")) => None,
+        _ if text
+            .lines()
+            .any(|line| line.starts_with("roce: connection")) =>
+        {
+            Some("no QP failed, but connections did:")
+        }
         _ => Some("no QP failed, but calls did:"),
     }
 }

@@ -7,6 +7,7 @@ use super::{path, qp};
 use crate::abi::*;
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::log;
 use crate::pointer::In;
 use nix::errno::Errno;
 use roce_verbs::qp::MAX_RD_ATOMIC;
@@ -212,6 +213,7 @@ pub(super) fn handle_reply(event: &mut PendingEvent) {
             reject(&inner, connection);
             event.event = CM_EVENT_CONNECT_ERROR;
             event.status = -(errno as c_int);
+            event.reason = log::take_reason();
         }
     }
 }

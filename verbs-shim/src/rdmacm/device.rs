@@ -10,6 +10,7 @@ use crate::abi::{
 use crate::context;
 use crate::device::Device;
 use crate::errors::OrErrno;
+use crate::log::with_reason;
 use crate::pd;
 use crate::pointer::{Handle, In};
 use crate::xrc;
@@ -198,7 +199,15 @@ impl Devices {
             let is_its = interface.addresses.contains(&address.ip());
             is_its && (scope == 0 || interface.index == scope)
         });
-        self.opened(found.ok_or(Errno::ENODEV)?)
+        let found = found.ok_or_else(|| {
+            with_reason(Errno::ENODEV, || {
+                format!(
+                    "no RoCE device has the address {}; `roce devices` lists those that there are",
+                    address.ip()
+                )
+            })
+        })?;
+        self.opened(found)
     }
 
     /// All devices, without those that can't be opened.

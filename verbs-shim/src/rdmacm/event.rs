@@ -5,10 +5,11 @@ use super::channel::Channel;
 use super::id::{Id, State, find};
 use super::peer::Peer;
 use super::table::table;
-use super::{accept, connect};
+use super::{accept, connect, failure};
 use crate::abi::*;
 use crate::events::Unacknowledged;
 use crate::guard;
+use crate::log;
 use crate::pointer::{CPart, In, Out};
 use crate::wait::{self, Found};
 use nix::errno::Errno;
@@ -28,6 +29,8 @@ pub(super) struct PendingEvent {
     /// The peer's parameters in a reply.
     pub(super) peer: Option<Peer>,
     pub(super) private: Vec<u8>,
+    /// Why a step of this end failed, for `ROCE_WHY`.
+    pub(super) reason: Option<String>,
 }
 
 /// The data of an event besides its type.
@@ -93,6 +96,7 @@ impl PendingEvent {
             data: EventData::Empty,
             peer: None,
             private: Vec::new(),
+            reason: None,
         }
     }
 
@@ -100,7 +104,10 @@ impl PendingEvent {
     pub(super) fn of(id: &Arc<Id>, result: Result<(), Errno>, good: u32, bad: u32) -> Self {
         match result {
             Ok(()) => Self::plain(id, good, 0),
-            Err(errno) => Self::plain(id, bad, -(errno as c_int)),
+            Err(errno) => Self {
+                reason: log::take_reason(),
+                ..Self::plain(id, bad, -(errno as c_int))
+            },
         }
     }
 
@@ -197,6 +204,7 @@ fn next(channel: &Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
         CM_EVENT_ESTABLISHED => connect::handle_established(&mut event),
         _ => {}
     }
+    failure::report(&event);
     event.into_c().map(Found::Now)
 }
 

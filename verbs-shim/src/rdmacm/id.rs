@@ -10,6 +10,7 @@ use super::table::table;
 use crate::abi::*;
 use crate::events::Unacknowledged;
 use crate::guard;
+use crate::log::with_reason;
 use crate::pointer::{CPart, Out};
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -71,6 +72,24 @@ pub(super) enum State {
     Connected,
     /// The connection is over, or was never established.
     Closed,
+}
+
+impl State {
+    /// What an ID in this state is or does.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Idle => "is new",
+            Self::Bound => "is bound to a local address",
+            Self::AddrResolved => "has its peer's address resolved (rdma_resolve_addr)",
+            Self::RouteResolved => "has its route resolved (rdma_resolve_route)",
+            Self::Listening => "listens",
+            Self::Connecting => "waits for the peer's answer",
+            Self::ReplyReceived => "has the peer's reply",
+            Self::RequestReceived => "has a peer's request (RDMA_CM_EVENT_CONNECT_REQUEST)",
+            Self::Connected => "is connected",
+            Self::Closed => "has no connection any more",
+        }
+    }
 }
 
 /// The mutable part of an ID.
@@ -151,8 +170,12 @@ pub(super) fn space(ps: u32) -> Result<PortSpace, Errno> {
         PS_TCP => Ok(PortSpace::Tcp),
         PS_UDP => Ok(PortSpace::Udp),
         PS_IB => Ok(PortSpace::Ib),
-        PS_IPOIB => Err(Errno::EOPNOTSUPP),
-        _ => Err(Errno::EPROTONOSUPPORT),
+        PS_IPOIB => Err(with_reason(Errno::EOPNOTSUPP, || {
+            "RDMA_PS_IPOIB needs IP over InfiniBand, which RoCE does not have".to_owned()
+        })),
+        _ => Err(with_reason(Errno::EPROTONOSUPPORT, || {
+            format!("the port space is {ps:#x}, but must be RDMA_PS_TCP, RDMA_PS_UDP or RDMA_PS_IB")
+        })),
     }
 }
 
@@ -266,16 +289,26 @@ impl Inner {
     /// `EINVAL` unless the ID is in one of these states.
     pub(super) fn check(&self, states: &[State]) -> Result<(), Errno> {
         if states.contains(&self.state) {
-            Ok(())
-        } else {
-            Err(Errno::EINVAL)
+            return Ok(());
         }
+        Err(with_reason(Errno::EINVAL, || {
+            let needed: Vec<_> = states.iter().map(|state| state.words()).collect();
+            format!(
+                "the ID {}; this call is for one that {}",
+                self.state.words(),
+                needed.join(", or ")
+            )
+        }))
     }
 
     /// # Errors
     /// `EINVAL` if its device is not known yet.
     pub(super) fn device(&self) -> Result<&Arc<CmDevice>, Errno> {
-        self.device.as_ref().ok_or(Errno::EINVAL)
+        self.device.as_ref().ok_or_else(|| {
+            with_reason(Errno::EINVAL, || {
+                "the ID has no device yet: bind it to an address, or resolve the peer's".to_owned()
+            })
+        })
     }
 
     /// The addresses of both ends.

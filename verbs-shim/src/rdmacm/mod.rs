@@ -5,7 +5,8 @@
 //! - [`id`] has the IDs, [`resolve`] binds them and resolves addresses, [`connect`] and [`accept`]
 //!   establish connections, [`endpoint`] does several of these steps in one call.
 //! - [`arrival`] puts the connection manager's events into the queue of an event [`channel`];
-//!   [`event`] handles them when the program gets them.
+//!   [`event`] handles them when the program gets them, and [`failure`] reports those of connections
+//!   that were not made.
 
 pub(crate) mod accept;
 pub(crate) mod addrinfo;
@@ -17,6 +18,7 @@ pub(crate) mod device;
 pub(crate) mod endpoint;
 pub(crate) mod event;
 mod exit;
+mod failure;
 pub(crate) mod id;
 pub(crate) mod multicast;
 pub(crate) mod option;

@@ -8,6 +8,7 @@ use super::{path, sockaddr};
 use crate::abi::*;
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::log::with_reason;
 use crate::pointer::In;
 use nix::errno::Errno;
 use roce_verbs::cm::PortClaim;
@@ -121,6 +122,8 @@ fn resolve(
     source: Option<SocketAddr>,
     destination: SocketAddr,
 ) -> Result<(), Errno> {
+    // The report of a failure names it.
+    inner.remote = Some(destination);
     if inner.state == State::Idle
         && let Some(source) = source
     {
@@ -133,7 +136,9 @@ fn resolve(
         None => sockaddr::source_for(destination)?,
     };
     if address.is_ipv4() != destination.is_ipv4() {
-        return Err(Errno::EINVAL);
+        return Err(with_reason(Errno::EINVAL, || {
+            format!("{address} and {} are not of one family", destination.ip())
+        }));
     }
     let mut local = SocketAddr::new(address, bound.map_or(0, |local| local.port()));
     if let (SocketAddr::V6(local), SocketAddr::V6(to)) = (&mut local, destination)

@@ -1,6 +1,7 @@
 //! Addresses in C's form: `struct sockaddr_in` and `struct sockaddr_in6`.
 
 use crate::abi::Storage;
+use crate::log::with_reason;
 use crate::pointer::In;
 use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -27,7 +28,9 @@ pub(super) fn read(address: In<u8>) -> Result<SocketAddr, Errno> {
             let scope = u32::from_ne_bytes(word(bytes, 24));
             Ok(SocketAddrV6::new(ip, port, 0, scope).into())
         }
-        _ => Err(Errno::EAFNOSUPPORT),
+        family => Err(with_reason(Errno::EAFNOSUPPORT, || {
+            format!("the address is of family {family}, but must be of AF_INET or AF_INET6")
+        })),
     }
 }
 
@@ -103,10 +106,16 @@ pub(super) fn source_for(remote: SocketAddr) -> Result<IpAddr, Errno> {
         socket.connect(to)?;
         socket.local_addr()
     });
-    let of_system = |error: std::io::Error| error.raw_os_error().map(Errno::from_raw);
-    asked
-        .map(|local| local.ip())
-        .map_err(|error| of_system(error).unwrap_or(Errno::EIO))
+    asked.map(|local| local.ip()).map_err(|error| {
+        let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+        with_reason(errno, || {
+            format!(
+                "the kernel has no route to {}: {}",
+                remote.ip(),
+                errno.desc()
+            )
+        })
+    })
 }
 
 /// The UDP port of RoCEv2.

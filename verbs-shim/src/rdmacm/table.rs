@@ -6,6 +6,7 @@ use super::device::Devices;
 use super::event::DeliveredEvent;
 use super::id::Id;
 use crate::fork;
+use crate::log::with_reason;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -33,10 +34,8 @@ impl<T> ByAddress<T> {
     /// `EINVAL` if there is none at the address.
     pub(super) fn find<C>(&self, part: *const C) -> Result<Arc<T>, Errno> {
         let objects = self.0.lock();
-        objects
-            .get(&(part as usize))
-            .map(Arc::clone)
-            .ok_or(Errno::EINVAL)
+        let found = objects.get(&(part as usize)).map(Arc::clone);
+        found.ok_or_else(|| unknown(part))
     }
 
     /// Removes an object.
@@ -44,8 +43,18 @@ impl<T> ByAddress<T> {
     /// # Errors
     /// `EINVAL` if there is none: of several concurrent calls, only one finds it.
     pub(super) fn remove<C>(&self, part: *const C) -> Result<Arc<T>, Errno> {
-        self.0.lock().remove(&(part as usize)).ok_or(Errno::EINVAL)
+        let removed = self.0.lock().remove(&(part as usize));
+        removed.ok_or_else(|| unknown(part))
     }
+}
+
+fn unknown<C>(part: *const C) -> Errno {
+    with_reason(Errno::EINVAL, || match part.is_null() {
+        true => "the pointer is NULL".to_owned(),
+        false => format!(
+            "there is no object at {part:p}: it was destroyed, or is the parent's in a forked child"
+        ),
+    })
 }
 
 /// All objects of a process.

@@ -186,7 +186,11 @@ struct RequestRecord {
 }
 
 /// Writes lines, the first of which has a label.
-fn write_lines(f: &mut fmt::Formatter<'_>, label: &str, lines: &[String]) -> fmt::Result {
+pub(super) fn write_lines(
+    f: &mut fmt::Formatter<'_>,
+    label: &str,
+    lines: &[impl fmt::Display],
+) -> fmt::Result {
     for (number, line) in lines.iter().enumerate() {
         let label = if number == 0 { label } else { "" };
         write!(f, "\n  {label:<9} {line}")?;

@@ -6,11 +6,13 @@
 //! QP exists; with [`WHY_VARIABLE`], the library writes each one as the QP fails.
 
 mod advice;
+mod connection;
 mod evidence;
 mod explanation;
 mod output;
 
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
+pub use connection::{ConnectionFault, Ends, FailedConnection};
 pub use explanation::Explanation;
 pub(crate) use explanation::c_name;
 pub use output::{RefusedCall, WhyOutput, environment_why};

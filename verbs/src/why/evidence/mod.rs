@@ -9,6 +9,7 @@ mod port;
 pub(crate) use kernel::KernelWatch;
 
 use roce_stack::{Cause, Failure, Nic};
+use std::net::IpAddr;
 
 /// A fact that bears on a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,28 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
         add_uncertain(&mut findings, kernel.findings(is_v6));
     }
     findings.extend(device::drops(nic));
+    findings
+}
+
+/// What is found about management datagrams that got lost between two addresses, of which each was
+/// sent `least` times.
+pub(super) fn between(
+    (src, dst): (IpAddr, IpAddr),
+    least: u64,
+    port_counters: &[(&'static str, u64)],
+    kernel: Option<&KernelWatch>,
+) -> Vec<Finding> {
+    let kernel = kernel.filter(|kernel| kernel.is_here());
+    let mut findings = Vec::new();
+    if let Some(kernel) = kernel {
+        let path = path::Path::of_datagrams(src, dst, kernel.interface());
+        findings.extend(path.link());
+        findings.extend(path.beyond_link());
+    }
+    findings.extend(port::refusals(port_counters, least));
+    if let Some(kernel) = kernel {
+        add_uncertain(&mut findings, kernel.findings(dst.is_ipv6()));
+    }
     findings
 }
 

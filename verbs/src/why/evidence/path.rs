@@ -11,7 +11,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// The path of a QP.
+/// The length of a management datagram in bytes.
+const MAD: usize = 256;
+
+/// The path of a QP, or of management datagrams.
 pub(super) struct Path<'a> {
     src: IpAddr,
     dst: IpAddr,
@@ -41,6 +44,18 @@ impl<'a> Path<'a> {
             interface,
             all: interfaces(),
         })
+    }
+
+    /// The path of management datagrams, which are short.
+    pub(super) fn of_datagrams(src: IpAddr, dst: IpAddr, interface: &'a str) -> Self {
+        Self {
+            src,
+            dst,
+            path_mtu: MAD,
+            payload: MAD,
+            interface,
+            all: interfaces(),
+        }
     }
 
     fn state(&self) -> Option<&Interface> {
