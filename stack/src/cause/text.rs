@@ -170,6 +170,13 @@ impl Display for Cause {
                 "the packet with PSN {psn}, or its response, is missing, and all {retries} retries are \
                  used up (retry_cnt {retries}), although the peer answers other packets"
             ),
+            Self::ReceiverNotReady {
+                psn, retries: 0, ..
+            } => write!(
+                f,
+                "the peer had no receive posted for the packet with PSN {psn}, and rnr_retry is 0, so \
+                 it is not sent again"
+            ),
             Self::ReceiverNotReady { psn, retries, wait } => write!(
                 f,
                 "the peer had no receive posted for the packet with PSN {psn}, and all {retries} RNR \
@@ -212,6 +219,11 @@ impl Display for Cause {
                 f,
                 "the peer's {opcode} does not follow the packet before it: a message begins within \
                  another, or goes on without a beginning"
+            ),
+            Self::WrongLength { opcode, len, mtu } if len > mtu => write!(
+                f,
+                "the peer's {opcode} has {}, more than this QP's path MTU of {mtu}",
+                Bytes(*len as u64)
             ),
             Self::WrongLength { opcode, len, mtu } => write!(
                 f,
