@@ -6,6 +6,7 @@ use crate::convert::{c_gid, gid};
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::limits::MAX_AHS;
+use crate::log::with_reason;
 use crate::pointer::{CPart, Handle, In, Out, Part};
 use crate::usage::Use;
 use nix::errno::Errno;
@@ -49,7 +50,14 @@ pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
 pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
     Context::check_port(attr.port_num.into())?;
     if attr.is_global == 0 {
-        return Err(Errno::EINVAL);
+        return Err(with_reason(Errno::EINVAL, || {
+            format!(
+                "the path has no GID of the peer: is_global is 0, and dlid is {}, but RoCE has no LIDs. \
+                 Choose a GID index at both ends: the option -g of ibv_rc_pingpong and its like, -x of \
+                 perftest, -cm 1 of qperf. `roce devices` lists the GIDs",
+                attr.dlid
+            )
+        }));
     }
     Ok(())
 }

@@ -122,8 +122,9 @@ pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
     }
     let reason = take_reason();
     let errno = match failure {
-        // Not a failure: nothing is available yet, or a signal arrived.
-        None | Some(Errno::EAGAIN | Errno::EINTR) => return,
+        // Not a failure: nothing is available yet, a signal arrived, or an entry of the GID table is
+        // empty, as programs find when they go through it.
+        None | Some(Errno::EAGAIN | Errno::EINTR | Errno::ENODATA) => return,
         Some(errno) => errno,
     };
     let which = (path, errno as i32);
@@ -179,6 +180,10 @@ pub(crate) fn c_name(path: &str) -> String {
         _ => path,
     };
     let function = closure.trim_end_matches("::{{closure}}");
+    if function.contains("::unsupported::") {
+        // One Rust function is exported under the names of many.
+        return "a function that this library lacks".to_owned();
+    }
     let last = function.rsplit("::").next().unwrap_or(function);
     let name = match last.split('<').next().unwrap_or(last) {
         // What `ibv_reg_mr` of the header calls.
@@ -220,6 +225,10 @@ mod tests {
             (
                 "x::wait::until_found<x::rdmacm::event::get_cm_event::{{closure}}>::{{closure}}",
                 "rdma_get_cm_event",
+            ),
+            (
+                "x::unsupported::null::{{closure}}",
+                "a function that this library lacks",
             ),
             ("", "ibv_"),
         ] {

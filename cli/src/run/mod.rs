@@ -29,10 +29,12 @@ use folder::Folder;
 use loading::fits_in_ld_preload;
 use namespace::{Entered, Privilege};
 use parent::ProgramEnd;
+use roce_verbs::Device;
 use roce_verbs::observation::{Tally, Totals};
 use roce_verbs::why::{WHY_PCAP_VARIABLE, WHY_VARIABLE};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -141,36 +143,36 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
     start(args, None)
 }
 
-/// Waits for the program, whose processes write to `file` why their QPs fail, and to `packets`
-/// those of the QPs, and calls `report` when it has ended.
+/// Someone who watches a program while it runs, and reports when it has ended.
+pub(crate) trait Observer {
+    /// The file to which the program's processes write why their QPs fail.
+    fn file(&self) -> &Path;
+
+    /// The file to which they write the packets of these QPs, if it is wanted.
+    fn packets(&self) -> Option<&Path>;
+
+    /// The program is about to start.
+    fn starts(&mut self);
+
+    /// The program is about to get a signal that another process has sent.
+    fn may_end(&mut self);
+
+    /// The program has ended, and whether it succeeded.
+    fn has_ended(&mut self, succeeded: bool, totals: &Totals);
+}
+
+/// Waits for the program, and tells the observer of its start and end.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn run_explained(
+pub(crate) fn run_observed(
     args: &RunArgs,
-    file: &Path,
-    packets: Option<&Path>,
-    report: impl FnOnce(),
+    observer: &mut dyn Observer,
 ) -> Result<ExitCode, RunError> {
-    let explained = Explained {
-        file,
-        packets,
-        report: Box::new(report),
-    };
-    start(args, Some(explained))
+    start(args, Some(observer))
 }
 
-/// What `roce why` does besides running a program.
-struct Explained<'a> {
-    /// The file for explanations.
-    file: &'a Path,
-    /// The file for packets.
-    packets: Option<&'a Path>,
-    /// What to do when the program has ended.
-    report: Box<dyn FnOnce() + 'a>,
-}
-
-fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, RunError> {
+fn start(args: &RunArgs, observer: Option<&mut dyn Observer>) -> Result<ExitCode, RunError> {
     let Some((name, arguments)) = args.command.split_first() else {
         return Err(RunError::Usage("name a program to start".to_owned()));
     };
@@ -214,10 +216,10 @@ fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, R
         program: path,
         source,
     };
-    if args.summary || args.require_traffic || explained.is_some() {
-        if let Some(explained) = &explained {
-            command.env(WHY_VARIABLE, explained.file);
-            command.envs(explained.packets.map(|file| (WHY_PCAP_VARIABLE, file)));
+    if args.summary || args.require_traffic || observer.is_some() {
+        if let Some(observer) = &observer {
+            command.env(WHY_VARIABLE, observer.file());
+            command.envs(observer.packets().map(|file| (WHY_PCAP_VARIABLE, file)));
         }
         let tally = tally()?;
         command.envs([tally.variable()]);
@@ -225,11 +227,7 @@ fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, R
             let failed = |error| RunError::system("give up capabilities", error);
             parent::drop_capabilities().map_err(failed)?;
         }
-        let end = parent::run(command).map_err(not_started)?;
-        if let Some(explained) = explained {
-            (explained.report)();
-        }
-        return Ok(report_end(args, name, end, &tally.totals()));
+        return wait_for(args, command, &tally, observer).map_err(not_started);
     }
     // The program itself reports at its end if it opened no device.
     let _tally = match reports_unused_stack(args) {
@@ -243,6 +241,28 @@ fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, R
         false => None,
     };
     Err(not_started(command.exec()))
+}
+
+/// Runs the program, and reports its end. Returns this process's exit code.
+fn wait_for(
+    args: &RunArgs,
+    command: Command,
+    tally: &Tally,
+    mut observer: Option<&mut dyn Observer>,
+) -> io::Result<ExitCode> {
+    if let Some(observer) = &mut observer {
+        observer.starts();
+    }
+    let end = parent::run(command, &mut || {
+        if let Some(observer) = &mut observer {
+            observer.may_end();
+        }
+    })?;
+    let totals = tally.totals();
+    if let Some(observer) = observer {
+        observer.has_ended(end == ProgramEnd::Code(0), &totals);
+    }
+    Ok(report_end(args, &args.command[0], end, &totals))
 }
 
 fn tally() -> Result<Tally, RunError> {
@@ -268,16 +288,20 @@ fn reports_unused_stack(args: &RunArgs) -> bool {
 fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) -> ExitCode {
     let name = name.to_string_lossy();
     let nothing = totals.devices_opened == 0 && !args.quiet;
+    let devices: Vec<String> = match totals.devices_opened {
+        0 => args.settings.devices().iter().map(Device::name).collect(),
+        _ => Vec::new(),
+    };
     let succeeded = end == ProgramEnd::Code(0);
     if args.require_traffic && succeeded && !totals.has_traffic() {
         if args.summary {
-            say("roce run", summary::text(&name, totals));
+            say("roce run", summary::text(&name, totals, &devices));
         }
         say("roce run", summary::no_traffic(&name, totals));
         return ExitCode::from(NO_TRAFFIC);
     }
     if args.summary || nothing {
-        say("roce run", summary::text(&name, totals));
+        say("roce run", summary::text(&name, totals, &devices));
     }
     match end {
         ProgramEnd::Code(code) => ExitCode::from(code),

@@ -40,11 +40,20 @@ const NOT_FORWARDED: [Signal; 7] = [
     Signal::SIGTRAP,
 ];
 
-/// Starts a program and waits for its end.
+/// Signals by which users end programs.
+const ENDING: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
+
+/// Starts a program and waits for its end. Calls `may_end` before it forwards a signal
+/// that ends most programs.
 ///
 /// # Errors
 /// If it can't be started.
-pub(super) fn run(mut command: Command) -> io::Result<ProgramEnd> {
+pub(super) fn run(mut command: Command, may_end: &mut dyn FnMut()) -> io::Result<ProgramEnd> {
     let mut forwarded = SigSet::all();
     for signal in NOT_FORWARDED {
         forwarded.remove(signal);
@@ -75,8 +84,13 @@ pub(super) fn run(mut command: Command) -> io::Result<ProgramEnd> {
             }
             // The program has received the terminal's signal, too.
             _ if by_kernel => {}
-            // If it has just ended, the next iteration notices.
-            _ => drop(kill(child, signal)),
+            _ => {
+                if ENDING.contains(&signal) {
+                    may_end();
+                }
+                // If it has just ended, the next iteration notices.
+                let _ = kill(child, signal);
+            }
         }
     }
 }

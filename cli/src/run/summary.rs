@@ -5,7 +5,7 @@ use roce_verbs::observation::Totals;
 /// The text to print at the end.
 ///
 /// `program` is its name as given.
-pub(super) fn text(program: &str, totals: &Totals) -> String {
+pub(super) fn text(program: &str, totals: &Totals, devices: &[String]) -> String {
     let Totals {
         processes,
         devices_opened,
@@ -15,7 +15,7 @@ pub(super) fn text(program: &str, totals: &Totals) -> String {
         rx_bytes,
     } = *totals;
     if devices_opened == 0 {
-        return nothing_opened(program);
+        return nothing_opened(program, devices);
     }
     format!(
         "{program}: {} opened devices, {} in all; {}, {connections} of them connected to a peer; \
@@ -28,11 +28,16 @@ pub(super) fn text(program: &str, totals: &Totals) -> String {
     )
 }
 
-/// The message that no device was opened.
-pub(super) fn nothing_opened(program: &str) -> String {
+/// The message that no device was opened, with those that could have been.
+fn nothing_opened(program: &str, devices: &[String]) -> String {
+    let there = match devices {
+        [] => "there is none, because no interface is up and has an address".to_owned(),
+        [only] => format!("the only one here is {only}"),
+        [others @ .., last] => format!("those here are {} and {last}", others.join(", ")),
+    };
     format!(
-        "no RDMA device was opened by {program} or what it started; `roce doctor {program}` looks \
-         for the cause"
+        "no RDMA device was opened by {program} or what it started: {there}; `roce doctor {program}` \
+         looks for the cause"
     )
 }
 
@@ -99,14 +104,19 @@ mod tests {
     fn the_report_says_what_is_missing() {
         let mut totals = Totals::default();
         let said = |totals: &Totals| no_traffic("x", totals);
-        assert!(text("x", &totals).contains("no RDMA device was opened by x"));
+        let there = ["roce_lo", "roce_a", "roce_b"].map(str::to_owned);
+        let all = text("x", &totals, &there);
+        assert!(all.contains("no RDMA device was opened by x"), "{all}");
+        assert!(all.contains("roce_lo, roce_a and roce_b;"), "{all}");
+        let one = text("x", &totals, &there[..1]);
+        assert!(one.contains("the only one here is roce_lo;"), "{one}");
         assert!(said(&totals).contains("opened no RDMA device"));
         (totals.processes, totals.devices_opened) = (1, 3);
         assert!(said(&totals).contains("made no QP ready"));
         totals.qps = 2;
         assert!(said(&totals).contains("moved no data"));
         assert_eq!(
-            text("x", &totals),
+            text("x", &totals, &[]),
             "x: 1 process opened devices, 3 times in all; 2 QPs, 0 of them connected to a peer; 0 \
              bytes sent and 0 bytes received"
         );

@@ -4,12 +4,16 @@
 //! number, explains the code that a failed completion carries in `vendor_err`.
 
 mod codes;
+mod explainer;
+mod losses;
 mod process;
 mod report;
+mod watcher;
 
 use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
 use clap::Args;
 use codes::Meaning;
+use explainer::Explainer;
 use process::FailedQp;
 use report::Report;
 use roce_verbs::why::kind_of_code;
@@ -129,6 +133,5 @@ fn explain_program(args: &WhyArgs) -> Result<ExitCode, RunError> {
         require_traffic: false,
         command: args.command.clone(),
     };
-    let packets = args.packets.as_deref();
-    run::run_explained(&run_args, report.path(), packets, || report.print())
+    run::run_observed(&run_args, &mut Explainer::new(report, args.packets.clone()))
 }

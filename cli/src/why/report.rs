@@ -1,16 +1,37 @@
 //! The report about a program that runs.
 
+use super::losses::Loss;
 use crate::run::RunError;
 use crate::say::say;
+use roce_verbs::observation::Totals;
+use serde::Serialize;
+use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the program goes on after a failure before the report about it is printed. Most programs
+/// end before: then, their own messages come first.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// The file to which the program's processes write why their QPs failed and which calls were refused.
 pub(super) struct Report {
     path: PathBuf,
     is_json: bool,
+    printed: Mutex<Printed>,
+}
+
+/// What of the file has been printed.
+struct Printed {
+    bytes: usize,
+    /// The length of the file at the last look, and since when.
+    length: usize,
+    since: Instant,
+    /// Whether a QP has failed.
+    has_failures: bool,
 }
 
 impl Report {
@@ -27,7 +48,16 @@ impl Report {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         options.open(&path).map_err(failed)?;
-        Ok(Self { path, is_json })
+        Ok(Self {
+            path,
+            is_json,
+            printed: Mutex::new(Printed {
+                bytes: 0,
+                length: 0,
+                since: Instant::now(),
+                has_failures: false,
+            }),
+        })
     }
 
     /// Where the program's processes write.
@@ -35,16 +65,43 @@ impl Report {
         &self.path
     }
 
-    /// Prints the report, and removes the file: this process may end by the program's signal.
-    pub(super) fn print(&self) {
+    /// Prints what is new, if nothing has been added for a while: the program has failures and goes on.
+    pub(super) fn print_if_settled(&self) {
+        let mut printed = self.printed();
+        let Ok(text) = fs::read_to_string(&self.path) else {
+            return;
+        };
+        if text.len() != printed.length {
+            (printed.length, printed.since) = (text.len(), Instant::now());
+        }
+        let new = text.get(printed.bytes..).unwrap_or_default();
+        let has_failures = printed.has_failures || failures(new);
+        let tells = has_failures || unconnected(new);
+        if !new.is_empty() && tells && printed.since.elapsed() >= SETTLED {
+            if printed.bytes == 0 && !has_failures && !self.is_json {
+                say("roce why", heading(new));
+            }
+            (printed.bytes, printed.has_failures) = (text.len(), has_failures);
+            write(new);
+        }
+    }
+
+    /// Prints the rest, and removes the file: this process may end by the program's signal.
+    pub(super) fn print_rest(&self, losses: &[Loss], totals: &Totals) {
+        let printed = self.printed();
         match fs::read_to_string(&self.path) {
             Ok(text) => {
-                if !self.is_json
-                    && let Some(summary) = summary(&text)
-                {
-                    say("roce why", summary);
+                let new = text.get(printed.bytes..).unwrap_or_default();
+                let has_failures = printed.has_failures || failures(new);
+                if !self.is_json && !has_failures && printed.bytes == 0 {
+                    say("roce why", summary(new, losses, totals));
                 }
-                let _ = io::stderr().write_all(text.as_bytes());
+                write(new);
+                if !has_failures {
+                    for loss in losses {
+                        write(&self.line(loss));
+                    }
+                }
             }
             Err(error) => say(
                 "roce why",
@@ -54,23 +111,57 @@ impl Report {
         self.remove();
     }
 
+    fn printed(&self) -> MutexGuard<'_, Printed> {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(&self, what: &(impl Display + Serialize)) -> String {
+        match self.is_json {
+            true => serde_json::to_string(what).map_or_else(|_| String::new(), |json| json + "\n"),
+            false => format!("roce: {what}\n"),
+        }
+    }
+
     fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
+fn write(text: &str) {
+    // There is no place left to report an error.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Whether a QP has failed, in a report as text or JSON.
+fn failures(text: &str) -> bool {
+    let mut lines = text.lines();
+    lines.any(|line| line.starts_with("roce: QP ") || line.contains("\"why_code\":"))
+}
+
+/// Whether a connection was not made.
+fn unconnected(text: &str) -> bool {
+    let mut lines = text.lines();
+    lines.any(|line| line.starts_with("roce: connection") || line.contains("\"event_status\":"))
+}
+
 /// What a report without failures says.
-fn summary(text: &str) -> Option<&'static str> {
-    match text {
-        "" => Some("no QP failed"),
-        _ if text.lines().any(|line| line.starts_with("roce: QP ")) => None,
-        _ if text
-            .lines()
-            .any(|line| line.starts_with("roce: connection")) =>
-        {
-            Some("no QP failed, but connections did:")
+fn summary(text: &str, losses: &[Loss], totals: &Totals) -> &'static str {
+    match (text, losses) {
+        ("", []) if totals.devices_opened > 0 && totals.qps == 0 => {
+            "no QP failed: the program ended before one was ready, and its own messages say why"
         }
-        _ => Some("no QP failed, but calls did:"),
+        ("", []) => "no QP failed",
+        ("", losses) if losses.iter().any(Loss::is_loss) => "no QP failed, but packets were lost:",
+        ("", _) => "no QP failed, but requests waited:",
+        _ => heading(text),
+    }
+}
+
+/// What a text says in which no QP has failed.
+fn heading(text: &str) -> &'static str {
+    match unconnected(text) {
+        true => "no QP failed, but connections did:",
+        false => "no QP failed, but calls did:",
     }
 }
 
@@ -84,12 +175,34 @@ impl Drop for Report {
 mod tests {
     use super::*;
 
+    const TOTALS: Totals = Totals {
+        processes: 1,
+        devices_opened: 1,
+        qps: 1,
+        connections: 1,
+        tx_bytes: 0,
+        rx_bytes: 0,
+    };
+
     #[test]
     fn a_report_without_failed_qps_says_so() {
-        assert_eq!(summary(""), Some("no QP failed"));
+        let said = |text| summary(text, &[], &TOTALS);
+        assert_eq!(said(""), "no QP failed");
         let refused = "roce: ibv_modify_qp: EINVAL: path_mtu is 4096\n";
-        assert_eq!(summary(refused), Some("no QP failed, but calls did:"));
-        let failed = format!("{refused}roce: QP 0x000001 of roce_lo failed\n");
-        assert_eq!(summary(&failed), None);
+        assert_eq!(said(refused), "no QP failed, but calls did:");
+        assert!(!failures(refused));
+        assert!(failures(&format!(
+            "{refused}roce: QP 0x000001 of roce_lo failed\n"
+        )));
+        assert!(failures("{\"qpn\":1,\"why_code\":529}\n"));
+    }
+
+    #[test]
+    fn a_program_that_made_no_qp_ready_is_told_so() {
+        let mut totals = Totals { qps: 0, ..TOTALS };
+        let said = summary("", &[], &totals);
+        assert!(said.contains("before one was ready"), "{said}");
+        totals.devices_opened = 0;
+        assert_eq!(summary("", &[], &totals), "no QP failed");
     }
 }

@@ -222,6 +222,11 @@ impl Display for Cause {
                 "the peer's {opcode} does not follow the packet before it: a message begins within \
                  another, or goes on without a beginning"
             ),
+            Self::WrongLength { opcode, len, mtu } if len > mtu => write!(
+                f,
+                "the peer's {opcode} has {}, more than this QP's path MTU of {mtu}",
+                Bytes(*len as u64)
+            ),
             Self::WrongLength { opcode, len, mtu } => write!(
                 f,
                 "the peer's {opcode} has {}, which does not fit its message or the path MTU of {mtu}",

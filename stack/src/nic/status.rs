@@ -27,6 +27,8 @@ pub struct QpStatus {
     pub receives: usize,
     /// Bytes that the peer has not acknowledged yet, in whole packets.
     pub in_flight_bytes: u64,
+    /// The length in bytes of the longest send request that the peer has answered; 0 if there is none.
+    pub longest_answered: u32,
     /// Its traffic so far.
     pub traffic: QpTraffic,
     /// Its congestion state.
@@ -53,6 +55,7 @@ impl Nic {
             sends,
             receives,
             in_flight_bytes: qp.in_flight(),
+            longest_answered: qp.longest_answered(),
             traffic: qp.traffic,
             congestion: qp.congestion(now, &self.congestion.control),
         })

@@ -533,6 +533,11 @@ impl Qp {
         self.service.packets_in_flight() * self.core.config.mtu() as u64
     }
 
+    /// The length of the longest request that the peer has answered; 0 if there is none.
+    pub(crate) fn longest_answered(&self) -> u32 {
+        self.service.longest_answered()
+    }
+
     /// The flow, and the position before which the port may release all packets; `None` if the port
     /// keeps none.
     pub(crate) fn take_acknowledged(&mut self) -> Option<(Flow, Position)> {

@@ -131,6 +131,14 @@ impl Service {
         }
     }
 
+    /// The length of the longest request that the peer has answered; 0 for a service without answers.
+    pub(super) fn longest_answered(&self) -> u32 {
+        match self {
+            Self::Rc { requester, .. } => requester.longest_answered(),
+            _ => 0,
+        }
+    }
+
     /// The position before which the port may release all packets; `None` if it keeps none.
     pub(super) fn take_acknowledged(&mut self) -> Option<Position> {
         match self {

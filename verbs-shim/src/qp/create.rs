@@ -6,6 +6,7 @@ use crate::context::State;
 use crate::convert::qp_kind;
 use crate::errors::OrErrno;
 use crate::guard;
+use crate::log::with_reason;
 use crate::pointer::{CPart, Handle, Out};
 use crate::usage::Use;
 use nix::errno::Errno;
@@ -194,13 +195,19 @@ impl QpParams {
         if kind == QpKind::XrcTarget {
             (cap.max_send_wr, cap.max_send_sge, cap.max_inline_data) = (0, 0, 0);
         }
-        let fits = |asked: u32, max: usize| asked as usize <= max;
-        let fit = fits(cap.max_send_wr, MAX_QUEUE_DEPTH)
-            && fits(cap.max_recv_wr, MAX_QUEUE_DEPTH)
-            && fits(cap.max_send_sge, MAX_SGE)
-            && fits(cap.max_recv_sge, MAX_SGE)
-            && fits(cap.max_inline_data, MAX_INLINE_BYTES);
-        if fit { Ok(cap) } else { Err(Errno::EINVAL) }
+        let limits = [
+            ("max_send_wr", cap.max_send_wr, MAX_QUEUE_DEPTH),
+            ("max_recv_wr", cap.max_recv_wr, MAX_QUEUE_DEPTH),
+            ("max_send_sge", cap.max_send_sge, MAX_SGE),
+            ("max_recv_sge", cap.max_recv_sge, MAX_SGE),
+            ("max_inline_data", cap.max_inline_data, MAX_INLINE_BYTES),
+        ];
+        match limits.iter().find(|(_, asked, max)| *asked as usize > *max) {
+            None => Ok(cap),
+            Some((name, asked, max)) => Err(with_reason(Errno::EINVAL, || {
+                format!("{name} is {asked}, but must be at most {max}")
+            })),
+        }
     }
 
     fn c_part(&self, number: u32) -> IbvQp {

@@ -351,10 +351,7 @@ impl Engine {
         {
             listener.on_mads_arrived();
         }
-        if self.nic.has_failures() {
-            // The peer learns of it even if the application ends now.
-            self.send(self.latest);
-        }
+        let has_failed = self.nic.has_failures();
         while let Some(failure) = self.nic.poll_failure() {
             if self.why.as_mut().is_some_and(|log| log.admits(&failure)) {
                 let explanation = self.explain(failure);
@@ -365,6 +362,11 @@ impl Engine {
         }
         while let Some(mismatch) = self.nic.poll_mismatch() {
             self.explain_mismatch(&mismatch);
+        }
+        if has_failed {
+            // The peer learns of it even if the application ends now. It may end because of what the
+            // peer does then, so the explanation has been written before.
+            self.send(self.latest);
         }
         while let Some(event) = self.nic.poll_event() {
             if let Event::CqNotify(id) = event {

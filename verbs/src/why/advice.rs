@@ -104,6 +104,8 @@ const REGISTERED: &str = "keep the region registered until the request has compl
 const UNMAPPED: &str =
     "keep the memory mapped, and its file long enough, until the request has completed";
 const PEER_KNOWS: &str = "the peer's own report names the reason: run it with ROCE_WHY=stderr, too";
+const SAME_TEST: &str = "do both programs belong together? The peer uses an operation that this end does not expect, as when \
+     the ends run different tests of one suite";
 const CAPTURE: &str =
     "capture the packets (ROCE_PCAP), and report the peer's stack if it breaks the protocol";
 
@@ -208,7 +210,10 @@ pub const KINDS: &[Kind] = &[
         ways: &[],
         advice: &[
             always(
-                "post receives before the peer may send, and post a new one as soon as one completes",
+                "at the peer, post receives before this end may send, and a new one as soon as one completes",
+            ),
+            always(
+                "make the peer's receive queue as long as the number of messages that this end sends at a time (fio: iodepth of the server; perftest: -r)",
             ),
             always("set rnr_retry to 7 to wait without limit, or raise the peer's min_rnr_timer"),
         ],
@@ -221,7 +226,7 @@ pub const KINDS: &[Kind] = &[
         advice: &[
             always(PEER_KNOWS),
             always(
-                "often: the peer's QP lacks the right (qp_access_flags), the message is longer than the receive, or max_rd_atomic is more than the peer's max_dest_rd_atomic",
+                "often: the peer's QP lacks the right (qp_access_flags), the message is longer than the receive, the ends have different path_mtu, or max_rd_atomic is more than the peer's max_dest_rd_atomic",
             ),
         ],
     },
@@ -273,6 +278,7 @@ pub const KINDS: &[Kind] = &[
                 &[3],
                 "register the region with the right that the peer's operation needs",
             ),
+            only(&[3], SAME_TEST),
             only(
                 &[4],
                 "compare the address and length that the peer used with those of the region",
@@ -289,9 +295,10 @@ pub const KINDS: &[Kind] = &[
         meaning: "the QP lacks a right that the peer's request needs",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[always(
-            "set the right in qp_access_flags when the QP goes to INIT",
-        )],
+        advice: &[
+            always("set the right in qp_access_flags when the QP goes to INIT"),
+            always(SAME_TEST),
+        ],
     },
     Kind {
         number: 0x43,

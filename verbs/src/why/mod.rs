@@ -19,6 +19,7 @@ mod unfit;
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
 pub use connection::{ConnectionFault, Ends, FailedConnection};
 pub use events::QpEventText;
+pub use evidence::{PacketsNotSent, packets_not_sent};
 pub use explanation::Explanation;
 pub(crate) use explanation::c_name;
 pub use output::{RefusedCall, WhyOutput, environment_why};

@@ -139,6 +139,8 @@ pub(crate) struct Requester {
     drain_pending: bool,
     kept_packets: KeptPackets,
     suspicion: Suspicion,
+    /// The length of the longest request that has succeeded.
+    longest_answered: u32,
 }
 
 impl Requester {
@@ -166,6 +168,7 @@ impl Requester {
             drain_pending: false,
             kept_packets: KeptPackets::default(),
             suspicion: Suspicion::default(),
+            longest_answered: 0,
         }
     }
 
@@ -222,6 +225,11 @@ impl Requester {
         self.recovery.cancel();
         self.clock.stop();
         self.drain_pending = false;
+    }
+
+    /// The length of the longest request that has succeeded since the QP was created; 0 if none has.
+    pub(crate) fn longest_answered(&self) -> u32 {
+        self.longest_answered
     }
 
     /// The PSN of the next packet that is not a retransmission.
@@ -403,6 +411,9 @@ impl Requester {
             return Ok(false);
         };
         self.cursor = self.cursor.saturating_sub(1);
+        if status == WcStatus::Success {
+            self.longest_answered = self.longest_answered.max(wqe.request.len);
+        }
         wqe.request.complete(cx, core, status, &self.sq)?;
         Ok(true)
     }

@@ -5,8 +5,10 @@ mod device;
 mod kernel;
 mod path;
 mod port;
+mod size;
 
 pub(crate) use kernel::KernelWatch;
+pub use port::{PacketsNotSent, packets_not_sent};
 
 use roce_stack::{Cause, Failure, Nic};
 use std::net::IpAddr;
@@ -77,6 +79,10 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
         let dst = status.and_then(|status| status.path).map(|path| path.dst);
         let is_v6 = dst.is_some_and(|dst| dst.is_ipv6());
         add_uncertain(&mut findings, kernel.findings(is_v6));
+    }
+    let is_explained = findings.iter().any(|found| found.meaning.is_some());
+    if let Some(status) = status.filter(|_| retries.is_some() && !is_explained) {
+        findings.extend(size::unanswered(&status, failure));
     }
     findings.extend(device::drops(nic));
     findings

@@ -170,7 +170,7 @@ fn now(fact: String, likely: &'static str, advice: &'static str) -> Finding {
 }
 
 /// The headers of the shortest packet around a full payload: IP, UDP, BTH, and the ICRC.
-fn smallest_headers(dst: IpAddr) -> usize {
+pub(super) fn smallest_headers(dst: IpAddr) -> usize {
     match dst {
         IpAddr::V4(_) => 20 + 8 + 12 + 4,
         IpAddr::V6(_) => 40 + 8 + 12 + 4,

@@ -11,6 +11,21 @@ struct Refusal {
     meaning: Meaning,
 }
 
+impl Refusal {
+    /// The number of these packets, if there are any.
+    fn count(&self, counter: &impl Fn(&str) -> u64) -> Option<u64> {
+        let count = self.counters.iter().map(|name| counter(name)).sum();
+        (count > 0).then_some(count)
+    }
+
+    fn fact(&self, count: u64) -> String {
+        format!(
+            "of the packets of all QPs of this device, {count} got lost at this host: {}",
+            self.fact
+        )
+    }
+}
+
 /// The most certain first.
 const REFUSALS: &[Refusal] = &[
     Refusal {
@@ -108,18 +123,41 @@ pub(super) const NO_SUCH_HOST: Meaning = Meaning {
 /// The packets of all QPs that were lost at this host since the device was opened, by reason. Fewer
 /// than the transmissions of one packet, `least`, have not made a QP fail.
 pub(super) fn refusals(counters: &[(&'static str, u64)], least: u64) -> Vec<Finding> {
-    let value = |name| {
+    let value = |name: &str| {
         let mut named = counters.iter().filter(|(known, _)| *known == name);
         named.next().map_or(0, |(_, value)| *value)
     };
     let found = REFUSALS.iter().filter_map(|refusal| {
-        let count: u64 = refusal.counters.iter().map(|name| value(*name)).sum();
-        (count > 0).then(|| Finding {
-            fact: format!(
-                "of the packets of all QPs of this device, {count} got lost at this host: {}",
-                refusal.fact
-            ),
+        let count = refusal.count(&value)?;
+        Some(Finding {
+            fact: refusal.fact(count),
             meaning: Some(refusal.meaning).filter(|_| count >= least),
+        })
+    });
+    found.collect()
+}
+
+/// Packets that did not leave this host, or that it lost on purpose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PacketsNotSent {
+    /// How many, and why.
+    pub fact: String,
+    /// The likely cause.
+    pub likely: &'static str,
+    /// What to do about it.
+    pub advice: &'static str,
+}
+
+/// The packets of a device that did not leave this host, by reason. `counter` returns the value of a
+/// [counter of its port](crate::Context::port_counters).
+pub fn packets_not_sent(counter: impl Fn(&str) -> u64) -> Vec<PacketsNotSent> {
+    let found = REFUSALS.iter().filter_map(|refusal| {
+        let count = refusal.count(&counter)?;
+        Some(PacketsNotSent {
+            fact: refusal.fact(count),
+            likely: refusal.meaning.likely,
+            advice: refusal.meaning.advice,
         })
     });
     found.collect()
