@@ -1,8 +1,9 @@
 //! The variables that make the loader use the library.
 
+use super::Preload;
 use super::error::RunError;
 use super::library::{Library, fits_in_search_path, prepend};
-use super::{DeviceView, Preload};
+use super::view::DeviceView;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -12,10 +12,12 @@ mod loading;
 mod namespace;
 pub(crate) mod nccl;
 mod parent;
+mod prepared;
 mod program;
 mod settings;
 mod summary;
 mod tree;
+mod view;
 
 pub use error::RunError;
 pub use settings::{DatapathName, Settings};
@@ -25,17 +27,15 @@ pub(crate) use tree::DeviceFiles;
 
 use crate::say::say;
 use clap::{Args, ValueEnum};
-use folder::Folder;
 use loading::fits_in_ld_preload;
-use namespace::{Entered, Privilege};
 use parent::ProgramEnd;
+use prepared::Prepared;
 use roce_verbs::observation::{Tally, Totals};
 use roce_verbs::why::{WHY_PCAP_VARIABLE, WHY_VARIABLE};
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// The only argument of a process that is to run [`probe`].
 pub(crate) const PROBE: &str = "probe-namespace";
@@ -171,49 +171,8 @@ struct Explained<'a> {
 }
 
 fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, RunError> {
-    let Some((name, arguments)) = args.command.split_first() else {
-        return Err(RunError::Usage("name a program to start".to_owned()));
-    };
-    let notice = |text: &str| {
-        if !args.quiet {
-            say("roce run", text);
-        }
-    };
-    let variables = args.settings.variables()?;
-    let path = program::find(name)?;
-    let library = Library::find(args.settings.library.as_deref())?;
-    if let Some(faults) = args.settings.faults()? {
-        notice(&format!("faults are on: {faults}"));
-    }
-    let had_capabilities = has_capabilities();
-    let shown = show(args, &library, &notice)?;
-    let as_user = matches!(
-        shown,
-        DeviceView::Namespace(Entered {
-            privilege: Privilege::UserNamespace,
-            ..
-        })
-    );
-    if as_user && had_capabilities {
-        notice(
-            "the program loses this process's capabilities in its user namespace, and AF_XDP \
-             needs some of them: --namespace none keeps them",
-        );
-    }
-    if let Some(obstacle) = program::obstacle(&path, as_user) {
-        notice(&obstacle);
-    }
-    let mut command = Command::new(&path);
-    command
-        .arg0(name)
-        .args(arguments)
-        .envs(variables)
-        .envs(args.settings.nccl())
-        .envs(loading::variables(&library, &shown, args.preload, &notice)?);
-    let not_started = |source| RunError::NotStarted {
-        program: path,
-        source,
-    };
+    let prepared = Prepared::new(args)?;
+    let mut command = prepared.command();
     if args.summary || args.require_traffic || explained.is_some() {
         if let Some(explained) = &explained {
             command.env(WHY_VARIABLE, explained.file);
@@ -221,15 +180,12 @@ fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, R
         }
         let tally = tally()?;
         command.envs([tally.variable()]);
-        if as_user {
-            let failed = |error| RunError::system("give up capabilities", error);
-            parent::drop_capabilities().map_err(failed)?;
-        }
-        let end = parent::run(command).map_err(not_started)?;
+        prepared.let_programs_open_descriptors()?;
+        let end = parent::run(command).map_err(|error| prepared.not_started(error))?;
         if let Some(explained) = explained {
             (explained.report)();
         }
-        return Ok(report_end(args, name, end, &tally.totals()));
+        return Ok(report_end(args, prepared.name(), end, &tally.totals()));
     }
     // The program itself reports at its end if it opened no device.
     let _tally = match reports_unused_stack(args) {
@@ -242,7 +198,7 @@ fn start(args: &RunArgs, explained: Option<Explained<'_>>) -> Result<ExitCode, R
         }
         false => None,
     };
-    Err(not_started(command.exec()))
+    Err(prepared.not_started(command.exec()))
 }
 
 fn tally() -> Result<Tally, RunError> {
@@ -287,88 +243,6 @@ fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) ->
             ExitCode::from(128_u8.saturating_add(signal as u8))
         }
     }
-}
-
-/// How the program sees its devices' files.
-enum DeviceView {
-    /// In a namespace that this process has entered.
-    Namespace(Entered),
-    /// In a folder, with a library that the program preloads.
-    Folder(Folder),
-    /// In neither way: it sees the system's own files.
-    System,
-}
-
-/// Makes the device files, as far as they are wanted and permitted.
-fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<DeviceView, RunError> {
-    let devices = args.settings.devices();
-    if devices.is_empty() {
-        notice("no interface is up and has an address: the program will find no device");
-    }
-    let device_files = || Ok(DeviceFiles::of(&devices, &args.settings.datapath()?));
-    let why = match args.namespace {
-        Namespace::None => return Ok(DeviceView::System),
-        Namespace::Preload => "--namespace preload requests no other way".to_owned(),
-        Namespace::Auto | Namespace::Require => match namespace::enter(&device_files()?, library) {
-            Ok(entered) => {
-                report_view(&entered, args.verbose, notice);
-                return Ok(DeviceView::Namespace(entered));
-            }
-            Err(why) => format!("not way 1 or 2, a mount namespace: {why}"),
-        },
-    };
-    if args.namespace == Namespace::Require {
-        return Err(RunError::NoNamespace(format!("{why} ({REMEDY})")));
-    }
-    let made = match args.preload {
-        Preload::Auto => Folder::of(&device_files()?, library),
-        Preload::Never => Err("--preload never".to_owned()),
-    };
-    match made {
-        Ok(folder) => {
-            if args.verbose {
-                notice(&format!(
-                    "way 3 of 3, a preloaded library: it shows the files of {} as /sys/class and \
-                     /dev ({why})",
-                    folder.root().display()
-                ));
-            }
-            Ok(DeviceView::Folder(folder))
-        }
-        Err(error) => {
-            notice(&format!(
-                "the program does not see its devices in /sys/class/infiniband and \
-                 /dev/infiniband, only through the library: {why} ({REMEDY}); not way 3, a \
-                 preloaded library: {error}; --namespace none silences this message"
-            ));
-            Ok(DeviceView::System)
-        }
-    }
-}
-
-/// Settings that permit a namespace.
-const REMEDY: &str = "where user namespaces are forbidden: sysctl user.max_user_namespaces, \
-                      kernel.unprivileged_userns_clone, \
-                      kernel.apparmor_restrict_unprivileged_userns; in a container, docs/run.md \
-                      says what to allow";
-
-fn report_view(entered: &Entered, verbose: bool, notice: &impl Fn(&str)) {
-    if verbose {
-        notice(&entered.to_string());
-    }
-    if let Err(why) = &entered.dev {
-        notice(&format!(
-            "the program sees no /dev/infiniband of this stack, so UCX will find no device: {why}"
-        ));
-    }
-}
-
-/// Whether this process has capabilities that an ordinary user lacks.
-fn has_capabilities() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    set.is_some_and(|set| set != 0)
 }
 
 /// Tries to enter a user namespace, and prints why if it can't. A process can't leave a namespace
