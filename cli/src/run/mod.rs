@@ -7,6 +7,7 @@
 
 mod error;
 mod folder;
+pub mod hunt;
 mod library;
 mod loading;
 mod namespace;
@@ -27,6 +28,7 @@ pub(crate) use tree::DeviceFiles;
 
 use crate::say::say;
 use clap::{Args, ValueEnum};
+use hunt::HuntArgs;
 use loading::fits_in_ld_preload;
 use parent::ProgramEnd;
 use prepared::Prepared;
@@ -78,6 +80,9 @@ Examples:
   roce run --devices eth0 -- sh                   a shell: all programs in it run on this stack
   roce run --require-traffic -- mpirun -n 2 …     for CI: fails if no data goes by RDMA
   roce run --summary -- ./benchmark               reports at the end what was sent and received
+  roce run --hunt 100 -- ./test                   runs it 100 times, with other faults each time
+  roce run --hunt 50 --hunt-format junit -- ./test > hunt.xml   for CI systems
+  roce run --hunt 50 --hunt-with errors --hunt-accept 1 -- ./test   calls fail, and exit code 1 is right
 
 The program also sees its devices in /sys/class/infiniband and /dev/infiniband: in a mount
 namespace of its own, which needs no privilege where user namespaces are allowed, or by a
@@ -88,6 +93,9 @@ failed, 2 for wrong usage.
 
 With --summary or --require-traffic this process stays and waits for the program: it forwards
 signals, and ends with the program's exit code or signal, or with 120 as --require-traffic says.
+
+With --hunt, too, this process stays. Its exit code is 0 if no run failed, and 1 if one did; 120 if
+the test opens no device. What was drawn, and how to repeat it, is in the report.
 
 The program does not see RDMA hardware of this machine, because a process has one libibverbs. To
 use the hardware, run the program without `roce run`."
@@ -123,6 +131,10 @@ pub struct RunArgs {
     #[arg(long)]
     pub require_traffic: bool,
 
+    /// Hunting for faults that a test does not survive
+    #[command(flatten)]
+    pub hunt: HuntArgs,
+
     /// The program, and its arguments
     #[arg(
         value_name = "PROGRAM",
@@ -138,7 +150,10 @@ pub struct RunArgs {
 /// # Errors
 /// If something is missing or not permitted, or an argument is wrong.
 pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
-    start(args, None)
+    match args.hunt.runs {
+        Some(runs) => hunt::run(args, runs),
+        None => start(args, None),
+    }
 }
 
 /// Waits for the program, whose processes write to `file` why their QPs fail, and to `packets`

@@ -7,6 +7,7 @@ mod codes;
 mod process;
 mod report;
 
+use crate::run::hunt::HuntArgs;
 use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
 use clap::Args;
 use codes::Meaning;
@@ -127,6 +128,7 @@ fn explain_program(args: &WhyArgs) -> Result<ExitCode, RunError> {
         verbose: false,
         summary: false,
         require_traffic: false,
+        hunt: HuntArgs::default(),
         command: args.command.clone(),
     };
     let packets = args.packets.as_deref();
