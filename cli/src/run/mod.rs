@@ -29,7 +29,7 @@ pub(crate) use tree::DeviceFiles;
 use crate::say::say;
 use clap::{Args, ValueEnum};
 use hunt::HuntArgs;
-use loading::fits_in_ld_preload;
+use library::fits_in_ld_preload;
 use parent::ProgramEnd;
 use prepared::Prepared;
 use roce_verbs::observation::{Tally, Totals};
