@@ -10,6 +10,7 @@ pub mod dump;
 pub mod environment;
 pub mod perf;
 pub mod pingpong;
+mod quote;
 pub mod run;
 mod say;
 pub mod sim;

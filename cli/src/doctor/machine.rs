@@ -1,7 +1,7 @@
 //! The inputs of the checks: files below a root, the environment, and what this stack offers. Tests
 //! make up all of it.
 
-use super::finding::printable;
+use crate::quote::printable;
 use crate::run::{Library, PROBE};
 use std::collections::BTreeMap;
 use std::env;

@@ -187,6 +187,12 @@ pub(crate) fn fits_in_search_path(folder: &Path) -> bool {
     !bytes.iter().any(|byte| matches!(byte, b':' | b';' | b'$'))
 }
 
+/// Whether `LD_PRELOAD` can contain a path: spaces and colons are separators.
+pub(super) fn fits_in_ld_preload(path: &Path) -> bool {
+    let is_separator = |byte: &u8| byte.is_ascii_whitespace();
+    fits_in_search_path(path) && !path.as_os_str().as_encoded_bytes().iter().any(is_separator)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,9 @@
 //! The variables that make the loader use the library.
 
+use super::Preload;
 use super::error::RunError;
-use super::library::{Library, fits_in_search_path, prepend};
-use super::{DeviceView, Preload};
+use super::library::{Library, fits_in_ld_preload, fits_in_search_path, prepend};
+use super::view::DeviceView;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -96,10 +97,4 @@ fn asan_options() -> Variable {
         None => OPTION.into(),
     };
     (NAME, value)
-}
-
-/// Whether `LD_PRELOAD` can contain a path: spaces and colons are separators.
-pub(super) fn fits_in_ld_preload(path: &Path) -> bool {
-    let is_separator = |byte: &u8| byte.is_ascii_whitespace();
-    fits_in_search_path(path) && !path.as_os_str().as_encoded_bytes().iter().any(is_separator)
 }

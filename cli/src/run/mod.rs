@@ -7,15 +7,18 @@
 
 mod error;
 mod folder;
+pub mod hunt;
 mod library;
 mod loading;
 mod namespace;
 pub(crate) mod nccl;
 mod parent;
+mod prepared;
 mod program;
 mod settings;
 mod summary;
 mod tree;
+mod view;
 
 pub use error::RunError;
 pub use settings::{DatapathName, Settings};
@@ -25,15 +28,14 @@ pub(crate) use tree::DeviceFiles;
 
 use crate::say::say;
 use clap::{Args, ValueEnum};
-use folder::Folder;
-use loading::fits_in_ld_preload;
-use namespace::{Entered, Privilege};
+use hunt::HuntArgs;
+use library::fits_in_ld_preload;
 use parent::ProgramEnd;
+use prepared::Prepared;
 use roce_verbs::Device;
 use roce_verbs::observation::{Tally, Totals};
 use roce_verbs::why::{WHY_PCAP_VARIABLE, WHY_VARIABLE};
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -80,6 +82,9 @@ Examples:
   roce run --devices eth0 -- sh                   a shell: all programs in it run on this stack
   roce run --require-traffic -- mpirun -n 2 …     for CI: fails if no data goes by RDMA
   roce run --summary -- ./benchmark               reports at the end what was sent and received
+  roce run --hunt 100 -- ./test                   runs it 100 times, with other faults each time
+  roce run --hunt 50 --hunt-format junit -- ./test > hunt.xml   for CI systems
+  roce run --hunt 50 --hunt-with errors --hunt-accept 1 -- ./test   calls fail, and exit code 1 is right
 
 The program also sees its devices in /sys/class/infiniband and /dev/infiniband: in a mount
 namespace of its own, which needs no privilege where user namespaces are allowed, or by a
@@ -90,6 +95,9 @@ failed, 2 for wrong usage.
 
 With --summary or --require-traffic this process stays and waits for the program: it forwards
 signals, and ends with the program's exit code or signal, or with 120 as --require-traffic says.
+
+With --hunt, too, this process stays. Its exit code is 0 if no run failed, and 1 if one did; 120 if
+the test opens no device. What was drawn, and how to repeat it, is in the report.
 
 The program does not see RDMA hardware of this machine, because a process has one libibverbs. To
 use the hardware, run the program without `roce run`."
@@ -125,6 +133,10 @@ pub struct RunArgs {
     #[arg(long)]
     pub require_traffic: bool,
 
+    /// Hunting for faults that a test does not survive
+    #[command(flatten)]
+    pub hunt: HuntArgs,
+
     /// The program, and its arguments
     #[arg(
         value_name = "PROGRAM",
@@ -140,7 +152,10 @@ pub struct RunArgs {
 /// # Errors
 /// If something is missing or not permitted, or an argument is wrong.
 pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
-    start(args, None)
+    match args.hunt.runs {
+        Some(runs) => hunt::run(args, runs),
+        None => start(args, None),
+    }
 }
 
 /// Someone who watches a program while it runs, and reports when it has ended.
@@ -173,49 +188,8 @@ pub(crate) fn run_observed(
 }
 
 fn start(args: &RunArgs, observer: Option<&mut dyn Observer>) -> Result<ExitCode, RunError> {
-    let Some((name, arguments)) = args.command.split_first() else {
-        return Err(RunError::Usage("name a program to start".to_owned()));
-    };
-    let notice = |text: &str| {
-        if !args.quiet {
-            say("roce run", text);
-        }
-    };
-    let variables = args.settings.variables()?;
-    let path = program::find(name)?;
-    let library = Library::find(args.settings.library.as_deref())?;
-    if let Some(faults) = args.settings.faults()? {
-        notice(&format!("faults are on: {faults}"));
-    }
-    let had_capabilities = has_capabilities();
-    let shown = show(args, &library, &notice)?;
-    let as_user = matches!(
-        shown,
-        DeviceView::Namespace(Entered {
-            privilege: Privilege::UserNamespace,
-            ..
-        })
-    );
-    if as_user && had_capabilities {
-        notice(
-            "the program loses this process's capabilities in its user namespace, and AF_XDP \
-             needs some of them: --namespace none keeps them",
-        );
-    }
-    if let Some(obstacle) = program::obstacle(&path, as_user) {
-        notice(&obstacle);
-    }
-    let mut command = Command::new(&path);
-    command
-        .arg0(name)
-        .args(arguments)
-        .envs(variables)
-        .envs(args.settings.nccl())
-        .envs(loading::variables(&library, &shown, args.preload, &notice)?);
-    let not_started = |source| RunError::NotStarted {
-        program: path,
-        source,
-    };
+    let prepared = Prepared::new(args)?;
+    let mut command = prepared.command();
     if args.summary || args.require_traffic || observer.is_some() {
         if let Some(observer) = &observer {
             command.env(WHY_VARIABLE, observer.file());
@@ -223,11 +197,9 @@ fn start(args: &RunArgs, observer: Option<&mut dyn Observer>) -> Result<ExitCode
         }
         let tally = tally()?;
         command.envs([tally.variable()]);
-        if as_user {
-            let failed = |error| RunError::system("give up capabilities", error);
-            parent::drop_capabilities().map_err(failed)?;
-        }
-        return wait_for(args, command, &tally, observer).map_err(not_started);
+        prepared.let_programs_open_descriptors()?;
+        return wait_for(args, command, &tally, observer)
+            .map_err(|error| prepared.not_started(error));
     }
     // The program itself reports at its end if it opened no device.
     let _tally = match reports_unused_stack(args) {
@@ -240,7 +212,7 @@ fn start(args: &RunArgs, observer: Option<&mut dyn Observer>) -> Result<ExitCode
         }
         false => None,
     };
-    Err(not_started(command.exec()))
+    Err(prepared.not_started(command.exec()))
 }
 
 /// Runs the program, and reports its end. Returns this process's exit code.
@@ -311,88 +283,6 @@ fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) ->
             ExitCode::from(128_u8.saturating_add(signal as u8))
         }
     }
-}
-
-/// How the program sees its devices' files.
-enum DeviceView {
-    /// In a namespace that this process has entered.
-    Namespace(Entered),
-    /// In a folder, with a library that the program preloads.
-    Folder(Folder),
-    /// In neither way: it sees the system's own files.
-    System,
-}
-
-/// Makes the device files, as far as they are wanted and permitted.
-fn show(args: &RunArgs, library: &Library, notice: &impl Fn(&str)) -> Result<DeviceView, RunError> {
-    let devices = args.settings.devices();
-    if devices.is_empty() {
-        notice("no interface is up and has an address: the program will find no device");
-    }
-    let device_files = || Ok(DeviceFiles::of(&devices, &args.settings.datapath()?));
-    let why = match args.namespace {
-        Namespace::None => return Ok(DeviceView::System),
-        Namespace::Preload => "--namespace preload requests no other way".to_owned(),
-        Namespace::Auto | Namespace::Require => match namespace::enter(&device_files()?, library) {
-            Ok(entered) => {
-                report_view(&entered, args.verbose, notice);
-                return Ok(DeviceView::Namespace(entered));
-            }
-            Err(why) => format!("not way 1 or 2, a mount namespace: {why}"),
-        },
-    };
-    if args.namespace == Namespace::Require {
-        return Err(RunError::NoNamespace(format!("{why} ({REMEDY})")));
-    }
-    let made = match args.preload {
-        Preload::Auto => Folder::of(&device_files()?, library),
-        Preload::Never => Err("--preload never".to_owned()),
-    };
-    match made {
-        Ok(folder) => {
-            if args.verbose {
-                notice(&format!(
-                    "way 3 of 3, a preloaded library: it shows the files of {} as /sys/class and \
-                     /dev ({why})",
-                    folder.root().display()
-                ));
-            }
-            Ok(DeviceView::Folder(folder))
-        }
-        Err(error) => {
-            notice(&format!(
-                "the program does not see its devices in /sys/class/infiniband and \
-                 /dev/infiniband, only through the library: {why} ({REMEDY}); not way 3, a \
-                 preloaded library: {error}; --namespace none silences this message"
-            ));
-            Ok(DeviceView::System)
-        }
-    }
-}
-
-/// Settings that permit a namespace.
-const REMEDY: &str = "where user namespaces are forbidden: sysctl user.max_user_namespaces, \
-                      kernel.unprivileged_userns_clone, \
-                      kernel.apparmor_restrict_unprivileged_userns; in a container, docs/run.md \
-                      says what to allow";
-
-fn report_view(entered: &Entered, verbose: bool, notice: &impl Fn(&str)) {
-    if verbose {
-        notice(&entered.to_string());
-    }
-    if let Err(why) = &entered.dev {
-        notice(&format!(
-            "the program sees no /dev/infiniband of this stack, so UCX will find no device: {why}"
-        ));
-    }
-}
-
-/// Whether this process has capabilities that an ordinary user lacks.
-fn has_capabilities() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    set.is_some_and(|set| set != 0)
 }
 
 /// Tries to enter a user namespace, and prints why if it can't. A process can't leave a namespace

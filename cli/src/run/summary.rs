@@ -29,7 +29,7 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String]) -> String
 }
 
 /// The message that no device was opened, with those that could have been.
-fn nothing_opened(program: &str, devices: &[String]) -> String {
+pub(super) fn nothing_opened(program: &str, devices: &[String]) -> String {
     let there = match devices {
         [] => "there is none, because no interface is up and has an address".to_owned(),
         [only] => format!("the only one here is {only}"),

@@ -10,6 +10,7 @@ mod process;
 mod report;
 mod watcher;
 
+use crate::run::hunt::HuntArgs;
 use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
 use clap::Args;
 use codes::Meaning;
@@ -131,6 +132,7 @@ fn explain_program(args: &WhyArgs) -> Result<ExitCode, RunError> {
         verbose: false,
         summary: false,
         require_traffic: false,
+        hunt: HuntArgs::default(),
         command: args.command.clone(),
     };
     run::run_observed(&run_args, &mut Explainer::new(report, args.packets.clone()))

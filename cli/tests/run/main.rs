@@ -4,6 +4,7 @@
 mod bundled;
 mod commands;
 mod environment;
+mod hunt;
 mod mistakes;
 mod namespace;
 mod ordered;

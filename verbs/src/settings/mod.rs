@@ -18,5 +18,5 @@ pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priori
 pub use roce_port::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
-    DelayParameters, NotificationPoint,
+    DelayParameters, DurationText, NotificationPoint,
 };

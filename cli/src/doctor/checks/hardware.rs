@@ -2,7 +2,8 @@
 //! often have some that do not work.
 
 use super::Context;
-use crate::doctor::finding::{Finding, printable};
+use crate::doctor::finding::Finding;
+use crate::quote::printable;
 
 const CHECK: &str = "hardware";
 

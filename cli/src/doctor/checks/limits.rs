@@ -1,8 +1,9 @@
 //! Limits of this process and of the kernel that affect data transfer.
 
 use super::Context;
-use crate::doctor::finding::{Finding, quoted};
+use crate::doctor::finding::Finding;
 use crate::doctor::machine::Machine;
+use crate::quote::quoted;
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;

@@ -2,8 +2,9 @@
 //! else.
 
 use super::Context;
-use crate::doctor::finding::{Finding, quoted};
+use crate::doctor::finding::Finding;
 use crate::doctor::machine::Machine;
+use crate::quote::quoted;
 use std::collections::BTreeSet;
 use std::fs;
 

@@ -3,9 +3,10 @@
 use super::Context;
 use super::library::preloaded;
 use crate::doctor::elf::Image;
-use crate::doctor::finding::{Finding, printable, quoted};
+use crate::doctor::finding::Finding;
 use crate::doctor::loader::{Loaded, Loader, Start, is_verbs, place};
 use crate::doctor::python;
+use crate::quote::{printable, quoted};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,122 @@
+//! What is ready before a program starts: its path, the library, the environment, and the files of
+//! its devices.
+
+use super::RunArgs;
+use super::error::RunError;
+use super::library::Library;
+use super::namespace::{Entered, Privilege};
+use super::view::{self, DeviceView};
+use super::{loading, parent, program};
+use crate::say::say;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A program that can be started, as often as wanted.
+pub(super) struct Prepared {
+    path: PathBuf,
+    /// The name by which the program was asked for, and its arguments.
+    words: Vec<OsString>,
+    variables: Vec<(&'static str, OsString)>,
+    /// Whether this process has entered a user namespace.
+    as_user: bool,
+}
+
+impl Prepared {
+    /// Finds the program and the library, and makes the device files, for which this process may
+    /// enter a namespace.
+    ///
+    /// # Errors
+    /// If something is missing or not permitted, or an argument is wrong.
+    pub(super) fn new(args: &RunArgs) -> Result<Self, RunError> {
+        let Some(name) = args.command.first() else {
+            return Err(RunError::Usage("name a program to start".to_owned()));
+        };
+        let notice = |text: &str| {
+            if !args.quiet {
+                say("roce run", text);
+            }
+        };
+        let mut variables = args.settings.variables()?;
+        let path = program::find(name)?;
+        let library = Library::find(args.settings.library.as_deref())?;
+        if let Some(faults) = args.settings.faults()? {
+            notice(&format!("faults are on: {faults}"));
+        }
+        let had_capabilities = has_capabilities();
+        let shown = view::make(args, &library, &notice)?;
+        let as_user = matches!(
+            shown,
+            DeviceView::Namespace(Entered {
+                privilege: Privilege::UserNamespace,
+                ..
+            })
+        );
+        if as_user && had_capabilities {
+            notice(
+                "the program loses this process's capabilities in its user namespace, and AF_XDP \
+                 needs some of them: --namespace none keeps them",
+            );
+        }
+        if let Some(obstacle) = program::obstacle(&path, as_user) {
+            notice(&obstacle);
+        }
+        variables.extend(args.settings.nccl());
+        variables.extend(loading::variables(&library, &shown, args.preload, &notice)?);
+        Ok(Self {
+            path,
+            words: args.command.clone(),
+            variables,
+            as_user,
+        })
+    }
+
+    /// A command that starts the program.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .arg0(self.name())
+            .args(self.words.iter().skip(1))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// The name by which the program was asked for.
+    pub(super) fn name(&self) -> &OsStr {
+        self.words
+            .first()
+            .map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
+    /// Lets programs open this process's descriptors by `/proc`, which needs as few rights here as
+    /// they have.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(super) fn let_programs_open_descriptors(&self) -> Result<(), RunError> {
+        match self.as_user {
+            true => parent::drop_capabilities()
+                .map_err(|error| RunError::system("give up capabilities", error)),
+            false => Ok(()),
+        }
+    }
+
+    /// The error that the program can't be started.
+    pub(super) fn not_started(&self, source: io::Error) -> RunError {
+        RunError::NotStarted {
+            program: self.path.clone(),
+            source,
+        }
+    }
+}
+
+/// Whether this process has capabilities that an ordinary user lacks.
+fn has_capabilities() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set != 0)
+}
