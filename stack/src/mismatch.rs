@@ -13,7 +13,6 @@ use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{Access, DeniedAccess};
-use crate::qp::Core;
 use roce_wire::{Opcode, Packet, Psn, QKey, Qpn, Transport};
 use std::net::IpAddr;
 
@@ -97,7 +96,12 @@ pub enum Difference {
 
 impl Mismatch {
     /// Of a packet that was not admitted, or taken, for a reason that says enough.
-    fn new(qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>, found: (DropReason, Difference)) -> Self {
+    pub(crate) fn new(
+        qpn: Qpn,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+        found: (DropReason, Difference),
+    ) -> Self {
         Self {
             qpn,
             from: meta.src,
@@ -118,57 +122,8 @@ impl Mismatch {
     }
 }
 
-/// Why a QP did not admit a packet; `None` if it is of no interest.
-pub(crate) fn not_admitted(
-    core: &Core,
-    meta: &RxMeta,
-    packet: &Packet<'_>,
-    reason: DropReason,
-) -> Option<Mismatch> {
-    let difference = match reason {
-        DropReason::WrongTransport | DropReason::WrongDirection => Difference::Service(core.kind),
-        DropReason::WrongState => Difference::State(core.state),
-        DropReason::WrongPeer => {
-            let path = core.config.path?;
-            Difference::Peer {
-                to: meta.dst,
-                connected: (path.src, path.dst),
-            }
-        }
-        DropReason::WrongVersion => Difference::Version,
-        DropReason::WrongPKey => Difference::Partition,
-        _ => return None,
-    };
-    Some(Mismatch::new(core.qpn, meta, packet, (reason, difference)))
-}
-
 /// Of a packet for a number that no QP has.
 pub(crate) fn unknown(qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) -> Mismatch {
     let found = (DropReason::UnknownQp, Difference::NoQp);
     Mismatch::new(qpn, meta, packet, found)
-}
-
-/// Of the first packets of a peer, which begins with another PSN.
-pub(crate) fn other_psn(core: &Core, packet: &Packet<'_>, expected: Psn) -> Option<Mismatch> {
-    Some(Mismatch {
-        qpn: core.qpn,
-        from: core.config.path?.dst,
-        opcode: packet.bth.opcode,
-        times: 1,
-        reason: DropReason::OutOfSequence,
-        difference: Difference::FirstPsn {
-            sent: packet.bth.psn,
-            expected,
-        },
-    })
-}
-
-/// Of a packet that a UC or UD QP did not take.
-pub(crate) fn not_taken(
-    core: &Core,
-    meta: &RxMeta,
-    packet: &Packet<'_>,
-    found: (DropReason, Difference),
-) -> Mismatch {
-    Mismatch::new(core.qpn, meta, packet, found)
 }

@@ -13,6 +13,7 @@ mod congestion;
 pub(crate) mod emit;
 mod failure;
 mod local;
+mod mismatched;
 mod post;
 mod posted;
 mod receives;
@@ -44,7 +45,7 @@ use crate::event::Event;
 use crate::ids::Srqn;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, PdId, prefetch};
-use crate::mismatch::{self, Mismatches};
+use crate::mismatch::Mismatches;
 use crate::ordered::{CompletionFate, Delivery, Ordered};
 use crate::peer_window::{PeerWindows, WindowShare};
 use crate::queue::{EntryGuard, QueueLimits};
@@ -384,7 +385,7 @@ impl Qp {
         if let Err(reason) = self.admit(meta, packet) {
             cold_path();
             self.drop_unadmitted(cx, packet, reason);
-            if let Some(found) = mismatch::not_admitted(&self.core, meta, packet, reason) {
+            if let Some(found) = mismatched::not_admitted(&self.core, meta, packet, reason) {
                 cx.mismatches.note(found);
             }
             return;

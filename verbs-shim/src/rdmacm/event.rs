@@ -2,10 +2,11 @@
 //! gets them.
 
 use super::channel::Channel;
+use super::failure::{self, Outcome};
 use super::id::{Id, State, find};
 use super::peer::Peer;
 use super::table::table;
-use super::{accept, connect, failure};
+use super::{accept, connect};
 use crate::abi::*;
 use crate::events::Unacknowledged;
 use crate::guard;
@@ -14,6 +15,7 @@ use crate::pointer::{CPart, In, Out};
 use crate::wait::{self, Found};
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use roce_verbs::why::Ends;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -86,6 +88,17 @@ impl DeliveredEvent {
 }
 
 impl PendingEvent {
+    /// The ends of the connection, for reports, and the ID's device.
+    fn ends_and_device(&self) -> (Ends, Option<roce_verbs::Context>) {
+        let inner = self.id.inner.lock();
+        let ends = Ends::new(inner.local, inner.remote, self.id.space);
+        // Only the end that requests a connection has a port of its own.
+        let is_passive = inner.connection.is_some() && inner.claim.is_none();
+        let ends = if is_passive { ends.passive() } else { ends };
+        let device = inner.device.as_ref();
+        (ends, device.and_then(|device| device.roce().ok()).cloned())
+    }
+
     /// An event whose only data is a status.
     pub(super) fn plain(id: &Arc<Id>, event: u32, status: c_int) -> Self {
         Self {
@@ -204,7 +217,13 @@ fn next(channel: &Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
         CM_EVENT_ESTABLISHED => connect::handle_established(&mut event),
         _ => {}
     }
-    failure::report(&event);
+    let outcome = Outcome {
+        event: event.event,
+        status: event.status,
+        reason: event.reason.as_deref(),
+        private: &event.private,
+    };
+    failure::report(outcome, || event.ends_and_device());
     event.into_c().map(Found::Now)
 }
 

@@ -1,10 +1,10 @@
 //! Connections that were not made, as `ROCE_WHY` reports them.
 
-use super::event::PendingEvent;
 use crate::abi::*;
 use crate::log;
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use roce_verbs::Context;
 use roce_verbs::roce_cm::{RejectReason, SidrStatus};
 use roce_verbs::why::{ConnectionFault, Ends, FailedConnection, WhyOutput};
 use std::collections::BTreeMap;
@@ -39,50 +39,53 @@ impl Counts {
     }
 }
 
+/// What an event says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outcome<'a> {
+    pub(super) event: u32,
+    pub(super) status: c_int,
+    /// Why a step of this end failed.
+    pub(super) reason: Option<&'a str>,
+    /// The peer's private data.
+    pub(super) private: &'a [u8],
+}
+
 /// Reports an event if it says that a connection was not made. If a synchronous call waits for the
-/// event, the report's reason is that call's, too.
-pub(super) fn report(event: &PendingEvent) {
+/// event, the report's reason is that call's, too. `ends` returns the two ends and the device.
+pub(super) fn report(outcome: Outcome<'_>, ends: impl FnOnce() -> (Ends, Option<Context>)) {
     if OUTPUT.is_none() && !log::is_enabled() {
         return;
     }
-    let Some((name, fault)) = fault(event) else {
+    let Some((name, fault)) = fault(outcome) else {
         return;
     };
-    let (ends, device) = {
-        let inner = event.id.inner.lock();
-        let ends = Ends::new(inner.local, inner.remote, event.id.space);
-        // Only the end that requests a connection has a port of its own.
-        let is_passive = inner.connection.is_some() && inner.claim.is_none();
-        let ends = if is_passive { ends.passive() } else { ends };
-        (ends, inner.device.clone())
-    };
-    let mut failed = FailedConnection::new(ends, (name, event.status), &fault);
+    let (ends, device) = ends();
+    let Outcome { event, status, .. } = outcome;
+    let mut failed = FailedConnection::new(ends, (name, status), &fault);
     log::set_reason(|| failed.why.clone());
     let Some(output) = &*OUTPUT else { return };
-    if !REPORTED
-        .lock()
-        .admits(event.event, event.status, ends.remote)
-    {
+    if !REPORTED.lock().admits(event, status, ends.remote) {
         return;
     }
     if fault == ConnectionFault::NoAnswer
-        && let Some(device) = &device
-        && let Ok(context) = device.roce()
+        && let Some(device) = device
     {
-        context.add_evidence(&mut failed);
+        device.add_evidence(&mut failed);
     }
     output.write(&failed);
 }
 
 /// What an event says about a connection that was not made, and the event's name in C.
-fn fault(event: &PendingEvent) -> Option<(&'static str, ConnectionFault)> {
+fn fault(event: Outcome<'_>) -> Option<(&'static str, ConnectionFault)> {
     let own = |step, advice| ConnectionFault::Own {
         step,
-        reason: event.reason.clone().unwrap_or_else(|| {
-            Errno::from_raw(event.status.saturating_neg())
-                .desc()
-                .to_owned()
-        }),
+        reason: match event.reason {
+            Some(reason) => reason.to_owned(),
+            None => {
+                let errno = Errno::from_raw(event.status.saturating_neg());
+                errno.desc().to_owned()
+            }
+        },
         advice,
     };
     let code = |status: c_int| u16::try_from(status).unwrap_or(0);
@@ -117,7 +120,7 @@ fn fault(event: &PendingEvent) -> Option<(&'static str, ConnectionFault)> {
             "RDMA_CM_EVENT_REJECTED",
             ConnectionFault::Rejected {
                 reason: RejectReason(code(event.status)),
-                private: event.private.clone(),
+                private: event.private.to_vec(),
             },
         ),
         _ => return None,
@@ -126,9 +129,8 @@ fn fault(event: &PendingEvent) -> Option<(&'static str, ConnectionFault)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::channel::Channel;
-    use super::super::id::{Id, IdParams};
     use super::*;
+    use roce_verbs::Context;
     use roce_verbs::roce_cm::PortSpace;
 
     #[test]
@@ -152,16 +154,12 @@ mod tests {
 
     #[test]
     fn only_events_of_failures_are_reported() {
-        let id = Id::new(IdParams {
-            channel: Channel::new().expect("a descriptor"),
-            sync: false,
-            context: std::ptr::null_mut(),
-            space: PortSpace::Tcp,
-            qp_type: QPT_RC,
-        });
-        let id = id.expect("an ID");
         let named = |event, status| {
-            let found = fault(&PendingEvent::plain(&id, event, status));
+            let found = fault(Outcome {
+                event,
+                status,
+                ..Outcome::default()
+            });
             found.map(|(name, fault)| (name.trim_start_matches("RDMA_CM_EVENT_"), fault))
         };
         let timed_out = -(Errno::ETIMEDOUT as c_int);

@@ -3,8 +3,7 @@
 use super::{Denial, Responder, cause};
 use crate::cause::Cause;
 use crate::counters::{DropReason, Stat};
-use crate::mismatch;
-use crate::qp::{Core, Cx, QpFailure};
+use crate::qp::{Core, Cx, QpFailure, mismatched};
 use crate::recorder::Verdict;
 use crate::seq::Seq;
 use core::cmp::Ordering;
@@ -75,7 +74,7 @@ impl Responder {
         let (sent, expected) = (packet.bth.psn, self.first.wire());
         if self.epsn == self.first
             && sent.diff(expected).unsigned_abs() >= gap
-            && let Some(found) = mismatch::other_psn(core, packet, expected)
+            && let Some(found) = mismatched::other_psn(core, packet, expected)
         {
             cx.mismatches.note(found);
         }

@@ -6,8 +6,9 @@
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::RxMeta;
 use crate::memory::{Access, AccessError};
-use crate::mismatch::{self, Difference};
+use crate::mismatch::Difference;
 use crate::qp::arrivals::{self, Arrival};
+use crate::qp::mismatched;
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use roce_wire::{Operation, Packet, Position, Psn};
@@ -122,7 +123,7 @@ impl Receiver {
                 }
                 cx.drop(reason);
                 if let Some(difference) = self.difference(cx, core, packet, (reason, known)) {
-                    let found = mismatch::not_taken(core, meta, packet, (reason, difference));
+                    let found = mismatched::not_taken(core, meta, packet, (reason, difference));
                     cx.mismatches.note(found);
                 }
                 Ok(())

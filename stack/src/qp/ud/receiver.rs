@@ -3,8 +3,9 @@
 use super::grh::{network_header, network_kind};
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
-use crate::mismatch::{self, Difference};
+use crate::mismatch::Difference;
 use crate::qp::arrivals::{self, Arrival};
+use crate::qp::mismatched;
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{DatagramSource, WcStatus};
 use roce_wire::{Grh, Packet};
@@ -70,7 +71,7 @@ impl Receiver {
             },
             _ => return,
         };
-        let found = mismatch::not_taken(core, meta, packet, (reason, difference));
+        let found = mismatched::not_taken(core, meta, packet, (reason, difference));
         cx.mismatches.note(found);
     }
 
