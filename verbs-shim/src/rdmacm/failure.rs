@@ -130,8 +130,6 @@ fn fault(event: Outcome<'_>) -> Option<(&'static str, ConnectionFault)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_verbs::Context;
-    use roce_verbs::roce_cm::PortSpace;
 
     #[test]
     fn a_client_that_tries_again_and_again_is_reported_three_times() {
