@@ -132,10 +132,13 @@ fn write(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Whether a QP has failed, in a report as text or JSON.
+/// Whether a QP has failed or drops packets, in a report as text or JSON.
 fn failures(text: &str) -> bool {
-    let mut lines = text.lines();
-    lines.any(|line| line.starts_with("roce: QP ") || line.contains("\"why_code\":"))
+    let is_of_qp = |line: &str| {
+        let members = ["\"why_code\":", "\"dropped\":"];
+        line.starts_with("roce: QP ") || members.iter().any(|member| line.contains(member))
+    };
+    text.lines().any(is_of_qp)
 }
 
 /// Whether a connection was not made.

@@ -25,9 +25,12 @@ fn build(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
     program
 }
 
-/// `roce run --hunt` with the library that cargo built.
+/// `roce run --hunt` with the library that cargo built, in a network of its own: only processes of one
+/// user share the port of an address, and other tests run as other users.
 fn hunt(who: Who, options: &[&str]) -> Command {
-    let mut command = who.command(ROCE);
+    let mut command = who.command("unshare");
+    command.args(["--user", "--map-root-user", "--net", "sh", "-c"]);
+    command.args([r#"ip link set lo up; exec "$@""#, "sh", ROCE]);
     command.args(["run", "--library"]).arg(library());
     command.arg("--hunt").args(options).arg("--");
     command

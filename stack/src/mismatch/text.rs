@@ -23,7 +23,7 @@ impl Display for Mismatch {
             Difference::Service(kind) => {
                 write!(
                     f,
-                    "{opcode} packets come from {from}, but this is a {kind} QP"
+                    "{opcode} packets come from {from}, but the service of this QP is {kind}"
                 )
             }
             Difference::Peer { to, connected } => write!(
@@ -47,6 +47,11 @@ impl Display for Mismatch {
                 f,
                 "{opcode} packets come from {from} with PSN {sent}, but the QP expects its peer to begin \
                  with PSN {expected} (rq_psn)"
+            ),
+            Difference::Length { len, mtu } if len > mtu => write!(
+                f,
+                "the {opcode} from {from} has {}, more than this QP's path MTU of {mtu}",
+                Bytes(*len as u64)
             ),
             Difference::Length { len, mtu } => write!(
                 f,

@@ -288,7 +288,7 @@ pub(super) const REQUESTS: &[Mistake] = &[
         client: &[REFUSED],
         server: &[failure(
             0x450,
-            "the peer's RC RDMA WRITE First has 1024 bytes, which does not fit its message or the path MTU of 256",
+            "the peer's RC RDMA WRITE First has 1024 bytes, more than this QP's path MTU of 256",
         )],
     },
     Mistake {

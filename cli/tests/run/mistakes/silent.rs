@@ -147,7 +147,7 @@ pub(super) const PACKETS: &[Mistake] = &[
         client: &[],
         server: &[dropped(
             "wrong_transport",
-            "UD SEND Only packets come from 127.0.0.1, but this is a RC QP",
+            "UD SEND Only packets come from 127.0.0.1, but the service of this QP is RC",
         )],
     },
     Mistake {
@@ -196,7 +196,7 @@ pub(super) const PACKETS: &[Mistake] = &[
         client: &[],
         server: &[dropped(
             "bad_length",
-            "the UC RDMA WRITE First from 127.0.0.1 has 1024 bytes, which does not fit its message or the path MTU of 512",
+            "the UC RDMA WRITE First from 127.0.0.1 has 1024 bytes, more than this QP's path MTU of 512",
         )],
     },
     Mistake {
@@ -220,7 +220,7 @@ pub(super) const PACKETS: &[Mistake] = &[
         client: &[],
         server: &[dropped(
             "wrong_transport",
-            "UC RDMA WRITE Only packets come from 127.0.0.1, but this is a RC QP",
+            "UC RDMA WRITE Only packets come from 127.0.0.1, but the service of this QP is RC",
         )],
     },
     Mistake {
@@ -228,7 +228,7 @@ pub(super) const PACKETS: &[Mistake] = &[
         client: &[NEVER_ANSWERED],
         server: &[dropped(
             "wrong_transport",
-            "RC RDMA WRITE Only packets come from 127.0.0.1, but this is a UC QP",
+            "RC RDMA WRITE Only packets come from 127.0.0.1, but the service of this QP is UC",
         )],
     },
 ];

@@ -118,14 +118,14 @@ fn reports_can_be_json() {
         ),
         (
             "Datagrams longer than the receives",
-            "lost",
-            "receive_too_small: 1 (a message of UC or UD was longer than the receive that was next)",
+            "dropped",
+            "receive_too_small",
         ),
     ] {
         let scenes = scenes();
         let scene = scenes.iter().find(|scene| scene.title == title);
         let told = scene.expect("a scene").run(who, "--json");
-        let end = if key == "lost" {
+        let end = if key == "dropped" {
             &told.all.server
         } else {
             &told.all.client

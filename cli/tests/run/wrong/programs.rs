@@ -109,8 +109,8 @@ pub(super) const SCENES: &[Scene] = &[
         },
         gives_up: "give_up 'counted bad_length'",
         reports: server(&[
-            "roce why: no QP failed, but packets were lost:\n",
-            "lost      bad_length: 1 (the payload of a packet of UC or UD did not fit the path MTU",
+            "drops packets: bad_length\n",
+            "has 2048 bytes, more than this QP's path MTU of 1024\n",
             "do        both ends must use the same path_mtu\n",
         ]),
         mend: "the same `-m` at both ends.",
@@ -127,8 +127,8 @@ pub(super) const SCENES: &[Scene] = &[
         gives_up: "give_up 'counted receive_too_small'",
         reports: Two {
             server: &[
-                "lost      receive_too_small: 1 (a message of UC or UD was longer than the receive that was next)\n",
-                "do        post receives as long as the longest message, and for UD 40 bytes more",
+                "drops packets: receive_too_small\n",
+                "has at least 2088 bytes, 40 of them for its GRH, but the receive request has 1064 bytes\n",
             ],
             client: &["has sent 1 packet and received none\n"],
         },
@@ -166,9 +166,9 @@ pub(super) const SCENES: &[Scene] = &[
         },
         gives_up: "give_up 'counted no_receive'",
         reports: server(&[
-            "roce why: no QP failed, but packets were lost:\n",
-            "lost      no_receive: ",
-            "do        post receives before the peer sends, and more of them",
+            "drops packets: no_receive\n",
+            "found no receive posted, and its message is lost\n",
+            "do        post receives before the peer may send, and post a new one as soon as one completes\n",
         ]),
         mend: "a larger `-r` at the server, or the reliable `-c RC`.",
         ..SCENE
@@ -187,7 +187,7 @@ pub(super) const SCENES: &[Scene] = &[
         reports: client(&[
             "failed: IBV_WC_RNR_RETRY_EXC_ERR\n",
             "the peer had no receive posted for the packet with PSN ",
-            "and rnr_retry is 0, so it is not sent again\n",
+            "and rnr_retry 0 allows no other attempt\n",
             "make the peer's receive queue as long as the number of messages that this end sends at a time (fio: \
              iodepth of the server",
         ]),
@@ -238,8 +238,9 @@ pub(super) const SCENES: &[Scene] = &[
         },
         gives_up: "give_up 'counted wrong_transport'",
         reports: server(&[
-            "lost      wrong_transport: 4 (a packet was of another transport service than the QP",
-            "do        create the QPs of both ends for the same service\n",
+            "drops packets: wrong_transport\n",
+            "but the service of this QP is RC\n",
+            "do        both ends need QPs of the same qp_type\n",
         ]),
         mend: "the same program at both ends.",
         ..SCENE
