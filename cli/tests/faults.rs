@@ -32,8 +32,8 @@ fn a_bad_value_is_named_with_what_would_be_right() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         stderr(&output),
-        "roce: ROCE_FAULTS is \"loss=1%,delay=soon\": \"delay=soon\" should be a time, or an \
-         ascending range of times, such as 50us or 50us..2ms\n"
+        "roce: ROCE_FAULTS is \"loss=1%,delay=soon\": at character 9, \"delay=soon\" should be a time, \
+         or an ascending range of times, such as 50us or 50us..2ms\n"
     );
 }
 
