@@ -2,8 +2,8 @@
 
 use crate::sim::{A, B, Pair, Setup, to_state};
 use roce_stack::{
-    Cause, Completion, CompletionFate, CompletionFaults, Event, OrderedFailure, QpKind, QpState,
-    SendOp, WcStatus,
+    Cause, Completion, CompletionFate, CompletionFaults, Event, OrderedFailure, PostError, QpKind,
+    QpState, SendOp, SendRequest, WcStatus,
 };
 use std::time::Duration;
 
@@ -128,6 +128,18 @@ fn a_lost_completion_never_comes_and_its_request_occupies_the_queue() {
     write(&mut pair, &[1, 2, 3]);
     pair.run();
     pair.assert_sent(A, &[1, 3]);
+    let depth = Setup::default().queue.depth;
+    let (local, remote) = (pair.mem(A, 64), pair.mem(B, 64));
+    let element = [local.sge(0, 8)];
+    let request = SendRequest::new(4, SendOp::Write(remote.remote(0)), &element[..]);
+    let post = |pair: &mut Pair| {
+        let node = &mut pair.nodes[A];
+        node.nic.post_send(pair.now, node.qpn, &request)
+    };
+    for _ in 1..depth {
+        assert_eq!(post(&mut pair), Ok(()));
+    }
+    assert_eq!(post(&mut pair), Err(PostError::QueueFull { depth }));
     pair.modify(A, &to_state(QpState::Reset));
     pair.run();
     pair.assert_sent(A, &[]);
@@ -141,7 +153,8 @@ fn late_completions_of_a_qp_that_is_destroyed_never_come() {
         &[(1, CompletionFate::Delay(MILLISECOND))],
     );
     write(&mut pair, &[1]);
-    pair.pump();
+    let qpn = pair.nodes[A].qpn;
+    pair.run_until(|pair| pair.nodes[A].nic.queued(qpn) == Some((0, 0)));
     let node = &mut pair.nodes[A];
     assert!(node.nic.next_timeout().is_some());
     assert!(node.nic.destroy_qp(node.qpn));

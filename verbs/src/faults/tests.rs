@@ -125,6 +125,19 @@ fn orders_strike_when_they_say() {
     assert_eq!(struck("reg_mr:ENOMEM@2..3", 5), [2, 3]);
 }
 
+#[test]
+fn each_order_has_draws_of_its_own() {
+    let judge = Judge::new(parsed("send:lost@50%,recv:lost@50%"), 7);
+    let strikes = |wanted: Of| -> Vec<bool> {
+        let of = |order: &Order| match order.what {
+            What::Completion(of, _) if of == wanted => Some(()),
+            _ => None,
+        };
+        (0..64).map(|_| judge.strike(of).is_some()).collect()
+    };
+    assert_ne!(strikes(Of::Send), strikes(Of::Recv));
+}
+
 /// Of two orders that match, the first one strikes. Both count.
 #[test]
 fn orders_count_what_others_strike() {

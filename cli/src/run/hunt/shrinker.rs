@@ -187,6 +187,20 @@ mod tests {
         assert!((1..=2).contains(&found.failed), "{}", found.failed);
     }
 
+    /// With 20 ms it always fails, and with less every other time.
+    #[test]
+    fn a_number_with_which_it_fails_less_often_is_no_gain() {
+        let mut runs = 0;
+        let fails = |faults: &str| {
+            runs += 1;
+            faults.contains("late=20ms") || (faults.contains("late=") && runs % 2 == 0)
+        };
+        let found = shrunk(fails, Duration::from_secs(600));
+        let left = found.plan.to_string();
+        assert!(left.starts_with("recv:late=20ms@"), "{left}");
+        assert_eq!(found.failed, CONFIRMING_RUNS);
+    }
+
     #[test]
     fn a_test_that_fails_without_faults_is_left_without() {
         let found = shrunk(|_| true, Duration::from_secs(600));
