@@ -2,7 +2,7 @@
 
 mod support;
 
-use roce_verbs::completion::WcStatus;
+use roce_verbs::completion::{Completion, WcStatus};
 use roce_verbs::faults::{CompletionFault, Faults, Of, Order};
 use roce_verbs::observation::Stat;
 use roce_verbs::settings::OpenOptions;
@@ -82,6 +82,14 @@ fn the_context_reports_its_faults() {
     assert_eq!(quiet.context.faults(), None);
 }
 
+/// How a WRITE of 8 bytes ends.
+fn outcome_of_write(from: &End, to: &End) -> Completion {
+    let element = from.region.slice(0, 8).expect("in range");
+    let request = SendRequest::write(element, to.region.remote(0));
+    from.qp.post_send(&request).expect("posted");
+    from.cq.wait_polling().expect("no overrun")
+}
+
 /// Orders of a context, built in Rust, strike its own completions, and not those of others.
 #[test]
 fn orders_strike_the_completions_of_their_context() {
@@ -99,10 +107,7 @@ fn orders_strike_the_completions_of_their_context() {
         other.run(SendOp::Write(ordered.region.remote(0)));
     }
     ordered.run(SendOp::Write(other.region.remote(0)));
-    let element = ordered.region.slice(0, 8).expect("in range");
-    let request = SendRequest::write(element, other.region.remote(0));
-    ordered.qp.post_send(&request).expect("posted");
-    let failed = ordered.cq.wait_polling().expect("no overrun");
+    let failed = outcome_of_write(&ordered, &other);
     assert_eq!(failed.status, WcStatus::RemoteOperationError);
     let why = ordered
         .context
@@ -119,10 +124,7 @@ fn a_peer_behind_a_link_that_is_down_does_not_answer() {
     let other = End::open(226, &OpenOptions::new());
     ordered.connect(&other);
     other.connect(&ordered);
-    let element = ordered.region.slice(0, 8).expect("in range");
-    let request = SendRequest::write(element, other.region.remote(0));
-    ordered.qp.post_send(&request).expect("posted");
-    let failed = ordered.cq.wait_polling().expect("no overrun");
+    let failed = outcome_of_write(&ordered, &other);
     assert_eq!(failed.status, WcStatus::RetryExceeded);
     assert!(ordered.context.is_cut_off());
     assert!(counted(&ordered, "fault_unplugged") > 0);
@@ -157,10 +159,7 @@ fn a_region_whose_memory_vanishes_fails_requests() {
     let other = End::open(229, &OpenOptions::new());
     ordered.connect(&other);
     other.connect(&ordered);
-    let element = ordered.region.slice(0, 8).expect("in range");
-    let request = SendRequest::write(element, other.region.remote(0));
-    ordered.qp.post_send(&request).expect("posted");
-    let failed = ordered.cq.wait_polling().expect("no overrun");
+    let failed = outcome_of_write(&ordered, &other);
     assert_eq!(failed.status, WcStatus::LocalProtectionError);
     let why = ordered
         .context

@@ -206,7 +206,7 @@ fn check(scene: &Scene) {
     for words in scene.told {
         assert!(client.contains(words), "{words}: {all}");
     }
-    // Each order reports that it struck, in the form that repeats it.
+    // The process prints each order when it first injects its fault.
     let reported = if scene.at_server { &server } else { &client };
     for order in scene.faults.split(',') {
         let line = format!("roce: fault: {order}\n");

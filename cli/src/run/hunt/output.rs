@@ -1,4 +1,4 @@
-//! The end of what a test prints.
+//! The last lines of a test's output.
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};

@@ -44,7 +44,7 @@ impl fmt::Display for Outcome {
 pub(super) struct Run {
     pub(super) outcome: Outcome,
     pub(super) time: Duration,
-    /// The end of what it printed.
+    /// The last lines of its output.
     pub(super) stdout: String,
     pub(super) stderr: String,
 }

@@ -62,7 +62,7 @@ pub(super) struct Failure {
     pub(super) what: String,
     /// The command that repeats it.
     pub(super) again: String,
-    /// The end of what it printed.
+    /// The last lines of its output.
     pub(super) stdout: String,
     pub(super) stderr: String,
 }

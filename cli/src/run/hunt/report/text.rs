@@ -43,7 +43,7 @@ pub(super) fn of(report: &Report) -> String {
     text
 }
 
-/// The end of what a run printed.
+/// The last lines of a run's output.
 fn output(text: &mut String, failure: &Failure) {
     for (name, printed) in [("stdout", &failure.stdout), ("stderr", &failure.stderr)] {
         for line in last_lines(printed) {
