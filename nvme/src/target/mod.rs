@@ -1,0 +1,1 @@
+//! The target: offers namespaces in files or in memory.
