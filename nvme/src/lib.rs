@@ -27,6 +27,8 @@
 #![forbid(unsafe_code)]
 
 mod address;
+#[cfg(feature = "command")]
+pub mod command;
 mod completions;
 mod error;
 pub mod host;

@@ -1,0 +1,68 @@
+//! The `nvme-rdma` command: disks over NVMe and RDMA, without the kernel.
+
+mod args;
+mod bench;
+mod discover;
+mod disk;
+mod info;
+mod pump;
+mod say;
+mod size;
+mod transfer;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// What a subcommand returns: the exit code if nothing went wrong, or an error to print.
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// Disks over NVMe and RDMA, without the kernel
+#[derive(Debug, Parser)]
+#[command(
+    name = "nvme-rdma",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  nvme-rdma discover nvme://10.0.0.2                      which subsystems are there
+  nvme-rdma info nvme://10.0.0.2/nqn.2014-08.org:disk1    a controller and its namespaces
+  nvme-rdma write nvme://10.0.0.2/nqn.2014-08.org:disk1 --from image.raw
+  nvme-rdma read nvme://10.0.0.2/nqn.2014-08.org:disk1 --length 1M | sha256sum
+  nvme-rdma bench nvme://10.0.0.2/nqn.2014-08.org:disk1 --block 4K --queues 4"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the subsystems that a discovery service knows
+    Discover(discover::DiscoverArgs),
+    /// Show a controller and its namespaces
+    Info(info::InfoArgs),
+    /// Copy bytes of a namespace to a file
+    Read(transfer::ReadArgs),
+    /// Copy a file to a namespace
+    Write(transfer::WriteArgs),
+    /// Measure operations per second, bandwidth and latency
+    Bench(bench::BenchArgs),
+}
+
+/// The command, from this process's arguments to its exit code.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Discover(args) => discover::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Read(args) => transfer::read(&args),
+        Command::Write(args) => transfer::write(&args),
+        Command::Bench(args) => bench::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say::say(error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Messages on stderr.
+
+use std::fmt::Display;
+use std::io::{IsTerminal as _, Write as _};
+
+/// Writes a line, prefixed with the program's name.
+pub(super) fn say(message: impl Display) {
+    // There is no place left to report an error.
+    let _ = writeln!(std::io::stderr(), "nvme-rdma: {message}");
+}
+
+/// Prints text on stdout. A reader that has gone, as with `| head`, is no error.
+pub(super) fn print(text: impl Display) -> std::io::Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// A progress bar over `bytes` bytes on stderr, which shows nothing if that is no terminal.
+pub(super) fn progress(bytes: Option<u64>) -> indicatif::ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return indicatif::ProgressBar::hidden();
+    }
+    let template = "{bar:40} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}";
+    let bar = match bytes {
+        Some(bytes) => indicatif::ProgressBar::new(bytes),
+        None => indicatif::ProgressBar::no_length(),
+    };
+    match indicatif::ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
