@@ -80,3 +80,6 @@ impl fmt::Display for Address {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ impl Disk {
     /// Checks that the bytes lie in the namespace, and begin and end with a block of it.
     pub(super) fn check(&self, offset: u64, len: u64) -> Outcome {
         let (block, end) = (u64::from(self.namespace.block_len), self.namespace.len());
-        if offset % block != 0 || len % block != 0 {
+        if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
             return Err(format!(
                 "{len} bytes at offset {offset} are no whole blocks of {block} bytes: pad a file with \
                  `truncate --size %{block} FILE`"

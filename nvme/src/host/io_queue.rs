@@ -344,7 +344,7 @@ impl IoQueue {
         buffer.check(self.queue.number, range)?;
         let (len, block) = (range.len() as u64, u64::from(disk.block_len));
         let refuse = |what: String| Err(Error::Request(what));
-        if len == 0 || len % block != 0 || offset % block != 0 {
+        if len == 0 || !len.is_multiple_of(block) || !offset.is_multiple_of(block) {
             return refuse(format!(
                 "{len} bytes at offset {offset} are no whole blocks of {block} bytes"
             ));

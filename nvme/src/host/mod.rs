@@ -15,6 +15,7 @@ mod io_queue;
 mod keep_alive;
 mod options;
 mod queue;
+mod slots;
 
 pub use admin::NamespaceInfo;
 pub use buffer::IoBuffer;

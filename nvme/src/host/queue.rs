@@ -1,6 +1,7 @@
 //! A queue: capsules go out, responses come in, over one QP.
 
 use super::HostOptions;
+use super::slots::Slots;
 use crate::Error;
 use crate::completions::Completions;
 use crate::nic::Nic;
@@ -27,24 +28,10 @@ pub(super) struct Queue {
     capsules: MemoryRegion,
     /// A response for each receive.
     responses: MemoryRegion,
-    slots: Vec<Slot>,
-    /// Slots that are free. The last one is taken next.
-    free: Vec<u16>,
+    slots: Slots,
     timeout: Duration,
     /// Why the queue has failed.
     failure: Option<String>,
-}
-
-/// A slot holds a command until it has been sent, and answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
-    Free,
-    /// Posted at this time.
-    Posted {
-        since: Instant,
-        sent: bool,
-        response: Option<Response>,
-    },
 }
 
 /// The length of a queue's parts, and its place.
@@ -118,9 +105,8 @@ impl Queue {
             completions,
             capsules: pd.allocate(len * COMMAND_LEN, Access::empty())?,
             responses,
-            slots: vec![Slot::Free; len],
             // One entry stays empty, as a full ring would look like an empty one (Base, 3.3.1.4).
-            free: (0..plan.len - 1).rev().collect(),
+            slots: Slots::new(plan.len - 1),
             timeout,
             failure: None,
         })
@@ -140,7 +126,7 @@ impl Queue {
         };
         let command = Connect {
             queue: self.number,
-            length: self.slots.len() as u16 - 1,
+            length: self.slots.count(),
             keep_alive_ms: keep_alive,
         };
         memory.write(0, &data.encode())?;
@@ -157,19 +143,19 @@ impl Queue {
 
     /// How many commands may be posted now.
     pub(super) fn room(&self) -> usize {
-        self.free.len()
+        self.slots.room()
     }
 
     /// How many commands are outstanding.
     pub(super) fn outstanding(&self) -> usize {
-        self.slots.len() - 1 - self.free.len()
+        usize::from(self.slots.count()) - self.slots.room()
     }
 
     /// Posts a command, with `data` in its capsule, if any, and returns its identifier. There must
     /// be room.
     pub(super) fn post(&mut self, command: Command, data: Option<Sge>) -> Result<u16, Error> {
         self.check()?;
-        let Some(slot) = self.free.pop() else {
+        let Some(slot) = self.slots.take(Instant::now()) else {
             let what = format!("queue {} is full", self.number);
             return Err(Error::Request(what));
         };
@@ -187,11 +173,6 @@ impl Queue {
         if let Err(error) = self.connection.post_send(&request) {
             return Err(self.fail(error.to_string()));
         }
-        self.slots[usize::from(slot)] = Slot::Posted {
-            since: Instant::now(),
-            sent: false,
-            response: None,
-        };
         Ok(slot)
     }
 
@@ -265,11 +246,7 @@ impl Queue {
 
     /// The time until the oldest outstanding command reaches its timeout.
     fn until_timeout(&self) -> Duration {
-        let posted = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Posted { since, .. } => Some(*since),
-            Slot::Free => None,
-        });
-        let oldest = posted.min().unwrap_or_else(Instant::now);
+        let oldest = self.slots.oldest().unwrap_or_else(Instant::now);
         self.timeout.saturating_sub(oldest.elapsed())
     }
 
@@ -291,7 +268,7 @@ impl Queue {
         }
         match completion.opcode {
             WcOpcode::Recv => self.received(&completion),
-            _ => Ok(self.sent(completion.wr_id as u16)),
+            _ => Ok(self.slots.sent(completion.wr_id as u16)),
         }
     }
 
@@ -315,43 +292,8 @@ impl Queue {
             return Err(self.fail(error.to_string()));
         }
         let response = Response::parse(&bytes);
-        let id = response.command_id;
-        match self.slots.get_mut(usize::from(id)) {
-            Some(Slot::Posted {
-                response: slot @ None,
-                ..
-            }) => *slot = Some(response),
-            _ => {
-                return Err(self.fail(format!(
-                    "the target answered command {id:#x}, which is not outstanding"
-                )));
-            }
-        }
-        Ok(self.finish(id))
-    }
-
-    /// A send has completed: its capsule may be used again once the command is answered.
-    fn sent(&mut self, slot: u16) -> Option<(u16, Response)> {
-        if let Some(Slot::Posted { sent, .. }) = self.slots.get_mut(usize::from(slot)) {
-            *sent = true;
-        }
-        self.finish(slot)
-    }
-
-    /// Frees the slot of a command that was both sent and answered.
-    fn finish(&mut self, id: u16) -> Option<(u16, Response)> {
-        let slot = self.slots.get_mut(usize::from(id))?;
-        let Slot::Posted {
-            sent: true,
-            response: Some(response),
-            ..
-        } = *slot
-        else {
-            return None;
-        };
-        *slot = Slot::Free;
-        self.free.push(id);
-        Some((id, response))
+        let answered = self.slots.answered(response);
+        answered.map_err(|error| self.fail(error.to_string()))
     }
 
     /// A completion with an error: the QP has failed, or the peer has gone.

@@ -29,3 +29,6 @@ pub use property::{Capabilities, Configuration, ControllerStatus, Property};
 pub use response::{RESPONSE_LEN, Response};
 pub use sgl::{BadSgl, KeyedSgl, Sgl};
 pub use status::Status;
+
+#[cfg(test)]
+mod tests;
