@@ -7,6 +7,7 @@ pub mod curves;
 pub mod fabric;
 pub mod flames;
 pub mod frameworks;
+pub mod nvme;
 pub mod output;
 pub mod pacer;
 pub mod packet;

@@ -54,10 +54,27 @@ fn folder() -> Result<PathBuf, String> {
 /// # Errors
 /// If cargo fails.
 pub fn build() -> Result<PathBuf, String> {
+    build_binary("roce", "roce")
+}
+
+/// Builds a command of `package` as distributed. Returns its path.
+///
+/// # Errors
+/// If cargo fails.
+pub fn build_binary(package: &str, name: &str) -> Result<PathBuf, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--profile", PROFILE, "--quiet", "-p", "roce"]);
+    cargo.args([
+        "build",
+        "--profile",
+        PROFILE,
+        "--quiet",
+        "-p",
+        package,
+        "--bin",
+        name,
+    ]);
     output(cargo)?;
-    Ok(folder()?.join("roce"))
+    Ok(folder()?.join(name))
 }
 
 /// Builds an example, such as the one that sends packets through a bare UDP port. Returns its path.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The kernel's target, in the lab's guest.
-#   sh nvmet.sh start TRANSPORT ADDRESS PORT NQN MIB   a subsystem with one namespace, a disk in memory
+#   sh nvmet.sh start TRANSPORT ADDRESS PORT NQN MIB   a subsystem with one namespace, a disk in memory;
+#                                                      again for another transport and port
 #   sh nvmet.sh stop
 set -eu
 root=/sys/kernel/config/nvmet
@@ -9,16 +10,18 @@ disk=/dev/ram0
 start() {
     transport=$1 address=$2 port=$3 nqn=$4 mib=$5
     modprobe "nvmet-$transport"
-    modprobe brd rd_nr=1 rd_size=$((mib * 1024))
     mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
-    mkdir "$root/subsystems/$nqn"
-    cd "$root/subsystems/$nqn"
-    echo 1 > attr_allow_any_host
-    mkdir namespaces/1
-    echo -n "$disk" > namespaces/1/device_path
-    echo 1 > namespaces/1/enable
-    mkdir "$root/ports/1"
-    cd "$root/ports/1"
+    if ! test -d "$root/subsystems/$nqn"; then
+        modprobe brd rd_nr=1 rd_size=$((mib * 1024))
+        mkdir "$root/subsystems/$nqn"
+        cd "$root/subsystems/$nqn"
+        echo 1 > attr_allow_any_host
+        mkdir namespaces/1
+        echo -n "$disk" > namespaces/1/device_path
+        echo 1 > namespaces/1/enable
+    fi
+    mkdir "$root/ports/$port"
+    cd "$root/ports/$port"
     echo "$transport" > addr_trtype
     echo ipv4 > addr_adrfam
     echo "$address" > addr_traddr
