@@ -7,6 +7,7 @@ mod disk;
 mod info;
 mod pump;
 mod say;
+mod serve;
 mod size;
 mod transfer;
 
@@ -28,7 +29,8 @@ Examples:
   nvme-rdma info nvme://10.0.0.2/nqn.2014-08.org:disk1    a controller and its namespaces
   nvme-rdma write nvme://10.0.0.2/nqn.2014-08.org:disk1 --from image.raw
   nvme-rdma read nvme://10.0.0.2/nqn.2014-08.org:disk1 --length 1M | sha256sum
-  nvme-rdma bench nvme://10.0.0.2/nqn.2014-08.org:disk1 --block 4K --queues 4"
+  nvme-rdma bench nvme://10.0.0.2/nqn.2014-08.org:disk1 --block 4K --queues 4
+  nvme-rdma serve --listen 10.0.0.1 --namespace disk.img,1G"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -47,6 +49,8 @@ enum Command {
     Write(transfer::WriteArgs),
     /// Measure operations per second, bandwidth and latency
     Bench(bench::BenchArgs),
+    /// Offer files or memory to hosts, until SIGINT or SIGTERM
+    Serve(serve::ServeArgs),
 }
 
 /// The command, from this process's arguments to its exit code.
@@ -57,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Read(args) => transfer::read(&args),
         Command::Write(args) => transfer::write(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Serve(args) => serve::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

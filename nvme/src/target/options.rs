@@ -1,0 +1,29 @@
+//! What a target may choose.
+
+use super::protocol::Limits;
+
+/// The options of a target.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetOptions {
+    /// Connections at the same time, over all hosts. Each I/O queue of a host is a connection.
+    pub connections: usize,
+    /// Connections at the same time whose host has not sent its connect command yet.
+    pub half_open: usize,
+    /// Memory of a queue for the data of its commands, in bytes. Commands for which no memory is
+    /// left wait. At least the longest transfer.
+    pub queue_memory: usize,
+    /// The limits that hosts learn of.
+    pub limits: Limits,
+}
+
+impl Default for TargetOptions {
+    /// 256 connections, 64 of them half open, and 4 MiB of memory for each queue.
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            half_open: 64,
+            queue_memory: 4 << 20,
+            limits: Limits::default(),
+        }
+    }
+}

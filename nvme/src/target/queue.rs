@@ -1,0 +1,474 @@
+//! A queue: its connection, and the thread that carries out its commands.
+//!
+//! Each receive has a slot, and a command keeps its slot from its capsule's arrival until its
+//! response has been acknowledged:
+//!
+//! ```text
+//! receive ─► Session ─┬─► response                                         ─► receive again
+//!                     └─► wait for memory ─┬─► [file] ─► WRITE + response  (read)
+//!                                          └─► READ ─► [file] ─► response  (write)
+//! ```
+//!
+//! There are twice as many slots as the host may have commands outstanding: a host may send the
+//! next command when it has a response, before the acknowledgement of the response is here.
+
+use super::acceptor::refuse;
+use super::arena::Arena;
+use super::protocol::{Action, Answer, Data, Extent, Over, Session};
+use super::shared::{Seat, Shared};
+use super::stats::add;
+use super::storage::Storage;
+use crate::Error;
+use crate::completions::Completions;
+use crate::wire::{AcceptPrivate, COMMAND_LEN, KeyedSgl, Refusal, Status};
+use roce_verbs::cm::{Connection, Incoming};
+use roce_verbs::completion::WcOpcode;
+use roce_verbs::{
+    Access, Completion, ConnectOptions, MemoryRegion, QpOptions, QueuePair, RecvRequest,
+    RemoteAddr, SendOp, SendRequest, Sge, WcStatus,
+};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often an idle queue looks whether its controller or the target has ended.
+const TICK: Duration = Duration::from_millis(200);
+/// A host that has not sent its connect command within this time is given up.
+const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+
+/// Why a queue ends.
+#[derive(Debug)]
+enum End {
+    /// The host has ended the connection, or the target stops.
+    Orderly,
+    /// Something went wrong.
+    Failed(String),
+}
+
+/// A command that is being carried out.
+#[derive(Debug)]
+struct Job {
+    command: u16,
+    invalidate: Option<u32>,
+    action: Action,
+    /// Its place in the queue's memory.
+    place: Option<Range<usize>>,
+}
+
+/// What a queue needs before its connection is accepted.
+#[derive(Debug)]
+struct Parts {
+    completions: Completions,
+    /// A capsule for each slot.
+    capsules: MemoryRegion,
+    capsule_len: usize,
+    /// For the data of commands.
+    memory: MemoryRegion,
+}
+
+struct Queue {
+    shared: Arc<Shared>,
+    seat: Seat,
+    session: Session,
+    connection: Connection,
+    parts: Parts,
+    arena: Arena,
+    /// The commands, by slot.
+    jobs: Vec<Option<Job>>,
+    /// Slots whose command waits for memory, in the order of arrival.
+    waiting: VecDeque<usize>,
+    capsule: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+/// Accepts a connection and serves it until it ends.
+pub(super) fn serve(incoming: Incoming, session: Session, mut seat: Seat, shared: &Arc<Shared>) {
+    let peer = incoming.peer();
+    let number = session.number();
+    let slots = 2 * usize::from(session.len());
+    let Ok((qp, parts)) = Parts::new(shared, slots) else {
+        return refuse(incoming, Refusal::NO_RESOURCES, shared);
+    };
+    let private = AcceptPrivate {
+        controller_receive_len: session.len(),
+    };
+    let outcome = match incoming.accept(qp, &connect_options(), &private.encode()) {
+        Err(error) => Err(End::Failed(error.to_string())),
+        Ok(_) if !seat.serve() => Err(End::Orderly),
+        Ok(connection) => Queue {
+            shared: Arc::clone(shared),
+            seat,
+            session,
+            connection,
+            arena: Arena::new(parts.memory.len()),
+            parts,
+            jobs: (0..slots).map(|_| None).collect(),
+            waiting: VecDeque::new(),
+            capsule: Vec::new(),
+            scratch: Vec::new(),
+        }
+        .run(),
+    };
+    if let Err(End::Failed(why)) = outcome {
+        shared.note_failure(format!("queue {number} of {peer}: {why}"));
+    }
+}
+
+/// A host has no access to the target's memory.
+fn connect_options() -> ConnectOptions {
+    ConnectOptions {
+        access: Access::empty(),
+        ..ConnectOptions::default()
+    }
+}
+
+impl Parts {
+    /// Makes a QP with a receive for each slot.
+    fn new(shared: &Shared, slots: usize) -> Result<(QueuePair, Self), Error> {
+        let (nic, options) = (&shared.nic, &shared.options);
+        // For each slot a capsule, and at most a WRITE and a response, or a READ.
+        let completions = Completions::new(&nic.context, 3 * slots)?;
+        let qp_options = QpOptions {
+            send_depth: 2 * slots,
+            recv_depth: slots,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            ..QpOptions::default()
+        };
+        let qp = nic
+            .pd
+            .create_qp(&completions.queue, &completions.queue, &qp_options)
+            .map_err(|error| Error::Incompatible(error.to_string()))?;
+        let capsule_len = COMMAND_LEN + options.limits.in_capsule_len as usize;
+        let queue_memory = options.queue_memory.next_multiple_of(4096);
+        let parts = Self {
+            completions,
+            capsules: nic.pd.allocate(slots * capsule_len, Access::LOCAL_WRITE)?,
+            capsule_len,
+            memory: nic.pd.allocate(queue_memory, Access::LOCAL_WRITE)?,
+        };
+        let failed = |error: &dyn std::fmt::Display| Error::Incompatible(error.to_string());
+        qp.to_init(connect_options().access)
+            .map_err(|error| failed(&error))?;
+        for slot in 0..slots {
+            parts.receive(&qp, slot).map_err(|error| failed(&error))?;
+        }
+        Ok((qp, parts))
+    }
+
+    /// Posts the receive of a slot.
+    fn receive(&self, qp: &QueuePair, slot: usize) -> Result<(), String> {
+        let room = self
+            .capsules
+            .slice(slot * self.capsule_len, self.capsule_len);
+        let sges = [room.map_err(|error| error.to_string())?];
+        let request = RecvRequest {
+            wr_id: slot as u64,
+            sges: &sges,
+        };
+        qp.post_recv(&request).map_err(|error| error.to_string())
+    }
+}
+
+impl Queue {
+    fn run(mut self) -> Result<(), End> {
+        let give_up = Instant::now() + CONNECT_WITHIN;
+        loop {
+            let taken = self.parts.completions.next(TICK);
+            let taken = taken.map_err(|error| End::Failed(error.to_string()))?;
+            if self.shared.is_stopping() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            if !self.session.is_connected() && now > give_up {
+                let what = format!("no connect command within {CONNECT_WITHIN:?}");
+                return Err(End::Failed(what));
+            }
+            match taken {
+                Some(completion) => self.note(&completion, now)?,
+                None => self.session.check(now)?,
+            }
+        }
+    }
+
+    fn note(&mut self, completion: &Completion, now: Instant) -> Result<(), End> {
+        if completion.status != WcStatus::Success {
+            return Err(self.broken(completion));
+        }
+        let slot = completion.wr_id as usize;
+        match completion.opcode {
+            WcOpcode::Recv => self.received(slot, completion.byte_len as usize, now)?,
+            WcOpcode::RdmaRead => self.fetched(slot, now)?,
+            WcOpcode::Send => self.answered(slot)?,
+            _ => {}
+        }
+        self.begin_waiting()
+    }
+
+    /// A capsule has arrived.
+    fn received(&mut self, slot: usize, len: usize, now: Instant) -> Result<(), End> {
+        self.capsule.resize(len, 0);
+        let at = slot * self.parts.capsule_len;
+        let read = self.parts.capsules.read(at, &mut self.capsule);
+        read.map_err(|error| End::Failed(error.to_string()))?;
+        let step = self.session.handle(&self.capsule, now)?;
+        let job = Job {
+            command: step.command,
+            invalidate: step.invalidate,
+            action: step.action,
+            place: None,
+        };
+        match &job.action {
+            Action::Hold => self.receive(slot),
+            &Action::Answer(answer) => self.answer(slot, job, answer),
+            Action::Flush(namespaces) => {
+                let mut namespaces = self.shared.namespaces[namespaces.clone()].iter();
+                let flushed = namespaces.try_for_each(Storage::flush);
+                self.answer(slot, job, outcome(flushed))
+            }
+            Action::Write {
+                extent,
+                data: Data::InCapsule(bytes),
+                durable,
+            } => {
+                let bytes = COMMAND_LEN + bytes.start..COMMAND_LEN + bytes.end;
+                let storage = &self.shared.namespaces[extent.namespace];
+                let written = storage.write(extent.offset, &self.capsule[bytes]);
+                let answer = self.written(*extent, *durable, written);
+                self.answer(slot, job, answer)
+            }
+            _ => {
+                self.jobs[slot] = Some(job);
+                self.waiting.push_back(slot);
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins the commands for which there is memory, in the order of their arrival.
+    fn begin_waiting(&mut self) -> Result<(), End> {
+        while let Some(&slot) = self.waiting.front() {
+            let Some(mut job) = self.jobs[slot].take() else {
+                return Err(End::Failed(format!("slot {slot} waits without a command")));
+            };
+            if let Some(len) = self.needs_memory(&job.action) {
+                job.place = self.arena.take(len);
+                if job.place.is_none() {
+                    self.jobs[slot] = Some(job);
+                    return Ok(());
+                }
+            }
+            self.waiting.pop_front();
+            self.begin(slot, job)?;
+        }
+        Ok(())
+    }
+
+    /// How much of the queue's memory an action needs.
+    fn needs_memory(&self, action: &Action) -> Option<usize> {
+        match action {
+            Action::Return { bytes, .. } => Some(bytes.len()),
+            Action::Fetch(from) => Some(from.len as usize),
+            Action::Read { extent, .. } | Action::Write { extent, .. } => {
+                match self.shared.namespaces[extent.namespace] {
+                    Storage::Memory(_) => None,
+                    Storage::File(_) => Some(extent.len as usize),
+                }
+            }
+            Action::Answer(_) | Action::Flush(_) | Action::Hold => None,
+        }
+    }
+
+    /// Begins to move the data of a command, which has its memory.
+    fn begin(&mut self, slot: usize, job: Job) -> Result<(), End> {
+        let local = self.local(&job)?;
+        let place = job.place.clone().unwrap_or_default();
+        match &job.action {
+            Action::Return { bytes, to } => {
+                let copied = self.parts.memory.write(place.start, bytes);
+                copied.map_err(|error| End::Failed(error.to_string()))?;
+                let remote = to.remote;
+                self.deliver(slot, job, local, remote)
+            }
+            Action::Read { extent, to } => {
+                let (extent, remote) = (*extent, to.remote);
+                let storage = &self.shared.namespaces[extent.namespace];
+                if let Storage::File(file) = storage {
+                    let into = (&self.parts.memory, place.start);
+                    let len = place.len();
+                    if let Err(status) = file.read(extent.offset, into, len, &mut self.scratch) {
+                        return self.answer(slot, job, status.into());
+                    }
+                }
+                add(&self.shared.counters.bytes_read, extent.len.into());
+                self.deliver(slot, job, local, remote)
+            }
+            &Action::Fetch(from)
+            | &Action::Write {
+                data: Data::AtHost(from),
+                ..
+            } => self.fetch(slot, job, local, from),
+            action => Err(End::Failed(format!("{action:?} moves no data"))),
+        }
+    }
+
+    /// The local memory of a command's data.
+    fn local(&self, job: &Job) -> Result<Sge, End> {
+        let found = match (&job.place, &job.action) {
+            (Some(place), _) => self.parts.memory.slice(place.start, place.len()),
+            (None, Action::Read { extent, .. } | Action::Write { extent, .. }) => {
+                match &self.shared.namespaces[extent.namespace] {
+                    Storage::Memory(region) => {
+                        region.slice(extent.offset as usize, extent.len as usize)
+                    }
+                    Storage::File(_) => return Err(End::Failed("a file is no memory".to_owned())),
+                }
+            }
+            (None, action) => return Err(End::Failed(format!("{action:?} has no memory"))),
+        };
+        found.map_err(|error| End::Failed(error.to_string()))
+    }
+
+    /// Reads the host's memory.
+    fn fetch(&mut self, slot: usize, job: Job, into: Sge, from: KeyedSgl) -> Result<(), End> {
+        let request = SendRequest::read(into, from.remote).id(slot as u64);
+        let posted = self.connection.post_send(&request);
+        posted.map_err(|error| End::Failed(error.to_string()))?;
+        self.jobs[slot] = Some(job);
+        Ok(())
+    }
+
+    /// The host's data are here.
+    fn fetched(&mut self, slot: usize, now: Instant) -> Result<(), End> {
+        let Some(mut job) = self.jobs[slot].take() else {
+            return Err(End::Failed(format!(
+                "slot {slot} fetched without a command"
+            )));
+        };
+        let place = job.place.take();
+        let answer = match job.action {
+            Action::Fetch(_) => self.fetched_for_session(place.clone().unwrap_or_default(), now)?,
+            Action::Write {
+                extent, durable, ..
+            } => {
+                let written = match &place {
+                    Some(place) => self.write_out(extent, place.clone()),
+                    None => Ok(()),
+                };
+                self.written(extent, durable, written)
+            }
+            ref action => return Err(End::Failed(format!("{action:?} fetches nothing"))),
+        };
+        if let Some(place) = place {
+            self.arena.give_back(place);
+        }
+        self.answer(slot, job, answer)
+    }
+
+    fn fetched_for_session(&mut self, place: Range<usize>, now: Instant) -> Result<Answer, End> {
+        self.scratch.resize(place.len(), 0);
+        let read = self.parts.memory.read(place.start, &mut self.scratch);
+        read.map_err(|error| End::Failed(error.to_string()))?;
+        match self.session.fetched(&self.scratch, now) {
+            Action::Answer(answer) => Ok(answer),
+            action => Err(End::Failed(format!("{action:?} is no answer"))),
+        }
+    }
+
+    fn write_out(&mut self, extent: Extent, place: Range<usize>) -> Result<(), Status> {
+        let storage = &self.shared.namespaces[extent.namespace];
+        let from = (&self.parts.memory, place.start);
+        storage.write_from(extent.offset, from, place.len(), &mut self.scratch)
+    }
+
+    /// The answer to a write.
+    fn written(&self, extent: Extent, durable: bool, written: Result<(), Status>) -> Answer {
+        let storage = &self.shared.namespaces[extent.namespace];
+        let done = match durable {
+            true => written.and_then(|()| storage.flush()),
+            false => written,
+        };
+        if done.is_ok() {
+            add(&self.shared.counters.bytes_written, extent.len.into());
+        }
+        outcome(done)
+    }
+
+    /// Writes to the host's memory, and answers "success".
+    fn deliver(&mut self, slot: usize, job: Job, from: Sge, to: RemoteAddr) -> Result<(), End> {
+        self.respond(slot, job, Answer::success(0), Some((from, to)))
+    }
+
+    fn answer(&mut self, slot: usize, job: Job, answer: Answer) -> Result<(), End> {
+        self.respond(slot, job, answer, None)
+    }
+
+    /// Posts the response, behind the WRITE of `data`, if any.
+    fn respond(
+        &mut self,
+        slot: usize,
+        job: Job,
+        answer: Answer,
+        data: Option<(Sge, RemoteAddr)>,
+    ) -> Result<(), End> {
+        let counters = &self.shared.counters;
+        add(&counters.commands, 1);
+        add(&counters.errors, u64::from(!answer.status.is_success()));
+        if self.session.is_connected() {
+            self.seat.connected();
+        }
+        let response = self.session.respond(job.command, answer).encode();
+        let op = match job.invalidate {
+            Some(rkey) => SendOp::SendInvalidate(rkey),
+            None => SendOp::Send,
+        };
+        let id = slot as u64;
+        let response = SendRequest::new(id, op, ()).inline(&response).solicited();
+        let posted = match data {
+            Some((from, to)) => {
+                let write = SendRequest::write(from, to).id(id).signaled(false);
+                self.connection.post_sends(&[write, response])
+            }
+            None => self.connection.post_sends(&[response]),
+        };
+        posted.map_err(|(_, error)| End::Failed(error.to_string()))?;
+        self.jobs[slot] = Some(job);
+        Ok(())
+    }
+
+    /// The host has acknowledged the response of a slot.
+    fn answered(&mut self, slot: usize) -> Result<(), End> {
+        if let Some(place) = self.jobs[slot].take().and_then(|job| job.place) {
+            self.arena.give_back(place);
+        }
+        self.receive(slot)
+    }
+
+    fn receive(&self, slot: usize) -> Result<(), End> {
+        let posted = self.parts.receive(&self.connection, slot);
+        posted.map_err(End::Failed)
+    }
+
+    /// A completion with an error: the QP has failed, or the host has gone.
+    fn broken(&self, completion: &Completion) -> End {
+        match self.parts.completions.queue.why(completion) {
+            Some(explanation) => End::Failed(explanation.failure.cause.to_string()),
+            None if completion.status == WcStatus::WorkRequestFlushed => End::Orderly,
+            None => End::Failed(completion.status.explain().to_owned()),
+        }
+    }
+}
+
+impl From<Over> for End {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::NoController => Self::Orderly,
+            Over::ShortCapsule(_) | Over::Silent(_) => Self::Failed(over.to_string()),
+        }
+    }
+}
+
+fn outcome(done: Result<(), Status>) -> Answer {
+    done.err().unwrap_or(Status::SUCCESS).into()
+}
