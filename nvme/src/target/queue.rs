@@ -23,6 +23,7 @@ use crate::completions::Completions;
 use crate::wire::{AcceptPrivate, COMMAND_LEN, KeyedSgl, Refusal, Status};
 use roce_verbs::cm::{Connection, Incoming};
 use roce_verbs::completion::WcOpcode;
+use roce_verbs::why::Cause;
 use roce_verbs::{
     Access, Completion, ConnectOptions, MemoryRegion, QpOptions, QueuePair, RecvRequest,
     RemoteAddr, SendOp, SendRequest, Sge, WcStatus,
@@ -450,12 +451,15 @@ impl Queue {
         posted.map_err(End::Failed)
     }
 
-    /// A completion with an error: the QP has failed, or the host has gone.
+    /// A completion with an error: the QP has failed, or the connection manager has ended the
+    /// connection, since the host has left.
     fn broken(&self, completion: &Completion) -> End {
         match self.parts.completions.queue.why(completion) {
-            Some(explanation) => End::Failed(explanation.failure.cause.to_string()),
-            None if completion.status == WcStatus::WorkRequestFlushed => End::Orderly,
-            None => End::Failed(completion.status.explain().to_owned()),
+            Some(explanation) if explanation.failure.cause != Cause::Application => {
+                End::Failed(explanation.failure.cause.to_string())
+            }
+            _ if completion.status == WcStatus::WorkRequestFlushed => End::Orderly,
+            _ => End::Failed(completion.status.explain().to_owned()),
         }
     }
 }

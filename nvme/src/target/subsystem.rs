@@ -85,11 +85,14 @@ impl Backing {
     }
 }
 
-/// FNV-1a, 128 bits, of a name and a number.
+/// FNV-1a, 128 bits, of a number and a name.
 fn digest(name: &Nqn, number: u32) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let bytes = name.as_str().bytes().chain(number.to_be_bytes());
+    let bytes = number
+        .to_be_bytes()
+        .into_iter()
+        .chain(name.as_str().bytes());
     bytes.fold(OFFSET, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(PRIME)
     })
