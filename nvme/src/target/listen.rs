@@ -109,7 +109,7 @@ fn check(options: &TargetOptions) -> Result<(), Error> {
             "transfers cannot be limited to 4096 << {shift} bytes: 1 to {MAX_TRANSFER_SHIFT} is right"
         ));
     }
-    if limits.in_capsule_len % 16 != 0 || limits.in_capsule_len > MAX_IN_CAPSULE {
+    if !limits.in_capsule_len.is_multiple_of(16) || limits.in_capsule_len > MAX_IN_CAPSULE {
         let len = limits.in_capsule_len;
         return wrong(format!(
             "a capsule cannot have {len} bytes of data: at most {MAX_IN_CAPSULE}, a multiple of 16"
