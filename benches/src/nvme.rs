@@ -9,8 +9,6 @@ pub struct Figures {
     pub operations_per_second: f64,
     /// Bytes per second.
     pub bytes_per_second: f64,
-    /// The median of the latency in nanoseconds.
-    pub median_ns: f64,
 }
 
 impl Figures {
@@ -23,7 +21,6 @@ impl Figures {
         Ok(Self {
             operations_per_second: number(&json, "/operations_per_second", text)?,
             bytes_per_second: number(&json, "/bytes_per_second", text)?,
-            median_ns: number(&json, "/latency_ns/median", text)?,
         })
     }
 
@@ -41,7 +38,6 @@ impl Figures {
         Ok(Self {
             operations_per_second: figure("iops")?,
             bytes_per_second: figure("bw_bytes")?,
-            median_ns: figure("clat_ns/percentile/50.000000")?,
         })
     }
 }
@@ -64,7 +60,6 @@ mod tests {
         let side = |ios: u32| {
             serde_json::json!({
                 "total_ios": ios, "iops": f64::from(ios) * 2.0, "bw_bytes": 7,
-                "clat_ns": { "percentile": { "50.000000": 9 } },
             })
         };
         for (reads, writes) in [(0, 5), (5, 0)] {
@@ -74,7 +69,6 @@ mod tests {
             let expected = Figures {
                 operations_per_second: 10.0,
                 bytes_per_second: 7.0,
-                median_ns: 9.0,
             };
             assert_eq!(figures, expected);
         }

@@ -69,7 +69,7 @@ struct Load {
 enum Unit {
     /// Operations per second, in thousands.
     Rate,
-    /// The median of the latency in microseconds.
+    /// Microseconds for each operation.
     Latency,
     /// Mebibytes per second.
     Bandwidth,
@@ -87,7 +87,7 @@ impl Unit {
     fn of(self, figures: &nvme::Figures) -> f64 {
         match self {
             Self::Rate => figures.operations_per_second / 1e3,
-            Self::Latency => figures.median_ns / 1e3,
+            Self::Latency => 1e6 / figures.operations_per_second,
             Self::Bandwidth => figures.bytes_per_second / f64::from(1 << 20),
         }
     }
