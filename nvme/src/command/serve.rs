@@ -41,6 +41,9 @@ pub(super) struct ServeArgs {
     /// I/O queues that a host may have
     #[arg(long, value_name = "N", default_value_t = TargetOptions::default().limits.queues)]
     queues: u16,
+    /// Bytes of data that a command capsule may have, a multiple of 16
+    #[arg(long, value_name = "BYTES", default_value = "8K", value_parser = size::parse)]
+    in_capsule: u64,
     /// Print JSON: one line when the target listens, and one at the end
     #[arg(long)]
     json: bool,
@@ -55,6 +58,8 @@ pub(super) fn run(args: &ServeArgs) -> Outcome {
     subsystem.namespaces = args.namespaces.clone();
     let mut options = TargetOptions::default();
     options.limits.queues = args.queues;
+    // Too many are refused below.
+    options.limits.in_capsule_len = args.in_capsule.try_into().unwrap_or(u32::MAX);
     let target = Target::listen(args.listen, subsystem, options)?;
     let address = target.address().to_string();
     match args.json {

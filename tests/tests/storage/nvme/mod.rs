@@ -1,5 +1,6 @@
 //! NVMe over RDMA.
 
+mod kernel_host;
 mod kernel_target;
 
 use roce_tests::lab::{GuestOutput, Lab, LabError};
