@@ -2,7 +2,8 @@
 # The kernel's host, in the lab's guest.
 #   sh host.sh connect ADDRESS PORT NQN   connects over RDMA, and prints the disk's device
 #   sh host.sh plain ADDRESS PORT NQN     the same, and no memory is registered for a request
-#   sh host.sh use DEVICE                 a file system, files with checksums, and a check
+#   sh host.sh use DEVICE BLOCK:SIZE:DEPTH …
+#                                         a file system, files with checksums, and a check
 #   sh host.sh leave NQN                  unmounts and disconnects
 set -eu
 folder=/tmp/nvme-host
@@ -44,10 +45,11 @@ device_of() {
 
 use() {
     device=$1
+    shift
     mkfs.ext4 -q -F "$device"
     mkdir -p "$folder"
     mount "$device" "$folder"
-    for sizes in 4k:1M:16 64k:4M:8 1M:8M:4; do
+    for sizes; do
         block=${sizes%%:*} rest=${sizes#*:}
         fio --name="$block" --directory="$folder" --bs="$block" --size="${rest%:*}" \
             --iodepth="${rest#*:}" --ioengine=libaio --direct=1 --rw=randwrite \

@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 use tempfile::TempDir;
 
 /// The size of the namespace.
-const SIZE: &str = "32M";
+const SIZE: &str = "16M";
 
 /// Our target, outside the guest, with a disk in a file. Dropping it kills the target.
 struct Target<'lab> {
@@ -99,9 +99,11 @@ impl<'lab> Disk<'lab> {
         disk
     }
 
-    /// Makes a file system, writes files with checksums to it, reads them, and checks it.
-    fn is_used(&self) {
-        script(self.lab, "host.sh", &["use", &self.device]).expect("the kernel uses it");
+    /// Makes a file system, writes files with checksums to it, reads them, and checks it. A file
+    /// has a block size, a size, and a number of blocks that are written at a time.
+    fn is_used(&self, files: &[&str]) {
+        let words = [&["use", self.device.as_str()], files].concat();
+        script(self.lab, "host.sh", &words).expect("the kernel uses it");
     }
 
     /// Runs a shell command with the device as `$0`, and returns its output.
@@ -141,7 +143,7 @@ fn the_kernel_puts_a_file_system_on_our_disk() {
     };
     let target = Target::start(&lab, &[]);
     let disk = Disk::connect(&lab, "connect");
-    disk.is_used();
+    disk.is_used(&["4k:1M:16", "64k:2M:8", "1M:8M:4"]);
     assert_eq!(disk.sha256(), random::sha256(&target.file()));
     let found = disk.shell("nvme discover --transport=rdma --traddr=10.77.0.1 --trsvcid=4420");
     assert!(found.contains(NQN), "{found}");
@@ -168,7 +170,7 @@ fn although_packets_are_lost(arguments: &'static [&'static str]) {
             .expect("it drops");
     }
     let disk = Disk::connect(&lab, "plain");
-    disk.is_used();
+    disk.is_used(&["4k:512k:16", "64k:1M:8"]);
     assert_eq!(disk.sha256(), random::sha256(&target.file()));
     let dropped = lab.loss_counters().expect("counted");
     assert!(
