@@ -22,8 +22,9 @@ apt-get install --yes --no-install-recommends \
 apt-get install --yes --no-install-recommends \
     bsdutils dapl2-utils fio libfabric-bin libiscsi-bin libiscsi-dev libmpich-dev libopenmpi-dev \
     libucx-dev mpich openmpi-bin qperf strace tgt ucx-utils
-# In the guest: the kernel's host of NVMe, and a file system on its disk.
-apt-get install --yes --no-install-recommends e2fsprogs nvme-cli
+# The guest's host of NVMe, its iSCSI initiator, and file systems on their disks. Here, their
+# services find no targets to connect to, and do nothing.
+apt-get install --yes --no-install-recommends e2fsprogs nvme-cli open-iscsi
 # A tunnel that hides RoCE from the network.
 apt-get install --yes --no-install-recommends wireguard-go wireguard-tools
 # Container images exclude documentation (dpkg's path-exclude), and so those tests.

@@ -3,8 +3,9 @@
 //   copy write URL CHUNK <bytes     from stdin to the beginning of the disk
 //   copy read URL CHUNK BYTES >out  from the beginning of the disk to stdout
 //
-// CHUNK is the number of bytes of a request. The name of the initiator is in the environment
-// variable INITIATOR. Exits with 0 only if every request has succeeded. Otherwise, or when it is
+// CHUNK is the number of bytes of a request. Two environment variables are needed: INITIATOR, the
+// name of the initiator, and SILENCE, the number of seconds without any answer after which the copy
+// fails: libiscsi over iSER does not notice that its target has disconnected. Exits with 0 only if every request has succeeded. Otherwise, or when it is
 // killed, the last line on stderr says how many bytes from the beginning are known to be written.
 #include <errno.h>
 #include <iscsi/iscsi.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BLOCK = 512, DEPTH = 8, SHORTLY_MS = 1000 };
+enum { BLOCK = 512, DEPTH = 8 };
 
 struct copy;
 
@@ -30,7 +31,7 @@ struct request {
 
 struct copy {
 	struct iscsi_context *iscsi;
-	int writes, lun, in_flight, failed;
+	int writes, lun, silence_ms, logged_in, failed;
 	uint32_t chunk;
 	unsigned char *bytes;
 	uint64_t total, next, finished;
@@ -78,7 +79,6 @@ static void finished(struct iscsi_context *iscsi, int status, void *data, void *
 	struct scsi_task *task = data;
 	struct request *request = private;
 	struct copy *copy = request->copy;
-	copy->in_flight--;
 	if (status != SCSI_STATUS_GOOD) {
 		fprintf(stderr, "the request at %llu fails with status %d: %s\n",
 			(unsigned long long)request->offset, status, iscsi_get_error(iscsi));
@@ -115,7 +115,27 @@ static void start_next(struct copy *copy)
 					 finished, request);
 	require(task != NULL, "no request", copy->iscsi);
 	copy->next += request->length;
-	copy->in_flight++;
+}
+
+// Waits for answers, and handles them. libiscsi's own functions that wait end the session when there
+// is none for a second, which a lost packet of Soft-RoCE may take.
+static void wait_once(struct copy *copy)
+{
+	struct pollfd ready = { .fd = iscsi_get_fd(copy->iscsi), .events = iscsi_which_events(copy->iscsi) };
+	int count = poll(&ready, 1, copy->silence_ms);
+	require(count >= 0, "poll", NULL);
+	if (count == 0 || iscsi_service(copy->iscsi, ready.revents) < 0) {
+		fprintf(stderr, "the session fails: %s\n", count ? iscsi_get_error(copy->iscsi) : "no answer");
+		copy->failed = 1;
+	}
+}
+
+static void logged_in(struct iscsi_context *iscsi, int status, void *data, void *private)
+{
+	struct copy *copy = private;
+	(void)data;
+	require(status == 0, "no session", iscsi);
+	copy->logged_in = 1;
 }
 
 static void run(struct copy *copy)
@@ -123,19 +143,15 @@ static void run(struct copy *copy)
 	while (copy->finished < copy->total && !copy->failed) {
 		while (copy->next < copy->total && copy->next - copy->finished < (uint64_t)DEPTH * copy->chunk)
 			start_next(copy);
-		struct pollfd ready = { .fd = iscsi_get_fd(copy->iscsi), .events = iscsi_which_events(copy->iscsi) };
-		require(poll(&ready, 1, SHORTLY_MS) >= 0, "poll", NULL);
-		if (iscsi_service(copy->iscsi, ready.revents) < 0) {
-			fprintf(stderr, "the session fails: %s\n", iscsi_get_error(copy->iscsi));
-			copy->failed = 1;
-		}
+		wait_once(copy);
 	}
 }
 
 int main(int count, char **arguments)
 {
-	require(count >= 4, "usage: copy write|read URL CHUNK [BYTES]", NULL);
+	require(count >= 4 && getenv("SILENCE"), "usage: SILENCE=N copy write|read URL CHUNK [BYTES]", NULL);
 	struct copy copy = { .writes = strcmp(arguments[1], "write") == 0, .chunk = atoi(arguments[3]) };
+	copy.silence_ms = 1000 * atoi(getenv("SILENCE"));
 	struct iscsi_context *iscsi = copy.iscsi = iscsi_create_context(getenv("INITIATOR"));
 	require(iscsi != NULL, "no context", NULL);
 	if (copy.writes)
@@ -152,7 +168,9 @@ int main(int count, char **arguments)
 	// A session that fails is an error: it is not made again.
 	iscsi_set_noautoreconnect(iscsi, 1);
 	copy.lun = url->lun;
-	require(iscsi_full_connect_sync(iscsi, url->portal, url->lun) == 0, "no session", iscsi);
+	require(iscsi_full_connect_async(iscsi, url->portal, url->lun, logged_in, &copy) == 0, "no session", iscsi);
+	while (!copy.logged_in && !copy.failed)
+		wait_once(&copy);
 	run(&copy);
 	if (copy.failed)
 		return 1;

@@ -1,8 +1,8 @@
 //! The kernel's target in the guest: LIO with isert, and one disk in a file.
 
-use roce_tests::lab::{GUEST_IP4, Lab};
+use roce_tests::lab::{Drops, GUEST_IP4, Lab};
 
-use super::{PORT, TIMEOUT, in_guest};
+use super::{PORT, TIMEOUT, drop_packets, in_guest};
 
 /// The name of the target. Its disk is logical unit 0.
 const TARGET: &str = "iqn.2026-01.example:lio";
@@ -76,6 +76,8 @@ impl<'a> Lio<'a> {
 
 impl Drop for Lio<'_> {
     fn drop(&mut self) {
+        // Connections end sooner if nothing is lost.
+        drop_packets(self.lab, Drops::None);
         let torn_down = self
             .lab
             .guest(["sh", "-c", TEAR_DOWN, "sh", TARGET, FILE])
