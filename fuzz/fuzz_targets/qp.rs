@@ -126,10 +126,10 @@ impl World {
         let pd = host.pd;
         let read_only = Access::REMOTE_READ;
         let memories = vec![
-            host.mem(pd, LEN, Access::all()),
+            host.mem(pd, LEN, Access::ANY_MEMORY),
             host.mem(pd, LEN, Access::LOCAL_WRITE),
             host.mem(pd, LEN, read_only),
-            host.mem(foreign, LEN, Access::all()),
+            host.mem(foreign, LEN, Access::ANY_MEMORY),
         ];
         let size = SrqInit {
             pd,

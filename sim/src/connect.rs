@@ -50,7 +50,8 @@ impl Default for ConnectSpec {
             access: Access::REMOTE_READ
                 | Access::REMOTE_WRITE
                 | Access::REMOTE_ATOMIC
-                | Access::FLUSH_GLOBAL,
+                | Access::FLUSH_GLOBAL
+                | Access::FLUSH_PERSISTENT,
             rd_atomic: 4,
             timeout: 10,
             retry_cnt: 7,

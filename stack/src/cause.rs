@@ -193,6 +193,11 @@ pub enum Cause {
     },
     /// The peer's request names an SRQ that it may not use.
     WrongSrq,
+    /// The memory of the peer's FLUSH to persistence could not be made durable.
+    NotDurable {
+        /// Its opcode.
+        opcode: Opcode,
+    },
     /// A completion did not fit in its CQ.
     CqOverrun {
         /// The CQ.
@@ -274,6 +279,7 @@ impl Cause {
             Self::PeerInvalidation { rkey, error },
             Self::Unsupported { opcode },
             Self::WrongSrq,
+            Self::NotDurable { opcode },
             Self::CqOverrun {
                 cq: CqId(1),
                 capacity: len,
@@ -329,6 +335,7 @@ impl Cause {
             Self::Unsupported { .. } => (0x49, 0),
             Self::WrongSrq => (0x4a, 0),
             Self::TooLong { .. } => (0x4b, 0),
+            Self::NotDurable { .. } => (0x4c, 0),
             Self::CqOverrun { .. } => (0x51, 0),
             Self::Application => (0x52, 0),
             Self::Ordered(_) => (0x53, 0),
@@ -349,6 +356,7 @@ fn bind_code(error: BindError) -> u32 {
         BindError::NoBindRight => 8,
         BindError::NeedsLocalWrite => 9,
         BindError::OutOfBounds => 10,
+        BindError::NotDurable => 11,
     }
 }
 

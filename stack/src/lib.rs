@@ -35,6 +35,7 @@ mod mismatch;
 mod nic;
 mod ordered;
 mod peer_window;
+mod persist;
 mod priority;
 mod qp;
 mod qpn_range;
@@ -63,8 +64,8 @@ pub use ids::{CqId, Srqn, XrcdId};
 pub use kind::{QpKind, QpState};
 pub use memory::{
     Access, AccessError, BindError, Buffer, BufferRangeError, DeniedAccess, DeregisterError,
-    Extent, FaultSafe, Memory, MemoryFault, MemoryTable, MwBind, MwId, MwType, PdId, RegisterError,
-    Reregister, ReregisterError, Span,
+    Durable, Extent, FaultSafe, Memory, MemoryFault, MemoryTable, MwBind, MwId, MwType, NotDurable,
+    PdId, RegisterError, Reregister, ReregisterError, Span,
 };
 pub use mismatch::{Difference, Mismatch};
 pub use nic::{
@@ -72,6 +73,7 @@ pub use nic::{
     Usage,
 };
 pub use ordered::{CompletionFate, CompletionFaults};
+pub use persist::{Persist, Persisted};
 pub use priority::PriorityMap;
 pub use qp::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit, largest_path_mtu};
 pub use qpn_range::QpnRange;

@@ -14,6 +14,7 @@ use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::mismatch::Mismatches;
 use crate::ordered::Ordered;
 use crate::peer_window::PeerWindows;
+use crate::persist::Persists;
 use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
 use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Turn};
 use crate::qpn_range::QpnRange;
@@ -36,6 +37,7 @@ mod intact;
 mod management;
 mod multicast;
 mod ordered;
+mod persist;
 mod post;
 mod record;
 mod reports;
@@ -80,7 +82,9 @@ const QUANTUM: usize = 64;
 /// 3. [`Nic::transmit`] after any of these and after any posting, while
 ///    [`Nic::wants_to_send`],
 /// 4. [`Nic::poll_event`] until it returns `None`, and [`Nic::poll_failure`], if it wants to know
-///    why QPs fail.
+///    why QPs fail,
+/// 5. [`Nic::poll_persist`] until it returns `None`, if a region has memory that
+///    [blocks](crate::Durable::blocks), and [`Nic::finish_persist`] for each request.
 ///
 /// `now` must never decrease from one call to the next.
 #[derive(Debug)]
@@ -109,6 +113,7 @@ pub struct Nic {
     timers: Wheel,
     reorder: ReorderPool,
     peer_windows: PeerWindows,
+    persists: Persists,
     /// The destination QPN of the last packet received.
     last_qpn: Qpn,
     /// The range that QPNs are drawn from; `None` for all QPNs.
@@ -144,6 +149,7 @@ impl Nic {
             timers: Wheel::default(),
             reorder: ReorderPool::new(DEFAULT_PACKETS),
             peer_windows: PeerWindows::new(config.window_bytes),
+            persists: Persists::default(),
             last_qpn: Qpn::MULTICAST,
             part: None,
             records: false,

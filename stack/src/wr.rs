@@ -44,8 +44,7 @@ pub struct Flush {
     pub remote: RemoteAddr,
     /// The number of bytes, at most 2^31.
     pub len: u32,
-    /// The requested placement. Memory of this stack is never persistent, so a peer that runs it
-    /// refuses persistence.
+    /// The requested placement. Persistence needs memory of the peer that can be made durable.
     pub placement: FlushPlacement,
     /// The `len` bytes, or the whole region.
     pub selectivity: FlushSelectivity,

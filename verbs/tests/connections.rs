@@ -54,7 +54,7 @@ impl Side {
         let pd = context.alloc_pd();
         let cq = context.create_cq(16);
         let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
-        let region = pd.allocate(LEN, Access::all()).expect("allocated");
+        let region = pd.allocate(LEN, Access::ANY_MEMORY).expect("allocated");
         Self {
             at,
             context,

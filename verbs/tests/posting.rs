@@ -115,7 +115,7 @@ fn every_form_reaches_an_srq() {
     let target = domain.create_target().expect("a target");
     let srq = domain.create_srq(&far, &b.cq, &SrqOptions::default());
     let srq = srq.expect("an SRQ");
-    let to = far.allocate(64, Access::all()).expect("memory");
+    let to = far.allocate(64, Access::ANY_MEMORY).expect("memory");
     connect((&a, &initiator), (&b, &target));
 
     batch_of_each(&initiator, &from, &to, |request| request.to(srq.number()));

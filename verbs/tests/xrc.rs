@@ -73,7 +73,7 @@ fn one_connection_serves_many_receivers() {
         Receiver {
             cq,
             srq: srq.expect("an SRQ"),
-            region: pd.allocate(3 * LEN, Access::all()).expect("memory"),
+            region: pd.allocate(3 * LEN, Access::ANY_MEMORY).expect("memory"),
         }
     });
     connect((&initiator, a_gid), (&target, b_gid));

@@ -64,7 +64,7 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
         let buffer = Arc::new(Buffer::new(len).map_err(|e| fail(&e.to_string()))?);
         let key = end
             .nic
-            .register_buffer(pd, Arc::clone(&buffer), Access::all())
+            .register_buffer(pd, Arc::clone(&buffer), Access::ANY_MEMORY)
             .map_err(|e| fail(&e.to_string()))?;
         regions.push((buffer, key));
         let queue = QueueLimits {

@@ -86,7 +86,7 @@ impl<W: Wires> Many<W> {
             let buffer = Buffer::new(message as usize).map_err(|e| e.to_string())?;
             let buffer = Arc::new(buffer);
             let key = nic
-                .register_buffer(pd, Arc::clone(&buffer), Access::all())
+                .register_buffer(pd, Arc::clone(&buffer), Access::ANY_MEMORY)
                 .map_err(|e| e.to_string())?;
             many.memory[side] = (key, buffer.addr());
             let queue = QueueLimits { depth, max_sge: 1 };

@@ -57,7 +57,7 @@ impl End {
         let pd = context.alloc_pd();
         let cq = context.create_cq(4 * depth);
         let qp = create_qp(&pd, &cq, depth)?;
-        let region = pd.allocate(buffer_len, Access::all())?;
+        let region = pd.allocate(buffer_len, Access::ANY_MEMORY)?;
         Ok(Self {
             context,
             pd,

@@ -208,7 +208,7 @@ pub enum RequestFault {
     QKey,
     /// The XRC shared receive queue does not exist.
     Srq,
-    /// The request asks for persistence, which no memory has.
+    /// The request asks for persistence, which the memory does not have.
     Persistence,
     /// The remote key was invalidated. Never drawn; it results from other actions.
     Invalidated,

@@ -15,6 +15,7 @@ impl Access {
             Self::REMOTE_ATOMIC => "IBV_ACCESS_REMOTE_ATOMIC",
             Self::MW_BIND => "IBV_ACCESS_MW_BIND",
             Self::FLUSH_GLOBAL => "IBV_ACCESS_FLUSH_GLOBAL",
+            Self::FLUSH_PERSISTENT => "IBV_ACCESS_FLUSH_PERSISTENT",
             _ => "another right",
         }
     }
@@ -209,7 +210,7 @@ impl Display for Cause {
             Self::PeerRight { opcode, right } => write!(
                 f,
                 "the peer's {opcode} needs {}, which this QP does not have",
-                right.c_name()
+                Rights(*right)
             ),
             Self::MessageTooLong { arrived, receive } => write!(
                 f,
@@ -255,6 +256,11 @@ impl Display for Cause {
             Self::WrongSrq => f.write_str(
                 "the peer's request names an SRQ that is not in the XRC domain of this QP, or \
                  another one than its message began with",
+            ),
+            Self::NotDurable { opcode } => write!(
+                f,
+                "the memory of the peer's {opcode} could not be made durable: its file could not be \
+                 written to the device, now or earlier"
             ),
             Self::CqOverrun { capacity, .. } => write!(
                 f,

@@ -1,6 +1,6 @@
 //! The kinds of memory that a region can consist of.
 
-use super::{Buffer, BufferRangeError};
+use super::{Buffer, BufferRangeError, Durable};
 use std::sync::Arc;
 
 /// An access failed: nothing is mapped at the address, or the mapping does not allow it.
@@ -39,6 +39,8 @@ pub struct Memory {
     pub(super) backing: Backing,
     pub(super) addr: u64,
     pub(super) len: u64,
+    /// What makes its bytes durable, if something can.
+    pub(super) durable: Option<Arc<dyn Durable>>,
 }
 
 /// The location of the bytes.
@@ -83,6 +85,16 @@ impl Memory {
         self.len
     }
 
+    /// The same memory, whose bytes `durable` makes durable. A region of it can have
+    /// [`Access::FLUSH_PERSISTENT`](super::Access::FLUSH_PERSISTENT).
+    #[must_use]
+    pub fn with_durable(self, durable: Arc<dyn Durable>) -> Self {
+        Self {
+            durable: Some(durable),
+            ..self
+        }
+    }
+
     /// The memory of a whole buffer. The region keeps the buffer alive.
     pub fn buffer(buffer: Arc<Buffer>) -> Self {
         Self {
@@ -92,6 +104,7 @@ impl Memory {
                 base: buffer.base(),
                 _owner: Some(buffer),
             },
+            durable: None,
         }
     }
 
@@ -108,6 +121,7 @@ impl Memory {
                 base,
                 _owner: Some(buffer),
             },
+            durable: None,
         })
     }
 
@@ -122,6 +136,7 @@ impl Memory {
             addr: base as u64,
             len,
             backing: Backing::Mapped { base, _owner: None },
+            durable: None,
         }
     }
 
@@ -137,6 +152,7 @@ impl Memory {
             addr,
             len,
             backing: Backing::OnDemand { from, accessor },
+            durable: None,
         }
     }
 
@@ -156,6 +172,7 @@ impl Memory {
             addr: 0,
             len: u64::MAX,
             backing: Backing::Null,
+            durable: None,
         }
     }
 }

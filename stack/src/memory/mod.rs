@@ -8,6 +8,7 @@
 mod backing;
 mod buffer;
 mod denied;
+mod durable;
 mod prefetch;
 mod region;
 mod shared_copy;
@@ -19,6 +20,8 @@ mod window;
 pub use backing::{FaultSafe, Memory, MemoryFault};
 pub use buffer::{Buffer, BufferRangeError};
 pub use denied::{DeniedAccess, Extent};
+pub(crate) use durable::Stretch;
+pub use durable::{Durable, NotDurable};
 pub(crate) use prefetch::prefetch;
 pub use region::{Reregister, ReregisterError};
 pub use span::Span;
@@ -52,9 +55,11 @@ bitflags! {
         const REMOTE_ATOMIC = 8;
         /// Windows may be bound to it (IBTA 1.7, 10.6.7).
         const MW_BIND = 16;
-        /// Peers may FLUSH it to global visibility (IBTA 1.7, Annex A19). There is no right to
-        /// FLUSH to persistence, since no memory here is persistent.
+        /// Peers may FLUSH it to global visibility (IBTA 1.7, Annex A19).
         const FLUSH_GLOBAL = 256;
+        /// Peers may FLUSH it to persistence (IBTA 1.7, Annex A19); needs memory that can be made
+        /// [`Durable`].
+        const FLUSH_PERSISTENT = 512;
         /// A peer's SEND with invalidate may remove its remote rights, as for a fast-registered
         /// region (IBTA 1.7, 10.6.5).
         const REMOTE_INVALIDATE = 1 << 16;
@@ -62,11 +67,17 @@ bitflags! {
 }
 
 impl Access {
+    /// All rights that a region can have whatever its memory is: all but [`FLUSH_PERSISTENT`].
+    ///
+    /// [`FLUSH_PERSISTENT`]: Self::FLUSH_PERSISTENT
+    pub const ANY_MEMORY: Self = Self::all().difference(Self::FLUSH_PERSISTENT);
+
     /// The rights that only peers use, which are those that a window can have.
     pub(crate) const REMOTE: Self = Self::REMOTE_WRITE
         .union(Self::REMOTE_READ)
         .union(Self::REMOTE_ATOMIC)
-        .union(Self::FLUSH_GLOBAL);
+        .union(Self::FLUSH_GLOBAL)
+        .union(Self::FLUSH_PERSISTENT);
 
     /// The rights that neither a region nor its windows can have without `LOCAL_WRITE` (IBTA 1.7,
     /// 11.2.8.2 and C10-74).
@@ -122,6 +133,8 @@ pub enum RegisterError {
     UnknownPd,
     /// A null region can have local rights only.
     NullIsLocal,
+    /// `FLUSH_PERSISTENT` was requested for memory whose bytes can't be made durable.
+    NotDurable,
 }
 
 impl core::fmt::Display for RegisterError {
@@ -133,6 +146,9 @@ impl core::fmt::Display for RegisterError {
             Self::Wraps => "address plus length exceeds the address space",
             Self::UnknownPd => "the protection domain does not belong to this device",
             Self::NullIsLocal => "a null region can have no right but LOCAL_WRITE",
+            Self::NotDurable => {
+                "FLUSH_PERSISTENT needs the memory of a file: register a file, or remove the right"
+            }
         })
     }
 }
@@ -339,15 +355,20 @@ impl MemoryTable {
         rights: Access,
         error: AccessError,
     ) -> DeniedAccess {
-        let region = self.regions.get(&key).map(Region::extent);
         DeniedAccess {
             error,
             key,
             addr,
             len,
             rights,
-            region: region.or_else(|| self.window_extent(key)),
+            region: self.extent(key),
         }
+    }
+
+    /// What the region or window with this key grants.
+    fn extent(&self, key: u32) -> Option<Extent> {
+        let region = self.regions.get(&key).map(Region::extent);
+        region.or_else(|| self.window_extent(key))
     }
 
     /// Whether [`invalidate`](Self::invalidate) would succeed.

@@ -1,9 +1,10 @@
 //! Regions: memory with a key, a protection domain and rights.
 
 use super::backing::Backing;
-use super::{Access, AccessError, Extent, Memory, MemoryTable, PdId, RegisterError, Span};
+use super::{Access, AccessError, Durable, Extent, Memory, MemoryTable, PdId, RegisterError, Span};
 use core::hint::cold_path;
 use rand_core::Rng;
+use std::sync::Arc;
 
 /// A registered region.
 #[derive(Clone, Debug)]
@@ -73,6 +74,10 @@ impl Region {
         if access.intersects(Access::NEED_LOCAL_WRITE) && !access.contains(Access::LOCAL_WRITE) {
             return Err(RegisterError::NeedsLocalWrite);
         }
+        // rule: A19-flush-persistent-memory
+        if access.contains(Access::FLUSH_PERSISTENT) && memory.durable.is_none() {
+            return Err(RegisterError::NotDurable);
+        }
         let beyond = match memory.backing {
             Backing::Mapped { .. } => isize::try_from(memory.len).is_err(),
             Backing::Null if !Access::LOCAL_WRITE.contains(access) => {
@@ -95,6 +100,11 @@ impl Region {
             invalidated: false,
             windows: 0,
         })
+    }
+
+    /// What makes its bytes durable, if something can.
+    pub(super) fn durable(&self) -> Option<&Arc<dyn Durable>> {
+        self.memory.durable.as_ref()
     }
 
     /// What it grants.

@@ -13,6 +13,7 @@
 //!
 //! Type 2 windows are of type 2B: both protection domain and QP are checked.
 
+use super::region::Region;
 use super::{Access, AccessError, Extent, MemoryTable, PdId, RegisterError, Span};
 use rand_core::Rng;
 use roce_wire::Qpn;
@@ -81,6 +82,8 @@ pub enum BindError {
     NeedsLocalWrite,
     /// The bytes don't lie in the region (C10-75).
     OutOfBounds,
+    /// `FLUSH_PERSISTENT` needs a region whose bytes can be made durable.
+    NotDurable,
 }
 
 impl core::fmt::Display for BindError {
@@ -98,6 +101,9 @@ impl core::fmt::Display for BindError {
                 "the rights to write and for atomics need a region with IBV_ACCESS_LOCAL_WRITE"
             }
             Self::OutOfBounds => "the bytes don't lie in the region",
+            Self::NotDurable => {
+                "the right to flush to persistence needs a region of a file's memory"
+            }
         })
     }
 }
@@ -285,6 +291,10 @@ impl MemoryTable {
         {
             return Err(BindError::NeedsLocalWrite);
         }
+        // rule: A19-flush-persistent-memory
+        if bind.access.contains(Access::FLUSH_PERSISTENT) && region.durable().is_none() {
+            return Err(BindError::NotDurable);
+        }
         match region.check(pd, bind.addr, bind.len, Access::empty()) {
             Ok(_) => Ok(()),
             // rule: 10.6.7-window-range
@@ -385,6 +395,14 @@ impl MemoryTable {
         {
             region.windows -= 1;
         }
+    }
+
+    /// The region of the window that is bound with this key, and the address there of the window's
+    /// address `va`.
+    pub(super) fn behind_window(&self, rkey: u32, va: u64) -> Option<(&Region, u64)> {
+        let (_, bound) = self.bound_window(rkey)?;
+        let region = self.regions.get(&bound.lkey)?;
+        Some((region, bound.addr.wrapping_add(va.wrapping_sub(bound.from))))
     }
 
     /// What the window that is bound with this key grants.

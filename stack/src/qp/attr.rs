@@ -18,8 +18,8 @@ use rules::rules;
 pub struct QpAttributes {
     /// The state to go to; `None` stays in the present state.
     pub state: Option<QpState>,
-    /// The remote operations that the QP allows: `REMOTE_WRITE`, `REMOTE_READ`, `REMOTE_ATOMIC` and
-    /// `FLUSH_GLOBAL`. Other rights have no effect. Reset to Init.
+    /// The remote operations that the QP allows: `REMOTE_WRITE`, `REMOTE_READ`, `REMOTE_ATOMIC`,
+    /// `FLUSH_GLOBAL` and `FLUSH_PERSISTENT`. Other rights have no effect. Reset to Init.
     pub access: Option<Access>,
     /// The key that datagrams for this QP must carry. UD only, Reset to Init.
     pub qkey: Option<QKey>,

@@ -20,6 +20,8 @@ pub(crate) enum QpFailure {
     InvalidRequest,
     /// A request of the peer that consumed no receive was denied access.
     AccessViolation,
+    /// Memory of a FLUSH of the peer could not be made durable.
+    NotDurable,
     /// A completion did not fit in its CQ.
     CqOverrun,
 }
@@ -32,7 +34,7 @@ impl QpFailure {
             // rule: 11.6.3-not-twice
             Self::Send(_) | Self::Receive => None,
             // rule: 11.6.3-qp-fatal
-            Self::CqOverrun => Some(Event::QpFatal(qpn)),
+            Self::CqOverrun | Self::NotDurable => Some(Event::QpFatal(qpn)),
             // rule: 11.6.3-invalid-request
             Self::InvalidRequest => Some(Event::QpRequestError(qpn)),
             // rule: 11.6.3-access-violation

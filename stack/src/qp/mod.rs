@@ -42,12 +42,13 @@ use crate::counters::Counters;
 use crate::cq::{CompletionQueue, Pushed};
 use crate::encapsulation::RxMeta;
 use crate::event::Event;
-use crate::ids::Srqn;
+use crate::ids::{Handle, Srqn};
 use crate::kind::{QpKind, QpState};
-use crate::memory::{MemoryTable, PdId, prefetch};
+use crate::memory::{MemoryTable, NotDurable, PdId, prefetch};
 use crate::mismatch::Mismatches;
 use crate::ordered::{CompletionFate, Delivery, Ordered};
 use crate::peer_window::{PeerWindows, WindowShare};
+use crate::persist::Persists;
 use crate::queue::{EntryGuard, QueueLimits};
 use crate::recorder::{Entry, Recorder};
 use crate::srq::SrqTable;
@@ -78,6 +79,9 @@ pub(crate) struct Cx<'a> {
     pub(crate) out_of_peer_room: bool,
     pub(crate) congestion: &'a Congestion,
     pub(crate) peer_windows: &'a PeerWindows,
+    /// The QP in the NIC's table.
+    pub(crate) handle: Handle,
+    pub(crate) persists: &'a mut Persists,
     /// The QP has a new CNP to send.
     pub(crate) cnp_due: bool,
     /// A CNP has reduced the QP's rate to this, in bits a second.
@@ -411,6 +415,19 @@ impl Qp {
         self.note_drained(cx);
         if let Err(failure) = result {
             cold_path();
+            self.fail(cx, Some(failure));
+        }
+    }
+
+    /// Continues with a FLUSH whose memory is durable, or could not be made so.
+    pub(crate) fn finish_persist(
+        &mut self,
+        cx: &mut Cx<'_>,
+        number: u64,
+        result: Result<(), NotDurable>,
+    ) {
+        let done = self.service.finish_persist(cx, &self.core, number, result);
+        if let Err(failure) = done {
             self.fail(cx, Some(failure));
         }
     }

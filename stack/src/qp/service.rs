@@ -9,6 +9,7 @@ use crate::cause::{Cause, FailedRequest};
 use crate::encapsulation::RxMeta;
 use crate::ids::{Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
+use crate::memory::NotDurable;
 use crate::queue::{EntryGuard, PayloadSource};
 use crate::time::{Duration, Instant};
 use crate::transmit::{Position, Transmit};
@@ -292,6 +293,20 @@ impl Service {
             Self::Rc { requester, .. } => requester.receive(cx, core, meta.src_port, packet),
             Self::Uc { receiver, .. } => receiver.receive(cx, core, meta, packet),
             Self::Ud { receiver, .. } => receiver.receive(cx, core, meta, packet),
+        }
+    }
+
+    /// Continues with a FLUSH whose memory is durable, or could not be made so.
+    pub(super) fn finish_persist(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        number: u64,
+        result: Result<(), NotDurable>,
+    ) -> Result<(), QpFailure> {
+        match self {
+            Self::Rc { responder, .. } => responder.finish_persist(cx, core, number, result),
+            Self::Uc { .. } | Self::Ud { .. } => Ok(()),
         }
     }
 

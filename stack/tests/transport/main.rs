@@ -29,6 +29,7 @@ mod nic;
 mod on_demand;
 mod operations;
 mod ordered;
+mod persistence;
 mod posting;
 mod read_recovery;
 mod recorder;

@@ -201,25 +201,6 @@ fn rights_are_needed_of_qp_and_region() {
     }
 }
 
-/// No memory here is persistent, so nothing can be flushed to persistence.
-#[test]
-fn persistence_is_refused() {
-    for placement in [
-        FlushPlacement::PERSISTENCE,
-        FlushPlacement::PERSISTENCE.union(FlushPlacement::GLOBAL_VISIBILITY),
-    ] {
-        let mut pair = Pair::new(setup());
-        let mem = pair.mem(B, 64);
-        let op = SendOp::Flush(Flush {
-            remote: mem.remote(0),
-            len: 8,
-            placement,
-            selectivity: FlushSelectivity::Range,
-        });
-        assert_eq!(outcome(&mut pair, op), RemoteAccessError);
-    }
-}
-
 // shows: A19-atomic-write-aligned
 #[test]
 fn an_atomic_write_is_aligned() {

@@ -229,7 +229,7 @@ fn an_invalidated_region_is_still_its_owners() {
 #[test]
 fn a_failure_of_one_qp_does_not_touch_another() {
     let mut hand = Hand::new(Setup::default());
-    let mem = hand.node.mem_with(64, Access::all());
+    let mem = hand.node.mem_with(64, Access::ANY_MEMORY);
     let other = hand.node.another_qp(QpKind::Rc, hand.setup.queue);
     let first = hand.node.qpn;
     hand.node.qpn = other;

@@ -115,7 +115,7 @@ impl Default for Options {
             gid: GidIndex::Ip4,
             path_mtu: None,
             length: 1 << 20,
-            our_region: roce_verbs::Access::all(),
+            our_region: roce_verbs::Access::ANY_MEMORY,
             their_region: Access::ALL_REMOTE | Access::MW_BIND,
             timeout: 14,
             retry_count: 7,

@@ -66,7 +66,7 @@ fn keys_and_numbers_have_no_pattern() {
     let pd = context.alloc_pd();
     let cq = context.create_cq(1);
     let regions: Vec<_> = (0..COUNT)
-        .map(|_| pd.allocate(1, Access::all()).expect("memory"))
+        .map(|_| pd.allocate(1, Access::ANY_MEMORY).expect("memory"))
         .collect();
     let keys: Vec<u32> = regions.iter().map(MemoryRegion::rkey).collect();
     assert_unpredictable("keys", &keys, 32);
@@ -98,7 +98,7 @@ fn each_device_has_keys_of_its_own() {
     let keys: HashSet<[u32; 2]> = (0..OPENED)
         .map(|_| {
             let pd = device().alloc_pd();
-            [(); 2].map(|()| pd.allocate(1, Access::all()).expect("memory").rkey())
+            [(); 2].map(|()| pd.allocate(1, Access::ANY_MEMORY).expect("memory").rkey())
         })
         .collect();
     assert_eq!(keys.len(), OPENED);

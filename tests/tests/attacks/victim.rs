@@ -66,7 +66,7 @@ impl<'a> Victim<'a> {
                 at,
                 gid_index: gid.expect("its address has a GID").index,
                 qp: Qp::Own(pd.create_qp(&cq, &cq, &options).expect("a QP")),
-                region: pd.allocate(2 * LEN, Access::all()).expect("memory"),
+                region: pd.allocate(2 * LEN, Access::ANY_MEMORY).expect("memory"),
                 pd: pd.clone(),
                 cq,
             }

@@ -63,7 +63,7 @@ pub(super) fn side_of(end: &End, context: &Context, version: RoceVersion) -> Opt
     let cq = context.create_cq(16);
     Some(Side {
         qp: pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP"),
-        region: pd.allocate(LEN, Access::all()).expect("memory"),
+        region: pd.allocate(LEN, Access::ANY_MEMORY).expect("memory"),
         cq,
         context: context.clone(),
         gid_index,

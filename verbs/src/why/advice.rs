@@ -90,6 +90,10 @@ const NOT_BOUND: &[(u32, &str)] = &[
     (8, "the region lacks IBV_ACCESS_MW_BIND"),
     (9, "the region lacks IBV_ACCESS_LOCAL_WRITE"),
     (10, "the bytes do not lie in the region"),
+    (
+        11,
+        "the region's memory can't be made durable, and the window has IBV_ACCESS_FLUSH_PERSISTENT",
+    ),
 ];
 
 /// Whether the peer has ever answered.
@@ -359,10 +363,7 @@ pub const KINDS: &[Kind] = &[
         meaning: "the peer's request is not supported",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[
-            always("a FLUSH to persistent memory is not supported: no memory here is persistent"),
-            always(CAPTURE),
-        ],
+        advice: &[always(CAPTURE)],
     },
     Kind {
         number: 0x4a,
@@ -377,6 +378,16 @@ pub const KINDS: &[Kind] = &[
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
         advice: &[always("a message has at most 2^31 bytes: split it")],
+    },
+    Kind {
+        number: 0x4c,
+        meaning: "memory could not be made durable",
+        event: "IBV_EVENT_QP_FATAL",
+        ways: &[],
+        advice: &[always(
+            "the kernel's log names the device and the error; bytes that were flushed before are durable. \
+             Register the file again, and let the peer write the others once more",
+        )],
     },
     Kind {
         number: 0x51,

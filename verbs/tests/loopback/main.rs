@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-const ALL: Access = Access::all();
+const ALL: Access = Access::ANY_MEMORY;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct End {

@@ -17,6 +17,8 @@ pub(super) enum Denial {
     /// It is refused for good. The receive that it consumes, if one is posted, completes with this
     /// status.
     Receive(WcStatus),
+    /// Its memory could not be made durable.
+    NotDurable,
     /// It was executed, but the QP failed.
     Failed(QpFailure),
 }
@@ -60,6 +62,10 @@ impl Responder {
             }
             Denial::Refused(refusal) => Err(self.refuse(refusal)),
             Denial::Receive(status) => self.fail_receive(cx, core, status),
+            Denial::NotDurable => {
+                self.refuse(Refusal::OperationalError);
+                Err(QpFailure::NotDurable)
+            }
             Denial::Failed(failure) => Err(failure),
         }
     }

@@ -4,6 +4,7 @@
 //! executed; a fence makes them visible to every thread. Both operations have the same response as
 //! a READ of no bytes, and occupy a responder resource like it.
 
+use super::persist::needed_rights;
 use super::reply_queue::Reply;
 use super::{Denial, Refusal, Responder, cause};
 use crate::cause::Cause;
@@ -26,21 +27,21 @@ impl Responder {
             return Err(cause::unsupported(cx, packet));
         };
         let opcode = packet.bth.opcode;
-        let enabled = core.config.access.contains(Access::FLUSH_GLOBAL);
+        let rights = needed_rights(&feth);
+        let enabled = core.config.access.contains(rights);
         if self.inbound.is_some() || !enabled || !is_legal(&feth) || !self.replies.has_room() {
             let illegal = Cause::Unsupported { opcode };
-            return Err(self.invalid_fetch(cx, core, packet, Access::FLUSH_GLOBAL, illegal));
+            return Err(self.invalid_fetch(cx, core, packet, rights, illegal));
+        }
+        // rule: A19-flush-rights
+        if rights.contains(Access::FLUSH_PERSISTENT) {
+            fence(Ordering::SeqCst);
+            return self.execute_persist(cx, core, packet, (&feth, &reth), rights);
         }
         let pd = self.rq.remote_pd(core);
-        // No memory here is persistent, so persistence is always denied.
-        // rule: A19-flush-rights
-        if feth.placement.contains(FlushPlacement::PERSISTENCE) {
-            cx.blame.name(Cause::Unsupported { opcode });
-            return Err(Refusal::AccessError.into());
-        }
         if let Err(error) = check_flush(cx, (pd, core.qpn), &feth, &reth) {
             let access = (reth.rkey, reth.va, u64::from(reth.dma_len));
-            cause::name_denied(cx, opcode, access, Access::FLUSH_GLOBAL, error);
+            cause::name_denied(cx, opcode, access, rights, error);
             return Err(Refusal::AccessError.into());
         }
         // rule: A19-flush-global
@@ -98,7 +99,7 @@ impl Responder {
     }
 
     /// Answers a duplicate without executing it again. The effect of the original still holds: the
-    /// WRITEs before a FLUSH are visible, and the word of an ATOMIC WRITE was placed. Placing the
+    /// WRITEs before a FLUSH are visible, or durable if it was to persistence, and the word of an ATOMIC WRITE was placed. Placing the
     /// word again might overwrite that of a later ATOMIC WRITE.
     pub(super) fn repeat_placement(&mut self, cx: &mut Cx<'_>, core: &Core, at: Seq) {
         // rule: A19-flush-duplicate
@@ -113,7 +114,7 @@ impl Responder {
         }
     }
 
-    fn answer_placement(&mut self, pd: PdId) {
+    pub(super) fn answer_placement(&mut self, pd: PdId) {
         let at = self.epsn;
         self.epsn = at.next();
         self.count_message();

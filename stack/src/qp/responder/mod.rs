@@ -13,7 +13,7 @@
 //! Each file beside this one is one task of a responder: [`request`] decides which of the three a
 //! packet is, [`out_of_order`] keeps what is behind a gap, [`message`] executes SEND and WRITE,
 //! [`fetch`] executes READ and atomics and notes them for duplicates, [`memory_placement`] executes
-//! FLUSH and ATOMIC WRITE, [`denial`] answers what can't be executed, [`reply_queue`] orders the
+//! FLUSH and ATOMIC WRITE, [`persist`] waits for durable memory, [`denial`] answers what can't be executed, [`reply_queue`] orders the
 //! replies, [`reply`] sends them.
 
 mod cause;
@@ -22,6 +22,7 @@ mod fetch;
 mod memory_placement;
 mod message;
 mod out_of_order;
+mod persist;
 mod reply;
 mod reply_queue;
 mod request;
@@ -38,6 +39,7 @@ use crate::wr::{PostError, RecvRequest, WcStatus};
 use denial::{Denial, Refusal};
 use fetch::Resources;
 use message::Inbound;
+use persist::Persisting;
 use reply_queue::ReplyQueue;
 use roce_wire::{Credits, Psn};
 
@@ -61,6 +63,8 @@ pub(crate) struct Responder {
     out_of_order: ReorderQueue,
     /// The PSN for which the NAK was sent twice.
     nak_repeated_for: Option<Seq>,
+    /// The FLUSH at `epsn`, while it waits until its memory is durable.
+    persisting: Option<Persisting>,
     resources: Resources,
     replies: ReplyQueue,
     /// The peer was last sent 0 credits, or an RNR NAK: it waits for news.
@@ -80,6 +84,7 @@ impl Responder {
             not_ready: false,
             out_of_order: ReorderQueue::default(),
             nak_repeated_for: None,
+            persisting: None,
             resources: Resources::default(),
             replies: ReplyQueue::default(),
             peer_out_of_credits: false,
@@ -126,6 +131,7 @@ impl Responder {
         self.not_ready = false;
         self.nak_repeated_for = None;
         self.peer_out_of_credits = false;
+        self.persisting = None;
         self.resources = Resources::default();
     }
 

@@ -54,6 +54,12 @@ impl Responder {
             Kept::Duplicate => self.receive_copy(cx, at, packet),
             Kept::Dropped => cx.drop(DropReason::OutOfSequence),
         }
+        if self.is_persisting() {
+            if matches!(kept, Kept::Dropped) {
+                self.note_dropped(at);
+            }
+            return;
+        }
         // rule: 9.7.5.2-sequence-nak-once
         if !self.nak_sent {
             self.request_missing();
@@ -79,6 +85,9 @@ impl Responder {
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
         while let Some(first) = cx.reorder.first(&self.out_of_order) {
             cold_path();
+            if self.is_persisting() {
+                return Ok(());
+            }
             if self.not_ready {
                 self.release_out_of_order(cx);
                 return Ok(());
@@ -135,7 +144,7 @@ impl Responder {
     }
 
     /// Sends a NAK for the request at `epsn`, which is missing.
-    fn request_missing(&mut self) {
+    pub(super) fn request_missing(&mut self) {
         self.nak_sent = true;
         self.replies.sequence_nak(self.epsn);
     }
@@ -144,6 +153,7 @@ impl Responder {
     /// retransmits a packet that has arrived, because the first NAK may have been lost.
     pub(super) fn repeat_nak(&mut self, cx: &Cx<'_>) {
         if self.nak_repeated_for != Some(self.epsn)
+            && !self.is_persisting()
             && cx.reorder.first(&self.out_of_order).is_some()
         {
             self.nak_repeated_for = Some(self.epsn);

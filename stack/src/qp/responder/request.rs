@@ -27,6 +27,12 @@ impl Responder {
         let at = self.epsn.nearest(packet.bth.psn);
         match at.cmp(&self.epsn) {
             Ordering::Equal => {
+                if self.is_persisting() {
+                    cold_path();
+                    cx.counters.count(Stat::DuplicateRequests);
+                    cx.judge(Verdict::Duplicate);
+                    return Ok(());
+                }
                 if !self.suspicion.is_usual(port) {
                     cold_path();
                     if self.suspicion.refuses(cx, port) {

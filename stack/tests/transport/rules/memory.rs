@@ -21,13 +21,13 @@ fn foreign(hand: &mut Hand, access: Access) -> Mem {
 #[test]
 fn local_memory_of_another_domain_is_refused() {
     let mut hand = Hand::new(Setup::default());
-    let mem = foreign(&mut hand, Access::all());
+    let mem = foreign(&mut hand, Access::ANY_MEMORY);
     hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
     assert!(hand.out().is_empty());
     let sent = hand.node.sent();
     assert_eq!(sent[0].status, WcStatus::LocalProtectionError);
     let mut hand = Hand::new(Setup::default());
-    let mem = foreign(&mut hand, Access::all());
+    let mem = foreign(&mut hand, Access::ANY_MEMORY);
     hand.post_recv(1, &[mem.sge(0, 8)]);
     hand.request(Opcode::RC_SEND_ONLY, ExtHeaders::NONE, &[1; 8]);
     let received = hand.node.received();
@@ -40,7 +40,7 @@ fn local_memory_of_another_domain_is_refused() {
 #[test]
 fn a_key_of_another_domain_is_not_invalidated() {
     let mut hand = Hand::new(Setup::default());
-    let mem = foreign(&mut hand, Access::all());
+    let mem = foreign(&mut hand, Access::ANY_MEMORY);
     hand.post_recv(1, &[]);
     let ext = ExtHeaders {
         ieth: Some(Ieth(mem.key)),

@@ -93,9 +93,9 @@ pub(crate) fn pattern(salt: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// All rights that a region can have.
+/// All rights that a region of any memory can have.
 pub(crate) fn all_rights() -> Access {
-    Access::all()
+    Access::ANY_MEMORY
 }
 
 pub(crate) struct Node {

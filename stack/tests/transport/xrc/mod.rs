@@ -41,7 +41,7 @@ impl Srq {
     /// Memory of its protection domain, with all rights.
     fn mem(&self, nic: &mut Nic, len: usize) -> Mem {
         let buffer = Arc::new(Buffer::new(len).expect("a buffer"));
-        let key = nic.register_buffer(self.pd, buffer.clone(), Access::all());
+        let key = nic.register_buffer(self.pd, buffer.clone(), Access::ANY_MEMORY);
         Mem {
             buffer,
             key: key.expect("registered"),

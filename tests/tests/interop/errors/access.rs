@@ -53,7 +53,7 @@ fn beyond(addr: u64) -> u64 {
 fn denied(name: &'static str, operation: fn(u64, u32) -> Operation) -> Case {
     Case {
         name,
-        rights: (OurAccess::all(), Access::ALL_REMOTE),
+        rights: (OurAccess::ANY_MEMORY, Access::ALL_REMOTE),
         operation,
         nak: NakCode::RemoteAccessError,
         status: "REM_ACCESS_ERR",
@@ -70,7 +70,7 @@ fn without(
     operation: fn(u64, u32) -> Operation,
 ) -> Case {
     Case {
-        rights: (OurAccess::all() - right, Access::LOCAL_WRITE | left),
+        rights: (OurAccess::ANY_MEMORY - right, Access::LOCAL_WRITE | left),
         ..denied(name, operation)
     }
 }

@@ -70,7 +70,7 @@ impl End {
         manager.activate(at).expect("an address of the device");
         let pd = context.alloc_pd();
         let cq = context.create_cq(16);
-        let region = pd.allocate(4096, Access::all()).expect("allocated");
+        let region = pd.allocate(4096, Access::ANY_MEMORY).expect("allocated");
         Self {
             context,
             at,
