@@ -2,6 +2,7 @@
 //! it.
 
 mod device_memory;
+mod file_memory;
 mod process_memory;
 mod region;
 mod registration;
@@ -10,6 +11,7 @@ mod window;
 pub use crate::error::RegionError;
 pub use crate::pd::ProtectionDomain;
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
+pub use file_memory::file_accessor;
 pub use process_memory::ProcessMemory;
 pub use region::MemoryRegion;
 pub use registration::Registration;
