@@ -7,9 +7,10 @@ use std::sync::Arc;
 /// Memory whose bytes can be made durable: a loss of power, or the end of the process, no longer
 /// loses them.
 pub trait Durable: Send + Sync + core::fmt::Debug {
-    /// Whether [`Durable::persist`] may wait for a device. The NIC then does not call it, and
-    /// leaves it to its driver as a [`Persist`](crate::Persist).
-    fn blocks(&self) -> bool;
+    /// Whether [`Durable::persist`] of `len` bytes may take long, for example because it waits for a
+    /// device. The NIC then does not call it, and leaves it to its driver as a
+    /// [`Persist`](crate::Persist).
+    fn blocks(&self, len: u64) -> bool;
 
     /// Makes the bytes `offset .. offset + len` durable, counted from the first byte of the memory.
     /// Everything that was written there before the call is durable when it returns.

@@ -38,6 +38,21 @@ pub fn file_accessor() -> io::Result<Arc<dyn FaultSafe>> {
     crate::memory::ProcessMemory::of_this_process()
 }
 
+/// Writes back `lines` cache lines from `first` on, and waits until the memory has them.
+///
+/// # Errors
+/// If the file does not have the pages any more.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn write_back(first: u64, lines: u64) -> Result<(), roce_stack::MemoryFault> {
+    guarded::write_back(first, lines)
+}
+
+/// Nothing here is memory that this could write back.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn write_back(_first: u64, _lines: u64) -> Result<(), roce_stack::MemoryFault> {
+    Err(roce_stack::MemoryFault)
+}
+
 #[cfg(target_arch = "x86_64")]
 mod guarded {
     use core::arch::global_asm;
@@ -53,6 +68,12 @@ mod guarded {
     global_asm!(
         ".pushsection .text.roce_guarded, \"ax\", @progbits",
         ".globl roce_guarded_copy, roce_guarded_load, roce_guarded_swap",
+        ".globl roce_guarded_clwb, roce_guarded_clflushopt, roce_guarded_clflush",
+        ".globl roce_guarded_clwb_access, roce_guarded_clflushopt_access",
+        ".globl roce_guarded_clflush_access",
+        ".hidden roce_guarded_clwb, roce_guarded_clflushopt, roce_guarded_clflush",
+        ".hidden roce_guarded_clwb_access, roce_guarded_clflushopt_access",
+        ".hidden roce_guarded_clflush_access",
         ".globl roce_guarded_copy_access, roce_guarded_load_access, roce_guarded_swap_access",
         ".globl roce_guarded_failed",
         ".hidden roce_guarded_copy, roce_guarded_load, roce_guarded_swap",
@@ -80,6 +101,35 @@ mod guarded {
         "mov [rsi], rax",
         "mov eax, 0",
         "ret",
+        // Write back rsi cache lines from rdi on. The instructions are written as bytes, since not
+        // every assembler knows them.
+        "roce_guarded_clwb:",
+        "roce_guarded_clwb_access:",
+        ".byte 0x66, 0x0f, 0xae, 0x37",
+        "add rdi, 64",
+        "dec rsi",
+        "jnz roce_guarded_clwb_access",
+        "sfence",
+        "xor eax, eax",
+        "ret",
+        "roce_guarded_clflushopt:",
+        "roce_guarded_clflushopt_access:",
+        ".byte 0x66, 0x0f, 0xae, 0x3f",
+        "add rdi, 64",
+        "dec rsi",
+        "jnz roce_guarded_clflushopt_access",
+        "sfence",
+        "xor eax, eax",
+        "ret",
+        "roce_guarded_clflush:",
+        "roce_guarded_clflush_access:",
+        ".byte 0x0f, 0xae, 0x3f",
+        "add rdi, 64",
+        "dec rsi",
+        "jnz roce_guarded_clflush_access",
+        "sfence",
+        "xor eax, eax",
+        "ret",
         "roce_guarded_failed:",
         "mov eax, 1",
         "ret",
@@ -90,6 +140,12 @@ mod guarded {
         fn roce_guarded_copy(to: *mut u8, from: *const u8, len: usize) -> c_int;
         fn roce_guarded_load(from: *const u64, found: *mut u64) -> c_int;
         fn roce_guarded_swap(at: *mut u64, found: *mut u64, new: u64) -> c_int;
+        fn roce_guarded_clwb(first: *const u8, lines: u64) -> c_int;
+        fn roce_guarded_clflushopt(first: *const u8, lines: u64) -> c_int;
+        fn roce_guarded_clflush(first: *const u8, lines: u64) -> c_int;
+        static roce_guarded_clwb_access: u8;
+        static roce_guarded_clflushopt_access: u8;
+        static roce_guarded_clflush_access: u8;
         static roce_guarded_copy_access: u8;
         static roce_guarded_load_access: u8;
         static roce_guarded_swap_access: u8;
@@ -132,6 +188,9 @@ mod guarded {
             &raw const roce_guarded_copy_access,
             &raw const roce_guarded_load_access,
             &raw const roce_guarded_swap_access,
+            &raw const roce_guarded_clwb_access,
+            &raw const roce_guarded_clflushopt_access,
+            &raw const roce_guarded_clflush_access,
         ];
         if guarded.iter().any(|access| *access as i64 == *at) {
             *at = &raw const roce_guarded_failed as i64;
@@ -161,6 +220,58 @@ mod guarded {
                 handler(signal);
             }
         }
+    }
+
+    /// An instruction that writes back a cache line.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum WriteBack {
+        /// Keeps the line in the cache.
+        Clwb,
+        Clflushopt,
+        /// Every x86-64 has it.
+        Clflush,
+    }
+
+    impl WriteBack {
+        /// The fastest one that this processor has.
+        fn best() -> Self {
+            const STRUCTURED_FEATURES: u32 = 7;
+            const CLFLUSHOPT: u32 = 1 << 23;
+            const CLWB: u32 = 1 << 24;
+            static BEST: OnceLock<WriteBack> = OnceLock::new();
+            *BEST.get_or_init(|| {
+                use core::arch::x86_64::{__cpuid, __cpuid_count};
+                if __cpuid(0).eax < STRUCTURED_FEATURES {
+                    return Self::Clflush;
+                }
+                match __cpuid_count(STRUCTURED_FEATURES, 0).ebx {
+                    features if features & CLWB != 0 => Self::Clwb,
+                    features if features & CLFLUSHOPT != 0 => Self::Clflushopt,
+                    _ => Self::Clflush,
+                }
+            })
+        }
+
+        fn run(self, first: u64, lines: u64) -> Result<(), MemoryFault> {
+            if lines == 0 {
+                return Ok(());
+            }
+            let first = first as *const u8;
+            // SAFETY: these instructions change nothing that a program can see, and a fault is an
+            // error. `best` has checked that the processor has the instruction.
+            outcome(unsafe {
+                match self {
+                    Self::Clwb => roce_guarded_clwb(first, lines),
+                    Self::Clflushopt => roce_guarded_clflushopt(first, lines),
+                    Self::Clflush => roce_guarded_clflush(first, lines),
+                }
+            })
+        }
+    }
+
+    pub(super) fn write_back(first: u64, lines: u64) -> Result<(), MemoryFault> {
+        install().map_err(|_| MemoryFault)?;
+        WriteBack::best().run(first, lines)
     }
 
     /// Accesses memory whose pages may vanish.
@@ -280,6 +391,40 @@ mod guarded {
                 Ok(7)
             );
             assert_eq!(FileMemory.update(mapped.at(0), &|_| None), Ok(8));
+        }
+
+        /// The instructions that this processor has.
+        fn write_backs() -> &'static [WriteBack] {
+            const ALL: [WriteBack; 3] =
+                [WriteBack::Clwb, WriteBack::Clflushopt, WriteBack::Clflush];
+            let best = ALL.iter().position(|one| *one == WriteBack::best());
+            &ALL[best.expect("one of these")..]
+        }
+
+        #[test]
+        fn lines_are_written_back_without_a_change() {
+            let mapped = Mapped::new();
+            let data: Vec<u8> = (0..200).collect();
+            FileMemory.write(mapped.at(0), &data).expect("written");
+            for one in write_backs() {
+                assert_eq!(one.run(mapped.at(0), 64), Ok(()), "{one:?}");
+                assert_eq!(one.run(mapped.at(0), 0), Ok(()), "{one:?}");
+            }
+            let mut found = vec![0; 200];
+            FileMemory.read(mapped.at(0), &mut found).expect("read");
+            assert_eq!(found, data);
+        }
+
+        #[test]
+        fn lines_of_a_truncated_file_are_an_error() {
+            let mapped = Mapped::new();
+            ftruncate(&mapped.file, PAGE as i64).expect("shorter");
+            for one in write_backs() {
+                let whole = one.run(mapped.at(0), PAGE as u64 / 64);
+                assert_eq!(whole, Ok(()), "{one:?}");
+                let beyond = one.run(mapped.at(0), PAGE as u64 / 64 + 1);
+                assert_eq!(beyond, Err(MemoryFault), "{one:?}");
+            }
         }
 
         #[test]

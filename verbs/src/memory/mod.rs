@@ -2,6 +2,7 @@
 //! it.
 
 mod device_memory;
+mod durable;
 mod file_memory;
 mod process_memory;
 mod region;
@@ -11,12 +12,14 @@ mod window;
 pub use crate::error::RegionError;
 pub use crate::pd::ProtectionDomain;
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
+pub use durable::{DurableFiles, NotPersistent};
 pub use file_memory::file_accessor;
 pub use process_memory::ProcessMemory;
 pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_stack::{
-    Access, AccessError, Buffer, BufferRangeError, DeregisterError, FaultSafe, Memory, MemoryFault,
-    MwType, ParseRemoteAddrError, RegisterError, RemoteAddr, Reregister, ReregisterError, Sge,
+    Access, AccessError, Buffer, BufferRangeError, DeregisterError, Durable, FaultSafe, Memory,
+    MemoryFault, MwType, NotDurable, ParseRemoteAddrError, RegisterError, RemoteAddr, Reregister,
+    ReregisterError, Sge,
 };
 pub use window::{MemoryWindow, MwView};

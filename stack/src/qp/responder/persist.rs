@@ -46,7 +46,7 @@ impl Responder {
             }
         };
         // rule: A19-flush-persistent
-        if stretch.durable.blocks() {
+        if stretch.durable.blocks(stretch.len) {
             self.persisting = Some(Persisting {
                 number: cx.persists.push(cx.handle, stretch),
                 opcode,

@@ -51,7 +51,7 @@ impl Disk {
 }
 
 impl Durable for Disk {
-    fn blocks(&self) -> bool {
+    fn blocks(&self, _: u64) -> bool {
         self.blocks
     }
 

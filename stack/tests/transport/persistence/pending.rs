@@ -138,6 +138,27 @@ fn flushes_wait_for_each_other() {
     assert_eq!(out.len(), 2);
 }
 
+/// What is behind a FLUSH that was kept is kept, too, and causes no NAK.
+#[test]
+fn a_flush_that_was_kept_waits_as_well() {
+    let mut hand = Hand::new(setup());
+    let (mem, _) = Disk::register(&mut hand.node, 64, true);
+    hand.request(Opcode::RC_FLUSH, headers(&mem), &[]);
+    hand.request(Opcode::RC_FLUSH, headers(&mem), &[]);
+    hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[7; 8]);
+    for answers in [1, 2] {
+        assert_eq!(mem.word(0), 0);
+        let waiting = take(&mut hand);
+        finish(&mut hand, waiting);
+        let out = hand.out();
+        assert_eq!(out.len(), answers, "{out:?}");
+        let opcode = out[0].opcode();
+        assert_eq!(opcode, Opcode::RC_READ_RESPONSE_ONLY);
+    }
+    assert_ne!(mem.word(0), 0);
+    assert_eq!(hand.stat(Stat::SequenceNaksSent), 0);
+}
+
 /// The result for a QP that was reset does not answer a FLUSH of its next connection.
 #[test]
 fn a_late_result_answers_nothing() {
