@@ -12,7 +12,7 @@ use roce_verbs::{Access, QpKind, WcStatus};
 /// Converts the access flags of a region, window or QP.
 ///
 /// # Errors
-/// `EINVAL` for undefined bits, `EOPNOTSUPP` for persistence, which this device's memory lacks.
+/// `EINVAL` for undefined bits.
 pub(crate) fn access(flags: u32) -> Result<Access, Errno> {
     let known = [
         (ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
@@ -21,13 +21,8 @@ pub(crate) fn access(flags: u32) -> Result<Access, Errno> {
         (ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
         (ACCESS_MW_BIND, Access::MW_BIND),
         (ACCESS_FLUSH_GLOBAL, Access::FLUSH_GLOBAL),
+        (ACCESS_FLUSH_PERSISTENT, Access::FLUSH_PERSISTENT),
     ];
-    if flags & ACCESS_FLUSH_PERSISTENT != 0 {
-        return Err(with_reason(Errno::EOPNOTSUPP, || {
-            "IBV_ACCESS_FLUSH_PERSISTENT needs persistent memory, and no memory here is persistent"
-                .to_owned()
-        }));
-    }
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
     if flags & !all != 0 {
         return Err(with_reason(Errno::EINVAL, || {
@@ -191,7 +186,7 @@ mod tests {
         assert_eq!(access(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_READ), Ok(both));
         assert_eq!(access(ACCESS_LOCAL_WRITE | 1 << 19), Err(Errno::EINVAL));
         let persistent = access(ACCESS_FLUSH_PERSISTENT);
-        assert_eq!(persistent, Err(Errno::EOPNOTSUPP));
+        assert_eq!(persistent, Ok(Access::FLUSH_PERSISTENT));
         let both = SendFlags::FENCE | SendFlags::SIGNALED;
         assert_eq!(send_flags(SEND_FENCE | SEND_SIGNALED), Ok(both));
         assert_eq!(send_flags(SEND_FENCE | 1 << 4), Err(Errno::EOPNOTSUPP));

@@ -8,7 +8,8 @@ use roce_verbs::datagram::MulticastError;
 use roce_verbs::datapath::PortError;
 use roce_verbs::device::{OpenError, StartError};
 use roce_verbs::memory::{
-    AccessError, BufferRangeError, DeregisterError, RegionError, RegisterError, ReregisterError,
+    AccessError, BufferRangeError, DeregisterError, NotPersistent, RegionError, RegisterError,
+    ReregisterError,
 };
 use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
 use roce_verbs::roce_cm::{Addresses, CmError};
@@ -44,6 +45,15 @@ fn io_errno(error: &io::Error) -> Errno {
 impl ToErrno for io::Error {
     fn to_errno(&self) -> Errno {
         io_errno(self)
+    }
+}
+
+impl ToErrno for NotPersistent {
+    fn to_errno(&self) -> Errno {
+        match self {
+            Self::System(error) => io_errno(error),
+            _ => Errno::EINVAL,
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::errors::OrErrno;
 use crate::mappings;
 use nix::errno::Errno;
-use roce_verbs::memory::{Memory, file_accessor};
+use roce_verbs::memory::{Durable, DurableFiles, Memory, file_accessor};
+use std::sync::Arc;
 
 /// The memory at `addr`, for a region with this access.
 ///
@@ -21,6 +22,15 @@ pub(crate) unsafe fn memory(addr: *mut u8, len: u64) -> Result<Memory, Errno> {
         // SAFETY: the caller promises the same.
         Ok(unsafe { Memory::foreign(addr, len) })
     }
+}
+
+/// The same memory, which peers can flush to persistence.
+///
+/// # Errors
+/// `EINVAL` if it is not all that of files that survive a loss of power.
+pub(crate) fn durable(memory: Memory) -> Result<Memory, Errno> {
+    let files: Arc<dyn Durable> = DurableFiles::behind(memory.addr(), memory.len()).or_errno()?;
+    Ok(memory.with_durable(files))
 }
 
 /// The memory at `addr`, which a file stands behind.

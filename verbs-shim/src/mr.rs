@@ -176,6 +176,14 @@ impl MemoryParams {
     }
 
     fn memory(&self, access: Access) -> Result<Memory, Errno> {
+        let memory = self.memory_of_any_kind(access)?;
+        match access.contains(Access::FLUSH_PERSISTENT) {
+            true => file_memory::durable(memory),
+            false => Ok(memory),
+        }
+    }
+
+    fn memory_of_any_kind(&self, access: Access) -> Result<Memory, Errno> {
         let Self {
             addr,
             length,

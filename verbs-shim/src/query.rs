@@ -119,7 +119,7 @@ pub(crate) extern "C" fn query_device_ex(
         let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;
         let rc_odp = odp | ODP_SUPPORT_WRITE | ODP_SUPPORT_READ | ODP_SUPPORT_ATOMIC;
         let known = IbvDeviceAttrEx {
-            device_cap_flags_ex: orig_attr.device_cap_flags.into(),
+            device_cap_flags_ex: u64::from(orig_attr.device_cap_flags) | PLACEMENT,
             orig_attr,
             comp_mask: 0,
             odp_caps: IbvOdpCaps {
@@ -149,6 +149,10 @@ pub(crate) extern "C" fn query_device_ex(
         attr.put_prefix(&known, size)
     })
 }
+
+/// The bits 38 to 40 of the kernel's `ib_uverbs_device_cap_flags`: FLUSH to global visibility and to
+/// persistence, and ATOMIC WRITE. Programs pass them on without a name of verbs.h.
+const PLACEMENT: u64 = 0b111 << 38;
 
 /// A bit for each transport service.
 const EVERY_SERVICE: u32 =

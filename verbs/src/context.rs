@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::error::{OpenError, StartError};
 use crate::gid::GidTable;
 use crate::runtime::{
-    DeviceState, Engine, EventQueue, Monitor, Starter, port_limits, spawn_driver,
+    DeviceState, Engine, EventQueue, Monitor, Persister, Starter, port_limits, spawn_driver,
 };
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
@@ -80,6 +80,7 @@ impl Context {
         let starter = Starter::new(device, datapath_options, priorities.priorities)
             .map_err(system("making a socket"))?;
         let shared = Arc::new(DeviceState::new(engine, starter)?);
+        shared.lock().persister = Some(Persister::new(Arc::downgrade(&shared)));
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
         let opened = Opened {

@@ -36,7 +36,7 @@
 //! ```
 //!
 //! The folder `examples` has a program for each of: send and receive, WRITE with immediate data,
-//! READ, atomics, multicast datagrams, the connection manager, and tokio.
+//! READ, atomics, FLUSH to persistence, multicast datagrams, the connection manager, and tokio.
 //!
 //! # Modules
 //!

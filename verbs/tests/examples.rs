@@ -11,6 +11,8 @@ mod atomics;
 mod connection_manager;
 #[path = "../examples/multicast.rs"]
 mod multicast;
+#[path = "../examples/persistent.rs"]
+mod persistent;
 #[path = "../examples/read.rs"]
 mod read;
 #[path = "../examples/send_receive.rs"]
@@ -36,6 +38,11 @@ fn send_receive_runs() {
 #[test]
 fn write_with_immediate_runs() {
     succeeds(write_with_immediate::run(&[]));
+}
+
+#[test]
+fn persistent_runs() {
+    succeeds(persistent::run(&[]));
 }
 
 #[test]

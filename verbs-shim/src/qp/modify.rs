@@ -153,11 +153,10 @@ fn if_set<T>(is_set: bool, value: impl FnOnce() -> Result<T, Errno>) -> Result<O
 }
 
 /// Converts a QP's access flags. Programs pass the flags of their regions, of which only the remote
-/// rights apply to a QP. `IBV_ACCESS_FLUSH_PERSISTENT` is accepted and ignored: no region is
-/// persistent, and a FLUSH is checked against the region's rights.
+/// rights apply to a QP.
 fn remote_access(flags: u32) -> Result<Access, Errno> {
     let local = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND | ACCESS_ON_DEMAND | ACCESS_OPTIONAL_RANGE;
-    access(flags & !(local | ACCESS_FLUSH_PERSISTENT))
+    access(flags & !local)
 }
 
 /// Copies the attributes in `mask`.

@@ -85,13 +85,14 @@ fn init(inner: &Inner) -> Attributes {
     (attr, QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS)
 }
 
-/// The peer's access rights. READs and atomics are allowed unless `responder_resources` is 0.
+/// The peer's access rights. READs, atomics and FLUSHes are allowed unless `responder_resources` is 0.
 fn access(inner: &Inner) -> u32 {
     let write = ACCESS_REMOTE_WRITE;
     if inner.peer.responder_resources == 0 {
         write
     } else {
-        write | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC
+        let flushes = ACCESS_FLUSH_GLOBAL | ACCESS_FLUSH_PERSISTENT;
+        write | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC | flushes
     }
 }
 

@@ -237,6 +237,19 @@ fn truncated_files_behind_memory_are_errors() {
     run("truncated.c", run_with(library.path()));
 }
 
+/// Peers flush files to persistence, and nothing else.
+#[test]
+fn files_are_flushed_to_persistence() {
+    let library = library::folder();
+    // The folder of this program is on a disk.
+    let program = std::env::current_exe().expect("a program");
+    let folder = tempfile::tempdir_in(program.parent().expect("a folder")).expect("a folder");
+    run("persistent.c", |command| {
+        command.env("LD_LIBRARY_PATH", library.path());
+        command.arg(folder.path());
+    });
+}
+
 /// Peers with a key must not reach what a program maps where registered memory was.
 #[test]
 fn a_region_can_be_tied_to_its_mapping() {

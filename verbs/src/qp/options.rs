@@ -103,7 +103,8 @@ impl Default for ConnectOptions {
             access: Access::REMOTE_READ
                 | Access::REMOTE_WRITE
                 | Access::REMOTE_ATOMIC
-                | Access::FLUSH_GLOBAL,
+                | Access::FLUSH_GLOBAL
+                | Access::FLUSH_PERSISTENT,
             path_mtu: None,
             max_rd_atomic: 16,
             max_dest_rd_atomic: 16,

@@ -9,7 +9,7 @@ use crate::error::{OpenError, StartError};
 use nix::poll::ppoll;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
-use roce_stack::{CqId, Instant, QpnRange};
+use roce_stack::{CqId, Instant, Persisted, QpnRange};
 use std::hint::cold_path;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -194,6 +194,13 @@ impl DeviceState {
         let timeout = timeout.map_or(spin::MAX_WAIT, |left| left.min(spin::MAX_WAIT));
         let mut polled = packet_poll_fds(&wake_ups);
         let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(timeout)), None);
+    }
+
+    /// Continues with what waited for durable memory. Called by a thread that made it durable.
+    pub(super) fn finish_persist(&self, done: Persisted) {
+        self.engine.lock().finish_persist(self.now(), done);
+        // There may be more to send, and new timeouts.
+        self.wake_driver();
     }
 
     /// Locks the engine, waiting for other threads.

@@ -1,15 +1,15 @@
 //! The engine: the NIC and its port behind one lock, and the methods that drive them.
 
-use super::EventQueue;
 use super::moderation::Moderation;
 use super::orders::{Orders, unplugged};
+use super::{EventQueue, Persister};
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
 use crate::why::{Cause, Explanation, Failure, KernelWatch, Places, UnfitPackets, WhyLog};
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
-use roce_stack::{CqId, Event, Instant, Mismatch, Nic, QpAttributes, QpState, RxMeta};
+use roce_stack::{CqId, Event, Instant, Mismatch, Nic, Persisted, QpAttributes, QpState, RxMeta};
 use roce_wire::Qpn;
 use std::collections::HashMap;
 use std::hint::cold_path;
@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     pub(crate) tally: Option<Box<DeviceCount>>,
     /// The receiver of management datagrams, once QP1 is open.
     pub(crate) mad_listener: Option<Arc<dyn MadListener>>,
+    /// Makes memory durable.
+    pub(crate) persister: Option<Arc<Persister>>,
     /// The port's error, if it failed for good.
     pub(crate) failure: Option<PortError>,
     /// Why the device has stopped for good, if it has ([`Engine::stop`]).
@@ -121,6 +123,7 @@ impl Engine {
             kernel: None,
             tally: None,
             mad_listener: None,
+            persister: None,
             failure: None,
             why_stopped: None,
             latest: Instant::ZERO,
@@ -342,6 +345,33 @@ impl Engine {
         if waits || self.nic.has_mismatches() || self.moderation.has_delayed() {
             self.deliver_pending_events();
         }
+        if self.nic.has_persists() {
+            cold_path();
+            self.submit_persists();
+        }
+    }
+
+    /// Hands what the NIC wants to be durable to the threads that wait for it. Without a thread, this
+    /// one waits.
+    #[inline(never)]
+    fn submit_persists(&mut self) {
+        while let Some(persist) = self.nic.poll_persist() {
+            let submitted = match &self.persister {
+                Some(persister) => persister.submit(persist),
+                None => Err(persist),
+            };
+            if let Err(persist) = submitted {
+                self.nic.finish_persist(self.latest, persist.run());
+            }
+        }
+    }
+
+    /// Continues with what waited for durable memory, and sends what is due.
+    pub(super) fn finish_persist(&mut self, now: Instant, done: Persisted) {
+        let now = self.nic_time(now);
+        self.nic.finish_persist(now, done);
+        self.send(now);
+        self.deliver_events();
     }
 
     #[inline(never)]

@@ -46,7 +46,9 @@ impl Drop for Pages {
 
 /// A file of two pages on a disk.
 fn file() -> (tempfile::TempDir, File) {
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+    // The folder of this program, which is on a disk.
+    let program = std::env::current_exe().expect("a program");
+    let folder = tempfile::tempdir_in(program.parent().expect("a folder")).expect("a folder");
     let file = OpenOptions::new()
         .create_new(true)
         .read(true)
