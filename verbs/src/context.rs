@@ -12,7 +12,8 @@ use crate::device::Device;
 use crate::error::{OpenError, StartError};
 use crate::gid::GidTable;
 use crate::runtime::{
-    DeviceState, Engine, EventQueue, Monitor, Persister, Starter, port_limits, spawn_driver,
+    DeviceState, Engine, EventQueue, Monitor, PersistListener, Persister, Starter, port_limits,
+    spawn_driver,
 };
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
@@ -80,7 +81,8 @@ impl Context {
         let starter = Starter::new(device, datapath_options, priorities.priorities)
             .map_err(system("making a socket"))?;
         let shared = Arc::new(DeviceState::new(engine, starter)?);
-        shared.lock().persister = Some(Persister::new(Arc::downgrade(&shared)));
+        let listener: Arc<dyn PersistListener> = shared.clone();
+        shared.lock().persister = Some(Persister::new(Arc::downgrade(&listener)));
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
         let opened = Opened {

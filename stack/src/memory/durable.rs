@@ -61,10 +61,8 @@ impl MemoryTable {
             None => all().map(|extent| (extent.addr, extent.len))?,
         };
         self.remote(pd, qpn, rkey, va, len, rights)?;
-        let (region, va) = match self.regions.get(&rkey) {
-            Some(region) => (region, va),
-            None => self.behind_window(rkey, va).ok_or(AccessError::BadKey)?,
-        };
+        let (key, va) = self.behind_window(rkey, va).unwrap_or((rkey, va));
+        let region = self.regions.get(&key).ok_or(AccessError::BadKey)?;
         let durable = region.durable().ok_or(AccessError::Denied)?;
         Ok(Stretch {
             durable: Arc::clone(durable),

@@ -13,7 +13,6 @@
 //!
 //! Type 2 windows are of type 2B: both protection domain and QP are checked.
 
-use super::region::Region;
 use super::{Access, AccessError, Extent, MemoryTable, PdId, RegisterError, Span};
 use rand_core::Rng;
 use roce_wire::Qpn;
@@ -397,12 +396,12 @@ impl MemoryTable {
         }
     }
 
-    /// The region of the window that is bound with this key, and the address there of the window's
-    /// address `va`.
-    pub(super) fn behind_window(&self, rkey: u32, va: u64) -> Option<(&Region, u64)> {
+    /// The key of the region of the window that is bound with this key, and the address there of the
+    /// window's address `va`.
+    pub(super) fn behind_window(&self, rkey: u32, va: u64) -> Option<(u32, u64)> {
         let (_, bound) = self.bound_window(rkey)?;
-        let region = self.regions.get(&bound.lkey)?;
-        Some((region, bound.addr.wrapping_add(va.wrapping_sub(bound.from))))
+        let in_region = bound.addr.wrapping_add(va.wrapping_sub(bound.from));
+        Some((bound.lkey, in_region))
     }
 
     /// What the window that is bound with this key grants.

@@ -1,6 +1,7 @@
 //! The state of an open device, which its users and threads share.
 
 use super::engine_lock::{EngineGuard, EngineLock};
+use super::persister::PersistListener;
 use super::spin::{self, Pause};
 use super::wait::{packet_poll_fds, wake_ups_and_timeout};
 use super::{DeviceClock, Engine, Starter};
@@ -196,13 +197,6 @@ impl DeviceState {
         let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(timeout)), None);
     }
 
-    /// Continues with what waited for durable memory. Called by a thread that made it durable.
-    pub(super) fn finish_persist(&self, done: Persisted) {
-        self.engine.lock().finish_persist(self.now(), done);
-        // There may be more to send, and new timeouts.
-        self.wake_driver();
-    }
-
     /// Locks the engine, waiting for other threads.
     pub(crate) fn lock(&self) -> EngineGuard<'_> {
         self.engine.lock()
@@ -261,5 +255,13 @@ impl DeviceState {
     pub(crate) fn activate_when_started(&self, address: IpAddr) -> bool {
         let _engine = self.lock();
         self.starter.activate_when_started(address)
+    }
+}
+
+impl PersistListener for DeviceState {
+    fn finish_persist(&self, done: Persisted) {
+        self.engine.lock().finish_persist(self.now(), done);
+        // There may be more to send, and new timeouts.
+        self.wake_driver();
     }
 }

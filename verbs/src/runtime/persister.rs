@@ -1,9 +1,8 @@
 //! Threads that make memory durable, so that the threads that drive the NIC need not wait.
 
-use super::DeviceState;
 use crate::signals;
 use parking_lot::{Condvar, Mutex};
-use roce_stack::Persist;
+use roce_stack::{Persist, Persisted};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::thread::Builder;
@@ -15,10 +14,15 @@ const MAX_THREADS: usize = 16;
 /// How long a thread waits for more work before it ends.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// The device, which the results are for.
+pub(crate) trait PersistListener: Send + Sync {
+    /// Continues with what waited for durable memory.
+    fn finish_persist(&self, done: Persisted);
+}
+
 /// The threads of an open device. There is none until one is needed.
-#[derive(Debug)]
 pub(crate) struct Persister {
-    device: Weak<DeviceState>,
+    device: Weak<dyn PersistListener>,
     work: Mutex<Work>,
     /// Wakes an idle thread.
     more: Condvar,
@@ -32,7 +36,7 @@ struct Work {
 }
 
 impl Persister {
-    pub(crate) fn new(device: Weak<DeviceState>) -> Arc<Self> {
+    pub(crate) fn new(device: Weak<dyn PersistListener>) -> Arc<Self> {
         Arc::new(Self {
             device,
             work: Mutex::default(),
@@ -59,6 +63,8 @@ impl Persister {
 
     /// Runs requests, until none has come for a while, or the device is closed.
     fn run(&self) {
+        // Its own work takes microseconds, and a peer waits for it.
+        let _ = roce_udp::prefer_short_turns();
         while let Some(persist) = self.next() {
             let done = persist.run();
             let Some(device) = self.device.upgrade() else {
