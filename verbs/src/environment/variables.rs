@@ -199,6 +199,7 @@ pub const VARIABLES: &[Variable] = &[
     tests("ROCE_MUTANT"),
     tests("ROCE_PACER_QPS"),
     tests("ROCE_PERFTEST"),
+    tests("ROCE_POWER_CUTS"),
     tests("ROCE_PROGRAMS"),
     tests("ROCE_PROGRAMS_DIR"),
     tests("ROCE_PROGRAMS_WAY"),

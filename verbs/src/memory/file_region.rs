@@ -254,7 +254,7 @@ impl Mapping {
     ) -> Result<Self, FileRegionError> {
         let page = sysconf(SysconfVar::PAGE_SIZE)?.unwrap_or(4096);
         let page = usize::try_from(page).map_err(|_| Errno::EOVERFLOW)?;
-        if offset % page as u64 != 0 {
+        if !offset.is_multiple_of(page as u64) {
             return Err(FileRegionError::Misaligned { offset, page });
         }
         let found = fstat(file)?;

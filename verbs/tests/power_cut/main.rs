@@ -1,0 +1,86 @@
+//! The power fails: a process that holds durable memory is killed at a random point, 1,000 times. What
+//! a FLUSH to persistence has acknowledged is on the disk then, and an ATOMIC WRITE behind a FLUSH is
+//! there only with what was flushed before it.
+//!
+//! The disk is a test double, because a kill leaves the kernel's page cache as it is: the memory of
+//! the region is the process's own and is lost with it, and a file has what was made durable, and by
+//! chance some of the rest.
+//!
+//! ```sh
+//! ROCE_POWER_CUTS=rounds=100,seed=1 cargo test -p roce-verbs --test power_cut
+//! ```
+
+mod client;
+mod disk;
+mod model;
+mod server;
+
+use std::str::FromStr;
+
+/// The size of a slot, and of an ATOMIC WRITE's word, in bytes.
+const SLOT: usize = 64;
+const WORD: usize = 8;
+/// The number of slots of the memory.
+const SLOTS: usize = 256;
+
+/// The parameters of a run.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    rounds: u64,
+    seed: u64,
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut plan = Self {
+            rounds: 1000,
+            seed: 4791,
+        };
+        for setting in text.split(',').filter(|setting| !setting.is_empty()) {
+            let wrong = || format!("{setting:?}: not rounds= or seed= a number");
+            let (name, value) = setting.split_once('=').ok_or_else(wrong)?;
+            let value = value.parse().map_err(|_| wrong())?;
+            match name {
+                "rounds" => plan.rounds = value,
+                "seed" => plan.seed = value,
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Random numbers from a seed.
+#[derive(Debug)]
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Holds the memory if the environment variable is set. Does nothing when run as a test.
+#[test]
+fn holds_the_memory() {
+    if let Ok(role) = std::env::var(server::ROLE) {
+        server::serve(&role);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_each_power_cut() {
+    let text = std::env::var("ROCE_POWER_CUTS").unwrap_or_default();
+    let plan: Plan = text.parse().expect("ROCE_POWER_CUTS is valid");
+    println!("{plan:?}");
+    client::run(plan);
+}
