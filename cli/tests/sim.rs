@@ -122,3 +122,18 @@ fn experiments_are_named_and_others_refused() {
         assert_eq!(sim(args).status.code(), Some(2), "{args:?}");
     }
 }
+
+#[test]
+fn power_cuts_lose_nothing_that_was_acknowledged() {
+    let args = ["power-cut", "--seeds", "30", "--from", "7"];
+    let report = json(&args);
+    assert_eq!(report["violations"].as_array().map(Vec::len), Some(0));
+    assert!(report["power_cuts"].as_u64() >= Some(30), "{report}");
+    assert!(report["acknowledged"].as_u64() > Some(1000), "{report}");
+    let again = json(&[&args[..], &["--jobs", "1"]].concat());
+    assert_eq!(report, again);
+    let output = sim(&args);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("30 seeds from 7, commit "), "{text}");
+    assert!(text.ends_with(", 0 violations\n"), "{text}");
+}

@@ -4,6 +4,7 @@
 //! - [`fabric`]: hosts, links and switches, stepped from event to event. The same seed gives the
 //!   same run, bit for bit.
 //! - [`oracle`]: a model of verbs semantics, independent of the implementation.
+//! - [`power_cut`]: power cuts of hosts with durable memory.
 //! - [`swarm`]: random runs drawn from seeds and checked by the oracle, and the reduction of a
 //!   failing run to the parts that it needs to fail.
 //!
@@ -16,4 +17,5 @@ pub mod connect;
 pub mod dice;
 pub mod fabric;
 pub mod oracle;
+pub mod power_cut;
 pub mod swarm;

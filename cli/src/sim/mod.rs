@@ -1,7 +1,8 @@
-//! `roce sim`: swarms of simulated fabrics, checked by an oracle; and experiments with congestion
-//! control.
+//! `roce sim`: swarms of simulated fabrics, checked by an oracle; experiments with congestion control;
+//! and power cuts.
 
 pub mod dcqcn;
+pub mod power_cut;
 mod report;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -56,6 +57,8 @@ pub struct SimArgs {
 pub enum Experiment {
     /// Compare congestion control algorithms on links that flows share
     Dcqcn(dcqcn::DcqcnArgs),
+    /// Cut the power of hosts with durable memory, and look at their disks
+    PowerCut(power_cut::PowerCutArgs),
 }
 
 /// Why there is no result.
@@ -96,13 +99,15 @@ const SHRINK_RUNS: usize = 1000;
 /// # Errors
 /// If the first seed can't be drawn, stdout can't be written, or an experiment fails.
 pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
-    if let Some(Experiment::Dcqcn(args)) = &args.experiment {
-        return dcqcn::run_command(args).map_err(SimError::Dcqcn);
+    match &args.experiment {
+        Some(Experiment::Dcqcn(args)) => return dcqcn::run_command(args).map_err(SimError::Dcqcn),
+        Some(Experiment::PowerCut(args)) => return power_cut::run_command(args),
+        None => {}
     }
     let from = match (args.seed, args.from) {
         (Some(_), _) => 0,
         (None, Some(from)) => from,
-        (None, None) => draw_start(args.seeds)?,
+        (None, None) => draw_start("", args.seeds)?,
     };
     // A panic of the stack is reported with its seed like any other finding.
     std::panic::set_hook(Box::new(|_| {}));
@@ -117,11 +122,11 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
     })
 }
 
-/// Draws a random first seed. Prints it at once, so that an interrupted run can be repeated.
-fn draw_start(seeds: u64) -> Result<u64, SimError> {
+/// Draws a random first seed of an experiment, whose name ends with a space. Prints it at once, so that an interrupted run can be repeated.
+fn draw_start(experiment: &str, seeds: u64) -> Result<u64, SimError> {
     // Leaves room for the seeds that follow.
     let from = getrandom::u64().map_err(SimError::Draw)? >> 1;
-    eprintln!("seeds from {from}; again: roce sim --seeds {seeds} --from {from}");
+    eprintln!("seeds from {from}; again: roce sim {experiment}--seeds {seeds} --from {from}");
     Ok(from)
 }
 

@@ -1,8 +1,8 @@
 //! The peer: writes, flushes, kills, and looks at the disk.
 
-use crate::model::Model;
 use crate::server::{OUTPUT_PREFIX, ROLE};
-use crate::{Plan, Rng, SLOT, SLOTS, WORD};
+use crate::{Plan, Rng, SLOTS};
+use roce_sim::power_cut::{Model, SLOT, WORD};
 use roce_verbs::work::{Flush, FlushPlacement, FlushSelectivity};
 use roce_verbs::{
     Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, ProtectionDomain,

@@ -12,14 +12,10 @@
 
 mod client;
 mod disk;
-mod model;
 mod server;
 
 use std::str::FromStr;
 
-/// The size of a slot, and of an ATOMIC WRITE's word, in bytes.
-const SLOT: usize = 64;
-const WORD: usize = 8;
 /// The number of slots of the memory.
 const SLOTS: usize = 256;
 

@@ -1,7 +1,8 @@
 //! The process that holds the memory, until it is killed.
 
+use crate::SLOTS;
 use crate::disk::Disk;
-use crate::{SLOT, SLOTS};
+use roce_sim::power_cut::SLOT;
 use roce_verbs::memory::{Buffer, Durable, Memory};
 use roce_verbs::{Access, ConnectOptions, Device, Endpoint, QpOptions};
 use std::fs::OpenOptions;

@@ -1,40 +1,46 @@
 //! What the disk may have after a power cut.
 
-use crate::{SLOT, SLOTS, WORD};
 use std::ops::Range;
 
+/// The size of a slot in bytes.
+pub const SLOT: usize = 64;
+/// The size of a word in bytes.
+pub const WORD: usize = 8;
 const WORDS: usize = SLOT / WORD;
 
-/// The slots of the memory. Each WRITE has a number of its own, which fills its slots; the first word
-/// of slot 0 is that of ATOMIC WRITEs.
+/// What was written to durable memory and acknowledged, from its latest start on.
+///
+/// The memory consists of slots. Each WRITE has a number of its own, above those of earlier ones,
+/// and fills its slots with it. ATOMIC WRITEs write the first word of slot 0, and nothing else does.
 #[derive(Debug)]
-pub(super) struct Model {
-    /// The words that the disk had when the round began.
+pub struct Model {
+    /// The words that the disk had at the start.
     before: Vec<u64>,
-    /// The numbers posted for each slot in this round, in order.
+    /// The numbers posted for each slot, in order.
     posted: Vec<Vec<u64>>,
     /// The newest number of each slot that was acknowledged as durable; 0 if none was.
     durable: Vec<u64>,
-    /// All WRITEs and ATOMIC WRITEs of this round, by their place among all requests.
+    /// The WRITEs and ATOMIC WRITEs that may not be durable, by their place among all requests.
     writes: Vec<(usize, Range<usize>, u64)>,
     /// The slots and the number that were flushed before the ATOMIC WRITE of a number.
     flushed_before: Vec<(u64, Range<usize>, u64)>,
 }
 
 impl Model {
-    /// A round that begins with these contents of the disk.
-    pub(super) fn new(disk: &[u8]) -> Self {
+    /// A start with these contents of the disk.
+    pub fn new(disk: &[u8]) -> Self {
+        let slots = disk.len() / SLOT;
         Self {
             before: words(disk),
-            posted: vec![Vec::new(); SLOTS],
-            durable: vec![0; SLOTS],
+            posted: vec![Vec::new(); slots],
+            durable: vec![0; slots],
             writes: Vec::new(),
             flushed_before: Vec::new(),
         }
     }
 
     /// The request with this place fills slots with a number.
-    pub(super) fn write(&mut self, place: usize, slots: Range<usize>, number: u64) {
+    pub fn write(&mut self, place: usize, slots: Range<usize>, number: u64) {
         for slot in slots.clone() {
             self.posted[slot].push(number);
         }
@@ -42,21 +48,31 @@ impl Model {
     }
 
     /// The ATOMIC WRITE of `number` is behind a FLUSH of the slots, which were filled with `before`.
-    pub(super) fn order(&mut self, number: u64, slots: Range<usize>, before: u64) {
+    pub fn order(&mut self, number: u64, slots: Range<usize>, before: u64) {
         self.flushed_before.push((number, slots, before));
     }
 
     /// A FLUSH of slots, with this place, was acknowledged.
-    pub(super) fn acknowledge(&mut self, place: usize, slots: &Range<usize>) {
+    pub fn acknowledge(&mut self, place: usize, slots: &Range<usize>) {
         for (_, written, number) in self.writes.iter().filter(|write| write.0 < place) {
             for slot in written.clone().filter(|slot| slots.contains(slot)) {
                 self.durable[slot] = self.durable[slot].max(*number);
             }
         }
+        let durable = &self.durable;
+        let is_newer = |write: &(usize, Range<usize>, u64)| {
+            let mut slots = write.1.clone();
+            slots.any(|slot| durable[slot] < write.2)
+        };
+        self.writes.retain(is_newer);
     }
 
     /// Checks what a power cut has left.
-    pub(super) fn check(&self, disk: &[u8]) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// If something that was acknowledged is not there, or something that was not written is; the
+    /// text says which word, and what it should be.
+    pub fn check(&self, disk: &[u8]) -> Result<(), String> {
         let found = words(disk);
         for (place, word) in found.iter().enumerate() {
             let slot = place / WORDS;
@@ -98,6 +114,8 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SLOTS: usize = 16;
 
     fn disk(words: &[(usize, u64)]) -> Vec<u8> {
         let mut bytes = vec![0; SLOTS * SLOT];
