@@ -10,7 +10,7 @@
 //! For example, as root:
 //! `echo 'g ibv_devinfo' | cargo run -p roce-tests --example lab_shell`
 //!
-//! With the argument `zero-copy`, the guest has the newer kernel.
+//! With the argument `zero-copy` or `persistent-memory`, the guest has the newer kernel.
 
 use std::env;
 use std::error::Error;
@@ -27,7 +27,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let flavour = match env::args().nth(1).as_deref() {
         None => Flavour::SoftRoce,
         Some("zero-copy") => Flavour::ZeroCopy,
-        Some(other) => return Err(format!("{other}: only zero-copy is understood").into()),
+        Some("persistent-memory") => Flavour::PersistentMemory,
+        Some(other) => {
+            return Err(
+                format!("{other}: only zero-copy and persistent-memory are understood").into(),
+            );
+        }
     };
     let lab = Lab::boot(&LabConfig {
         flavour,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Second stage of the lab's guest, in its final root: network, rxe0, agent.
 # The kernel's command line carries lab.ip4=ADDRESS/PREFIX, lab.mtu=BYTES and
-# lab.flavour=soft-roce or zero-copy.
+# lab.flavour=soft-roce, zero-copy or persistent-memory.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 fail() { echo "LAB-INIT: $*" > /dev/console; sleep 1; echo o > /proc/sysrq-trigger; sleep 60; }
 for word in $(cat /proc/cmdline); do
@@ -26,6 +26,12 @@ ip link set eth0 up || fail "cannot bring eth0 up"
 case $flavour in
     soft-roce)
         rdma link add rxe0 type rxe netdev eth0 || fail "cannot add rxe0"
+        ;;
+    persistent-memory)
+        rdma link add rxe0 type rxe netdev eth0 || fail "cannot add rxe0"
+        # Memory of a file system can't be pinned for long, as rxe does with regions.
+        ndctl create-namespace -f -e namespace0.0 -m devdax > /dev/console 2>&1 \
+            || fail "cannot make /dev/dax0.0"
         ;;
     zero-copy)
         # All packets arrive at queue 0; the other queue pair is free for an XDP program.

@@ -13,6 +13,9 @@ pub enum Flavour {
     /// device respects the kernel's mapping of memory. There is no Soft-RoCE: UDP port 4791 is
     /// free.
     ZeroCopy,
+    /// The same newer kernel, with Soft-RoCE, which has FLUSH and ATOMIC WRITE there, and with
+    /// persistent memory: `/dev/dax0.0`, [`Flavour::PERSISTENT_MIB`] less what its driver takes.
+    PersistentMemory,
 }
 
 /// The modules for access to this machine's files, and for the network.
@@ -30,12 +33,33 @@ const BASIC_MODULES: &[&str] = &[
 /// bit: with tables, a large message takes half the time.
 const SOFT_ROCE_MODULES: &[&str] = &["crc32_generic", "ib_uverbs", "rdma_ucm", "rdma_rxe"];
 
+/// The same of a newer kernel, and those of persistent memory, which the device of the emulator
+/// announces by ACPI (NFIT).
+const PERSISTENT_MODULES: &[&str] = &[
+    "ib_uverbs",
+    "rdma_ucm",
+    "rdma_rxe",
+    "nfit",
+    "nd_pmem",
+    "dax_pmem",
+    "device_dax",
+];
+
 impl Flavour {
+    /// The size of persistent memory in MiB.
+    pub const PERSISTENT_MIB: u32 = 64;
+
+    /// Whether the guest has Soft-RoCE.
+    pub(super) fn has_soft_roce(self) -> bool {
+        self != Self::ZeroCopy
+    }
+
     /// Its name in the guest's scripts.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::SoftRoce => "soft-roce",
             Self::ZeroCopy => "zero-copy",
+            Self::PersistentMemory => "persistent-memory",
         }
     }
 
@@ -44,7 +68,7 @@ impl Flavour {
         match self {
             Self::SoftRoce => None,
             // The first with such a virtio_net: kernel 7.2.
-            Self::ZeroCopy => Some("forky"),
+            Self::ZeroCopy | Self::PersistentMemory => Some("forky"),
         }
     }
 
@@ -53,13 +77,14 @@ impl Flavour {
         match self {
             Self::SoftRoce => [BASIC_MODULES, SOFT_ROCE_MODULES].concat(),
             Self::ZeroCopy => BASIC_MODULES.to_vec(),
+            Self::PersistentMemory => [BASIC_MODULES, PERSISTENT_MODULES].concat(),
         }
     }
 
     /// Pairs of queues of the guest's interface.
     pub(super) fn queue_pairs(self) -> u32 {
         match self {
-            Self::SoftRoce => 1,
+            Self::SoftRoce | Self::PersistentMemory => 1,
             Self::ZeroCopy => 2,
         }
     }
@@ -70,16 +95,16 @@ impl Flavour {
             Self::SoftRoce => "",
             // On a busy machine the emulated timer may stall so long that the kernel concludes that
             // it does not work.
-            Self::ZeroCopy => " no_timer_check",
+            Self::ZeroCopy | Self::PersistentMemory => " no_timer_check",
         }
     }
 
-    /// The folder for kernel and initramfs. Flavours have separate folders, so that they don't wait
-    /// for each other.
+    /// The folder for kernel and initramfs. Those with different kernels have separate folders, so that
+    /// they don't wait for each other.
     pub(super) fn folder(self, cache: &Path) -> PathBuf {
         match self {
             Self::SoftRoce => cache.to_owned(),
-            Self::ZeroCopy => cache.join(self.name()),
+            Self::ZeroCopy | Self::PersistentMemory => cache.join(Self::ZeroCopy.name()),
         }
     }
 }

@@ -49,7 +49,9 @@ impl Kernel {
     pub(super) fn modules_for(&self, names: &[&str]) -> Result<Vec<PathBuf>, LabError> {
         let mut files = Vec::new();
         for name in names {
+            // This machine's configuration may replace modules by commands, as ndctl's does.
             let text = run(Command::new(tool("modprobe")?)
+                .args(["-C", "/dev/null"])
                 .args(["-S", &self.version, "--show-depends", name, "-d"])
                 .arg(&self.root))?;
             // Lines are "insmod PATH [options]" or "builtin NAME".

@@ -24,6 +24,9 @@ const PROGRAMS: &[&str] = &[
 /// Further programs for a guest with zero-copy.
 const ZERO_COPY_PROGRAMS: &[&str] = &["ethtool"];
 
+/// Further programs for a guest with persistent memory.
+const PERSISTENT_PROGRAMS: &[&str] = &["ndctl"];
+
 /// Fails with a list of everything that is missing, if the lab cannot run here.
 pub(super) fn check(flavour: Flavour) -> Result<(), LabError> {
     let mut missing = Vec::new();
@@ -43,6 +46,7 @@ pub(super) fn check(flavour: Flavour) -> Result<(), LabError> {
     let more = match flavour {
         Flavour::SoftRoce => &[],
         Flavour::ZeroCopy => ZERO_COPY_PROGRAMS,
+        Flavour::PersistentMemory => PERSISTENT_PROGRAMS,
     };
     let absent: Vec<_> = PROGRAMS
         .iter()

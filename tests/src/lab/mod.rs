@@ -373,7 +373,7 @@ impl Lab {
 
     /// Waits until rxe0, if the guest has it, is active and has both of its GIDs.
     fn wait_for_gids(&self) -> Result<(), LabError> {
-        if self.flavour != Flavour::SoftRoce {
+        if !self.flavour.has_soft_roce() {
             return Ok(());
         }
         let port = format!("/sys/class/infiniband/{GUEST_RDMA_DEVICE}/ports/1");

@@ -98,7 +98,7 @@ fn arguments(
         // the emulator occasionally executes code that another thread is patching.
         let threads = match config.flavour {
             Flavour::SoftRoce => "multi",
-            Flavour::ZeroCopy => "single",
+            Flavour::ZeroCopy | Flavour::PersistentMemory => "single",
         };
         format!("tcg,thread={threads}")
     } else {
@@ -129,7 +129,7 @@ fn arguments(
         ("-accel", accelerator),
         ("-cpu", processor.to_owned()),
         ("-smp", config.cpus.to_string()),
-        ("-m", config.memory_mib.to_string()),
+        ("-m", memory_option(config)),
         ("-display", "none".to_owned()),
         ("-vga", "none".to_owned()),
         ("-boot", "strict=off".to_owned()),
@@ -161,12 +161,42 @@ fn arguments(
     ["-nodefaults", "-no-user-config", "-no-reboot"]
         .map(str::to_owned)
         .into_iter()
+        .chain(persistent_memory_options(config.flavour))
         .chain(
             pairs
                 .into_iter()
                 .flat_map(|(option, value)| [option.to_owned(), value]),
         )
         .collect()
+}
+
+/// The guest's memory. Persistent memory is plugged into a slot.
+fn memory_option(config: &LabConfig) -> String {
+    let size = config.memory_mib;
+    match config.flavour {
+        Flavour::PersistentMemory => {
+            let most = size + 2 * Flavour::PERSISTENT_MIB;
+            format!("{size},slots=1,maxmem={most}M")
+        }
+        Flavour::SoftRoce | Flavour::ZeroCopy => size.to_string(),
+    }
+}
+
+/// The options of persistent memory, if the guest has some.
+fn persistent_memory_options(flavour: Flavour) -> Vec<String> {
+    if flavour != Flavour::PersistentMemory {
+        return Vec::new();
+    }
+    let size = Flavour::PERSISTENT_MIB;
+    [
+        "-machine".to_owned(),
+        "pc,nvdimm=on".to_owned(),
+        "-object".to_owned(),
+        format!("memory-backend-ram,id=persistent,size={size}M"),
+        "-device".to_owned(),
+        "nvdimm,memdev=persistent".to_owned(),
+    ]
+    .to_vec()
 }
 
 /// The options of the tap device and of the guest's interface for several queue pairs.
