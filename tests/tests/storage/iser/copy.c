@@ -165,6 +165,8 @@ int main(int count, char **arguments)
 	iscsi_set_targetname(iscsi, url->target);
 	iscsi_set_session_type(iscsi, ISCSI_SESSION_NORMAL);
 	iscsi_set_header_digest(iscsi, ISCSI_HEADER_DIGEST_NONE);
+	// The session takes the place of one that a killed copy has left.
+	require(iscsi_set_isid_en(iscsi, 1, 1) == 0, "no ISID", iscsi);
 	// A session that fails is an error: it is not made again.
 	iscsi_set_noautoreconnect(iscsi, 1);
 	copy.lun = url->lun;

@@ -70,7 +70,8 @@ fn a_killed_client_does_not_keep_the_next_one_out() {
     assert_guest_has(&lab, &data, MIB);
     let back = reading(&lab, &copy, "65536", MIB);
     data.assert_begins(&back, MIB);
-    // Only QP1 remains.
+    // The next session has the name of the killed client's, and takes its place. LIO would not notice
+    // otherwise, as it sends no pings over iSER. Only QP1 remains.
     let script = "until test $(rdma resource show qp | grep -vc GSI) = 0; do sleep 0.1; done";
     in_guest(&lab, script, &[]);
 }
