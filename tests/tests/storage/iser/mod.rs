@@ -13,11 +13,12 @@ mod tgtd;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use rand_chacha::ChaCha8Rng;
-use rand_core::{Rng, SeedableRng};
 use roce_tests::lab::{Direction, Drops, Lab};
+
+use crate::random;
 
 /// Timeout of a step.
 const TIMEOUT: Duration = Duration::from_secs(100);
@@ -76,15 +77,13 @@ struct Data {
 }
 
 impl Data {
-    /// Random bytes in a new file of the lab's folder, with a seed that is printed.
+    /// Random bytes in a new file of the lab's folder.
     fn new(lab: &Lab, length: usize) -> Self {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let seed = now.expect("after 1970").as_nanos() as u64;
-        println!("{length} random bytes of seed {seed}");
-        let mut bytes = vec![0; length];
-        ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        let bytes = random::bytes(length);
         // The guest may have cached a file of the same name.
-        let file = lab.directory().join(format!("data-{seed}"));
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let file = lab.directory().join(format!("data-{call}"));
         fs::write(&file, &bytes).expect("a file");
         let file = file.canonicalize().expect("a full path");
         Self { bytes, file }
