@@ -386,10 +386,7 @@ impl Queue {
     /// The answer to a write.
     fn written(&self, extent: Extent, durable: bool, written: Result<(), Status>) -> Answer {
         let storage = &self.shared.namespaces[extent.namespace];
-        let done = match durable {
-            true => written.and_then(|()| storage.flush()),
-            false => written,
-        };
+        let done = storage.finish(written, durable);
         if done.is_ok() {
             add(&self.shared.counters.bytes_written, extent.len.into());
         }

@@ -85,6 +85,14 @@ impl Storage {
         }
     }
 
+    /// Ends a write: if it must be durable, it succeeds when it is.
+    pub(super) fn finish(&self, written: Result<(), Status>, durable: bool) -> Result<(), Status> {
+        match durable {
+            true => written.and_then(|()| self.flush()),
+            false => written,
+        }
+    }
+
     /// Writes `data` to the bytes of the namespace from `offset` on.
     pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Status> {
         match self {

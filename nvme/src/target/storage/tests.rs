@@ -71,6 +71,11 @@ fn after_a_flush_that_failed_none_succeeds() {
     assert_eq!(good.flush(), Ok(()));
     good.lost_writes.store(true, Ordering::Release);
     assert_eq!(good.flush(), Err(Status::WRITE_FAULT));
+    let good = Storage::File(good);
+    assert_eq!(good.finish(Ok(()), true), Err(Status::WRITE_FAULT));
+    assert_eq!(good.finish(Ok(()), false), Ok(()));
+    let failed = Err(Status::CAPACITY_EXCEEDED);
+    assert_eq!(good.finish(failed, true), failed);
 }
 
 #[test]
