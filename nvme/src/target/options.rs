@@ -1,6 +1,7 @@
 //! What a target may choose.
 
 use super::protocol::Limits;
+use std::time::Duration;
 
 /// The options of a target.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +10,8 @@ pub struct TargetOptions {
     pub connections: usize,
     /// Connections at the same time whose host has not sent its connect command yet.
     pub half_open: usize,
+    /// A connection whose host does not send its connect command within this time is ended.
+    pub connect_within: Duration,
     /// Memory of a queue for the data of its commands, in bytes. Commands for which no memory is
     /// left wait. At least the longest transfer.
     pub queue_memory: usize,
@@ -17,11 +20,12 @@ pub struct TargetOptions {
 }
 
 impl Default for TargetOptions {
-    /// 256 connections, 64 of them half open, and 4 MiB of memory for each queue.
+    /// 256 connections, 64 of them half open for at most 30 s, and 4 MiB of memory for each queue.
     fn default() -> Self {
         Self {
             connections: 256,
             half_open: 64,
+            connect_within: Duration::from_secs(30),
             queue_memory: 4 << 20,
             limits: Limits::default(),
         }

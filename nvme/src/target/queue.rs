@@ -35,8 +35,6 @@ use std::time::{Duration, Instant};
 
 /// How often an idle queue looks whether its controller or the target has ended.
 const TICK: Duration = Duration::from_millis(200);
-/// A host that has not sent its connect command within this time is given up.
-const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why a queue ends.
 #[derive(Debug)]
@@ -174,7 +172,7 @@ impl Parts {
 
 impl Queue {
     fn run(mut self) -> Result<(), End> {
-        let give_up = Instant::now() + CONNECT_WITHIN;
+        let begun = Instant::now();
         loop {
             let taken = self.parts.completions.next(TICK);
             let taken = taken.map_err(|error| End::Failed(error.to_string()))?;
@@ -182,14 +180,20 @@ impl Queue {
                 return Ok(());
             }
             let now = Instant::now();
-            if !self.session.is_connected() && now > give_up {
-                let what = format!("no connect command within {CONNECT_WITHIN:?}");
-                return Err(End::Failed(what));
-            }
+            self.check_connected(now.saturating_duration_since(begun))?;
             match taken {
                 Some(completion) => self.note(&completion, now)?,
                 None => self.session.check(now)?,
             }
+        }
+    }
+
+    /// Fails if the host has not sent its connect command in time.
+    fn check_connected(&self, age: Duration) -> Result<(), End> {
+        let limit = self.shared.options.connect_within;
+        match self.session.is_connected() || age <= limit {
+            true => Ok(()),
+            false => Err(End::Failed(format!("no connect command within {limit:?}"))),
         }
     }
 

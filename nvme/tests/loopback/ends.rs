@@ -33,6 +33,7 @@ fn a_target_that_goes_away_costs_no_wrong_success() {
 
     let mut posted = Vec::new();
     let mut succeeded = Vec::new();
+    let mut file = None;
     let mut next = MAX;
     loop {
         while queue.room() > 0 && posted.len() < 16 {
@@ -59,8 +60,9 @@ fn a_target_that_goes_away_costs_no_wrong_success() {
             }
         }
         // The writes behind this one are under way.
-        if succeeded.len() == 8 {
+        if succeeded.len() == 8 && file.is_none() {
             rig.down();
+            file = Some(std::fs::read(rig.file()).expect("it is there"));
         }
     }
     let error = host.queues()[0].flush(&disk).expect_err("it is lost");
@@ -74,7 +76,9 @@ fn a_target_that_goes_away_costs_no_wrong_success() {
         assert!(covers(&unsure, at as u64), "{at} is missing in {unsure:?}");
     }
     assert!(!covers(&unsure, 0), "that was flushed: {unsure:?}");
-    let file = std::fs::read(rig.file()).expect("it is there");
+    let file = file.expect("the target has ended");
+    let now = std::fs::read(rig.file()).expect("it is there");
+    assert!(file == now, "a target that has ended writes no more");
     for at in succeeded {
         let found = &file[at..at + MAX];
         assert!(found.iter().all(|&byte| byte == 9), "{at} was answered");

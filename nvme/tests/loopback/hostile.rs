@@ -7,7 +7,8 @@ use roce_nvme::target::TargetOptions;
 use roce_nvme::wire::admin;
 use roce_nvme::wire::io::{self, Blocks};
 use roce_nvme::wire::{KeyedSgl, Refusal, RequestPrivate, Sgl, Status};
-use roce_verbs::RemoteAddr;
+use roce_verbs::{ConnectOptions, RemoteAddr};
+use std::time::Duration;
 
 /// An honest host, which must not notice the others.
 struct Honest(Host);
@@ -237,6 +238,58 @@ fn impossible_queues_are_refused_with_the_reason() {
     assert_eq!(refusal(connected), Refusal::INVALID_FORMAT);
     rig.until_all_is_free();
     assert_eq!(rig.target().snapshot().refused, 6);
+}
+
+#[test]
+fn a_connection_without_a_connect_command_ends() {
+    let rig = Rig::with(TargetOptions {
+        connect_within: Duration::from_millis(300),
+        ..TargetOptions::default()
+    });
+    let mut honest = Honest::new(&rig);
+    let raw = Raw::connect(rig.at, &request(0).encode(), 8).expect("connected");
+    assert_eq!(raw.response(), None);
+    until_alone(&rig);
+    honest.works();
+    let failures = rig.target().take_failures();
+    let late = |why: &String| why.contains("no connect command within 300ms");
+    assert!(failures.iter().any(late), "{failures:?}");
+}
+
+/// The target reads a host's memory.
+#[test]
+fn a_host_that_permits_no_reads_is_refused() {
+    let rig = Rig::start();
+    let options = ConnectOptions {
+        max_dest_rd_atomic: 0,
+        ..ConnectOptions::default()
+    };
+    let connected = Raw::connect_with(rig.at, &options, &request(0).encode(), 8);
+    assert_eq!(refusal(connected), Refusal::INVALID_IRD);
+}
+
+#[test]
+fn the_response_invalidates_the_key_that_the_command_names() {
+    let rig = Rig::start();
+    let (_admin, controller) = Raw::admin(rig.at);
+    let raw = Raw::io(rig.at, 1, controller);
+    for command in [
+        io::read(&blocks(1, 0, 128)),
+        io::write(&blocks(1, 0, 128), false),
+        io::write(&blocks(2, 0, 128), false),
+        // This one fails.
+        io::read(&blocks(1, u64::MAX, 128)),
+    ] {
+        let window = raw.window(65_536);
+        let sgl = Sgl::Keyed(KeyedSgl {
+            remote: window,
+            len: 65_536,
+            invalidate: true,
+        });
+        raw.send(command.with_sgl(&sgl).bytes());
+        raw.response().expect("answered");
+        assert_eq!(raw.invalidated(), Some(window.rkey));
+    }
 }
 
 #[test]

@@ -8,7 +8,9 @@ use roce_nvme::wire::{
 };
 use roce_verbs::cm::ConnectionError;
 use roce_verbs::completion::WcOpcode;
+use roce_verbs::memory::{MemoryWindow, MwType};
 use roce_verbs::prelude::*;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 
 /// The most bytes of a capsule that this host sends.
@@ -26,6 +28,11 @@ pub(crate) struct Raw {
     pub(crate) open: MemoryRegion,
     /// Memory that it may not.
     pub(crate) closed: MemoryRegion,
+    pd: ProtectionDomain,
+    /// The newest window.
+    window: RefCell<Option<MemoryWindow>>,
+    /// The key that the newest response has invalidated.
+    invalidated: Cell<Option<u32>>,
 }
 
 /// The request of a queue of 32 entries.
@@ -45,6 +52,15 @@ impl Raw {
         private: &[u8],
         receives: usize,
     ) -> Result<Self, ConnectionError> {
+        Self::connect_with(at, &ConnectOptions::default(), private, receives)
+    }
+
+    pub(crate) fn connect_with(
+        at: SocketAddr,
+        connect: &ConnectOptions,
+        private: &[u8],
+        receives: usize,
+    ) -> Result<Self, ConnectionError> {
         let context = Device::towards(at.ip()).and_then(|device| device.open());
         let context = context.expect("a device");
         let pd = context.alloc_pd();
@@ -56,21 +72,24 @@ impl Raw {
             ..QpOptions::default()
         };
         let qp = pd.create_qp(&cq, &cq, &options).expect("a QP");
-        let connect = ConnectOptions::default();
         qp.to_init(connect.access).expect("INIT");
-        let all = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let all =
+            Access::MW_BIND | Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let allocate = |len, access| pd.allocate(len, access).expect("memory");
         let responses = allocate(DEPTH * RESPONSE_LEN, Access::LOCAL_WRITE);
         for index in 0..receives {
             receive(&qp, &responses, index);
         }
         Ok(Self {
-            connection: Connection::connect(qp, at, &connect, private)?,
+            connection: Connection::connect(qp, at, connect, private)?,
             cq,
             responses,
             capsule: allocate(CAPSULE, Access::LOCAL_WRITE),
             open: allocate(1 << 20, all),
             closed: allocate(1 << 20, Access::LOCAL_WRITE),
+            pd,
+            window: RefCell::default(),
+            invalidated: Cell::default(),
         })
     }
 
@@ -131,6 +150,24 @@ impl Raw {
         }
     }
 
+    /// A new window to the first bytes of the open memory, of the kind that a SEND can invalidate.
+    pub(crate) fn window(&self, len: usize) -> RemoteAddr {
+        const KEY: u8 = 7;
+        let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let view = self.open.window(0, len, access).expect("it fits");
+        let window = self.pd.alloc_mw(MwType::Type2).expect("a window");
+        let remote = window.remote(KEY, &view, 0);
+        let bind = SendRequest::new(0, window.bind(KEY, &view), ());
+        self.connection.post_send(&bind).expect("posted");
+        self.window.replace(Some(window));
+        remote
+    }
+
+    /// The key that the newest response has invalidated.
+    pub(crate) fn invalidated(&self) -> Option<u32> {
+        self.invalidated.get()
+    }
+
     /// The next response; `None` if the connection is over.
     pub(crate) fn response(&self) -> Option<Response> {
         loop {
@@ -138,6 +175,7 @@ impl Raw {
             let completion = completion.expect("an answer, or the connection's end");
             match (completion.status, completion.opcode) {
                 (WcStatus::Success, WcOpcode::Recv) => {
+                    self.invalidated.set(completion.invalidated_rkey);
                     let index = completion.wr_id as usize;
                     let mut bytes = [0; RESPONSE_LEN];
                     let read = self.responses.read(index * RESPONSE_LEN, &mut bytes);
