@@ -68,6 +68,11 @@ const CRATES: &[Tested] = &[
         wide: &[],
     },
     Tested {
+        folder: "nvme",
+        near: &["-p roce-nvme --tests"],
+        wide: &[],
+    },
+    Tested {
         folder: "cli",
         near: &["-p roce --lib"],
         wide: &[],
