@@ -3,9 +3,9 @@
 use nix::sched::{CloneFlags, unshare};
 use roce_verbs::datapath::{DatapathChoice, DatapathOptions};
 use roce_verbs::device::{AsyncEvents, Event};
+use roce_verbs::prelude::*;
 use roce_verbs::settings::OpenOptions;
-use roce_verbs::{Context, Device};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -141,6 +141,39 @@ fn the_gids_follow_the_addresses_over(datapath: DatapathChoice) {
     gone.sort_by_key(|event| *event == Some(Event::PortError));
     assert_eq!(gone, [Some(Event::GidChange), Some(Event::PortError)]);
     assert_eq!(events.poll(), None);
+}
+
+#[test]
+fn a_listener_at_all_addresses_listens_at_those_that_come_later() {
+    if !namespace() {
+        return;
+    }
+    // Two devices of a host meet on its loopback interface, which AF_XDP does not see.
+    ip("link set lo up");
+    let (passive, events) = open(DatapathChoice::Udp);
+    let all = Ipv4Addr::UNSPECIFIED;
+    let listener = Listener::bind(&passive, (all, 0).into()).expect("a free port");
+    // Added, removed, and added again.
+    for step in ["add", "del", "add"] {
+        ip(&format!("address {step} 10.99.2.2/24 dev near0"));
+        expect(&events, Event::GidChange);
+    }
+    let remote = (Ipv4Addr::new(10, 99, 2, 2), listener.port()).into();
+    let (active, _) = open(DatapathChoice::Udp);
+    let connected = std::thread::scope(|scope| {
+        let client = scope.spawn(move || {
+            let (pd, cq) = (active.alloc_pd(), active.create_cq(1));
+            let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+            Connection::connect(qp.expect("a QP"), remote, &ConnectOptions::default(), b"")
+        });
+        let incoming = listener.accept_within(TIMEOUT).expect("a request");
+        let (pd, cq) = (passive.alloc_pd(), passive.create_cq(1));
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+        let accepted = incoming.accept(qp.expect("a QP"), &ConnectOptions::default(), b"");
+        accepted.expect("established");
+        client.join().expect("no panic")
+    });
+    connected.expect("connected");
 }
 
 /// An application that drives the NIC itself gets the events, too.

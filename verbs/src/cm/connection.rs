@@ -51,8 +51,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at an address of the device, or at all addresses of a family (`0.0.0.0`, `[::]`). If
-    /// the port is 0, the system chooses one.
+    /// Listens at an address of the device, or at all addresses of a family (`0.0.0.0`, `[::]`),
+    /// also those that the device gets later. If the port is 0, the system chooses one.
     ///
     /// # Errors
     /// If the port is in use, or the device does not have the address.

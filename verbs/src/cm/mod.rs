@@ -166,7 +166,7 @@ impl ConnectionManager {
     }
 
     /// Takes requests for a claimed port, at the addresses of the device that the claim covers.
-    /// These addresses become usable. From now on, requests that reach the host for this port come
+    /// These addresses become usable; those that the device gets later, too. From now on, requests that reach the host for this port come
     /// to this process, even if other processes share the address.
     ///
     /// A device can listen for a claim only once. `backlog` is that of [`Agent::listen`].

@@ -86,8 +86,8 @@ impl Context {
         }
     }
 
-    /// Makes the addresses of all GIDs usable, for a UD QP that receives at any of them. Returns
-    /// the number of usable addresses.
+    /// Makes the addresses of all GIDs usable, and those that the interface gets later, for a UD QP
+    /// that receives at any of them. Returns the number of usable addresses.
     ///
     /// # Errors
     /// If no address can be used; the error is that of the last address.
@@ -95,6 +95,7 @@ impl Context {
         // Start the datapath even if the device has no address yet: a listener on all addresses
         // also listens on addresses that the interface gets later.
         drop(self.inner.shared.lock_and_start()?);
+        self.inner.shared.want_all_addresses();
         let mut last_error = None;
         let mut usable = 0;
         for entry in self.gids() {

@@ -4,12 +4,13 @@ use super::engine_lock::{EngineGuard, EngineLock};
 use super::persister::PersistListener;
 use super::spin::{self, Pause};
 use super::wait::{packet_poll_fds, wake_ups_and_timeout};
-use super::{DeviceClock, Engine, Starter};
+use super::{Changes, DeviceClock, Engine, Starter};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
 use nix::poll::ppoll;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
+use roce_port::Port as _;
 use roce_stack::{CqId, Instant, Persisted, QpnRange};
 use std::hint::cold_path;
 use std::net::IpAddr;
@@ -23,6 +24,8 @@ pub(crate) struct DeviceState {
     pub(crate) wake: EventFd,
     pub(crate) driver_sleeps: AtomicBool,
     pub(crate) stop: AtomicBool,
+    /// Whether a listener or a QP wants every address that the interface has or gets.
+    wants_all_addresses: AtomicBool,
     next_cq: AtomicU64,
     pub(crate) clock: DeviceClock,
     /// When an application thread last drove the NIC: the stack's time in nanoseconds plus one; 0
@@ -55,6 +58,7 @@ impl DeviceState {
             wake,
             driver_sleeps: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            wants_all_addresses: AtomicBool::new(false),
             next_cq: AtomicU64::new(1),
             clock,
             last_call: AtomicU64::new(0),
@@ -248,6 +252,27 @@ impl DeviceState {
         // has replaced.
         self.wake_driver();
         Ok(started)
+    }
+
+    /// Makes each address that the interface gets usable as soon as it has it.
+    pub(crate) fn want_all_addresses(&self) {
+        self.wants_all_addresses.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes new addresses usable, if they are wanted, and then queues the events.
+    pub(crate) fn note_changes(&self, changes: Changes) {
+        let mut engine = self.lock();
+        if self.wants_all_addresses.load(Ordering::Relaxed) {
+            engine.port.set_addresses(changes.addresses.clone());
+            for address in changes.addresses {
+                // It may not be usable yet: an IPv6 address is first checked for duplicates. The
+                // kernel reports again when it is.
+                let _ = engine.port.activate(address);
+            }
+        }
+        for event in changes.events {
+            engine.events.push(event);
+        }
     }
 
     /// If the datapath has not started, remembers to make `address` usable when it does, and

@@ -65,7 +65,9 @@ fn drive(shared: &DeviceState, monitor: &mut Monitor) {
     let mut standby = Standby::default();
     let mut last_busy = std::time::Instant::now();
     while !shared.stop.load(Ordering::Acquire) {
-        monitor.report_changes(|event| shared.lock().events.push(event));
+        if let Some(changes) = monitor.changes() {
+            shared.note_changes(changes);
+        }
         if shared.application_called_within(APPLICATION_IDLE_AFTER) {
             standby.take_turn(shared);
             continue;

@@ -24,6 +24,6 @@ pub(crate) use device_state::DeviceState;
 pub(crate) use driver::spawn as spawn_driver;
 pub(crate) use engine::{Engine, MadListener};
 pub(crate) use event_queue::EventQueue;
-pub(crate) use monitor::Monitor;
+pub(crate) use monitor::{Changes, Monitor};
 pub(crate) use persister::{PersistListener, Persister};
 pub(crate) use start::{Starter, port_limits};

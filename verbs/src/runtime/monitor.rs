@@ -12,6 +12,7 @@ use nix::sys::socket::{
 };
 use roce_stack::Event;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,15 @@ struct Status {
     /// The interface is up and has a link.
     running: bool,
     gids: Vec<GidEntry>,
+}
+
+/// What the kernel's messages changed. There may be no event: the kernel also reports that an address
+/// which the interface has can be used from now on.
+pub(crate) struct Changes {
+    /// The interface's addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// An event for each change.
+    pub(crate) events: Vec<Event>,
 }
 
 /// Watches the interface of one device.
@@ -57,26 +67,25 @@ impl Monitor {
         self.socket.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Calls `report` with an event for each change. Does nothing within [`CHECK_INTERVAL`] of the
-    /// last check.
-    pub(crate) fn report_changes(&mut self, mut report: impl FnMut(Event)) {
+    /// The changes since the last call, if the kernel reported any. Always `None` within
+    /// [`CHECK_INTERVAL`] of the last check.
+    pub(crate) fn changes(&mut self) -> Option<Changes> {
         if self.last_check.elapsed() < CHECK_INTERVAL {
-            return;
+            return None;
         }
         self.last_check = Instant::now();
         self.is_stale |= self.socket.as_ref().is_some_and(drain);
         if !self.is_stale {
-            return;
+            return None;
         }
         // A process that has no descriptor left can't read the status. That is not a change.
-        let Ok(current) = Status::of(&self.device) else {
-            return;
-        };
+        let current = Status::of(&self.device).ok()?;
         self.is_stale = false;
-        for event in events_between(&self.known, &current) {
-            report(event);
-        }
-        self.known = current;
+        let before = std::mem::replace(&mut self.known, current);
+        Some(Changes {
+            addresses: self.known.gids.iter().map(|e| e.gid.ip()).collect(),
+            events: events_between(&before, &self.known).collect(),
+        })
     }
 }
 
