@@ -92,9 +92,9 @@ pub(super) fn serve(incoming: Incoming, session: Session, mut seat: Seat, shared
     let private = AcceptPrivate {
         controller_receive_len: session.len(),
     };
-    let outcome = match incoming.accept(qp, &connect_options(), &private.encode()) {
-        Err(error) => Err(End::Failed(error.to_string())),
-        Ok(_) if !seat.serve() => Err(End::Orderly),
+    let mut queue = match incoming.accept(qp, &connect_options(), &private.encode()) {
+        Err(error) => return shared.note_failure(format!("queue {number} of {peer}: {error}")),
+        Ok(_) if !seat.serve() => return,
         Ok(connection) => Queue {
             shared: Arc::clone(shared),
             seat,
@@ -106,10 +106,10 @@ pub(super) fn serve(incoming: Incoming, session: Session, mut seat: Seat, shared
             waiting: VecDeque::new(),
             capsule: Vec::new(),
             scratch: Vec::new(),
-        }
-        .run(),
+        },
     };
-    if let Err(End::Failed(why)) = outcome {
+    // The reason is there before the connection is gone.
+    if let Err(End::Failed(why)) = queue.run() {
         shared.note_failure(format!("queue {number} of {peer}: {why}"));
     }
 }
@@ -171,7 +171,7 @@ impl Parts {
 }
 
 impl Queue {
-    fn run(mut self) -> Result<(), End> {
+    fn run(&mut self) -> Result<(), End> {
         let begun = Instant::now();
         loop {
             let taken = self.parts.completions.next(TICK);
