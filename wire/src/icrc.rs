@@ -27,9 +27,11 @@ use crate::{Grh, ICRC_LEN, UDP_PORT};
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 mod clmul;
 mod gf2;
+mod headers_twice;
 mod unsealed;
 
 use gf2::{image, register};
+pub use headers_twice::{cover_again, cover_less};
 pub use unsealed::Unsealed;
 
 /// The fields of an IP header, or of the GRH in its place, that the ICRC covers, except lengths and

@@ -3,17 +3,51 @@
 use super::fragmentation::Fragmentation;
 use crate::encapsulation::{IpCovered, RxMeta, gid};
 use core::hint::cold_path;
-use roce_wire::UDP_PORT;
 use roce_wire::icrc::{self, IpHeader};
+use roce_wire::{ICRC_LEN, Opcode, UDP_PORT};
 use std::net::IpAddr;
 
-// rule: A17.3.2-source-port
 /// Checks the ICRC, as far as the port reports the fields that it covers (RoCEv2 Annex A17.3.3).
+/// Accepts that of Soft-RoCE for a FLUSH.
 pub(super) fn icrc_is_valid(
     fragmentation: &mut Fragmentation,
     meta: &RxMeta,
     transport: &[u8],
 ) -> bool {
+    if is_valid(fragmentation, meta, transport) {
+        return true;
+    }
+    cold_path();
+    is_flush_of_soft_roce(fragmentation, meta, transport)
+}
+
+/// The most bytes of a FLUSH from the BTH on.
+const LONGEST_FLUSH: usize = 64;
+
+/// Whether it is a FLUSH whose ICRC covers the headers twice, as those of Soft-RoCE of kernel 7.2 do.
+#[cold]
+fn is_flush_of_soft_roce(
+    fragmentation: &mut Fragmentation,
+    meta: &RxMeta,
+    transport: &[u8],
+) -> bool {
+    let opcode = transport.first().and_then(|byte| Opcode::from_byte(*byte));
+    let is_flush = matches!(opcode, Some(Opcode::RC_FLUSH | Opcode::XRC_FLUSH));
+    let mut copy = [0; LONGEST_FLUSH];
+    let Some(copy) = copy.get_mut(..transport.len()).filter(|_| is_flush) else {
+        return false;
+    };
+    copy.copy_from_slice(transport);
+    let Some((headers, stored)) = copy.split_last_chunk_mut::<ICRC_LEN>() else {
+        return false;
+    };
+    let icrc = icrc::cover_less(u32::from_le_bytes(*stored), headers);
+    *stored = icrc.to_le_bytes();
+    is_valid(fragmentation, meta, copy)
+}
+
+// rule: A17.3.2-source-port
+fn is_valid(fragmentation: &mut Fragmentation, meta: &RxMeta, transport: &[u8]) -> bool {
     match (&meta.src, &meta.dst, &meta.ip) {
         // rule: A17.3.3-hidden
         (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::V4Hidden) => {

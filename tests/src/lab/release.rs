@@ -23,7 +23,15 @@ impl Release {
     /// If no mirror is reachable and the environment variable `ROCE_LAB` is `require`, or if the
     /// packages can't be unpacked.
     pub fn get_or_skip(suite: &str, packages: &[&str]) -> Option<Self> {
-        match Self::obtain(suite, packages) {
+        Self::get_as_or_skip(suite, suite, packages)
+    }
+
+    /// The same, in a folder of its own with this name, for tests that need other packages.
+    ///
+    /// # Panics
+    /// As [`get_or_skip`](Self::get_or_skip) does.
+    pub fn get_as_or_skip(name: &str, suite: &str, packages: &[&str]) -> Option<Self> {
+        match Self::obtain(name, suite, packages) {
             Ok(root) => Some(Self { root }),
             Err(error) => {
                 say_skipped(&format!("packages of Debian's suite {suite}: {error}"));
@@ -32,8 +40,8 @@ impl Release {
         }
     }
 
-    fn obtain(suite: &str, packages: &[&str]) -> Result<PathBuf, LabError> {
-        let folder = cache::directory()?.join("releases").join(suite);
+    fn obtain(name: &str, suite: &str, packages: &[&str]) -> Result<PathBuf, LabError> {
+        let folder = cache::directory()?.join("releases").join(name);
         fs::create_dir_all(&folder).map_err(|e| LabError::io("create", &folder, &e))?;
         let _lock = kernel::lock(&folder)?;
         let root = folder.join("root");

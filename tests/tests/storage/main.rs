@@ -5,4 +5,5 @@
 
 mod iser;
 mod nvme;
+mod pmem;
 mod random;

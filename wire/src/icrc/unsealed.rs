@@ -106,6 +106,15 @@ impl<'a> Unsealed<'a> {
         register.map(|register| !register)
     }
 
+    /// Makes the ICRC that of a FLUSH of Soft-RoCE: see [`cover_again`](super::cover_again). Call it
+    /// after the payload is written.
+    pub fn cover_headers_again(&mut self) {
+        if let Some((covered, _)) = self.transport.split_last_chunk::<ICRC_LEN>() {
+            let icrc = super::compute(&self.ip, self.src_port, self.dst_port, covered);
+            self.icrc = Some(super::cover_again(icrc, covered));
+        }
+    }
+
     /// Writes the ICRC.
     #[inline(always)]
     pub fn seal(&mut self) {

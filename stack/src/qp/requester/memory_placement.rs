@@ -55,7 +55,13 @@ impl Requester {
             core.qpn,
             &repr,
             payload as usize,
-            |cx, packet| sgl::fetch(cx.memory, core.pd, source, 0, packet),
+            |cx, packet| {
+                sgl::fetch(cx.memory, core.pd, source, 0, packet)?;
+                if flush.is_some() && self.flush_as_soft_roce {
+                    packet.cover_headers_again();
+                }
+                Ok(())
+            },
         )?;
         Ok(Sent::request(1))
     }

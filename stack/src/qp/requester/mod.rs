@@ -141,6 +141,8 @@ pub(crate) struct Requester {
     suspicion: Suspicion,
     /// The length of the longest request that has succeeded.
     longest_answered: u32,
+    /// FLUSHes have the ICRC that Soft-RoCE expects, which covers their headers twice.
+    flush_as_soft_roce: bool,
 }
 
 impl Requester {
@@ -169,6 +171,7 @@ impl Requester {
             kept_packets: KeptPackets::default(),
             suspicion: Suspicion::default(),
             longest_answered: 0,
+            flush_as_soft_roce: false,
         }
     }
 
@@ -185,6 +188,7 @@ impl Requester {
         self.send_window = SendWindow::new(window_bytes, config.mtu());
         self.feedback = Feedback::default();
         self.suspicion = Suspicion::default();
+        self.flush_as_soft_roce = false;
     }
 
     /// Acknowledgements and losses since the last call.

@@ -7,7 +7,7 @@ use crate::qp::attr::QpConfig;
 use crate::qp::{Core, Cx, QpFailure};
 use crate::recorder::Entry;
 use crate::time::{Duration, Instant};
-use crate::wr::WcStatus;
+use crate::wr::{SendOp, WcStatus};
 use roce_wire::RnrTimer;
 
 /// The value of `rnr_retry` that means no limit.
@@ -224,6 +224,17 @@ impl Requester {
         self.no_response(cx)
     }
 
+    /// The peer may be Soft-RoCE, which drops FLUSHes with the ICRC of the specification, if it has
+    /// answered neither a FLUSH nor its first retransmission. Each further one has the other ICRC,
+    /// until one is answered.
+    fn change_flush_icrc(&mut self) {
+        let retries = self.retry.retries - self.retry.retries_left;
+        let oldest = self.sq.front().map(|wqe| wqe.request.op);
+        if retries > 1 && matches!(oldest, Some(SendOp::Flush(_))) {
+            self.flush_as_soft_roce = !self.flush_as_soft_roce;
+        }
+    }
+
     /// Handles the end of the local ACK timeout.
     fn no_response(&mut self, cx: &mut Cx<'_>) -> Result<(), QpFailure> {
         if self.una == self.max {
@@ -237,6 +248,7 @@ impl Requester {
             // rule: 9.9.2-retry-exceeded
             return Err(QpFailure::Send(WcStatus::RetryExceeded));
         }
+        self.change_flush_icrc();
         self.out_of_order.forget_asked();
         self.send_window.on_timeout();
         self.feedback.timed_out = true;

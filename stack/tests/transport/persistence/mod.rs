@@ -3,6 +3,7 @@
 mod disk;
 mod pending;
 mod rights;
+mod soft_roce;
 
 use crate::sim::{A, B, Mem, Pair, Setup, pattern};
 use disk::Disk;

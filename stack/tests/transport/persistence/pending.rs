@@ -40,7 +40,7 @@ fn what_follows_waits_until_the_memory_is_durable() {
 }
 
 /// The header of a FLUSH to persistence of all of the memory.
-fn headers(mem: &Mem) -> ExtHeaders {
+pub(super) fn headers(mem: &Mem) -> ExtHeaders {
     ExtHeaders {
         flush: Some(Feth {
             placement: FlushPlacement::PERSISTENCE,
