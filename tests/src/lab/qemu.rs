@@ -121,11 +121,9 @@ fn arguments(
     let modules = path(&kernel.root.join("lib/modules"));
     // With these features the kernel copies memory with "rep movsb", which is emulated byte by
     // byte: at a path MTU of 4096 a large message takes twice as long.
-    let processor = match (accelerator.starts_with("tcg"), config.flavour) {
-        // This kernel computes CRCs with carry-less products, which the emulator gets wrong.
-        (true, Flavour::PersistentMemory) => "max,-erms,-fsrm,-pclmulqdq,-vpclmulqdq",
-        (true, _) => "max,-erms,-fsrm",
-        (false, _) => "max",
+    let processor = match accelerator.as_str() {
+        "tcg" => "max,-erms,-fsrm",
+        _ => "max",
     };
     let pairs = [
         ("-accel", accelerator),
