@@ -72,6 +72,17 @@ pub fn compiles_rdmacm_or_skip() -> bool {
     compiles_verbs_or_skip() && is_there_or_skip("librdmacm-dev", there)
 }
 
+/// As [`compiled_or_skip`], for a program that uses librpma.
+///
+/// # Panics
+/// As there.
+pub fn compiled_with_rpma_or_skip(source: &str) -> Option<PathBuf> {
+    let header = Path::new("/usr/include/librpma.h");
+    let there = is_there_or_skip("librpma-dev", header.is_file());
+    (compiles_rdmacm_or_skip() && there)
+        .then(|| compile("cc", source, &["-lrpma", "-libverbs", "-lrdmacm"]))
+}
+
 /// Compiles a C program of this project with the system's compiler and libibverbs, and
 /// librdmacm if the machine has its header. Returns `None` if the machine lacks them, after a line
 /// on stderr that the calling test is skipped.

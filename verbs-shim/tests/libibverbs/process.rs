@@ -4,7 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use roce_tests::programs::{compiled_or_skip, compiles_rdmacm_or_skip, say_skipped};
+use roce_tests::programs::{
+    compiled_or_skip, compiled_with_rpma_or_skip, compiles_rdmacm_or_skip, say_skipped,
+};
+use roce_tests::veth::Pair;
 
 use crate::c::run_built;
 use crate::library;
@@ -248,6 +251,23 @@ fn files_are_flushed_to_persistence() {
         command.env("LD_LIBRARY_PATH", library.path());
         command.arg(folder.path());
     });
+}
+
+/// librpma as Debian has it: its FLUSHes are READs after WRITEs.
+#[test]
+fn librpma_writes_and_flushes() {
+    let Some(program) = compiled_with_rpma_or_skip("verbs-shim/tests/libibverbs/rpma.c") else {
+        return;
+    };
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let library = library::folder();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = pair.near.command(&program);
+    command.env("LD_LIBRARY_PATH", library.path());
+    command.arg(pair.near.ip4.to_string()).arg(folder.path());
+    run_built(command, &program);
 }
 
 /// Peers with a key must not reach what a program maps where registered memory was.
