@@ -1,8 +1,8 @@
 //! The other end, in the guest: `peer.c` on the library of a newer rdma-core.
 
 use super::TIMEOUT;
-use roce_tests::lab::{GUEST_RDMA_DEVICE, GuestChild, Lab, Release};
-use roce_tests::programs::compiled_or_skip;
+use roce_tests::lab::{GUEST_INTERFACE, GUEST_RDMA_DEVICE, GuestChild, GuestCommand, Lab, Release};
+use roce_tests::programs::{self, compiled_or_skip};
 use std::path::{Path, PathBuf};
 
 /// The library and the provider of Soft-RoCE, with what they load.
@@ -15,7 +15,7 @@ const PACKAGES: [&str; 6] = [
     "libnl-route-3-200",
 ];
 
-/// The index of the GID of [`GUEST_IP4`](roce_tests::lab::GUEST_IP4).
+/// The index of the GID of [`GUEST_IP4`](roce_tests::lab::GUEST_IP4), on Soft-RoCE's device and on ours.
 const GID_INDEX: &str = "1";
 
 /// What a peer needs to start.
@@ -47,24 +47,21 @@ impl Program {
         let provider = format!("{libraries}/libibverbs/librxe");
         let arguments = [&[GUEST_RDMA_DEVICE, GID_INDEX], memory].concat();
         line.extend(arguments.iter().map(ToString::to_string));
-        let mut child = lab
-            .guest(line)
-            .env("IBV_DRIVERS", &provider)
-            .spawn()
-            .expect("started");
-        let said = child.wait_for_line("endpoint", TIMEOUT);
-        let said = said.expect("an endpoint");
-        let words: Vec<&str> = said.split_whitespace().collect();
-        let ["endpoint", qpn, gid, addr, rkey] = words[..] else {
-            panic!("{said}");
-        };
-        Peer {
-            qpn: qpn.parse().expect("a QPN"),
-            gid: gid.parse().expect("a GID"),
-            addr: addr.parse().expect("an address"),
-            rkey: rkey.parse().expect("a key"),
-            child,
-        }
+        Peer::started(lab.guest(line).env("IBV_DRIVERS", &provider))
+    }
+
+    /// Starts it on our library instead, in a guest without Soft-RoCE.
+    pub(super) fn start_on_ours(&self, lab: &Lab, memory: &[&str]) -> Peer {
+        let in_guest = |path: &Path| lab.guest_path(&path.canonicalize().expect("it is there"));
+        let library = in_guest(&programs::built("libroce_verbs_shim.so"));
+        let folder = "/run/roce-lab/ours";
+        let link = format!("mkdir -p {folder} && ln -sf {library} {folder}/libibverbs.so.1");
+        let linked = lab.guest(["sh", "-c", &link]).output(TIMEOUT);
+        linked.expect("it runs").success().expect("linked");
+        let program = in_guest(&self.file);
+        let device = format!("roce_{GUEST_INTERFACE}");
+        let line = [&[program.as_str(), &device, GID_INDEX], memory].concat();
+        Peer::started(lab.guest(line).env("LD_LIBRARY_PATH", folder))
     }
 }
 
@@ -78,6 +75,23 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    fn started(command: GuestCommand) -> Self {
+        let mut child = command.spawn().expect("started");
+        let said = child.wait_for_line("endpoint", TIMEOUT);
+        let said = said.expect("an endpoint");
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let ["endpoint", qpn, gid, addr, rkey] = words[..] else {
+            panic!("{said}");
+        };
+        Self {
+            qpn: qpn.parse().expect("a QPN"),
+            gid: gid.parse().expect("a GID"),
+            addr: addr.parse().expect("an address"),
+            rkey: rkey.parse().expect("a key"),
+            child,
+        }
+    }
+
     /// Sends a command, and returns the answer.
     pub(super) fn ask(&mut self, command: &str) -> String {
         self.child

@@ -28,6 +28,7 @@ fn both_are_peers_of_soft_roce() {
     let Some(lab) = boot() else { return };
     soft_roce_flushes_our_file(&lab, &program);
     we_flush_persistent_memory_of_soft_roce(&lab, &program);
+    we_write_back_cache_lines(&lab, &program);
     lab.check_kernel().expect("no oops");
 }
 
@@ -72,6 +73,33 @@ fn soft_roce_flushes_our_file(lab: &Lab, program: &Program) {
     ours.connect(lab, &mut peer, region.remote(0));
     assert_eq!(peer.ask("write 0 text"), "success");
     assert_eq!(peer.ask("flush 0 4 2 0"), "remote access error");
+}
+
+/// Our own library in the guest, in place of Soft-RoCE, with the same persistent memory.
+fn we_write_back_cache_lines(lab: &Lab, program: &Program) {
+    let removed = lab
+        .guest(["rdma", "link", "delete", "rxe0"])
+        .output(TIMEOUT);
+    removed.expect("it runs").success().expect("removed");
+    let ours = Ours::open(lab);
+    let mut peer = program.start_on_ours(lab, &["/dev/dax0.0", &LEN.to_string()]);
+    let nothing = RemoteAddr { addr: 0, rkey: 0 };
+    ours.connect(lab, &mut peer, nothing);
+    let at = |offset: u64| RemoteAddr {
+        addr: peer.addr + offset,
+        rkey: peer.rkey,
+    };
+    let persistence = FlushPlacement::PERSISTENCE;
+    let (record, all) = (at(8), at(0));
+    for status in [
+        ours.write(record, "on-dax"),
+        ours.flush(record, 6, persistence, FlushSelectivity::Range),
+        // Longer than what is written back at once.
+        ours.flush(all, 0, persistence, FlushSelectivity::Region),
+    ] {
+        assert_eq!(status, WcStatus::Success);
+    }
+    assert_eq!(peer.ask("show 8 6"), "on-dax");
 }
 
 fn we_flush_persistent_memory_of_soft_roce(lab: &Lab, program: &Program) {
