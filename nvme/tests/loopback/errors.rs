@@ -43,6 +43,46 @@ fn a_command_that_fails_leaves_its_queue_working() {
     assert_eq!((done.failed, done.connections), (0, 2));
 }
 
+/// What cannot succeed is not sent.
+#[test]
+fn impossible_requests_are_refused_by_the_host() {
+    let rig = Rig::start();
+    let mut host = rig.host(2);
+    let disk = host.namespaces()[0];
+    let [first, second] = host.queues() else {
+        panic!("two queues were asked for");
+    };
+    let buffer = first.allocate(4 << 20).expect("memory");
+    let most = first.max_transfer();
+    for (offset, range, what) in [
+        (LEN as u64, 0..512, "beyond the end of a namespace"),
+        (LEN as u64 - 512, 0..1024, "beyond the end of a namespace"),
+        (u64::MAX - 511, 0..512, "beyond the end of a namespace"),
+        (0, 0..0, "no whole blocks"),
+        (0, 0..513, "no whole blocks"),
+        (256, 0..512, "no whole blocks"),
+        (0, 0..most as usize + 512, "more than a command transfers"),
+        (0, (4 << 20)..(4 << 20) + 512, "do not lie in a buffer"),
+    ] {
+        let read = first.read(&disk, offset, &buffer, range.clone());
+        let written = first.write(&disk, offset, &buffer, range);
+        for error in [read, written].map(|posted| posted.expect_err(what).to_string()) {
+            assert!(error.contains(what), "{error}");
+        }
+    }
+    let error = second
+        .read(&disk, 0, &buffer, 0..512)
+        .expect_err("not its buffer");
+    assert!(
+        error
+            .to_string()
+            .contains("a buffer of queue 1 is used with queue 2"),
+        "{error}"
+    );
+    assert_eq!((first.outstanding(), second.outstanding()), (0, 0));
+    assert_eq!(host.not_durable(), []);
+}
+
 #[test]
 fn errors_of_the_file_reach_the_host() {
     let rig = Rig::start();
