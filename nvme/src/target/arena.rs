@@ -79,6 +79,13 @@ mod tests {
         arena.give_back(0..4 * PAGE);
         assert_eq!(arena.take(8 * PAGE), Some(0..8 * PAGE));
         assert_eq!(arena.take(1), None);
+        arena.give_back(0..8 * PAGE);
+
+        let lower = arena.take(4 * PAGE).expect("free");
+        let upper = arena.take(4 * PAGE).expect("free");
+        arena.give_back(lower);
+        arena.give_back(upper);
+        assert_eq!(arena.take(8 * PAGE), Some(0..8 * PAGE));
     }
 
     #[test]
