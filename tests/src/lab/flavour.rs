@@ -33,8 +33,8 @@ const BASIC_MODULES: &[&str] = &[
 /// bit: with tables, a large message takes half the time.
 const SOFT_ROCE_MODULES: &[&str] = &["crc32_generic", "ib_uverbs", "rdma_ucm", "rdma_rxe"];
 
-/// The same of a newer kernel, and those of persistent memory, which the device of the emulator
-/// announces by ACPI (NFIT).
+/// The same of a newer kernel, those of persistent memory, which the device of the emulator announces
+/// by ACPI (NFIT), and those of a disk.
 const PERSISTENT_MODULES: &[&str] = &[
     "ib_uverbs",
     "rdma_ucm",
@@ -43,6 +43,8 @@ const PERSISTENT_MODULES: &[&str] = &[
     "nd_pmem",
     "dax_pmem",
     "device_dax",
+    "virtio_blk",
+    "ext4",
 ];
 
 impl Flavour {

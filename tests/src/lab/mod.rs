@@ -94,6 +94,9 @@ pub struct LabConfig {
     pub memory_mib: u32,
     /// The guest's processors.
     pub cpus: u32,
+    /// The image of a disk, which the guest has as `/dev/vda`. Only [`Flavour::PersistentMemory`] has the
+    /// driver.
+    pub disk: Option<PathBuf>,
     /// Timeout from power-on to the first command.
     pub boot_timeout: Duration,
 }
@@ -105,6 +108,7 @@ impl Default for LabConfig {
             mtu: 1500,
             memory_mib: 1024,
             cpus: 2,
+            disk: None,
             boot_timeout: Duration::from_secs(120),
         }
     }
@@ -341,6 +345,12 @@ impl Lab {
     /// The folder of this lab's logs and captures, which is deleted when the lab is dropped.
     pub fn directory(&self) -> &Path {
         self.run.path()
+    }
+
+    /// Ends the emulator at once, as a loss of power does. What the guest has in memory is lost, and its
+    /// disk has what was written to it. Nothing else works from now on.
+    pub fn cut_power(&self) {
+        self.qemu.kill();
     }
 
     /// Process id of the emulator.

@@ -66,6 +66,24 @@ impl Qemu {
         Ok((Self { child }, ours))
     }
 
+    /// Kills it, and waits until it is gone.
+    pub(super) fn kill(&self) {
+        let pid = i32::try_from(self.child.id()).unwrap_or_default();
+        // SAFETY: the call takes numbers. The process is a child that nobody has waited for yet, so
+        // the number is still its own.
+        unsafe {
+            libc::kill(pid, libc::SIGKILL);
+            let mut info = std::mem::zeroed();
+            // It stays for `Child` to be waited for.
+            libc::waitid(
+                libc::P_PID,
+                self.child.id(),
+                &raw mut info,
+                libc::WEXITED | libc::WNOWAIT,
+            );
+        }
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -162,6 +180,7 @@ fn arguments(
         .map(str::to_owned)
         .into_iter()
         .chain(persistent_memory_options(config.flavour))
+        .chain(disk_options(config.disk.as_deref()))
         .chain(
             pairs
                 .into_iter()
@@ -197,6 +216,17 @@ fn persistent_memory_options(flavour: Flavour) -> Vec<String> {
         "nvdimm,memdev=persistent".to_owned(),
     ]
     .to_vec()
+}
+
+/// The options of a disk, if the guest has one. What the guest has written to it survives the
+/// emulator; what it has not, does not.
+fn disk_options(image: Option<&Path>) -> Vec<String> {
+    let Some(image) = image else {
+        return Vec::new();
+    };
+    let image = image.display().to_string().replace(',', ",,");
+    let drive = format!("file={image},if=virtio,format=raw,cache=writeback");
+    vec!["-drive".to_owned(), drive]
 }
 
 /// The options of the tap device and of the guest's interface for several queue pairs.

@@ -3,6 +3,7 @@
 
 mod ours;
 mod peer;
+mod power;
 mod soft_roce;
 
 use std::time::Duration;

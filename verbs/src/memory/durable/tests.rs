@@ -77,6 +77,23 @@ fn a_shared_file_becomes_durable_even_after_it_was_unmapped() {
     assert_eq!(files.persist(0, 2 * PAGE - 200), Ok(()));
 }
 
+/// The kernel reports only once that it could not write a page.
+#[test]
+fn a_failure_lasts() {
+    let (_folder, file) = file();
+    let pages = Pages::map(Some(&file), 2, MapFlags::MAP_SHARED);
+    let files = DurableFiles::behind(pages.addr(), 2 * PAGE).expect("durable");
+    assert_eq!(files.persist(0, 1), Ok(()));
+    let (second, len) = files.parts[0].alias.pages(PAGE, 1);
+    // SAFETY: nothing but `msync` uses the page, which fails from now on.
+    #[expect(unsafe_code)]
+    unsafe {
+        munmap(second, len).expect("mapped until now");
+    }
+    assert_eq!(files.persist(PAGE, 1), Err(NotDurable));
+    assert_eq!(files.persist(0, 1), Err(NotDurable));
+}
+
 #[test]
 fn memory_that_nothing_keeps_is_refused() {
     let (_folder, file) = file();
