@@ -211,7 +211,7 @@ pub(super) const TRANSITIONS: &[Mistake] = &[
         client: &[call(
             "ibv_modify_qp",
             "EINVAL",
-            "the access flags are 0x40000, of which only the bits 0x11f are rights",
+            "the access flags are 0x40000, of which only the bits 0x31f are rights",
         )],
         server: &[],
     },
@@ -633,7 +633,7 @@ pub(super) const OBJECTS: &[Mistake] = &[
         client: &[call(
             "ibv_reg_mr",
             "EINVAL",
-            "the access flags are 0x40001, of which only the bits 0x11f are rights",
+            "the access flags are 0x40001, of which only the bits 0x31f are rights",
         )],
         server: &[],
     },
