@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 }
 
 fn server(context: &Context, listener: &Listener) -> Outcome {
-    let path = std::env::current_exe()?.with_file_name("persistent.log");
+    // Unlike /tmp, this folder is on a disk, and every user can write to it.
+    let path = format!("/var/tmp/roce-persistent-{}.log", nix::unistd::getuid());
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).read(true).write(true);
     let file = file.open(&path)?;
@@ -60,7 +61,7 @@ fn server(context: &Context, listener: &Listener) -> Outcome {
     let mut count = [0; 8];
     log.read(COUNT as usize, &mut count)?;
     let count = u64::from_ne_bytes(count);
-    println!("server: {} has {count} records", path.display());
+    println!("server: {path} has {count} records");
     let newest = count.checked_sub(1).ok_or("no record")?;
     let mut record = [0; RECORD];
     log.read(place(newest) as usize, &mut record)?;

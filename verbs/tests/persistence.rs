@@ -67,9 +67,10 @@ fn pair(qps: usize) -> (End, End) {
     (a, b)
 }
 
-/// A file of zeros on the disk where this program is.
+/// A file of zeros on a disk.
 fn file() -> (tempfile::TempDir, File) {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    // Unlike /tmp, this folder is on a disk, and every user can write to it.
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let mut options = OpenOptions::new();
     options.create_new(true).read(true).write(true);
     let file = options.open(folder.path().join("memory")).expect("a file");
