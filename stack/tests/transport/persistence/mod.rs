@@ -108,7 +108,7 @@ fn a_flush_to_visibility_makes_nothing_durable() {
     assert_eq!(disk.after_power_cut(), [0; 64]);
 }
 
-/// A FLUSH of what could not be made durable fails, and so do those that follow.
+/// If memory cannot be made durable, its FLUSH fails, and all later FLUSHes fail, too.
 // shows: A19-flush-persistent
 #[test]
 fn what_is_not_durable_is_never_acknowledged() {
