@@ -9,8 +9,11 @@
 
 mod parent;
 mod player;
+#[path = "../support/random.rs"]
+mod random;
 mod traces;
 
+use random::Rng;
 use std::str::FromStr;
 
 /// Makes a process a player, and gives its address.
@@ -51,22 +54,6 @@ impl FromStr for Plan {
             }
         }
         Ok(plan)
-    }
-}
-
-/// Random numbers from a seed.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
     }
 }
 

@@ -12,8 +12,11 @@
 
 mod client;
 mod disk;
+#[path = "../support/random.rs"]
+mod random;
 mod server;
 
+use random::Rng;
 use std::str::FromStr;
 
 /// The number of slots of the memory.
@@ -32,7 +35,8 @@ impl FromStr for Plan {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut plan = Self {
             rounds: 1000,
-            seed: 4791,
+            // Each run covers new ground. A failure shows the plan, with its seed.
+            seed: getrandom::u64().map_err(|error| error.to_string())?,
         };
         for setting in text.split(',').filter(|setting| !setting.is_empty()) {
             let wrong = || format!("{setting:?}: not rounds= or seed= a number");
@@ -45,23 +49,6 @@ impl FromStr for Plan {
             }
         }
         Ok(plan)
-    }
-}
-
-/// Random numbers from a seed.
-#[derive(Debug)]
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
     }
 }
 

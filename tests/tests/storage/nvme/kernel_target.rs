@@ -31,7 +31,7 @@ impl<'lab> Target<'lab> {
         script(self.lab, "nvmet.sh", &words).expect("the kernel's target starts");
     }
 
-    /// Removes the target, whoever uses it.
+    /// Removes the target, even while hosts use it.
     fn down(&self) {
         script(self.lab, "nvmet.sh", &["stop"]).expect("the kernel's target stops");
     }
