@@ -61,11 +61,13 @@ pub(super) const CASES: &[Scene] = &[
     Scene {
         title: "UCX, and the link goes down",
         about: "`ucx_perftest` while somebody switches off the client's interface. UCX waits for its retries, prints a \
-                backtrace, and aborts. The message names neither the interface nor the peer's program.",
+                backtrace, and aborts. The message names neither the interface nor the peer's program. With UCX's flow \
+                control on, a client that waits for the server's credits when the link goes down has nothing to \
+                retry, and waits for ever.",
         run: Two {
             server: "UCX_TLS=rc_v,ud_v,self UCX_NET_DEVICES=roce_v1:1 UCX_RC_TIMEOUT=50ms roce why ucx_perftest",
-            client: "UCX_TLS=rc_v,ud_v,self UCX_NET_DEVICES=roce_v0:1 UCX_RC_TIMEOUT=50ms roce why ucx_perftest \
-                     10.8.0.2 -t tag_bw -n 100000000 -s 4096",
+            client: "UCX_TLS=rc_v,ud_v,self UCX_NET_DEVICES=roce_v0:1 UCX_RC_TIMEOUT=50ms UCX_RC_FC_ENABLE=n \
+                     roce why ucx_perftest 10.8.0.2 -t tag_bw -n 100000000 -s 4096",
         },
         ready: "listens 13337",
         breaks: "when_busy ip link set v0 down",
