@@ -162,3 +162,57 @@ fn errors_name_the_wrong_argument() {
     let error = refused.expect_err("a UD QP has no connections");
     assert!(error.to_string().contains("Ud"), "{error}");
 }
+
+/// A program that waits for several things polls descriptors, and never blocks in a call.
+#[test]
+fn descriptors_tell_when_a_connection_goes_on() {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use roce_verbs::cm::{Connecting, Establishing};
+    use std::os::fd::AsFd;
+
+    fn is_readable(source: &impl AsFd, patience: PollTimeout) -> bool {
+        let mut fds = [PollFd::new(source.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, patience).expect("polled") == 1
+    }
+    let patience = PollTimeout::from(60_000u16);
+    fn pending(connecting: Connecting) -> Connecting {
+        match connecting.check().expect("not refused") {
+            Establishing::Pending(still) => still,
+            Establishing::Established(_) => panic!("nobody has answered"),
+        }
+    }
+    let established = |connecting: Connecting| {
+        assert!(is_readable(&connecting, patience));
+        match connecting.check().expect("not refused") {
+            Establishing::Established(connection) => connection,
+            Establishing::Pending(_) => panic!("its descriptor is readable"),
+        }
+    };
+
+    let at = address(6);
+    let (active, passive) = (End::open(at), End::open(at));
+    let (listener, to) = passive.listen(at);
+    assert!(listener.try_accept().is_none() && !is_readable(&listener, PollTimeout::ZERO));
+    let options = ConnectOptions::default();
+    let from = SocketAddr::new(at, 4711);
+    let first = Connection::start(active.qp(), from, to, &options, b"hello").expect("asked");
+    assert!(is_readable(&listener, patience));
+    let incoming = listener.try_accept().expect("a request");
+    assert_eq!(incoming.request().ip.expect("a port").source_port, 4711);
+    let first = pending(first);
+    let second = incoming
+        .start_accept(passive.qp(), &options, b"welcome")
+        .expect("accepted");
+    let second = pending(second);
+    let first = established(first);
+    let second = established(second);
+    assert_eq!(first.private().trimmed(), b"welcome");
+    assert_eq!(second.private().trimmed(), b"hello");
+
+    let refused = Connection::start(active.qp(), from, to, &options, &[]).expect("asked");
+    assert!(is_readable(&listener, patience));
+    drop(listener);
+    assert!(is_readable(&refused, patience));
+    let error = refused.check().expect_err("the listener has gone");
+    assert!(matches!(error, ConnectionError::Rejected { .. }), "{error}");
+}

@@ -1,7 +1,7 @@
 //! Delivers events to their listeners and connections.
 
 use super::core::Core;
-use roce_cm::Event;
+use roce_cm::{Event, RejectReason};
 use roce_stack::{QpAttributes, QpState};
 
 impl Core {
@@ -10,10 +10,15 @@ impl Core {
     /// complete as flushed.
     pub(super) fn route(&self, event: Event) -> Option<Event> {
         if let Event::Requested { .. } = event {
-            return self.routes().deliver_request(event);
+            return self.routes().deliver_request(event).unwrap_or_else(|id| {
+                let reason = RejectReason::NO_RESOURCES;
+                // The peer may have given up.
+                let _ = self.with(|agent, now| agent.reject(now, id, reason, &[]));
+                None
+            });
         }
         let id = event.connection();
-        let Some((sender, qp)) = self.routes().route_of(&event) else {
+        let Some(qp) = self.routes().qp_of(&event) else {
             return Some(event);
         };
         if let Event::DisconnectRequested { .. } = event {
@@ -29,8 +34,7 @@ impl Core {
                 ..QpAttributes::default()
             });
         }
-        // The connection may have been dropped.
-        let _ = sender.send(event);
+        self.routes().deliver(event);
         None
     }
 }

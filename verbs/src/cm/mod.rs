@@ -13,18 +13,22 @@
 //! Locks are taken in this order: the routes, the agent, the engine, the inbox.
 
 mod claim;
+mod connecting;
 mod connection;
 mod core;
 mod deliver;
 mod error;
 mod inbox;
+mod listener;
 mod peer_monitor;
 mod routes;
 mod thread;
 
 pub use claim::{PortClaim, PortClaimError, PortTaken};
-pub use connection::{Connection, Incoming, Listener};
+pub use connecting::{Connecting, Establishing};
+pub use connection::Connection;
 pub use error::{ConnectionError, ListenError};
+pub use listener::{Incoming, Listener};
 
 use self::core::Core;
 use crate::context::Context;

@@ -2,26 +2,39 @@
 //! than to the manager's sink.
 
 use crate::qp::QueuePair;
+use crate::runtime::EventQueue;
 use parking_lot::Mutex;
 use roce_cm::{CmError, ConnectionId, Event, ListenerId, Path, Request};
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::io;
 use std::sync::{Arc, Weak};
 
+/// The events of a connection that its owner has not taken yet. It is closed after the last one.
+pub(super) type Events = Arc<EventQueue<Event>>;
+
+/// The requests that a listener has not accepted yet.
+pub(super) type Requests = Arc<EventQueue<PendingRequest>>;
+
 /// A connection request that the application has not accepted from the listener yet.
-#[derive(Debug)]
 pub(super) struct PendingRequest {
     pub(super) connection: ConnectionId,
     pub(super) path: Path,
     pub(super) request: Request,
     /// The later events of the connection.
-    pub(super) events: Receiver<Event>,
+    pub(super) events: Events,
+}
+
+impl std::fmt::Debug for PendingRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingRequest")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The destination of a connection's events.
-#[derive(Debug)]
 struct Route {
-    sender: Sender<Event>,
+    events: Events,
     /// Goes to ERR when the connection ends.
     qp: Weak<QueuePair>,
 }
@@ -29,37 +42,39 @@ struct Route {
 /// The listeners and connections whose events do not go to the sink.
 ///
 /// Its lock is taken before the agent's, so that an ID has its route before its first event.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Routes(Mutex<Table>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Table {
-    listeners: HashMap<ListenerId, Sender<PendingRequest>>,
+    listeners: HashMap<ListenerId, Requests>,
     connections: HashMap<ConnectionId, Route>,
 }
 
 impl Routes {
-    /// Adds the listener that `listen` creates, and returns its queue of requests.
+    /// Adds the listener that `listen` creates. Its requests go to `requests`.
     pub(super) fn listener<E>(
         &self,
+        requests: &Requests,
         listen: impl FnOnce() -> Result<ListenerId, E>,
-    ) -> Result<(ListenerId, Receiver<PendingRequest>), E> {
+    ) -> Result<ListenerId, E> {
         let mut table = self.0.lock();
         let id = listen()?;
-        let (sender, requests) = channel();
-        table.listeners.insert(id, sender);
-        Ok((id, requests))
+        table.listeners.insert(id, Arc::clone(requests));
+        Ok(id)
     }
 
-    /// Adds the connection that `connect` requests, and returns its queue of events.
+    /// Adds the connection that `connect` requests. Its events go to `events`.
     pub(super) fn connection(
         &self,
         qp: &Arc<QueuePair>,
+        events: &Events,
         connect: impl FnOnce() -> Result<ConnectionId, CmError>,
-    ) -> Result<(ConnectionId, Receiver<Event>), CmError> {
+    ) -> Result<ConnectionId, CmError> {
         let mut table = self.0.lock();
         let id = connect()?;
-        Ok((id, table.add(id, Arc::downgrade(qp))))
+        table.add(id, Arc::clone(events), Arc::downgrade(qp));
+        Ok(id)
     }
 
     /// Sets the QP of a connection that the peer requested.
@@ -77,24 +92,32 @@ impl Routes {
         self.0.lock().connections.remove(&id);
     }
 
-    /// Returns the destination of a connection's event, and the connection's QP. The last event of
-    /// a connection removes its route.
-    pub(super) fn route_of(
-        &self,
-        event: &Event,
-    ) -> Option<(Sender<Event>, Option<Arc<QueuePair>>)> {
+    /// Returns the QP of a connection's event, if the event goes to no sink.
+    pub(super) fn qp_of(&self, event: &Event) -> Option<Option<Arc<QueuePair>>> {
+        let table = self.0.lock();
+        let route = table.connections.get(&event.connection())?;
+        Some(route.qp.upgrade())
+    }
+
+    /// Delivers an event to its connection. The last event of a connection removes its route.
+    pub(super) fn deliver(&self, event: Event) {
         let id = event.connection();
+        let last = is_last(&event);
         let mut table = self.0.lock();
-        let route = table.connections.get(&id)?;
-        let found = (route.sender.clone(), route.qp.upgrade());
-        if is_last(event) {
-            table.connections.remove(&id);
+        if let Some(route) = table.connections.get(&id) {
+            route.events.push(event);
+            if last {
+                route.events.close();
+                table.connections.remove(&id);
+            }
         }
-        Some(found)
     }
 
     /// Delivers a request to its listener, or returns the event if the listener has no route.
-    pub(super) fn deliver_request(&self, event: Event) -> Option<Event> {
+    ///
+    /// # Errors
+    /// The connection, if the system has no descriptor left for its events.
+    pub(super) fn deliver_request(&self, event: Event) -> Result<Option<Event>, ConnectionId> {
         let mut table = self.0.lock();
         let Event::Requested {
             connection,
@@ -103,34 +126,42 @@ impl Routes {
             request,
         } = event
         else {
-            return Some(event);
+            return Ok(Some(event));
         };
-        let Some(sender) = table.listeners.get(&listener).cloned() else {
-            return Some(Event::Requested {
+        let Some(requests) = table.listeners.get(&listener).cloned() else {
+            return Ok(Some(Event::Requested {
                 connection,
                 listener,
                 path,
                 request,
-            });
+            }));
         };
-        let events = table.add(connection, Weak::new());
-        // Fails if the listener is being dropped, which refuses the request.
-        let _ = sender.send(PendingRequest {
+        let events = new_events().map_err(|_| connection)?;
+        table.add(connection, Arc::clone(&events), Weak::new());
+        requests.push(PendingRequest {
             connection,
             path,
             request,
             events,
         });
-        None
+        Ok(None)
     }
 }
 
 impl Table {
-    fn add(&mut self, id: ConnectionId, qp: Weak<QueuePair>) -> Receiver<Event> {
-        let (sender, events) = channel();
-        self.connections.insert(id, Route { sender, qp });
-        events
+    fn add(&mut self, id: ConnectionId, events: Events, qp: Weak<QueuePair>) {
+        self.connections.insert(id, Route { events, qp });
     }
+}
+
+/// A queue for the events of a connection, which are few.
+pub(super) fn new_events() -> io::Result<Events> {
+    EventQueue::new(usize::MAX).map(Arc::new)
+}
+
+/// A queue for the requests of a listener. The agent's backlog limits their number.
+pub(super) fn new_requests() -> io::Result<Requests> {
+    EventQueue::new(usize::MAX).map(Arc::new)
 }
 
 fn is_last(event: &Event) -> bool {

@@ -10,11 +10,17 @@ use std::time::{Duration, Instant};
 
 /// A bounded queue. Any thread may add to it, take from it, or wait for it.
 pub(crate) struct EventQueue<T> {
-    /// Counts the queue's items. It changes only under the queue's lock, so it is never readable
-    /// while the queue is empty.
+    /// Counts the queue's items, and the end if the queue is closed. It changes only under the
+    /// queue's lock, so it is never readable while an open queue is empty.
     ready: EventFd,
-    queue: Mutex<VecDeque<T>>,
+    queue: Mutex<Queue<T>>,
     capacity: usize,
+}
+
+struct Queue<T> {
+    items: VecDeque<T>,
+    /// Nothing is added any more. The descriptor stays readable.
+    closed: bool,
 }
 
 impl<T> EventQueue<T> {
@@ -23,25 +29,46 @@ impl<T> EventQueue<T> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
         Ok(Self {
             ready: EventFd::from_value_and_flags(0, flags)?,
-            queue: Mutex::new(VecDeque::new()),
+            queue: Mutex::new(Queue {
+                items: VecDeque::new(),
+                closed: false,
+            }),
             capacity,
         })
     }
 
     pub(crate) fn push(&self, item: T) {
         let mut queue = self.queue.lock();
-        if queue.len() >= self.capacity {
-            queue.pop_front();
+        if queue.closed {
+            return;
+        }
+        if queue.items.len() >= self.capacity {
+            queue.items.pop_front();
         } else {
             let _ = self.ready.write(1);
         }
-        queue.push_back(item);
+        queue.items.push_back(item);
+    }
+
+    /// Ends the queue: what is in it can still be taken, and nothing is added any more.
+    pub(crate) fn close(&self) {
+        let mut queue = self.queue.lock();
+        if !queue.closed {
+            queue.closed = true;
+            let _ = self.ready.write(1);
+        }
+    }
+
+    /// Whether the queue is closed and empty.
+    pub(crate) fn is_over(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.closed && queue.items.is_empty()
     }
 
     /// Takes the oldest item.
     pub(crate) fn poll(&self) -> Option<T> {
         let mut queue = self.queue.lock();
-        let item = queue.pop_front();
+        let item = queue.items.pop_front();
         if item.is_some() {
             let _ = self.ready.read();
         }
@@ -49,7 +76,7 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes the oldest item. If there is none, waits at most `timeout` for one, without using the
-    /// CPU. Before it sleeps, it calls `hand_over`, so that the background thread drives the NIC
+    /// CPU, unless the queue is closed. Before it sleeps, it calls `hand_over`, so that the background thread drives the NIC
     /// meanwhile.
     pub(crate) fn wait(&self, timeout: Duration, hand_over: impl Fn()) -> io::Result<Option<T>> {
         let end = Instant::now() + timeout;
@@ -58,7 +85,7 @@ impl<T> EventQueue<T> {
                 return Ok(Some(item));
             }
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.is_over() {
                 return Ok(None);
             }
             hand_over();
@@ -101,6 +128,21 @@ mod tests {
         }
         assert!(!readable(&queue));
         assert_eq!(queue.poll(), None);
+    }
+
+    #[test]
+    fn a_closed_queue_gives_what_it_holds_and_stays_readable() {
+        let queue = EventQueue::new(10).expect("a queue");
+        queue.push(1);
+        queue.close();
+        queue.push(2);
+        assert!(!queue.is_over());
+        assert_eq!(queue.poll(), Some(1));
+        assert!(queue.is_over() && readable(&queue));
+        assert_eq!(queue.poll(), None);
+        let waited = queue.wait(Duration::from_secs(60), || ()).expect("waited");
+        assert_eq!(waited, None);
+        assert!(readable(&queue));
     }
 
     #[test]
