@@ -4,6 +4,10 @@ use crate::rdmacm::{
     accept, addrinfo, attributes, channel as cm_channel, connect, device as cm_device, endpoint,
     event, id, multicast as cm_multicast, option, qp as cm_qp, resolve, srq as cm_srq,
 };
+use crate::rsocket::{
+    endpoints as rsocket_endpoints, options as rsocket_options, select as rsocket_select,
+    transfer as rsocket_transfer,
+};
 use crate::{
     ah, buffer, channel, context, cq, device, dm, dmabuf, events, import, mr, mr_ex, multicast,
     no_op, pd, qp, query, rates, srq, strings, sysfs, unsupported,
@@ -187,13 +191,40 @@ export! { CM:
     option::set_option: "rdma_set_option@@RDMACM_1.0";
 }
 
+// Sockets over RDMA.
+export! { RSOCKETS:
+    rsocket_endpoints::accept: "raccept@@RDMACM_1.0";
+    rsocket_endpoints::bind: "rbind@@RDMACM_1.0";
+    rsocket_endpoints::close: "rclose@@RDMACM_1.0";
+    rsocket_endpoints::connect: "rconnect@@RDMACM_1.0";
+    rsocket_options::fcntl: "rfcntl@@RDMACM_1.0";
+    rsocket_endpoints::peer_name: "rgetpeername@@RDMACM_1.0";
+    rsocket_endpoints::local_name: "rgetsockname@@RDMACM_1.0";
+    rsocket_options::get: "rgetsockopt@@RDMACM_1.0";
+    rsocket_transfer::iomap: "riomap@@RDMACM_1.0";
+    rsocket_transfer::iounmap: "riounmap@@RDMACM_1.0";
+    rsocket_transfer::iowrite: "riowrite@@RDMACM_1.0";
+    rsocket_endpoints::listen: "rlisten@@RDMACM_1.0";
+    rsocket_select::poll: "rpoll@@RDMACM_1.0";
+    rsocket_transfer::read: "rread@@RDMACM_1.0";
+    rsocket_transfer::readv: "rreadv@@RDMACM_1.0";
+    rsocket_transfer::recv: "rrecv@@RDMACM_1.0";
+    rsocket_transfer::recvfrom: "rrecvfrom@@RDMACM_1.0";
+    rsocket_transfer::recvmsg: "rrecvmsg@@RDMACM_1.0";
+    rsocket_select::select: "rselect@@RDMACM_1.0";
+    rsocket_transfer::send: "rsend@@RDMACM_1.0";
+    rsocket_transfer::sendmsg: "rsendmsg@@RDMACM_1.0";
+    rsocket_transfer::sendto: "rsendto@@RDMACM_1.0";
+    rsocket_options::set: "rsetsockopt@@RDMACM_1.0";
+    rsocket_endpoints::shutdown: "rshutdown@@RDMACM_1.0";
+    rsocket_endpoints::socket: "rsocket@@RDMACM_1.0";
+    rsocket_transfer::write: "rwrite@@RDMACM_1.0";
+    rsocket_transfer::writev: "rwritev@@RDMACM_1.0";
+}
+
 // Unsupported functions of the connection manager.
 export! { CM_UNSUPPORTED:
     unsupported::minus_one_wide:
-        "raccept@@RDMACM_1.0"
-        "rbind@@RDMACM_1.0"
-        "rclose@@RDMACM_1.0"
-        "rconnect@@RDMACM_1.0"
         "rdma_get_remote_ece@@RDMACM_1.3"
         "rdma_query_addrinfo@@RDMACM_1.4"
         "rdma_reject_ece@@RDMACM_1.3"
@@ -204,29 +235,6 @@ export! { CM_UNSUPPORTED:
         "repoll_create@@RDMACM_1.5"
         "repoll_ctl@@RDMACM_1.5"
         "repoll_wait@@RDMACM_1.5"
-        "rfcntl@@RDMACM_1.0"
-        "rgetpeername@@RDMACM_1.0"
-        "rgetsockname@@RDMACM_1.0"
-        "rgetsockopt@@RDMACM_1.0"
-        "riomap@@RDMACM_1.0"
-        "riounmap@@RDMACM_1.0"
-        "riowrite@@RDMACM_1.0"
-        "rlisten@@RDMACM_1.0"
-        "rpoll@@RDMACM_1.0"
-        "rread@@RDMACM_1.0"
-        "rreadv@@RDMACM_1.0"
-        "rrecv@@RDMACM_1.0"
-        "rrecvfrom@@RDMACM_1.0"
-        "rrecvmsg@@RDMACM_1.0"
-        "rselect@@RDMACM_1.0"
-        "rsend@@RDMACM_1.0"
-        "rsendmsg@@RDMACM_1.0"
-        "rsendto@@RDMACM_1.0"
-        "rsetsockopt@@RDMACM_1.0"
-        "rshutdown@@RDMACM_1.0"
-        "rsocket@@RDMACM_1.0"
-        "rwrite@@RDMACM_1.0"
-        "rwritev@@RDMACM_1.0"
         ;
 }
 
@@ -314,6 +322,7 @@ mod tests {
         let lists = [
             CURRENT,
             CM,
+            RSOCKETS,
             CM_UNSUPPORTED,
             UNSUPPORTED,
             OLD,

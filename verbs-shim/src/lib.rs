@@ -49,6 +49,7 @@ mod qp;
 mod query;
 mod rates;
 mod rdmacm;
+mod rsocket;
 mod srq;
 mod strings;
 mod sysfs;

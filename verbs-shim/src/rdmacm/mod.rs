@@ -26,6 +26,6 @@ mod path;
 mod peer;
 pub(crate) mod qp;
 pub(crate) mod resolve;
-mod sockaddr;
+pub(crate) mod sockaddr;
 pub(crate) mod srq;
 mod table;

@@ -13,7 +13,7 @@ const LEN: [usize; 2] = [16, 28];
 ///
 /// # Errors
 /// `EINVAL` if the pointer is NULL, `EAFNOSUPPORT` if the address is neither IPv4 nor IPv6.
-pub(super) fn read(address: In<u8>) -> Result<SocketAddr, Errno> {
+pub(crate) fn read(address: In<u8>) -> Result<SocketAddr, Errno> {
     let family = word(address.slice(2)?, 0);
     match i32::from(u16::from_ne_bytes(family)) {
         libc::AF_INET => {
@@ -51,7 +51,7 @@ fn word<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
 }
 
 /// An address as a `struct sockaddr_storage`.
-pub(super) fn storage(address: SocketAddr) -> Storage {
+pub(crate) fn storage(address: SocketAddr) -> Storage {
     let mut bytes = [0; size_of::<Storage>()];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
     put(2, &address.port().to_be_bytes());
@@ -78,7 +78,7 @@ fn family(family: i32) -> [u8; 2] {
 }
 
 /// The length of the C structure of an address, in bytes.
-pub(super) fn len(address: SocketAddr) -> u32 {
+pub(crate) fn len(address: SocketAddr) -> u32 {
     if address.is_ipv4() { 16 } else { 28 }
 }
 

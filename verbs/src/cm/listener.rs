@@ -111,6 +111,11 @@ impl Listener {
         self.requests.poll().map(|request| self.incoming(request))
     }
 
+    /// Whether a connection request waits.
+    pub fn has_request(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     fn incoming(&self, request: routes::PendingRequest) -> Incoming {
         let id = request.connection;
         self.manager.with(|agent, _| agent.leave_backlog(id));

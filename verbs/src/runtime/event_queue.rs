@@ -59,6 +59,11 @@ impl<T> EventQueue<T> {
         }
     }
 
+    /// Whether nothing is in the queue.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.lock().items.is_empty()
+    }
+
     /// Whether the queue is closed and empty.
     pub(crate) fn is_over(&self) -> bool {
         let queue = self.queue.lock();

@@ -1,0 +1,27 @@
+//! Sockets over RDMA: the protocol of rdma-core's rsockets, on this project's verbs.
+//!
+//! The functions are those of `<rdma/rsocket.h>` with Rust's types. A socket is a descriptor that
+//! only these functions take. `roce-verbs-shim` exports them to C programs; docs/rsockets.md
+//! describes the protocol.
+//!
+//! ```text
+//! functions ─► Socket: locks, waiting ─► Stream: messages, no waiting ─► Inbox, Outbox: arithmetic
+//!                      │                         │
+//!                      └─ connection manager     └─ QP, CQ, memory
+//! ```
+
+mod calls;
+mod error;
+mod lingering;
+mod nic;
+mod options;
+mod poll;
+mod socket;
+mod stream;
+mod table;
+mod wait;
+pub mod wire;
+
+pub use calls::*;
+pub use error::Error;
+pub use poll::{PollFd, poll};

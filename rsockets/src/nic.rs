@@ -1,0 +1,92 @@
+//! The devices that sockets use. Each is opened for the first socket that needs it, and stays open.
+
+use crate::error::{Error, OrErrno};
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use roce_verbs::device::{Device, devices};
+use roce_verbs::{Context, ProtectionDomain};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+/// An open device with a protection domain.
+pub(crate) struct Nic {
+    pub(crate) context: Context,
+    pub(crate) pd: ProtectionDomain,
+}
+
+/// The open devices.
+#[derive(Default)]
+pub(crate) struct Nics(Mutex<Vec<Arc<Nic>>>);
+
+impl Nics {
+    /// The device that has a local address. The scope of a link-local address selects among
+    /// several.
+    pub(crate) fn with_address(&self, local: SocketAddr) -> Result<Arc<Nic>, Error> {
+        let scope = match local {
+            SocketAddr::V6(local) => local.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        let all = devices();
+        let found = all.iter().find(|device| {
+            let interface = device.interface();
+            let has_it = interface.addresses.contains(&local.ip());
+            has_it && (scope == 0 || interface.index == scope)
+        });
+        let Some(device) = found else {
+            let what = format!(
+                "no RoCE device has the address {}; `roce devices` lists those that there are",
+                local.ip()
+            );
+            return Err(Error::new(Errno::EADDRNOTAVAIL, what));
+        };
+        self.opened(device)
+    }
+
+    /// All devices, without those that can't be opened.
+    pub(crate) fn all(&self) -> Vec<Arc<Nic>> {
+        let all = devices();
+        let opened = all.iter().map(|device| self.opened(device));
+        opened.filter_map(Result::ok).collect()
+    }
+
+    fn opened(&self, device: &Device) -> Result<Arc<Nic>, Error> {
+        let index = device.interface().index;
+        let mut open = self.0.lock();
+        let is_it = |nic: &&Arc<Nic>| nic.context.device().interface().index == index;
+        if let Some(nic) = open.iter().find(is_it) {
+            return Ok(Arc::clone(nic));
+        }
+        let context = device.open().or_errno(Errno::ENODEV)?;
+        let pd = context.alloc_pd();
+        let nic = Arc::new(Nic { context, pd });
+        open.push(Arc::clone(&nic));
+        Ok(nic)
+    }
+}
+
+/// The address that the host's routes choose for packets to `remote`, with port 0.
+pub(crate) fn source_for(remote: SocketAddr) -> Result<SocketAddr, Error> {
+    let any = match remote {
+        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
+        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
+    };
+    let routed = || {
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(remote)?;
+        socket.local_addr()
+    };
+    let mut local = routed().map_err(|error| {
+        let errno = error.raw_os_error().map_or(Errno::ENETUNREACH, Errno::from_raw);
+        Error::new(errno, error)
+    })?;
+    local.set_port(0);
+    Ok(local)
+}
+
+/// An IPv4 address that is written as an IPv6 address, as IPv4.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}

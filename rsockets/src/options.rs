@@ -1,0 +1,112 @@
+//! The sizes of a socket's queues and buffers, and where their defaults come from.
+
+use crate::stream::MAX_QUEUE;
+use crate::wire;
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+/// The sizes of a socket, set before it is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Bytes of the send buffer.
+    pub(crate) send_buffer: usize,
+    /// Bytes of the receive buffer.
+    pub(crate) receive_buffer: usize,
+    /// Requests in the send queue.
+    pub(crate) send_queue: u16,
+    /// Messages that the peer may have sent without that the program took them.
+    pub(crate) receive_queue: u16,
+    /// Sends up to this number of bytes are inline.
+    pub(crate) inline: u16,
+    /// The number of mappings that the peer may announce.
+    pub(crate) mappings: u16,
+}
+
+/// The largest buffer. Lengths in messages have 29 bits.
+pub(crate) const MAX_BUFFER: usize = 1 << 28;
+
+/// The smallest send buffer.
+pub(crate) const MIN_SEND_BUFFER: usize = 4096;
+
+/// What the administrator has set.
+pub(crate) struct Configuration {
+    pub(crate) sizes: Sizes,
+    /// The time that a call polls before it sleeps.
+    pub(crate) polling: Duration,
+}
+
+/// The folder of rdma-core's configuration files, each of which holds a number.
+const FOLDER: &str = "/etc/rdma/rsocket";
+
+pub(crate) fn configuration() -> &'static Configuration {
+    static READ: LazyLock<Configuration> = LazyLock::new(|| Configuration::read(FOLDER.as_ref()));
+    &READ
+}
+
+impl Configuration {
+    /// The defaults, changed by the files that are there. A file that holds no number changes
+    /// nothing, as with rdma-core.
+    fn read(folder: &Path) -> Self {
+        let number = |name: &str| -> Option<u64> {
+            let text = fs::read_to_string(folder.join(name)).ok()?;
+            text.split_whitespace().next()?.parse().ok()
+        };
+        let size = |name, default: usize, least| {
+            let set = number(name).map(|set| usize::try_from(set).unwrap_or(usize::MAX));
+            set.map_or(default, |set| set.clamp(least, MAX_BUFFER))
+        };
+        let queue = |name, default: u16| {
+            let set = number(name).map(|set| u16::try_from(set).unwrap_or(u16::MAX));
+            set.map_or(default, |set| set.min(MAX_QUEUE))
+        };
+        Self {
+            sizes: Sizes {
+                send_buffer: size("wmem_default", 256 << 10, MIN_SEND_BUFFER),
+                receive_buffer: size("mem_default", 256 << 10, 2),
+                send_queue: queue("sqsize_default", 384),
+                receive_queue: queue("rqsize_default", 384),
+                inline: queue("inline_default", 256),
+                mappings: wire::expressible(queue("iomap_size", 0)),
+            },
+            polling: Duration::from_micros(number("polling_time").unwrap_or(10)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_change_the_defaults() {
+        let folder = std::env::temp_dir().join(format!("rsocket-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("made");
+        let defaults = Configuration::read(&folder);
+        for (name, text) in [
+            ("mem_default", "1000000\n"),
+            ("wmem_default", "7"),
+            ("sqsize_default", "  64 and more"),
+            ("rqsize_default", "100000"),
+            ("inline_default", "much"),
+            ("iomap_size", "300"),
+            ("polling_time", "50"),
+        ] {
+            fs::write(folder.join(name), text).expect("written");
+        }
+        let set = Configuration::read(&folder);
+        fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(defaults.polling, Duration::from_micros(10));
+        assert_eq!(set.polling, Duration::from_micros(50));
+        let expected = Sizes {
+            send_buffer: MIN_SEND_BUFFER,
+            receive_buffer: 1_000_000,
+            send_queue: 64,
+            receive_queue: MAX_QUEUE,
+            inline: defaults.sizes.inline,
+            mappings: 256,
+        };
+        assert_eq!(set.sizes, expected);
+    }
+}

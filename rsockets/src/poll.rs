@@ -1,0 +1,114 @@
+//! `poll` over rsockets and ordinary descriptors.
+
+use crate::error::Error;
+use crate::options::configuration;
+use crate::socket::Socket;
+use crate::table::lookup;
+use crate::wait::{Patience, poll_timeout};
+use nix::errno::Errno;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A descriptor to wait for, as in `struct pollfd`. A negative one is ignored.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PollFd {
+    /// The descriptor: that of an rsocket, or any other.
+    pub fd: RawFd,
+    /// What to wait for.
+    pub events: i16,
+    /// What need not be waited for, set by [`poll`].
+    pub revents: i16,
+}
+
+/// Waits at most `limit` until a descriptor is ready, and returns the number of those that are.
+/// `None` means for ever.
+///
+/// # Errors
+/// EINTR after a signal, and the other errors of `poll`.
+pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error> {
+    let patience = Patience::of(limit);
+    let sockets: Vec<Option<Arc<Socket>>> = fds.iter().map(|each| lookup(each.fd)).collect();
+    let polling = configuration().polling;
+    let began = Instant::now();
+    let mut system = Vec::new();
+    loop {
+        let ready = look(fds, &sockets, true)?;
+        if ready > 0 || patience.is_over() {
+            return Ok(ready);
+        }
+        if began.elapsed() < polling && sockets.iter().any(Option::is_some) {
+            continue;
+        }
+        system.clear();
+        for (each, socket) in fds.iter().zip(&sockets) {
+            match socket {
+                Some(socket) => socket.begin_sleep(|fd| system.push(readable(fd))),
+                None => system.push(libc::pollfd {
+                    fd: each.fd,
+                    events: each.events,
+                    revents: 0,
+                }),
+            }
+        }
+        // Since the sockets were looked at, something may have happened.
+        let slept = match look(fds, &sockets, false) {
+            Ok(0) => system_poll(&mut system, patience.left()),
+            other => other,
+        };
+        for socket in sockets.iter().flatten() {
+            socket.end_sleep();
+        }
+        slept?;
+    }
+}
+
+fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// Sets what is ready, without waiting, and returns the number of descriptors that are. With
+/// `drive`, lets the NICs work first.
+fn look(fds: &mut [PollFd], sockets: &[Option<Arc<Socket>>], drive: bool) -> Result<usize, Error> {
+    let mut ready = 0;
+    let mut others = false;
+    for (each, socket) in fds.iter_mut().zip(sockets) {
+        each.revents = 0;
+        if let Some(socket) = socket {
+            socket.progress(drive);
+            each.revents = socket.ready(each.events);
+            ready += usize::from(each.revents != 0);
+        }
+        others |= socket.is_none() && each.fd >= 0;
+    }
+    if !others {
+        return Ok(ready);
+    }
+    let mut system: Vec<libc::pollfd> = fds
+        .iter()
+        .zip(sockets)
+        .map(|(each, socket)| libc::pollfd {
+            fd: if socket.is_none() { each.fd } else { -1 },
+            events: each.events,
+            revents: 0,
+        })
+        .collect();
+    ready += system_poll(&mut system, Some(Duration::ZERO))?;
+    for (each, system) in fds.iter_mut().zip(&system) {
+        each.revents |= system.revents;
+    }
+    Ok(ready)
+}
+
+/// The system's `poll`.
+fn system_poll(fds: &mut [libc::pollfd], limit: Option<Duration>) -> Result<usize, Error> {
+    let count = fds.len() as libc::nfds_t;
+    // SAFETY: the slice has this number of elements.
+    let result = unsafe { libc::poll(fds.as_mut_ptr(), count, poll_timeout(limit).into()) };
+    usize::try_from(result).map_err(|_| Errno::last().into())
+}

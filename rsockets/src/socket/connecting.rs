@@ -1,0 +1,196 @@
+//! Connecting and accepting.
+
+use super::*;
+use crate::nic::{canonical, source_for};
+use crate::table::table;
+use crate::wire::ConnectData;
+use roce_verbs::cm::{Connection, ConnectionError, Establishing, Incoming, PortClaimError};
+use roce_verbs::qp::ConnectOptions;
+use roce_verbs::roce_cm::{Addresses, PortSpace, RejectReason};
+use std::net::IpAddr;
+
+impl Socket {
+    /// `bind`.
+    pub(crate) fn bind(&self, address: SocketAddr) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Idle) || state.claim.is_some() {
+            return Err(Errno::EINVAL.into());
+        }
+        let address = canonical(address);
+        let (addresses, index) = match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => (Addresses::V4, 0),
+            IpAddr::V6(ip) if ip.is_unspecified() && state.settings.v6_only => (Addresses::V6, 0),
+            IpAddr::V6(ip) if ip.is_unspecified() => (Addresses::All, 0),
+            ip => {
+                let nic = table().nics.with_address(address)?;
+                (Addresses::One(ip), nic.context.device().interface().index)
+            }
+        };
+        let claim = claim(addresses, index, address.port())?;
+        state.local = Some(with_port(address, claim.port()));
+        state.claim = Some(Arc::new(claim));
+        Ok(())
+    }
+
+    /// `connect`.
+    pub(crate) fn connect(&self, remote: SocketAddr) -> Result<(), Error> {
+        {
+            let mut state = self.state.lock();
+            self.progress_locked(&mut state, true);
+            match &state.phase {
+                Phase::Idle | Phase::Failed(_) => state.start_connecting(canonical(remote))?,
+                Phase::Connecting(_) if self.is_nonblocking() => return Err(Errno::EALREADY.into()),
+                Phase::Connecting(_) => {}
+                Phase::Stream(_) => return Err(Errno::EISCONN.into()),
+                Phase::Listening(_) => return Err(Errno::EINVAL.into()),
+                Phase::Closed => return Err(Errno::EBADF.into()),
+            }
+        }
+        let limit = self.state.lock().settings.send_timeout;
+        let connected = self.wait(self.patience(false, limit), |state| match &state.phase {
+            Phase::Connecting(_) => Ok(None),
+            Phase::Failed(errno) => {
+                let errno = *errno;
+                state.error = None;
+                Err(errno.into())
+            }
+            _ => Ok(Some(())),
+        });
+        connected.map_err(|error| match error.errno() {
+            Errno::EAGAIN => Errno::EINPROGRESS.into(),
+            _ => error,
+        })
+    }
+}
+
+impl State {
+    fn start_connecting(&mut self, remote: SocketAddr) -> Result<(), Error> {
+        let bound = self.local.filter(|local| !local.ip().is_unspecified());
+        let local = match bound {
+            Some(local) => local,
+            None => {
+                let source = source_for(remote)?;
+                with_port(source, self.local.map_or(0, |local| local.port()))
+            }
+        };
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(Errno::EAFNOSUPPORT.into());
+        }
+        let remote = match remote.ip().is_unspecified() {
+            // The unspecified address as a destination means this host.
+            true => SocketAddr::new(local.ip(), remote.port()),
+            false => remote,
+        };
+        let nic = table().nics.with_address(local)?;
+        if self.claim.is_none() {
+            let index = nic.context.device().interface().index;
+            self.claim = Some(Arc::new(claim(Addresses::One(local.ip()), index, 0)?));
+        }
+        let port = self.claim.as_ref().map_or(0, |claim| claim.port());
+        let local = with_port(local, port);
+        let (endpoint, qp) = Endpoint::new(&nic, &self.sizes)?;
+        let private = endpoint.connect_data().encode();
+        let connecting = Connection::start(qp, local, remote, &connect_options(), &private);
+        let connecting = connecting.map_err(connection_error)?;
+        (self.local, self.remote) = (Some(local), Some(remote));
+        self.error = None;
+        self.phase = Phase::Connecting(Box::new((connecting, endpoint)));
+        Ok(())
+    }
+
+    /// Looks whether the peer has answered. Returns whether it has.
+    pub(super) fn go_on_connecting(&mut self) -> bool {
+        let phase = std::mem::replace(&mut self.phase, Phase::Closed);
+        let Phase::Connecting(pending) = phase else {
+            self.phase = phase;
+            return false;
+        };
+        let (connecting, endpoint) = *pending;
+        let answered = match connecting.check() {
+            Ok(Establishing::Pending(still)) => {
+                self.phase = Phase::Connecting(Box::new((still, endpoint)));
+                return false;
+            }
+            Ok(Establishing::Established(connection)) => {
+                let peer = ConnectData::parse(connection.private());
+                peer.or_errno(Errno::EPROTO)
+                    .map(|peer| Stream::established(connection, endpoint, peer))
+            }
+            Err(error) => Err(connection_error(error)),
+        };
+        self.phase = match answered {
+            Ok(stream) => Phase::Stream(Box::new(stream)),
+            Err(error) => {
+                self.error = Some(error.errno());
+                Phase::Failed(error.errno())
+            }
+        };
+        true
+    }
+}
+
+/// The socket of a connection that a peer has asked for.
+pub(super) fn accept_incoming(
+    domain: Domain,
+    nic: &Arc<Nic>,
+    incoming: Incoming,
+    listener: &State,
+) -> Result<Arc<Socket>, Error> {
+    let peer = ConnectData::parse(incoming.private()).or_errno(Errno::EPROTO)?;
+    let ip = incoming.request().ip;
+    let port = listener.claim.as_ref().map_or(0, |claim| claim.port());
+    let local = SocketAddr::new(incoming.local(), port);
+    let remote = SocketAddr::new(incoming.peer(), ip.map_or(0, |ip| ip.source_port));
+    let (endpoint, qp) = Endpoint::new(nic, &listener.sizes)?;
+    let private = endpoint.connect_data().encode();
+    let connecting = incoming.start_accept(qp, &connect_options(), &private);
+    let connecting = connecting.map_err(connection_error)?;
+    let stream = Stream::accepted(connecting, endpoint, peer);
+    let socket = Socket::with(domain, Phase::Stream(Box::new(stream)), listener.sizes)?;
+    {
+        let mut state = socket.state.lock();
+        (state.local, state.remote) = (Some(local), Some(remote));
+        state.settings = listener.settings.clone();
+    }
+    Ok(socket)
+}
+
+fn connect_options() -> ConnectOptions {
+    ConnectOptions {
+        access: roce_verbs::Access::REMOTE_WRITE,
+        max_rd_atomic: 0,
+        max_dest_rd_atomic: 0,
+        ..ConnectOptions::default()
+    }
+}
+
+fn claim(addresses: Addresses, index: u32, port: u16) -> Result<PortClaim, Error> {
+    PortClaim::take(PortSpace::Tcp, addresses, index, port).map_err(|error| {
+        let errno = match &error {
+            PortClaimError::Taken(_) => Errno::EADDRINUSE,
+            PortClaimError::AllTaken { .. } => Errno::EADDRNOTAVAIL,
+            _ => Errno::EIO,
+        };
+        Error::new(errno, error)
+    })
+}
+
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+fn connection_error(error: ConnectionError) -> Error {
+    let errno = match &error {
+        ConnectionError::Rejected { reason, .. } if *reason == RejectReason::NO_RESOURCES => {
+            Errno::ECONNREFUSED
+        }
+        ConnectionError::Rejected { .. } => Errno::ECONNREFUSED,
+        ConnectionError::Unreachable(_) => Errno::ETIMEDOUT,
+        ConnectionError::Ended => Errno::ECONNRESET,
+        ConnectionError::Port(_) => Errno::EADDRINUSE,
+        ConnectionError::Start(_) | ConnectionError::Qp(_) => Errno::ENODEV,
+        _ => Errno::EIO,
+    };
+    Error::new(errno, error)
+}

@@ -1,0 +1,198 @@
+//! Options of sockets.
+
+use super::*;
+use crate::options::{MAX_BUFFER, MIN_SEND_BUFFER};
+use crate::stream::MAX_QUEUE;
+use crate::wire;
+
+/// Options that programs set and read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) reuse_address: bool,
+    pub(crate) keep_alive: bool,
+    /// Seconds without traffic before the peer is asked for a sign of life.
+    pub(crate) keep_idle: Option<u32>,
+    pub(crate) oob_inline: bool,
+    pub(crate) no_delay: bool,
+    pub(crate) v6_only: bool,
+    /// SO_LINGER: how long a close waits.
+    pub(crate) linger: Option<Duration>,
+    pub(crate) receive_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+}
+
+/// An option that is a number or a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Number {
+    /// SO_REUSEADDR.
+    ReuseAddress,
+    /// SO_KEEPALIVE.
+    KeepAlive,
+    /// TCP_KEEPIDLE, in seconds.
+    KeepIdle,
+    /// SO_OOBINLINE.
+    OobInline,
+    /// TCP_NODELAY. Nothing is ever delayed.
+    NoDelay,
+    /// IPV6_V6ONLY.
+    V6Only,
+    /// SO_RCVBUF, in bytes.
+    ReceiveBuffer,
+    /// SO_SNDBUF, in bytes.
+    SendBuffer,
+    /// RDMA_SQSIZE: requests in the send queue.
+    SendQueue,
+    /// RDMA_RQSIZE: messages of the peer that may wait.
+    ReceiveQueue,
+    /// RDMA_INLINE: sends up to this number of bytes are inline.
+    Inline,
+    /// RDMA_IOMAPSIZE: mappings that the peer may announce.
+    Mappings,
+}
+
+/// An option that is a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Time {
+    /// SO_LINGER.
+    Linger,
+    /// SO_RCVTIMEO.
+    Receive,
+    /// SO_SNDTIMEO.
+    Send,
+}
+
+impl Number {
+    /// Whether a connected socket can't change it any more.
+    fn is_for_connecting(self) -> bool {
+        matches!(
+            self,
+            Self::SendQueue | Self::ReceiveQueue | Self::Inline | Self::Mappings
+        )
+    }
+}
+
+impl Socket {
+    /// Sets an option. Sizes of buffers have no effect once the socket is connected, as with TCP
+    /// sockets whose window has been announced.
+    ///
+    /// # Errors
+    /// EINVAL if the value is out of range, or the sizes of queues are set too late.
+    pub(crate) fn set_number(&self, option: Number, value: i32) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let is_idle = matches!(state.phase, Phase::Idle | Phase::Listening(_));
+        if option.is_for_connecting() && !is_idle {
+            let what = format!("{option:?} can only be set before the socket is connected");
+            return Err(Error::new(Errno::EINVAL, what));
+        }
+        let positive = || {
+            let what = || format!("{option:?} is at least 0, not {value}");
+            usize::try_from(value).map_err(|_| Error::new(Errno::EINVAL, what()))
+        };
+        let queue = || positive().map(|value| value.min(usize::from(MAX_QUEUE)) as u16);
+        let State {
+            sizes, settings, ..
+        } = &mut *state;
+        let is_on = value != 0;
+        match option {
+            Number::ReuseAddress => settings.reuse_address = is_on,
+            Number::KeepAlive => settings.keep_alive = is_on,
+            Number::OobInline => settings.oob_inline = is_on,
+            Number::NoDelay => settings.no_delay = is_on,
+            Number::V6Only => settings.v6_only = is_on,
+            Number::KeepIdle => match u32::try_from(value) {
+                Ok(seconds @ 1..) => settings.keep_idle = Some(seconds),
+                _ => return Err(Errno::EINVAL.into()),
+            },
+            // As for TCP, and as rdma-core does it, twice what was asked for.
+            Number::ReceiveBuffer => {
+                sizes.receive_buffer = positive()?.saturating_mul(2).clamp(2, MAX_BUFFER);
+            }
+            Number::SendBuffer => {
+                let size = positive()?.saturating_mul(2);
+                sizes.send_buffer = size.clamp(MIN_SEND_BUFFER, MAX_BUFFER);
+            }
+            Number::SendQueue => sizes.send_queue = queue()?,
+            Number::ReceiveQueue => sizes.receive_queue = queue()?,
+            Number::Inline => sizes.inline = queue()?,
+            Number::Mappings => sizes.mappings = wire::expressible(queue()?),
+        }
+        Ok(())
+    }
+
+    /// An option's value.
+    pub(crate) fn number(&self, option: Number) -> i32 {
+        let state = self.state.lock();
+        let State {
+            sizes, settings, ..
+        } = &*state;
+        let size = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+        match option {
+            Number::ReuseAddress => settings.reuse_address.into(),
+            Number::KeepAlive => settings.keep_alive.into(),
+            Number::KeepIdle => {
+                let seconds = settings.keep_idle.unwrap_or(DEFAULT_KEEP_IDLE);
+                i32::try_from(seconds).unwrap_or(i32::MAX)
+            }
+            Number::OobInline => settings.oob_inline.into(),
+            Number::NoDelay => settings.no_delay.into(),
+            Number::V6Only => settings.v6_only.into(),
+            Number::ReceiveBuffer => size(sizes.receive_buffer),
+            Number::SendBuffer => size(sizes.send_buffer),
+            Number::SendQueue => sizes.send_queue.into(),
+            Number::ReceiveQueue => sizes.receive_queue.into(),
+            Number::Inline => sizes.inline.into(),
+            Number::Mappings => sizes.mappings.into(),
+        }
+    }
+
+    /// Sets a time; `None` means that there is no limit, or for SO_LINGER that it is off.
+    pub(crate) fn set_time(&self, option: Time, time: Option<Duration>) {
+        let settings = &mut self.state.lock().settings;
+        match option {
+            Time::Linger => settings.linger = time,
+            Time::Receive => settings.receive_timeout = time.filter(|time| !time.is_zero()),
+            Time::Send => settings.send_timeout = time.filter(|time| !time.is_zero()),
+        }
+    }
+
+    /// A time that was set.
+    pub(crate) fn time(&self, option: Time) -> Option<Duration> {
+        let settings = &self.state.lock().settings;
+        match option {
+            Time::Linger => settings.linger,
+            Time::Receive => settings.receive_timeout,
+            Time::Send => settings.send_timeout,
+        }
+    }
+
+    /// SO_ERROR: takes the error of a connect that failed later.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        let mut state = self.state.lock();
+        self.progress_locked(&mut state, true);
+        let broken = match &mut state.phase {
+            Phase::Stream(stream) => stream.take_break(),
+            _ => None,
+        };
+        broken.or_else(|| state.error.take())
+    }
+
+    /// Whether the socket listens.
+    pub(crate) fn is_listening(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Listening(_))
+    }
+
+    /// FIONREAD: bytes that wait.
+    pub(crate) fn unread(&self) -> usize {
+        let mut state = self.state.lock();
+        self.progress_locked(&mut state, true);
+        match &state.phase {
+            Phase::Stream(stream) => stream.unread(),
+            _ => 0,
+        }
+    }
+}
+
+/// What Linux sets for TCP.
+const DEFAULT_KEEP_IDLE: u32 = 7200;

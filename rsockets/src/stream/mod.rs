@@ -1,0 +1,261 @@
+//! A connected stream, without locks and without waiting.
+
+mod endpoint;
+mod gather;
+mod inbox;
+mod mappings;
+mod outbox;
+mod receiving;
+mod sending;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use endpoint::{Endpoint, MAX_QUEUE};
+pub(crate) use gather::Gather;
+pub(crate) use receiving::Scatter;
+
+use crate::wire::ConnectData;
+use crate::wire::Control;
+use inbox::Inbox;
+use mappings::Mappings;
+use nix::errno::Errno;
+use outbox::Outbox;
+use roce_verbs::{ProtectionDomain, QueuePair};
+use roce_verbs::cm::{Connecting, Connection, Establishing};
+use roce_verbs::completion::Notify;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+/// The most completions that are handled before the caller gets its turn.
+const MAX_TURN: usize = 4096;
+
+/// A connected stream.
+pub(crate) struct Stream {
+    link: Link,
+    endpoint: Endpoint,
+    inbox: Inbox,
+    outbox: Outbox,
+    mappings: Mappings,
+    peer: ConnectData,
+    /// The place in the peer's list of elements that this end writes next.
+    next_element: u32,
+    /// The place in its own list where the next offer of the peer appears.
+    next_offer: usize,
+    /// Whether the peer may send further data that the program wants.
+    reads: bool,
+    /// Whether the program may send further data.
+    writes: bool,
+    /// A message that waits for a place in the send queue.
+    unsent: Option<Control>,
+    /// Receives that have completed and are not posted again.
+    used_receives: u16,
+    /// Whether the peer has sent anything, so that its QP is ready.
+    heard: bool,
+    end: End,
+    /// Whether the program has disconnected.
+    disconnected_here: bool,
+    /// Whether the program knows that the connection was cut off.
+    reported: bool,
+}
+
+/// The connection below.
+enum Link {
+    /// Accepted by this end, and not yet confirmed by the peer.
+    Pending(Connecting),
+    Up(Connection),
+    /// Given up.
+    Gone,
+}
+
+/// Whether the connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Open,
+    /// An end has disconnected, in order.
+    Disconnected,
+    /// It was cut off.
+    Broken(Errno),
+}
+
+impl Stream {
+    /// A stream whose peer has answered.
+    pub(crate) fn established(
+        connection: Connection,
+        endpoint: Endpoint,
+        peer: ConnectData,
+    ) -> Self {
+        Self::new(Link::Up(connection), endpoint, peer)
+    }
+
+    /// A stream whose peer still has to confirm that it is ready.
+    pub(crate) fn accepted(connecting: Connecting, endpoint: Endpoint, peer: ConnectData) -> Self {
+        Self::new(Link::Pending(connecting), endpoint, peer)
+    }
+
+    fn new(link: Link, endpoint: Endpoint, peer: ConnectData) -> Self {
+        let sizes = &endpoint.sizes;
+        let slots = endpoint.send_slots();
+        Self {
+            inbox: Inbox::new(endpoint.half(), sizes.receive_queue),
+            outbox: Outbox::new(endpoint.send.len(), slots, peer.credits, peer.buffer),
+            mappings: Mappings::new(&peer),
+            // The first element is the one in the private data.
+            next_element: 1 % peer.elements.len,
+            next_offer: 1,
+            peer,
+            reads: true,
+            writes: true,
+            unsent: None,
+            used_receives: 0,
+            heard: false,
+            end: End::Open,
+            disconnected_here: false,
+            reported: false,
+            link,
+            endpoint,
+        }
+    }
+
+    fn qp(&self) -> Option<&QueuePair> {
+        match &self.link {
+            Link::Pending(connecting) => Some(connecting.qp()),
+            Link::Up(connection) => Some(connection),
+            Link::Gone => None,
+        }
+    }
+
+    /// Whether this end may send. Before the peer is ready, its NIC drops what arrives, and the
+    /// connection would begin with a retransmission.
+    fn may_speak(&self) -> bool {
+        self.end != End::Disconnected
+            && match &self.link {
+                Link::Pending(_) => self.heard,
+                Link::Up(_) => true,
+                Link::Gone => false,
+            }
+    }
+
+    /// Handles what has happened. With `drive`, lets the NIC work first if nothing has. Returns
+    /// whether there was anything.
+    pub(crate) fn progress(&mut self, drive: bool) -> bool {
+        let mut changed = self.confirm();
+        for _ in 0..MAX_TURN {
+            let next = if drive {
+                self.endpoint.queue.poll()
+            } else {
+                self.endpoint.queue.take()
+            };
+            match next {
+                Ok(Some(completion)) => self.complete(&completion),
+                Ok(None) => break,
+                // The queue holds what both queues of the QP can hold, so it never overruns.
+                Err(_) => self.break_off(Errno::EIO),
+            }
+            changed = true;
+        }
+        self.repost();
+        self.speak();
+        changed
+    }
+
+    /// Looks whether the peer has confirmed the connection.
+    fn confirm(&mut self) -> bool {
+        if !matches!(self.link, Link::Pending(_)) {
+            return false;
+        }
+        let Link::Pending(connecting) = std::mem::replace(&mut self.link, Link::Gone) else {
+            return false;
+        };
+        match connecting.check() {
+            Ok(Establishing::Pending(still)) => {
+                self.link = Link::Pending(still);
+                return false;
+            }
+            Ok(Establishing::Established(connection)) => self.link = Link::Up(connection),
+            Err(_) => self.break_off(Errno::ECONNRESET),
+        }
+        true
+    }
+
+    /// Asks for an event at the descriptors when something happens. The caller then calls
+    /// [`Stream::progress`] once more before it sleeps.
+    pub(crate) fn arm(&mut self) {
+        while self.endpoint.channel.poll().is_some() {}
+        self.endpoint.queue.request_notify(Notify::Next);
+    }
+
+    /// The descriptors that become readable when something happens.
+    pub(crate) fn descriptors(&self, mut each: impl FnMut(RawFd)) {
+        each(self.endpoint.channel.as_raw_fd());
+        if let Link::Pending(connecting) = &self.link {
+            each(connecting.as_fd().as_raw_fd());
+        }
+    }
+
+    /// Lets the NIC's own thread work while this one sleeps.
+    pub(crate) fn hand_over(&self) {
+        self.endpoint.nic.context.hand_over();
+    }
+
+
+    /// Takes the error of a connection that was cut off. Later calls return `None`.
+    pub(crate) fn take_break(&mut self) -> Option<Errno> {
+        match self.end {
+            End::Broken(errno) if !std::mem::replace(&mut self.reported, true) => Some(errno),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection was cut off, and the program does not know it.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.end, End::Broken(_)) && !self.reported
+    }
+
+    /// Whether nothing more happens in either direction.
+    pub(crate) fn is_shut(&self) -> bool {
+        matches!(self.end, End::Broken(_)) || !self.reads && !self.writes && self.disconnected_here
+    }
+
+    /// The protection domain of the connection.
+    pub(crate) fn pd(&self) -> &ProtectionDomain {
+        &self.endpoint.nic.pd
+    }
+
+    /// Ends the connection at once.
+    pub(crate) fn break_off(&mut self, errno: Errno) {
+        if self.end == End::Open {
+            self.end = End::Broken(errno);
+        }
+        self.link = Link::Gone;
+    }
+
+    /// The program takes no further data.
+    pub(crate) fn shut_reads(&mut self) {
+        self.reads = false;
+        if !self.writes {
+            self.say(Control::Disconnect);
+        }
+    }
+
+    /// The program sends no further data.
+    pub(crate) fn shut_writes(&mut self) {
+        if std::mem::replace(&mut self.writes, false) {
+            self.say(if self.reads {
+                Control::Shutdown
+            } else {
+                Control::Disconnect
+            });
+        }
+    }
+
+    /// The program neither sends nor receives any more.
+    pub(crate) fn disconnect(&mut self) {
+        (self.reads, self.writes) = (false, false);
+        self.disconnected_here = true;
+        self.say(Control::Disconnect);
+    }
+
+    /// Whether everything that the program sent has reached the peer, or never will.
+    pub(crate) fn is_flushed(&self) -> bool {
+        matches!(self.link, Link::Gone) || self.unsent.is_none() && self.outbox.is_idle()
+    }
+}

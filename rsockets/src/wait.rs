@@ -1,0 +1,61 @@
+//! Sleeping until something happens to a socket.
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// How long a call may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all.
+    None,
+    /// Until this time, or for ever.
+    Until(Option<Instant>),
+}
+
+impl Patience {
+    /// For a call that waits at most `limit`, if there is a limit.
+    pub(crate) fn of(limit: Option<Duration>) -> Self {
+        Self::Until(limit.and_then(|limit| Instant::now().checked_add(limit)))
+    }
+
+    /// The time that is left; `None` means for ever.
+    pub(crate) fn left(self) -> Option<Duration> {
+        match self {
+            Self::None => Some(Duration::ZERO),
+            Self::Until(None) => None,
+            Self::Until(Some(end)) => Some(end.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.left() == Some(Duration::ZERO)
+    }
+}
+
+/// A time as `poll` takes it, rounded up.
+pub(crate) fn poll_timeout(left: Option<Duration>) -> PollTimeout {
+    let Some(left) = left else {
+        return PollTimeout::NONE;
+    };
+    let millis = left.as_nanos().div_ceil(1_000_000);
+    let millis = i32::try_from(millis).unwrap_or(i32::MAX);
+    PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
+}
+
+/// Waits until one of the descriptors is readable.
+///
+/// # Errors
+/// EINTR if a signal was handled.
+pub(crate) fn sleep(descriptors: &[RawFd], left: Option<Duration>) -> Result<(), Errno> {
+    let mut fds: Vec<PollFd<'_>> = descriptors
+        .iter()
+        .map(|fd| {
+            // SAFETY: the caller's socket owns them, and is kept alive by the caller.
+            let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
+            PollFd::new(fd, PollFlags::POLLIN)
+        })
+        .collect();
+    nix::poll::poll(&mut fds, poll_timeout(left)).map(drop)
+}

@@ -1,0 +1,14 @@
+//! What rsockets put on the wire: private data of the connection manager, elements of memory that
+//! the ends write to each other, and messages in immediate data. docs/rsockets.md describes them.
+
+mod element;
+mod message;
+mod private;
+
+pub use element::{ByteOrder, ELEMENT_LEN, Element, MAPPING_LEN, Mapping};
+pub use message::{Control, Message, UnknownMessage};
+pub(crate) use private::expressible;
+pub use private::{CONNECT_DATA_LEN, ConnectData, ConnectDataError};
+
+#[cfg(test)]
+mod tests;

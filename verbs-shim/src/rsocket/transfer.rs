@@ -1,0 +1,237 @@
+//! Sending and receiving.
+
+use super::{OrErrno, endpoints, length};
+use crate::guard;
+use crate::log::with_reason;
+use crate::pointer::{In, Out};
+use nix::errno::Errno;
+use roce_rsockets as rs;
+use std::ffi::c_int;
+use std::io::{IoSlice, IoSliceMut};
+
+/// The most elements of an `iovec` array, as Linux limits them.
+const IOV_MAX: usize = 1024;
+
+/// The largest transfer of a call, as Linux limits it.
+const MAX_TRANSFER: usize = 0x7fff_f000;
+
+/// `rrecv`.
+pub(crate) extern "C" fn recv(fd: c_int, buffer: Out<u8>, len: usize, flags: c_int) -> isize {
+    guard::value(-1, || {
+        let mut slices = [IoSliceMut::new(bytes_mut(buffer, len)?)];
+        receive(fd, &mut slices, flags)
+    })
+}
+
+/// `rrecvfrom`.
+pub(crate) extern "C" fn recvfrom(
+    fd: c_int,
+    buffer: Out<u8>,
+    len: usize,
+    flags: c_int,
+    address: Out<u8>,
+    address_len: Out<u32>,
+) -> isize {
+    guard::value(-1, || {
+        let mut slices = [IoSliceMut::new(bytes_mut(buffer, len)?)];
+        let received = receive(fd, &mut slices, flags)?;
+        if !address.is_null() {
+            let peer = rs::peer_name(fd).or_errno()?;
+            endpoints::write(peer, address, address_len)?;
+        }
+        Ok(received)
+    })
+}
+
+/// `rrecvmsg`.
+pub(crate) extern "C" fn recvmsg(fd: c_int, message: Out<libc::msghdr>, flags: c_int) -> isize {
+    guard::value(-1, || {
+        let header = message.get()?;
+        let vectors = In::<libc::iovec>::at(header.msg_iov as u64);
+        let mut slices = slices_mut(vectors, header.msg_iovlen)?;
+        let received = receive(fd, &mut slices, flags)?;
+        header.msg_controllen = 0;
+        header.msg_flags = 0;
+        header.msg_namelen = 0;
+        Ok(received)
+    })
+}
+
+/// `rread`.
+pub(crate) extern "C" fn read(fd: c_int, buffer: Out<u8>, len: usize) -> isize {
+    recv(fd, buffer, len, 0)
+}
+
+/// `rreadv`.
+pub(crate) extern "C" fn readv(fd: c_int, vectors: In<libc::iovec>, count: c_int) -> isize {
+    guard::value(-1, || {
+        let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+        receive(fd, &mut slices_mut(vectors, count)?, 0)
+    })
+}
+
+/// `rsend`.
+pub(crate) extern "C" fn send(fd: c_int, buffer: In<u8>, len: usize, flags: c_int) -> isize {
+    guard::value(-1, || {
+        let slices = [IoSlice::new(bytes(buffer, len)?)];
+        transmit(fd, &slices, flags)
+    })
+}
+
+/// `rsendto`.
+pub(crate) extern "C" fn sendto(
+    fd: c_int,
+    buffer: In<u8>,
+    len: usize,
+    flags: c_int,
+    address: In<u8>,
+    address_len: u32,
+) -> isize {
+    guard::value(-1, || {
+        if !address.is_null() || address_len != 0 {
+            return Err(Errno::EISCONN);
+        }
+        let slices = [IoSlice::new(bytes(buffer, len)?)];
+        transmit(fd, &slices, flags)
+    })
+}
+
+/// `rsendmsg`.
+pub(crate) extern "C" fn sendmsg(fd: c_int, message: In<libc::msghdr>, flags: c_int) -> isize {
+    guard::value(-1, || {
+        let header = message.get()?;
+        if header.msg_controllen != 0 && !header.msg_control.is_null() {
+            return Err(with_reason(Errno::EOPNOTSUPP, || {
+                "rsockets carry no control messages".to_owned()
+            }));
+        }
+        let vectors = In::<libc::iovec>::at(header.msg_iov as u64);
+        transmit(fd, &slices(vectors, header.msg_iovlen)?, flags)
+    })
+}
+
+/// `rwrite`.
+pub(crate) extern "C" fn write(fd: c_int, buffer: In<u8>, len: usize) -> isize {
+    send(fd, buffer, len, 0)
+}
+
+/// `rwritev`.
+pub(crate) extern "C" fn writev(fd: c_int, vectors: In<libc::iovec>, count: c_int) -> isize {
+    guard::value(-1, || {
+        let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+        transmit(fd, &slices(vectors, count)?, 0)
+    })
+}
+
+/// `riomap`.
+pub(crate) extern "C" fn iomap(
+    fd: c_int,
+    buffer: Out<u8>,
+    len: usize,
+    protection: c_int,
+    _flags: c_int,
+    offset: i64,
+) -> i64 {
+    guard::value(-1, || {
+        if protection & !libc::PROT_WRITE != 0 {
+            return Err(with_reason(Errno::EINVAL, || {
+                format!("protection {protection:#x} is neither PROT_NONE nor PROT_WRITE")
+            }));
+        }
+        let address = buffer.input().as_ptr().cast_mut();
+        // As the manual says, an offset of -1 lets the library choose.
+        let offset = if offset == -1 { address as i64 } else { offset };
+        let remote = protection & libc::PROT_WRITE != 0;
+        // SAFETY: the program passes its memory, and keeps it until it unmaps it: riomap(3).
+        let mapped = unsafe { rs::map(fd, address, len, offset as u64, remote) };
+        mapped.or_errno()?;
+        Ok(offset)
+    })
+}
+
+/// `riounmap`.
+pub(crate) extern "C" fn iounmap(fd: c_int, buffer: Out<u8>, len: usize) -> c_int {
+    guard::minus_one(|| {
+        let address = buffer.input().as_ptr().cast_mut();
+        rs::unmap(fd, address, len).or_errno()
+    })
+}
+
+/// `riowrite`.
+pub(crate) extern "C" fn iowrite(
+    fd: c_int,
+    buffer: In<u8>,
+    len: usize,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    guard::value(-1, || {
+        let slices = [IoSlice::new(bytes(buffer, len)?)];
+        let dont_wait = flags & libc::MSG_DONTWAIT != 0;
+        let written = rs::write_mapped(fd, &slices, offset as u64, dont_wait);
+        written.or_errno().map(length)
+    })
+}
+
+fn receive(fd: c_int, slices: &mut [IoSliceMut<'_>], flags: c_int) -> Result<isize, Errno> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let flags = rs::ReceiveFlags {
+        peek: flags & libc::MSG_PEEK != 0,
+        wait_all: flags & libc::MSG_WAITALL != 0,
+        dont_wait: flags & libc::MSG_DONTWAIT != 0,
+    };
+    rs::receive(fd, slices, flags).or_errno().map(length)
+}
+
+fn transmit(fd: c_int, slices: &[IoSlice<'_>], flags: c_int) -> Result<isize, Errno> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let dont_wait = flags & libc::MSG_DONTWAIT != 0;
+    rs::send(fd, slices, dont_wait).or_errno().map(length)
+}
+
+/// Bytes that the program passes.
+fn bytes<'a>(buffer: In<u8>, len: usize) -> Result<&'a [u8], Errno> {
+    match len.min(MAX_TRANSFER) {
+        0 => Ok(&[]),
+        len => buffer.slice(len).map_err(|_| Errno::EFAULT),
+    }
+}
+
+/// Room that the program passes.
+fn bytes_mut<'a>(buffer: Out<u8>, len: usize) -> Result<&'a mut [u8], Errno> {
+    match len.min(MAX_TRANSFER) {
+        0 => Ok(&mut []),
+        len => buffer.slice(len).map_err(|_| Errno::EFAULT),
+    }
+}
+
+/// The elements of an array of vectors.
+fn vectors<'a>(vectors: In<libc::iovec>, count: usize) -> Result<&'a [libc::iovec], Errno> {
+    match count {
+        0 => Ok(&[]),
+        1..=IOV_MAX => vectors.slice(count).map_err(|_| Errno::EFAULT),
+        _ => Err(Errno::EMSGSIZE),
+    }
+}
+
+fn slices<'a>(array: In<libc::iovec>, count: usize) -> Result<Vec<IoSlice<'a>>, Errno> {
+    let each = vectors(array, count)?.iter();
+    each.map(|vector| {
+        let base = In::at(vector.iov_base as u64);
+        bytes(base, vector.iov_len).map(IoSlice::new)
+    })
+    .collect()
+}
+
+fn slices_mut<'a>(array: In<libc::iovec>, count: usize) -> Result<Vec<IoSliceMut<'a>>, Errno> {
+    let each = vectors(array, count)?.iter();
+    each.map(|vector| {
+        let base = Out::allocated(vector.iov_base.cast());
+        bytes_mut(base, vector.iov_len).map(IoSliceMut::new)
+    })
+    .collect()
+}
