@@ -50,7 +50,12 @@ pub(crate) extern "C" fn at_exit() {
     }
     let mut count = table.lingering.count.lock();
     while *count > 0 {
-        if table.lingering.changed.wait_until(&mut count, end).timed_out() {
+        if table
+            .lingering
+            .changed
+            .wait_until(&mut count, end)
+            .timed_out()
+        {
             return;
         }
     }

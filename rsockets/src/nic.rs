@@ -76,7 +76,9 @@ pub(crate) fn source_for(remote: SocketAddr) -> Result<SocketAddr, Error> {
         socket.local_addr()
     };
     let mut local = routed().map_err(|error| {
-        let errno = error.raw_os_error().map_or(Errno::ENETUNREACH, Errno::from_raw);
+        let errno = error
+            .raw_os_error()
+            .map_or(Errno::ENETUNREACH, Errno::from_raw);
         Error::new(errno, error)
     })?;
     local.set_port(0);

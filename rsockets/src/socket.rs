@@ -268,9 +268,10 @@ impl State {
                     | when(stream.is_shut(), libc::POLLHUP)
                     | when(stream.is_broken(), libc::POLLERR)
             }
-            Phase::Listening(listeners) => {
-                when(listeners.iter().any(|(_, listener)| listener.has_request()), IN)
-            }
+            Phase::Listening(listeners) => when(
+                listeners.iter().any(|(_, listener)| listener.has_request()),
+                IN,
+            ),
             Phase::Failed(_) => IN | OUT | libc::POLLERR | libc::POLLHUP,
             Phase::Idle => OUT | libc::POLLHUP,
             Phase::Connecting(_) => 0,

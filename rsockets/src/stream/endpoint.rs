@@ -50,7 +50,9 @@ impl Endpoint {
     pub(crate) fn new(nic: &Arc<Nic>, wanted: &Sizes) -> Result<(Self, QueuePair), Error> {
         let sizes = Sizes {
             send_queue: wanted.send_queue.clamp(MIN_QUEUE, MAX_QUEUE),
-            receive_queue: wanted.receive_queue.clamp(MIN_QUEUE, MAX_QUEUE - SPARE_RECEIVES),
+            receive_queue: wanted
+                .receive_queue
+                .clamp(MIN_QUEUE, MAX_QUEUE - SPARE_RECEIVES),
             receive_buffer: wanted.receive_buffer.max(2),
             inline: wanted.inline.min(MAX_INLINE as u16),
             ..*wanted
@@ -71,7 +73,10 @@ impl Endpoint {
             signal_all: true,
             ..QpOptions::default()
         };
-        let qp = nic.pd.create_qp(&queue, &queue, &options).or_errno(Errno::ENOMEM)?;
+        let qp = nic
+            .pd
+            .create_qp(&queue, &queue, &options)
+            .or_errno(Errno::ENOMEM)?;
         let written = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         qp.to_init(Access::REMOTE_WRITE).or_errno(Errno::ENODEV)?;
         for _ in 0..receives {
@@ -83,7 +88,10 @@ impl Endpoint {
             nic: Arc::clone(nic),
             queue,
             channel,
-            send: nic.pd.allocate(sizes.send_buffer, Access::empty()).or_errno(Errno::ENOMEM)?,
+            send: nic
+                .pd
+                .allocate(sizes.send_buffer, Access::empty())
+                .or_errno(Errno::ENOMEM)?,
             receive: nic.pd.allocate(2 * half, written).or_errno(Errno::ENOMEM)?,
             offers: nic.pd.allocate(offers, written).or_errno(Errno::ENOMEM)?,
             sizes,

@@ -1,16 +1,14 @@
 //! Memory of the program that the peer may write directly, and the peer's memory of that kind.
 
 use super::Stream;
+use super::endpoint::ELEMENTS;
 use crate::error::Error;
 use crate::stream::Gather;
-use crate::wire::{
-    ByteOrder, ConnectData, ELEMENT_LEN, Element, MAPPING_LEN, Mapping, Message,
-};
-use super::endpoint::ELEMENTS;
+use crate::wire::{ByteOrder, ConnectData, ELEMENT_LEN, Element, MAPPING_LEN, Mapping, Message};
 use nix::errno::Errno;
+use roce_verbs::RemoteAddr;
 use roce_verbs::memory::Registration;
 use roce_verbs::work::{Payload, SendOp};
-use roce_verbs::RemoteAddr;
 use std::collections::VecDeque;
 
 /// The largest direct write, as of a transfer.
@@ -73,7 +71,8 @@ impl Stream {
         let places = &mut self.mappings.places;
         let count = places.len();
         let Some(free) = places.iter().position(Option::is_none) else {
-            let what = format!("the peer takes {count} mappings (RDMA_IOMAPSIZE), which are in use");
+            let what =
+                format!("the peer takes {count} mappings (RDMA_IOMAPSIZE), which are in use");
             return Err(Error::new(Errno::ENOMEM, what));
         };
         places[free] = Some(mapped);
@@ -93,7 +92,9 @@ impl Stream {
             local.swap_remove(at);
             return Ok(());
         }
-        let place = places.iter().position(|place| place.as_ref().is_some_and(is_it));
+        let place = places
+            .iter()
+            .position(|place| place.as_ref().is_some_and(is_it));
         let Some(place) = place else {
             let what = format!("{len} bytes at {address:#x} are not mapped");
             return Err(Error::new(Errno::EINVAL, what));

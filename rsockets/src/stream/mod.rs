@@ -20,9 +20,9 @@ use inbox::Inbox;
 use mappings::Mappings;
 use nix::errno::Errno;
 use outbox::Outbox;
-use roce_verbs::{ProtectionDomain, QueuePair};
 use roce_verbs::cm::{Connecting, Connection, Establishing};
 use roce_verbs::completion::Notify;
+use roce_verbs::{ProtectionDomain, QueuePair};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// The most completions that are handled before the caller gets its turn.
@@ -195,7 +195,6 @@ impl Stream {
     pub(crate) fn hand_over(&self) {
         self.endpoint.nic.context.hand_over();
     }
-
 
     /// Takes the error of a connection that was cut off. Later calls return `None`.
     pub(crate) fn take_break(&mut self) -> Option<Errno> {

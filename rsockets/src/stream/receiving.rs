@@ -21,7 +21,11 @@ impl<'a, 'b> Scatter<'a, 'b> {
 
     /// The next free bytes.
     fn room(&mut self) -> Option<&mut [u8]> {
-        while self.slices.get(self.at.0).is_some_and(|slice| slice.len() == self.at.1) {
+        while self
+            .slices
+            .get(self.at.0)
+            .is_some_and(|slice| slice.len() == self.at.1)
+        {
             self.at = (self.at.0 + 1, 0);
         }
         let (index, filled) = self.at;

@@ -6,8 +6,8 @@ use super::outbox::{FIRST_TRANSFER, LARGEST_TRANSFER, Transfer};
 use super::{End, Gather, Link, Stream};
 use crate::wire::{ByteOrder, Control, ELEMENT_LEN, Element, Message};
 use nix::errno::Errno;
-use roce_verbs::work::{Payload, SendOp, SendRequest};
 use roce_verbs::RemoteAddr;
+use roce_verbs::work::{Payload, SendOp, SendRequest};
 use std::ops::Range;
 
 /// The longest inline data.

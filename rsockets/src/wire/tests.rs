@@ -41,11 +41,17 @@ fn other_private_data_are_refused() {
     assert_eq!(short, Err(ConnectDataError::Short { len: 39 }));
     let mut bytes = [1; 56];
     bytes[0] = 2;
-    assert_eq!(ConnectData::parse(&bytes), Err(ConnectDataError::Version(2)));
+    assert_eq!(
+        ConnectData::parse(&bytes),
+        Err(ConnectDataError::Version(2))
+    );
     bytes[0] = 1;
     assert!(ConnectData::parse(&bytes).is_ok());
     bytes[20..24].fill(0);
-    assert_eq!(ConnectData::parse(&bytes), Err(ConnectDataError::NoElements));
+    assert_eq!(
+        ConnectData::parse(&bytes),
+        Err(ConnectDataError::NoElements)
+    );
 }
 
 #[test]
@@ -81,7 +87,13 @@ fn messages_have_their_types() {
         assert_eq!(Message::parse(imm), Ok(message));
     }
     assert_eq!(Message::parse(0x8001_0005), Ok(Message::Credits(5)));
-    for unknown in [0x2000_0000, 0x4000_0001, 0x6000_0000, 0xa000_0000, 0xe000_0003] {
+    for unknown in [
+        0x2000_0000,
+        0x4000_0001,
+        0x6000_0000,
+        0xa000_0000,
+        0xe000_0003,
+    ] {
         assert_eq!(Message::parse(unknown), Err(UnknownMessage(unknown)));
     }
 }
@@ -96,7 +108,9 @@ fn elements_are_in_the_order_of_their_reader() {
     let little = element.encode(ByteOrder::Little);
     assert_eq!(
         little,
-        [8, 7, 6, 5, 4, 3, 2, 1, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21]
+        [
+            8, 7, 6, 5, 4, 3, 2, 1, 0x14, 0x13, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21
+        ]
     );
     assert_eq!(Element::parse(&little, ByteOrder::Little), element);
     let big = element.encode(ByteOrder::Big);

@@ -47,7 +47,11 @@ fn kind(level: c_int, option: c_int) -> Result<Kind, Errno> {
         (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Kind::Fact(|_| Ok(libc::IPPROTO_TCP)),
         (libc::SOL_SOCKET, libc::SO_DOMAIN) => Kind::Fact(|fd| {
             let local = rs::local_name(fd).or_errno()?;
-            Ok(if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 })
+            Ok(if local.is_ipv4() {
+                libc::AF_INET
+            } else {
+                libc::AF_INET6
+            })
         }),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
             Kind::Fact(|fd| rs::is_listening(fd).or_errno().map(c_int::from))
@@ -169,7 +173,10 @@ pub(crate) extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_
 fn read<T: Zero>(value: In<u8>, len: u32) -> Result<T, Errno> {
     if (len as usize) < size_of::<T>() {
         return Err(with_reason(Errno::EINVAL, || {
-            format!("a value of {len} bytes, but the option has {}", size_of::<T>())
+            format!(
+                "a value of {len} bytes, but the option has {}",
+                size_of::<T>()
+            )
         }));
     }
     In::<T>::at(value.as_ptr() as u64).read_prefix(size_of::<T>())
@@ -179,7 +186,9 @@ fn read<T: Zero>(value: In<u8>, len: u32) -> Result<T, Errno> {
 fn read_time(value: In<u8>, len: u32) -> Result<Option<Duration>, Errno> {
     let time: libc::timeval = read(value, len)?;
     let seconds = u64::try_from(time.tv_sec).map_err(|_| Errno::EDOM)?;
-    let micros = u64::try_from(time.tv_usec).ok().filter(|us| *us < 1_000_000);
+    let micros = u64::try_from(time.tv_usec)
+        .ok()
+        .filter(|us| *us < 1_000_000);
     let micros = micros.ok_or(Errno::EDOM)?;
     let time = Duration::from_secs(seconds) + Duration::from_micros(micros);
     Ok((!time.is_zero()).then_some(time))

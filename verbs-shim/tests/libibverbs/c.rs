@@ -24,6 +24,13 @@ fn memory_and_objects_are_shared() {
     succeeds("shared.c");
 }
 
+#[test]
+fn sockets_over_rdma_behave_as_sockets() {
+    if compiles_rdmacm_or_skip() {
+        succeeds("rsocket.c");
+    }
+}
+
 /// Cancellation had ended the whole process.
 #[test]
 fn a_thread_can_be_cancelled_while_it_waits_or_polls() {

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <rdma/rsocket.h>
 
 #define SAYS(number, call) (errno = 0, (call) == -1 && errno == (number))
 
@@ -226,11 +225,7 @@ static void what_is_not_there(void)
 {
 	struct rdma_cm_id *id = new_id(RDMA_PS_TCP);
 	struct ibv_ece ece = { 0 };
-	char byte = 0;
 
-	CHECK(SAYS(EOPNOTSUPP, rsocket(AF_INET, SOCK_STREAM, 0)));
-	CHECK(SAYS(EOPNOTSUPP, rsend(0, &byte, 1, 0)));
-	CHECK(SAYS(EOPNOTSUPP, riomap(0, &byte, 1, 0, 0, 0)));
 	CHECK(SAYS(EOPNOTSUPP, rdma_set_local_ece(id, &ece)));
 	CHECK(SAYS(EOPNOTSUPP, rdma_get_remote_ece(id, &ece)));
 	CHECK(SAYS(EOPNOTSUPP, rdma_reject_ece(id, NULL, 0)));

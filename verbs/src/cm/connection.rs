@@ -129,7 +129,9 @@ impl Connection {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.cm.wait(left) {
-                Some(Event::DisconnectRequested { .. } | Event::Disconnected { .. }) => return true,
+                Some(Event::DisconnectRequested { .. } | Event::Disconnected { .. }) => {
+                    return true;
+                }
                 Some(_) => {}
                 None if self.cm.is_over() => return true,
                 None if left.is_zero() => return false,

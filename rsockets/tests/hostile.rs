@@ -1,0 +1,283 @@
+//! Peers that lie: each costs its own connection, and nothing else.
+
+use roce_rsockets as rs;
+use roce_rsockets::wire::{ByteOrder, ConnectData, Control, Element, Message};
+use roce_verbs::cm::Connection;
+use roce_verbs::prelude::*;
+use roce_verbs::work::{Payload, SendOp};
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
+
+/// A peer that uses verbs, and says what it likes.
+struct Liar {
+    cq: CompletionQueue,
+    pd: ProtectionDomain,
+    memory: MemoryRegion,
+}
+
+impl Liar {
+    fn new() -> Self {
+        let context = Device::with_address(HERE).expect("loopback").open();
+        let context = context.expect("opened");
+        let (pd, cq) = (context.alloc_pd(), context.create_cq(64));
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let memory = pd.allocate(1 << 16, rights).expect("memory");
+        Self { cq, pd, memory }
+    }
+
+    /// True private data.
+    fn data(&self) -> ConnectData {
+        let element = |offset, len| {
+            let here = self.memory.remote(offset);
+            Element {
+                address: here.addr,
+                key: here.rkey,
+                len,
+            }
+        };
+        ConnectData {
+            order: ByteOrder::NATIVE,
+            credits: 16,
+            mappings: Some(4),
+            elements: element(0, 2),
+            buffer: element(4096, 4096),
+        }
+    }
+
+    fn qp(&self) -> QueuePair {
+        let options = QpOptions {
+            signal_all: true,
+            ..QpOptions::default()
+        };
+        let qp = self
+            .pd
+            .create_qp(&self.cq, &self.cq, &options)
+            .expect("a QP");
+        qp.to_init(Access::REMOTE_WRITE).expect("INIT");
+        for _ in 0..32 {
+            let receive = RecvRequest {
+                wr_id: 1,
+                sges: &[],
+            };
+            qp.post_recv(&receive).expect("posted");
+        }
+        qp
+    }
+
+    /// Connects with a socket that listens. Returns the connection, what the socket said, and the
+    /// socket that it accepted.
+    fn connect(&self, listener: RawFd, private: &[u8]) -> (Connection, ConnectData, RawFd) {
+        let at = rs::local_name(listener).expect("a name");
+        let options = ConnectOptions::default();
+        let from = SocketAddr::new(HERE, 0);
+        let pending = Connection::start(self.qp(), from, at, &options, private).expect("asked");
+        let (fd, _) = rs::accept(listener).expect("accepted");
+        let connection = pending.wait().expect("connected");
+        let data = ConnectData::parse(connection.private()).expect("of an rsocket");
+        (connection, data, fd)
+    }
+
+    fn tell(&self, connection: &Connection, remote: RemoteAddr, imm: u32, bytes: &[u8]) {
+        let op = SendOp::WriteImm(remote, imm);
+        let payload = if bytes.is_empty() {
+            Payload::Elements(&[])
+        } else {
+            Payload::Inline(bytes)
+        };
+        let request = SendRequest::new(0, op, payload);
+        connection.post_send(&request).expect("posted");
+    }
+}
+
+const NOWHERE: RemoteAddr = RemoteAddr { addr: 0, rkey: 0 };
+
+fn listening() -> (RawFd, SocketAddr) {
+    let fd = rs::socket(rs::Domain::V4).expect("a socket");
+    rs::bind(fd, (HERE, 0).into()).expect("bound");
+    rs::listen(fd).expect("listens");
+    let at = rs::local_name(fd).expect("a name");
+    (fd, at)
+}
+
+/// Two sockets that must not notice anything.
+fn bystanders(listener: RawFd, at: SocketAddr) -> (RawFd, RawFd) {
+    let client = rs::socket(rs::Domain::V4).expect("a socket");
+    let accepted = std::thread::spawn(move || rs::accept(listener).expect("accepted").0);
+    rs::connect(client, at).expect("connected");
+    (client, accepted.join().expect("no panic"))
+}
+
+fn still_talk((one, other): (RawFd, RawFd)) {
+    let mut got = [0; 5];
+    assert_eq!(
+        rs::send(one, &[IoSlice::new(b"hello")], false).expect("sent"),
+        5
+    );
+    let flags = rs::ReceiveFlags {
+        wait_all: true,
+        ..Default::default()
+    };
+    rs::receive(other, &mut [IoSliceMut::new(&mut got)], flags).expect("received");
+    assert_eq!(&got, b"hello");
+}
+
+/// The errno that the socket reports when it is ready.
+fn outcome(fd: RawFd) -> Result<usize, i32> {
+    let mut polled = [rs::PollFd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    assert_eq!(rs::poll(&mut polled, PATIENCE).expect("polled"), 1);
+    let mut got = [0; 8192];
+    let flags = rs::ReceiveFlags::default();
+    let received = rs::receive(fd, &mut [IoSliceMut::new(&mut got)], flags);
+    received.map_err(|error| error.errno() as i32)
+}
+
+/// What the program gets in the end, after the bytes that arrived before.
+fn end_of(fd: RawFd) -> Result<usize, i32> {
+    loop {
+        match outcome(fd) {
+            Ok(1..) => {}
+            end => return end,
+        }
+    }
+}
+
+/// A listener, and a connection of others that must not notice anything.
+struct Scene {
+    listener: RawFd,
+    others: (RawFd, RawFd),
+    liar: Liar,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (listener, at) = listening();
+        Self {
+            listener,
+            others: bystanders(listener, at),
+            liar: Liar::new(),
+        }
+    }
+
+    fn end(self) {
+        still_talk(self.others);
+        for fd in [self.others.0, self.others.1, self.listener] {
+            rs::close(fd).expect("closed");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_lies_ends_its_own_connection() {
+    let scene = Scene::new();
+    type Messages = fn(&ConnectData) -> Vec<Message>;
+    let lies: [(&str, Messages); 4] = [
+        ("too long", |_| vec![Message::Data((1 << 29) - 1)]),
+        ("a byte too many", |theirs| {
+            // Both halves of the buffer are known by then, or only the first.
+            let half = theirs.buffer.len;
+            vec![Message::Data(half), Message::Data(half), Message::Data(1)]
+        }),
+        ("too many", |theirs| {
+            let count = usize::from(theirs.credits) + 1;
+            vec![Message::Data(1); count]
+        }),
+        ("bytes after the end", |_| {
+            let shutdown = Message::Control(Control::Shutdown);
+            vec![shutdown, Message::Data(u32::MAX >> 3)]
+        }),
+    ];
+    for (what, messages) in lies {
+        let private = scene.liar.data().encode();
+        let (connection, theirs, fd) = scene.liar.connect(scene.listener, &private);
+        let before = scene.liar.cq.clone();
+        for message in messages(&theirs) {
+            scene.liar.tell(&connection, NOWHERE, message.encode(), &[]);
+            // One at a time: the send queue is shorter than some of the lies.
+            while before.wait_polling().expect("no overrun").wr_id == 1 {}
+            rs::unread(fd).expect("a socket");
+        }
+        assert_eq!(end_of(fd), Err(libc::EPROTO), "{what}");
+        rs::close(fd).expect("closed");
+        still_talk(scene.others);
+        drop(connection);
+    }
+    scene.end();
+}
+
+#[test]
+fn unknown_messages_end_their_own_connection() {
+    let scene = Scene::new();
+    for imm in [
+        0x2000_0000,
+        0x4000_0000,
+        0x6000_0001,
+        0xa000_0000,
+        0xe000_0003,
+        0xffff_ffff,
+    ] {
+        let private = scene.liar.data().encode();
+        let (connection, _, fd) = scene.liar.connect(scene.listener, &private);
+        scene.liar.tell(&connection, NOWHERE, imm, &[]);
+        assert_eq!(end_of(fd), Err(libc::EPROTO), "{imm:#x}");
+        rs::close(fd).expect("closed");
+    }
+    scene.end();
+}
+
+/// What the peer offers lies outside of its memory: the socket's own writes are refused there.
+#[test]
+fn a_false_offer_costs_the_connection_that_uses_it() {
+    let scene = Scene::new();
+    let mut private = scene.liar.data();
+    private.buffer.address = 0x1234;
+    let (_connection, _, fd) = scene.liar.connect(scene.listener, &private.encode());
+    rs::send(fd, &[IoSlice::new(b"into the void")], false).expect("sent");
+    assert_eq!(end_of(fd), Err(libc::EIO));
+    rs::close(fd).expect("closed");
+
+    let mut private = scene.liar.data();
+    private.elements.key ^= 1;
+    // The first thing that a socket writes is an offer of its own, into the list of elements.
+    let (_connection, _, fd) = scene.liar.connect(scene.listener, &private.encode());
+    assert_eq!(end_of(fd), Err(libc::EIO));
+    rs::close(fd).expect("closed");
+    scene.end();
+}
+
+#[test]
+fn private_data_of_others_are_refused() {
+    let scene = Scene::new();
+    let mut wrong_version = scene.liar.data().encode();
+    wrong_version[0] = 9;
+    let mut no_elements = scene.liar.data();
+    no_elements.elements.len = 0;
+    let at = rs::local_name(scene.listener).expect("a name");
+    rs::set_nonblocking(scene.listener, true).expect("set");
+    for private in [&wrong_version[..], &no_elements.encode()[..], &[]] {
+        let options = ConnectOptions::default();
+        let from = SocketAddr::new(HERE, 0);
+        let qp = scene.liar.qp();
+        let pending = Connection::start(qp, from, at, &options, private).expect("asked");
+        let mut polled = [rs::PollFd {
+            fd: scene.listener,
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        assert_eq!(rs::poll(&mut polled, PATIENCE).expect("polled"), 1);
+        let accepted = rs::accept(scene.listener);
+        let errno = accepted.expect_err("it is no rsocket").errno();
+        assert_eq!(errno as i32, libc::EAGAIN);
+        pending.wait().expect_err("refused");
+    }
+    rs::set_nonblocking(scene.listener, false).expect("set");
+    scene.end();
+}
