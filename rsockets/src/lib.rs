@@ -10,6 +10,7 @@
 //!                      └─ connection manager     └─ QP, CQ, memory
 //! ```
 
+mod alive;
 mod calls;
 mod error;
 mod lingering;

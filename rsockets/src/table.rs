@@ -1,5 +1,6 @@
 //! The sockets of the process, by descriptor.
 
+use crate::alive::Alive;
 use crate::error::Error;
 use crate::lingering::{self, Lingering};
 use crate::nic::Nics;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) nics: Nics,
+    pub(crate) alive: Alive,
     pub(crate) lingering: Lingering,
     sockets: RwLock<Vec<Option<Arc<Socket>>>>,
 }

@@ -281,3 +281,23 @@ fn private_data_of_others_are_refused() {
     rs::set_nonblocking(scene.listener, false).expect("set");
     scene.end();
 }
+
+/// A peer that is silent is asked whether it is there.
+#[test]
+fn a_silent_peer_is_asked_for_a_sign_of_life() {
+    let scene = Scene::new();
+    rs::set_number(scene.listener, rs::Number::KeepAlive, 1).expect("set");
+    rs::set_number(scene.listener, rs::Number::KeepIdle, 1).expect("set");
+    let private = scene.liar.data().encode();
+    let (_connection, _, fd) = scene.liar.connect(scene.listener, &private);
+    assert_eq!(rs::number(fd, rs::Number::KeepIdle).expect("set"), 1);
+    let asks = Message::Control(Control::KeepAlive).encode();
+    let mut asked = 0;
+    while asked < 2 {
+        let completion = scene.liar.cq.poll_for(Duration::from_secs(60));
+        let completion = completion.expect("no overrun").expect("in time");
+        asked += u32::from(completion.imm == Some(asks));
+    }
+    rs::close(fd).expect("closed");
+    scene.end();
+}

@@ -152,6 +152,7 @@ pub(super) fn accept_incoming(
         (state.local, state.remote) = (Some(local), Some(remote));
         state.settings = listener.settings.clone();
     }
+    socket.watch_peer();
     Ok(socket)
 }
 

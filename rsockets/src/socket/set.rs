@@ -3,6 +3,7 @@
 use super::*;
 use crate::options::{MAX_BUFFER, MIN_SEND_BUFFER};
 use crate::stream::MAX_QUEUE;
+use crate::table::table;
 use crate::wire;
 
 /// Options that programs set and read.
@@ -19,6 +20,14 @@ pub(crate) struct Settings {
     pub(crate) linger: Option<Duration>,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
+}
+
+impl Settings {
+    /// The interval at which the peer is asked for a sign of life.
+    fn asks_every(&self) -> Option<Duration> {
+        let seconds = self.keep_idle.unwrap_or(DEFAULT_KEEP_IDLE);
+        self.keep_alive.then(|| Duration::from_secs(seconds.into()))
+    }
 }
 
 /// An option that is a number or a switch.
@@ -79,7 +88,23 @@ impl Socket {
     ///
     /// # Errors
     /// EINVAL if the value is out of range, or the sizes of queues are set too late.
-    pub(crate) fn set_number(&self, option: Number, value: i32) -> Result<(), Error> {
+    pub(crate) fn set_number(self: &Arc<Self>, option: Number, value: i32) -> Result<(), Error> {
+        self.set_number_alone(option, value)?;
+        if matches!(option, Number::KeepAlive | Number::KeepIdle) {
+            self.watch_peer();
+        }
+        Ok(())
+    }
+
+    /// Asks the peer for signs of life, if SO_KEEPALIVE is set.
+    pub(super) fn watch_peer(self: &Arc<Self>) {
+        let every = self.state.lock().settings.asks_every();
+        if let Some(every) = every {
+            table().alive.watch(self, every);
+        }
+    }
+
+    fn set_number_alone(&self, option: Number, value: i32) -> Result<(), Error> {
         let mut state = self.state.lock();
         let is_idle = matches!(state.phase, Phase::Idle | Phase::Listening(_));
         if option.is_for_connecting() && !is_idle {
@@ -144,6 +169,19 @@ impl Socket {
             Number::ReceiveQueue => sizes.receive_queue.into(),
             Number::Inline => sizes.inline.into(),
             Number::Mappings => sizes.mappings.into(),
+        }
+    }
+
+    /// Asks the peer for a sign of life. Returns when to do so again; `None` if the program no
+    /// longer wants it, or the connection is over.
+    pub(crate) fn ask_peer(&self) -> Option<Duration> {
+        let mut state = self.state.lock();
+        self.progress_locked(&mut state, true);
+        let every = state.settings.asks_every()?;
+        match &mut state.phase {
+            Phase::Stream(stream) => stream.ask_peer().then_some(every),
+            Phase::Closed | Phase::Failed(_) => None,
+            _ => Some(every),
         }
     }
 

@@ -130,6 +130,15 @@ impl Stream {
         }
     }
 
+    /// Sends a message that the peer's NIC acknowledges, and that says nothing. Returns whether the
+    /// connection goes on.
+    pub(crate) fn ask_peer(&mut self) -> bool {
+        if self.may_speak() && self.outbox.plan_control() {
+            self.say_now(Control::KeepAlive);
+        }
+        self.end == End::Open
+    }
+
     /// Whether the peer still has use for credits.
     fn reads_or_drains(&self) -> bool {
         self.reads && !matches!(self.link, Link::Gone)
