@@ -1,10 +1,10 @@
-//! Compiles the C part of the targets `c_api` and `c_cm` with the system's `infiniband/verbs.h` and
-//! `rdma/rdma_cma.h`, as users' programs are compiled.
+//! Compiles the C part of the targets `c_api`, `c_cm` and `c_rsocket` with the system's
+//! `infiniband/verbs.h`, `rdma/rdma_cma.h` and `rdma/rsocket.h`, as users' programs are compiled.
 
 use std::path::PathBuf;
 use std::{env, error};
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "beside.c",
     "build.c",
     "cm.c",
@@ -14,6 +14,7 @@ const SOURCES: [&str; 10] = [
     "post.c",
     "query.c",
     "queues.c",
+    "rsocket.c",
     "run.c",
 ];
 
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         .compile("c_api");
     // Only these targets need the library under test.
     let library = PathBuf::from(env::var("OUT_DIR")?).join("libc_api.a");
-    for target in ["c_api", "c_cm"] {
+    for target in ["c_api", "c_cm", "c_rsocket"] {
         println!("cargo::rustc-link-arg-bin={target}={}", library.display());
     }
     Ok(())

@@ -30,7 +30,9 @@ impl Alive {
     pub(crate) fn watch(&'static self, socket: &Arc<Socket>, every: Duration) {
         let socket = Arc::downgrade(socket);
         let mut watched = self.watched.lock();
-        watched.sockets.retain(|entry| !entry.socket.ptr_eq(&socket));
+        watched
+            .sockets
+            .retain(|entry| !entry.socket.ptr_eq(&socket));
         if let Some(due) = Instant::now().checked_add(every) {
             watched.sockets.push(Entry { socket, due });
         }

@@ -26,3 +26,5 @@ pub mod wire;
 pub use calls::*;
 pub use error::Error;
 pub use poll::{PollFd, poll};
+#[cfg(fuzzing)]
+pub use stream::fuzzing;

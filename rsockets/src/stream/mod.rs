@@ -1,6 +1,8 @@
 //! A connected stream, without locks and without waiting.
 
 mod endpoint;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gather;
 mod inbox;
 mod mappings;
