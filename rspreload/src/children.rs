@@ -1,0 +1,205 @@
+//! The parent's side of a fork: a thread that hands connections over to children.
+
+use crate::errno::{Errno, Outcome};
+use crate::link::{self, Message, What};
+use crate::signals::Blocked;
+use crate::socket::{Phase, Socket, lock};
+use crate::{hidden, inside, parent, real, relay};
+use libc::pollfd;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A forked child that may still want sockets.
+pub(crate) struct Child {
+    /// Never 0.
+    number: u64,
+    link: c_int,
+    /// The connections and listeners that it inherited. While they are here, the rsockets stay.
+    sockets: BTreeMap<u64, Arc<Socket>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Children {
+    pub(crate) all: Vec<Child>,
+    /// An eventfd that tells the thread of a new child, once there is a thread.
+    knock: Option<c_int>,
+}
+
+static CHILDREN: Mutex<Children> = Mutex::new(Children {
+    all: Vec::new(),
+    knock: None,
+});
+
+/// Held while a connection is handed over, so that no other child gets a copy of it.
+static HANDING_OVER: Mutex<()> = Mutex::new(());
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+/// The locks that a fork holds.
+pub(crate) fn held() -> (MutexGuard<'static, ()>, MutexGuard<'static, Children>) {
+    (lock(&HANDING_OVER), lock(&CHILDREN))
+}
+
+impl Children {
+    /// In the child: closes its copies of the parent's descriptors.
+    pub(crate) fn forget(&mut self) {
+        for child in self.all.drain(..) {
+            hidden::close(child.link);
+            // Other threads of the parent may have used them.
+            std::mem::forget(child.sockets);
+        }
+        if let Some(knock) = self.knock.take() {
+            hidden::close(knock);
+        }
+    }
+}
+
+/// Serves a new child.
+pub(crate) fn add(link: c_int, sockets: BTreeMap<u64, Arc<Socket>>) {
+    let mut children = lock(&CHILDREN);
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    children.all.push(Child {
+        number,
+        link,
+        sockets,
+    });
+    match children.knock {
+        Some(knock) => write(knock),
+        None => children.knock = start(),
+    }
+}
+
+fn write(knock: c_int) {
+    let one = 1_u64;
+    // SAFETY: the value can be read.
+    unsafe { real::write(knock, (&raw const one).cast(), size_of::<u64>()) };
+}
+
+fn start() -> Option<c_int> {
+    // SAFETY: only numbers are passed.
+    let made = unsafe { real::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    let knock = hidden::hide(made);
+    let _blocked = Blocked::all();
+    let _inside = inside::Inside::enter();
+    let thread = std::thread::Builder::new().name(String::from("roce-children"));
+    match thread.spawn(move || serve(knock)) {
+        Ok(_) => Some(knock),
+        Err(_) => {
+            hidden::close(knock);
+            None
+        }
+    }
+}
+
+fn serve(knock: c_int) {
+    loop {
+        let entry = |fd| pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut fds = vec![entry(knock)];
+        fds.extend(lock(&CHILDREN).all.iter().map(|child| entry(child.link)));
+        // SAFETY: the entries are there.
+        if unsafe { real::poll(fds.as_mut_ptr(), fds.len() as _, -1) } < 0 {
+            continue;
+        }
+        for fd in fds.iter().filter(|fd| fd.revents != 0) {
+            if fd.fd == knock {
+                let mut count = 0_u64;
+                // SAFETY: there is room for the count.
+                unsafe { real::read(knock, (&raw mut count).cast(), size_of::<u64>()) };
+            } else {
+                answer(fd.fd);
+            }
+        }
+    }
+}
+
+fn answer(link: c_int) {
+    let Ok((Message { what, id }, _)) = link::receive(link) else {
+        return end(link);
+    };
+    let result = match what {
+        What::Use | What::Keep => return hand_over(link, id, what == What::Use),
+        What::Release => return drop(take(link, id)),
+        What::Listen => stop_listening(link, id),
+        What::Granted | What::Refused => Err(Errno(libc::EINVAL)),
+    };
+    let what = match result {
+        Ok(()) => What::Granted,
+        Err(_) => What::Refused,
+    };
+    // A child that has ended is noticed next.
+    let _ = link::send(link, Message { what, id }, None);
+}
+
+fn take(link: c_int, id: u64) -> Option<Arc<Socket>> {
+    let mut children = lock(&CHILDREN);
+    let mut all = children.all.iter_mut();
+    let child = all.find(|child| child.link == link)?;
+    child.sockets.remove(&id)
+}
+
+fn hand_over(link: c_int, id: u64, is_used: bool) {
+    let _handing_over = lock(&HANDING_OVER);
+    let socket = take(link, id);
+    let started = match &socket {
+        Some(socket) => relay::start(socket, is_used),
+        None => Err(Errno(libc::ENOENT)),
+    };
+    let what = match started {
+        Ok(_) => What::Granted,
+        Err(_) => What::Refused,
+    };
+    // A child that has ended is noticed next.
+    let _ = link::send(link, Message { what, id }, started.ok());
+    if let Ok(of_child) = started {
+        hidden::close(of_child);
+    }
+}
+
+/// Stops to listen over RDMA, unless this process accepts connections itself or another child does.
+fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
+    let refused = Err(Errno(libc::EADDRINUSE));
+    let children = lock(&CHILDREN);
+    let Some(child) = children.all.iter().find(|child| child.link == link) else {
+        return refused;
+    };
+    let number = child.number;
+    let Some(socket) = child.sockets.get(&id).cloned() else {
+        return refused;
+    };
+    drop(children);
+    if socket.is_used.load(Ordering::Acquire) || socket.given_to.load(Ordering::Acquire) != 0 {
+        return refused;
+    }
+    if socket.phase() == Phase::ListenerOfParent {
+        match parent::ask(What::Listen, id) {
+            Ok(_) | Err(Errno(libc::EPIPE)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    socket.given_to.store(number, Ordering::Release);
+    socket.drop_rsocket();
+    Ok(())
+}
+
+/// A child has ended, or executed another program.
+fn end(link: c_int) {
+    let mut children = lock(&CHILDREN);
+    let Some(index) = children.all.iter().position(|child| child.link == link) else {
+        return;
+    };
+    let child = children.all.swap_remove(index);
+    drop(children);
+    hidden::close(child.link);
+    for socket in child.sockets.values() {
+        let number = child.number;
+        let _ = socket.given_to.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+    // This closes rsockets, which can take a while.
+    drop(child);
+}

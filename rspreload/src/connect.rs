@@ -1,0 +1,243 @@
+//! `connect`: over RDMA first, then over TCP.
+
+use crate::address::Address;
+use crate::clock::Until;
+use crate::errno::{Errno, Outcome, check};
+use crate::socket::{Attempt, Phase, Socket};
+use crate::{names, rdmacm, real, say, settings, table};
+use libc::pollfd;
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a host that did not answer over RDMA is not tried again.
+const SILENT_FOR: Duration = Duration::from_secs(60);
+
+/// The most hosts that are remembered.
+const MAX_SILENT: usize = 1000;
+
+static SILENT: Mutex<BTreeMap<IpAddr, Instant>> = Mutex::new(BTreeMap::new());
+
+/// Connects a socket of the program.
+pub(crate) fn connect(fd: c_int, socket: &Arc<Socket>, to: Option<Address>, kernel: impl Fn() -> c_int) -> Outcome<c_int> {
+    match socket.phase() {
+        Phase::Fresh => {}
+        Phase::Connecting => return again(fd, socket, &kernel),
+        Phase::Connected => {
+            // The first call after a connection attempt has its result.
+            let is_first = socket.attempt().take().is_some();
+            return if is_first { Ok(0) } else { Err(Errno(libc::EISCONN)) };
+        }
+        Phase::Listening | Phase::OfParent | Phase::ListenerOfParent => return check(kernel()),
+    }
+    if let Some(error) = pending_error(socket) {
+        return Err(error);
+    }
+    let Some(to) = to.filter(|to| is_tried(*to)) else {
+        // It is the kernel's, whatever comes.
+        let result = check(kernel());
+        if !matches!(result, Err(Errno(libc::EAFNOSUPPORT | libc::EINVAL | libc::EFAULT))) {
+            table::give_to_kernel(socket);
+        }
+        return result;
+    };
+    match begin(fd, socket, to) {
+        Ok(()) => Ok(0),
+        Err(Errno(libc::EINPROGRESS)) if socket.is_nonblocking() => Err(Errno(libc::EINPROGRESS)),
+        Err(Errno(libc::EINPROGRESS)) => finish(fd, socket),
+        Err(error) => fall_back(fd, socket, to, error),
+    }
+}
+
+/// Whether connections to this address may go over RDMA.
+fn is_tried(to: Address) -> bool {
+    let settings = settings::get();
+    (settings.with_loopback || !to.is_loopback()) && (settings.is_only || !is_silent(to))
+}
+
+fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
+    let to = to.unmapped();
+    let rs = rdmacm::stream(to.domain())?;
+    let result = start(fd, rs, to);
+    if !matches!(result, Ok(()) | Err(Errno(libc::EINPROGRESS))) {
+        rdmacm::close(rs);
+        return result;
+    }
+    for (epoll, interest) in table::epolls() {
+        interest.take_from_kernel(epoll, fd);
+    }
+    if result.is_ok() {
+        socket.put(rs, Phase::Connected);
+        log_connected(rs);
+    } else {
+        let until = Instant::now() + settings::get().wait;
+        *socket.attempt() = Some(Attempt { to, until });
+        socket.put(rs, Phase::Connecting);
+    }
+    for (_, interest) in table::epolls() {
+        interest.wake();
+    }
+    result
+}
+
+fn start(fd: c_int, rs: c_int, to: Address) -> Outcome<()> {
+    if let Some(own) = names::of_kernel(fd)?
+        && !own.is_nothing()
+    {
+        rdmacm::bind(rs, own.unmapped())?;
+    }
+    rdmacm::connect(rs, to)
+}
+
+/// A further call while the first is on its way.
+fn again(fd: c_int, socket: &Arc<Socket>, kernel: &impl Fn() -> c_int) -> Outcome<c_int> {
+    progress(socket);
+    match socket.phase() {
+        Phase::Connecting if socket.is_nonblocking() => Err(Errno(libc::EALREADY)),
+        Phase::Connecting => finish(fd, socket),
+        Phase::Connected => {
+            socket.attempt().take();
+            Ok(0)
+        }
+        _ => match pending_error(socket) {
+            Some(error) => Err(error),
+            None => check(kernel()),
+        },
+    }
+}
+
+/// Waits for the end of an attempt.
+fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
+    loop {
+        let Some(until) = attempt_until(socket) else {
+            return pending_error(socket).map_or(Ok(0), Err);
+        };
+        let mut fds = [pollfd {
+            fd: socket.rs(),
+            events: libc::POLLOUT,
+            revents: 0,
+        }];
+        rdmacm::poll(&mut fds, until.left_milliseconds())?;
+        let Some((to, error)) = outcome(socket) else {
+            continue;
+        };
+        if error == Errno(0) {
+            return Ok(0);
+        }
+        return fall_back(fd, socket, to, error);
+    }
+}
+
+/// When an attempt that is under way is given up; `None` if there is none.
+pub(crate) fn attempt_until(socket: &Socket) -> Option<Until> {
+    if socket.phase() != Phase::Connecting {
+        return None;
+    }
+    socket.attempt().map(|attempt| Until::at(attempt.until))
+}
+
+/// Takes a connection attempt further, without waiting. If it failed, TCP is tried, and the socket is
+/// the kernel's.
+pub(crate) fn progress(socket: &Arc<Socket>) {
+    if socket.phase() != Phase::Connecting {
+        return;
+    }
+    let Some((to, error)) = outcome(socket) else {
+        return;
+    };
+    if error == Errno(0) {
+        return;
+    }
+    let Some(fd) = table::descriptors(socket).first().copied() else {
+        return;
+    };
+    match fall_back(fd, socket, to, error) {
+        Ok(_) | Err(Errno(libc::EINPROGRESS)) => {}
+        Err(error) => socket.error.store(error.0, Ordering::Release),
+    }
+}
+
+/// The outcome of an attempt, for the one caller that finds it out: 0 for success. The socket is then
+/// connected or fresh.
+fn outcome(socket: &Socket) -> Option<(Address, Errno)> {
+    let mut attempt = socket.attempt();
+    if socket.phase() != Phase::Connecting {
+        return None;
+    }
+    let Attempt { to, until } = (*attempt)?;
+    let events = rdmacm::ready(socket.rs(), libc::POLLOUT);
+    let error = match events {
+        0 if Instant::now() < until => return None,
+        0 => libc::ETIMEDOUT,
+        _ => match rdmacm::take_error(socket.rs()) {
+            0 if events & (libc::POLLERR | libc::POLLNVAL) != 0 => libc::ECONNREFUSED,
+            error => error,
+        },
+    };
+    if error == 0 {
+        socket.set_phase(Phase::Connected);
+        log_connected(socket.rs());
+    } else {
+        *attempt = None;
+        socket.drop_rsocket();
+    }
+    Some((to, Errno(error)))
+}
+
+/// Connects over TCP, after an error over RDMA.
+fn fall_back(fd: c_int, socket: &Arc<Socket>, to: Address, error: Errno) -> Outcome<c_int> {
+    if matches!(error, Errno(libc::ETIMEDOUT | libc::EHOSTUNREACH)) {
+        remember_silent(to);
+    }
+    if settings::get().is_only {
+        return Err(error);
+    }
+    let why = error.text();
+    say::once(&format!("no connection to {to} over RDMA ({why}): it goes over TCP"));
+    let (raw, size) = to.in_domain(socket.domain).raw();
+    // SAFETY: the address has this size.
+    let result = check(unsafe { real::connect(fd, (&raw const raw).cast(), size) });
+    if matches!(result, Ok(_) | Err(Errno(libc::EINPROGRESS))) {
+        table::give_to_kernel(socket);
+    }
+    result
+}
+
+/// The error of an attempt that the program does not know yet.
+pub(crate) fn pending_error(socket: &Socket) -> Option<Errno> {
+    match socket.error.swap(0, Ordering::AcqRel) {
+        0 => None,
+        error => Some(Errno(error)),
+    }
+}
+
+fn log_connected(rs: c_int) {
+    say::log(|| match (rdmacm::own_name(rs), rdmacm::peer_name(rs)) {
+        (Ok(own), Ok(peer)) => format!("{own} -> {peer} over RDMA"),
+        _ => String::from("a connection over RDMA"),
+    });
+}
+
+fn is_silent(to: Address) -> bool {
+    // A forked child may find the lock held by a thread that it does not have.
+    let Ok(mut silent) = SILENT.try_lock() else {
+        return false;
+    };
+    let ip = to.unmapped().0.ip();
+    let since = silent.get(&ip).map(Instant::elapsed);
+    if since.is_some_and(|since| since > SILENT_FOR) {
+        silent.remove(&ip);
+    }
+    silent.contains_key(&ip)
+}
+
+fn remember_silent(to: Address) {
+    if let Ok(mut silent) = SILENT.try_lock()
+        && silent.len() < MAX_SILENT
+    {
+        silent.insert(to.0.ip(), Instant::now());
+    }
+}

@@ -1,0 +1,194 @@
+//! Descriptors of sockets: made, copied, closed.
+
+use crate::errno::{Errno, Outcome, check};
+use crate::inside::is_inside;
+use crate::interest::Epoll;
+use crate::kinds::{self, Kind};
+use crate::socket::Socket;
+use crate::{claim, hidden, io, listen, real, settings, table};
+use libc::{c_long, c_ulong, c_void};
+use std::ffi::{c_int, c_uint};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Remembers a socket that the kernel made, if it is for TCP.
+pub(crate) fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    if fd < 0 {
+        return fd;
+    }
+    if is_inside() {
+        return hidden::hide(fd);
+    }
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let is_tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && kind & !flags == libc::SOCK_STREAM
+        && matches!(protocol, 0 | libc::IPPROTO_TCP);
+    if is_tcp && !settings::get().is_off {
+        let socket = Socket::new(domain, kind & libc::SOCK_NONBLOCK != 0);
+        table::insert_socket(fd, Arc::new(socket));
+    }
+    fd
+}
+
+/// Remembers an epoll instance that the kernel made.
+pub(crate) fn made_epoll(fd: c_int) -> c_int {
+    if fd >= 0 && is_inside() {
+        return hidden::hide(fd);
+    }
+    if fd >= 0 && !settings::get().is_off {
+        table::insert_epoll(fd, Arc::new(Epoll::default()));
+    }
+    fd
+}
+
+/// `close` of a descriptor that is not the kernel's alone.
+pub(crate) fn close(fd: c_int) -> Outcome<c_int> {
+    // SAFETY: only numbers are passed.
+    let real = || check(unsafe { real::close(fd) });
+    if kinds::of(fd) == Kind::Hidden {
+        if !is_inside() {
+            return Err(Errno(libc::EBADF));
+        }
+        kinds::set(fd, Kind::Other);
+        return real();
+    }
+    let removed = forget(fd);
+    let result = real();
+    drop(removed);
+    result
+}
+
+/// Removes a descriptor that is closed from all tables.
+fn forget(fd: c_int) -> table::Removed {
+    let removed = table::remove(fd);
+    if let Some(socket) = &removed.socket {
+        for (_, interest) in table::epolls() {
+            interest.forget(fd);
+        }
+        if socket.fds.load(Ordering::Acquire) == 0 {
+            claim::closed(socket);
+        }
+    }
+    removed
+}
+
+/// `close_range`, which leaves what the program does not know of.
+pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome<c_int> {
+    if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 || first > last {
+        // SAFETY: only numbers are passed.
+        return check(unsafe { real::close_range(first, last, flags) });
+    }
+    let mut next = first;
+    for (fd, kind) in kinds::marked(first, last) {
+        if kind != Kind::Hidden {
+            drop(forget(fd));
+            continue;
+        }
+        if let Some(end) = fd.cast_unsigned().checked_sub(1).filter(|end| *end >= next) {
+            // SAFETY: only numbers are passed.
+            check(unsafe { real::close_range(next, end, flags) })?;
+        }
+        next = fd.cast_unsigned() + 1;
+    }
+    if next > last {
+        return Ok(0);
+    }
+    // SAFETY: only numbers are passed.
+    check(unsafe { real::close_range(next, last, flags) })
+}
+
+/// After a descriptor was copied.
+pub(crate) fn copied(from: c_int, to: c_int) -> c_int {
+    if to < 0 {
+        return to;
+    }
+    if let Some(socket) = table::socket(from) {
+        table::insert_socket(to, socket);
+    } else if let Some(epoll) = table::epoll(from) {
+        table::insert_epoll(to, epoll);
+    } else if is_inside() {
+        return hidden::hide(to);
+    }
+    to
+}
+
+/// `dup2` and `dup3`, by `real`.
+pub(crate) fn copy_to(from: c_int, to: c_int, real: impl Fn() -> c_int) -> Outcome<c_int> {
+    if from == to || is_inside() {
+        return check(real());
+    }
+    if kinds::of(from) == Kind::Hidden || kinds::of(to) == Kind::Hidden {
+        return Err(Errno(libc::EBADF));
+    }
+    // SAFETY: only numbers are passed.
+    check(unsafe { real::fcntl(from, libc::F_GETFD, 0) })?;
+    let removed = match kinds::of(to) {
+        Kind::Other => None,
+        _ => Some(forget(to)),
+    };
+    let made = check(real())?;
+    drop(removed);
+    Ok(copied(from, made))
+}
+
+/// `fcntl`, by `real`.
+pub(crate) fn fcntl(
+    fd: c_int,
+    command: c_int,
+    argument: c_long,
+    real: impl Fn(c_long) -> c_int,
+) -> Outcome<c_int> {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        return check(real(argument)).map(|made| copied(fd, made));
+    }
+    let Some(socket) = table::socket(fd) else {
+        return check(real(argument));
+    };
+    match command {
+        libc::F_SETFL => {
+            let is_nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
+            let forced = if socket.rs() >= 0 { libc::O_NONBLOCK } else { 0 };
+            let result = check(real(argument | c_long::from(forced)))?;
+            socket.is_nonblocking.store(is_nonblocking, Ordering::Relaxed);
+            Ok(result)
+        }
+        libc::F_GETFL => {
+            let flags = check(real(argument))? & !libc::O_NONBLOCK;
+            Ok(flags | if socket.is_nonblocking() { libc::O_NONBLOCK } else { 0 })
+        }
+        _ => check(real(argument)),
+    }
+}
+
+/// `ioctl` of a socket, by `real`.
+///
+/// # Safety
+/// The argument is what the request asks for.
+pub(crate) unsafe fn ioctl(
+    fd: c_int,
+    request: c_ulong,
+    argument: *mut c_void,
+    real: impl Fn() -> c_int,
+) -> Outcome<c_int> {
+    let Some(socket) = claim::known(fd) else {
+        return check(real());
+    };
+    if request == libc::FIONBIO as c_ulong {
+        if argument.is_null() {
+            return Err(Errno(libc::EFAULT));
+        }
+        // SAFETY: the caller promises a number.
+        let is_nonblocking = unsafe { argument.cast::<c_int>().read() } != 0;
+        listen::set_kernel_nonblocking(fd, is_nonblocking || socket.rs() >= 0)?;
+        socket.is_nonblocking.store(is_nonblocking, Ordering::Relaxed);
+        return Ok(0);
+    }
+    if request == libc::FIONREAD as c_ulong && socket.rs() >= 0 && !argument.is_null() {
+        let count = io::readable(&socket)?;
+        // SAFETY: the caller promises room for a number.
+        unsafe { argument.cast::<c_int>().write(count as c_int) };
+        return Ok(0);
+    }
+    check(real())
+}
+

@@ -1,0 +1,35 @@
+//! What happens before another program is executed: it gets connections as the kernel's sockets.
+
+use crate::errno::keep;
+use crate::link::What;
+use crate::socket::Phase;
+use crate::{claim, listen, real, say, table};
+use std::ffi::c_int;
+
+/// Called before each `exec`.
+pub(crate) fn prepare() {
+    keep(|| {
+        for (fd, socket) in table::sockets() {
+            if closes_on_exec(fd) {
+                continue;
+            }
+            match socket.phase() {
+                Phase::OfParent => claim::connection(&socket, What::Keep),
+                Phase::Connected => say::once(&format!(
+                    "descriptor {fd} is a connection over RDMA, which ends as this process executes \
+                     another program"
+                )),
+                Phase::Listening if !socket.is_nonblocking() => {
+                    // It listens over TCP alone.
+                    let _ = listen::set_kernel_nonblocking(fd, false);
+                }
+                _ => {}
+            }
+        }
+    });
+}
+
+fn closes_on_exec(fd: c_int) -> bool {
+    // SAFETY: only numbers are passed.
+    unsafe { real::fcntl(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0 }
+}

@@ -1,0 +1,601 @@
+//! The C library functions that this library replaces: each has the name and the signature of the
+//! original, to which it passes what is not about a socket of this library.
+
+use crate::address::Address;
+use crate::clock::Until;
+use crate::errno::{Errno, call, check, check_size};
+use crate::kinds::{self, Kind};
+use crate::options::End;
+use crate::real::{self, Handler, Start, Strings};
+use crate::select::Sets;
+use crate::signals::Mask;
+use crate::socket::{Phase, Socket};
+use crate::{
+    accept, atfork, claim, connect, descriptors, epoll, exec, exit, hidden, io, listen, options, poll,
+    rdmacm, sendfile, table, threads,
+};
+use libc::{
+    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval,
+};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Defines the functions of the C library. The caller of each promises what the original asks for.
+macro_rules! replace {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty; $body:expr)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
+                #[expect(clippy::allow_attributes, reason = "only some bodies are safe")]
+                #[allow(unused_unsafe)]
+                // SAFETY: the caller promises what the C library's function asks for.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+#[inline]
+fn is_kernels(fd: c_int) -> bool {
+    kinds::of(fd) == Kind::Other
+}
+
+replace! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    descriptors::made(real::socket(domain, kind, protocol), domain, kind, protocol)
+
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, to: *mut c_int) -> c_int;
+    hidden::pair_if_inside(real::socketpair(domain, kind, protocol, to), to)
+
+    fn eventfd(initial: c_uint, flags: c_int) -> c_int;
+    hidden::if_inside(real::eventfd(initial, flags))
+
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
+    hidden::if_inside(real::timerfd_create(clock, flags))
+
+    fn pipe(to: *mut c_int) -> c_int;
+    hidden::pair_if_inside(real::pipe(to), to)
+
+    fn pipe2(to: *mut c_int, flags: c_int) -> c_int;
+    hidden::pair_if_inside(real::pipe2(to, flags), to)
+
+    fn pthread_create(thread: *mut c_ulong, attributes: *const c_void, start: Start, argument: *mut c_void) -> c_int;
+    threads::create(thread, attributes, start, argument)
+
+    fn bind(fd: c_int, address: *const sockaddr, size: socklen_t) -> c_int;
+    real::bind(fd, address, size)
+
+    fn listen(fd: c_int, backlog: c_int) -> c_int; {
+        let result = real::listen(fd, backlog);
+        match table::socket(fd) {
+            Some(socket) if result == 0 && socket.phase() == Phase::Fresh => call(-1, || {
+                listen::listen(fd, &socket, backlog);
+                Ok(0)
+            }),
+            _ => result,
+        }
+    }
+
+    fn accept(fd: c_int, address: *mut sockaddr, size: *mut socklen_t) -> c_int;
+    if is_kernels(fd) { real::accept(fd, address, size) } else { accepted(fd, address, size, 0) }
+
+    fn accept4(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int;
+    if is_kernels(fd) {
+        real::accept4(fd, address, size, flags)
+    } else {
+        accepted(fd, address, size, flags)
+    }
+
+    fn connect(fd: c_int, address: *const sockaddr, size: socklen_t) -> c_int; {
+        let real = || real::connect(fd, address, size);
+        if is_kernels(fd) {
+            return real();
+        }
+        call(-1, || match claim::known(fd) {
+            Some(socket) => connect::connect(fd, &socket, Address::read(address, size), real),
+            None => check(real()),
+        })
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> c_int;
+    of_connection(fd, || real::shutdown(fd, how), |socket| {
+        if how != libc::SHUT_RD {
+            socket.is_send_shut.store(true, Ordering::Release);
+        }
+        rdmacm::shutdown(socket.rs(), how).map(|()| 0)
+    })
+
+    fn close(fd: c_int) -> c_int;
+    if is_kernels(fd) { real::close(fd) } else { call(-1, || descriptors::close(fd)) }
+
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    call(-1, || descriptors::close_range(first, last, flags))
+
+    fn closefrom(first: c_int) -> (); {
+        let first = first.max(0).cast_unsigned();
+        call((), || descriptors::close_range(first, c_uint::MAX, 0).map(drop));
+    }
+
+    fn dup(fd: c_int) -> c_int;
+    call(-1, || check(real::dup(fd)).map(|made| descriptors::copied(fd, made)))
+
+    fn dup2(fd: c_int, to: c_int) -> c_int;
+    call(-1, || descriptors::copy_to(fd, to, || real::dup2(fd, to)))
+
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int;
+    call(-1, || descriptors::copy_to(fd, to, || real::dup3(fd, to, flags)))
+
+    fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int; {
+        let real = |argument| real::fcntl(fd, command, argument);
+        if is_kernels(fd) {
+            return made_inside(command, real(argument));
+        }
+        call(-1, || descriptors::fcntl(fd, command, argument, real))
+    }
+
+    fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int; {
+        let real = |argument| real::fcntl64(fd, command, argument);
+        if is_kernels(fd) {
+            return made_inside(command, real(argument));
+        }
+        call(-1, || descriptors::fcntl(fd, command, argument, real))
+    }
+
+    fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int; {
+        let real = || real::ioctl(fd, request, argument);
+        if kinds::of(fd) != Kind::Socket {
+            return real();
+        }
+        call(-1, || descriptors::ioctl(fd, request, argument, real))
+    }
+
+    fn getsockname(fd: c_int, address: *mut sockaddr, size: *mut socklen_t) -> c_int;
+    call(-1, || options::name(fd, End::Own, address, size, || real::getsockname(fd, address, size)))
+
+    fn getpeername(fd: c_int, address: *mut sockaddr, size: *mut socklen_t) -> c_int;
+    call(-1, || options::name(fd, End::Peer, address, size, || real::getpeername(fd, address, size)))
+
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, size: *mut socklen_t) -> c_int;
+    call(-1, || options::get(fd, level, name, to, size, || real::getsockopt(fd, level, name, to, size)))
+
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, size: socklen_t) -> c_int;
+    call(-1, || options::set(fd, level, name, value, size, || real::setsockopt(fd, level, name, value, size)))
+}
+
+/// `accept` at a socket that may listen over RDMA.
+unsafe fn accepted(
+    fd: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    call(-1, || {
+        let Some(socket) = claim::known(fd) else {
+            // SAFETY: the caller promises the buffer.
+            return check(unsafe { real::accept4(fd, address, size, flags) });
+        };
+        claim::mark_used(&socket);
+        // SAFETY: as above.
+        unsafe { accept::accept(fd, &socket, address, size, flags) }
+    })
+}
+
+/// Hides a copy of a descriptor that librdmacm makes.
+fn made_inside(command: c_int, result: c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => hidden::if_inside(result),
+        _ => result,
+    }
+}
+
+/// Does `ours` for a connection over RDMA, and `real` for all other descriptors.
+fn of_connection(
+    fd: c_int,
+    real: impl Fn() -> c_int,
+    ours: impl FnOnce(&Arc<Socket>) -> Result<c_int, Errno>,
+) -> c_int {
+    if kinds::of(fd) != Kind::Socket {
+        return real();
+    }
+    call(-1, || match claim::in_use(fd) {
+        Some(socket) if socket.phase() == Phase::Connected => ours(&socket),
+        _ => check(real()),
+    })
+}
+
+/// The same for calls that move bytes.
+fn moved(
+    fd: c_int,
+    real: impl Fn() -> ssize_t,
+    ours: impl FnOnce(&Arc<Socket>) -> Result<usize, Errno>,
+) -> ssize_t {
+    if kinds::of(fd) != Kind::Socket {
+        return real();
+    }
+    call(-1, || match claim::in_use(fd) {
+        Some(socket) if socket.phase() != Phase::Listening => {
+            ours(&socket).map(usize::cast_signed)
+        }
+        _ => check_size(real()),
+    })
+}
+
+/// The same for calls that move messages: -1 with `errno` set, or how many.
+fn messages(
+    fd: c_int,
+    real: impl Fn() -> c_int,
+    count: c_uint,
+    mut one: impl FnMut(&Arc<Socket>, usize) -> Result<usize, Errno>,
+) -> c_int {
+    if kinds::of(fd) != Kind::Socket {
+        return real();
+    }
+    call(-1, || {
+        let Some(socket) = claim::in_use(fd).filter(|socket| socket.phase() != Phase::Listening)
+        else {
+            return check(real());
+        };
+        for done in 0..count as usize {
+            match one(&socket, done) {
+                Ok(_) => {}
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => return Ok(done as c_int),
+            }
+        }
+        Ok(count as c_int)
+    })
+}
+
+/// Receives one message: bytes of the stream, without an address.
+unsafe fn receive(socket: &Arc<Socket>, message: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the caller promises the message.
+    unsafe {
+        let to = io::buffers((*message).msg_iov, (*message).msg_iovlen as usize)?;
+        let received = io::receive(socket, to, flags)?;
+        (*message).msg_namelen = 0;
+        (*message).msg_controllen = 0;
+        (*message).msg_flags = 0;
+        Ok(received)
+    }
+}
+
+unsafe fn send_message(
+    socket: &Arc<Socket>,
+    message: *const msghdr,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    // SAFETY: the caller promises the message.
+    unsafe {
+        let from = io::buffers((*message).msg_iov, (*message).msg_iovlen as usize)?;
+        io::send(socket, from, flags)
+    }
+}
+
+unsafe fn no_address(size: *mut socklen_t) {
+    if !size.is_null() {
+        // SAFETY: the caller promises the place.
+        unsafe { size.write(0) };
+    }
+}
+
+replace! {
+    fn read(fd: c_int, to: *mut c_void, size: size_t) -> ssize_t;
+    moved(fd, || real::read(fd, to, size), |socket| io::receive(socket, &io::buffer(to, size), 0))
+
+    fn __read_chk(fd: c_int, to: *mut c_void, size: size_t, room: size_t) -> ssize_t;
+    if size > room { real::__read_chk(fd, to, size, room) } else { read(fd, to, size) }
+
+    fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t;
+    moved(fd, || real::readv(fd, to, count), |socket| {
+        io::receive(socket, io::buffers(to, count.max(0) as usize)?, 0)
+    })
+
+    fn preadv2(fd: c_int, to: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    if offset == -1 && kinds::of(fd) == Kind::Socket {
+        readv(fd, to, count)
+    } else {
+        real::preadv2(fd, to, count, offset, flags)
+    }
+
+    fn recv(fd: c_int, to: *mut c_void, size: size_t, flags: c_int) -> ssize_t;
+    moved(fd, || real::recv(fd, to, size, flags), |socket| io::receive(socket, &io::buffer(to, size), flags))
+
+    fn __recv_chk(fd: c_int, to: *mut c_void, size: size_t, room: size_t, flags: c_int) -> ssize_t;
+    if size > room { real::__recv_chk(fd, to, size, room, flags) } else { recv(fd, to, size, flags) }
+
+    fn recvfrom(fd: c_int, to: *mut c_void, size: size_t, flags: c_int, address: *mut sockaddr, address_size: *mut socklen_t) -> ssize_t;
+    moved(fd, || real::recvfrom(fd, to, size, flags, address, address_size), |socket| {
+        let received = io::receive(socket, &io::buffer(to, size), flags)?;
+        no_address(address_size);
+        Ok(received)
+    })
+
+    fn __recvfrom_chk(fd: c_int, to: *mut c_void, size: size_t, room: size_t, flags: c_int, address: *mut sockaddr, address_size: *mut socklen_t) -> ssize_t;
+    if size > room {
+        real::__recvfrom_chk(fd, to, size, room, flags, address, address_size)
+    } else {
+        recvfrom(fd, to, size, flags, address, address_size)
+    }
+
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    moved(fd, || real::recvmsg(fd, message, flags), |socket| receive(socket, message, flags))
+
+    fn recvmmsg(fd: c_int, all: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    messages(fd, || real::recvmmsg(fd, all, count, flags, timeout), count, |socket, index| {
+        let message = all.add(index);
+        // Only the first one is waited for.
+        let flags = if index > 0 { flags | libc::MSG_DONTWAIT } else { flags };
+        let received = receive(socket, &raw mut (*message).msg_hdr, flags)?;
+        (*message).msg_len = received as c_uint;
+        Ok(received)
+    })
+
+    fn write(fd: c_int, from: *const c_void, size: size_t) -> ssize_t;
+    moved(fd, || real::write(fd, from, size), |socket| io::send(socket, &io::buffer(from, size), 0))
+
+    fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t;
+    moved(fd, || real::writev(fd, from, count), |socket| {
+        io::send(socket, io::buffers(from, count.max(0) as usize)?, 0)
+    })
+
+    fn pwritev2(fd: c_int, from: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    if offset == -1 && kinds::of(fd) == Kind::Socket {
+        writev(fd, from, count)
+    } else {
+        real::pwritev2(fd, from, count, offset, flags)
+    }
+
+    fn send(fd: c_int, from: *const c_void, size: size_t, flags: c_int) -> ssize_t;
+    moved(fd, || real::send(fd, from, size, flags), |socket| io::send(socket, &io::buffer(from, size), flags))
+
+    fn sendto(fd: c_int, from: *const c_void, size: size_t, flags: c_int, address: *const sockaddr, address_size: socklen_t) -> ssize_t;
+    moved(fd, || real::sendto(fd, from, size, flags, address, address_size), |socket| {
+        io::send(socket, &io::buffer(from, size), flags)
+    })
+
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    moved(fd, || real::sendmsg(fd, message, flags), |socket| send_message(socket, message, flags))
+
+    fn sendmmsg(fd: c_int, all: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    messages(fd, || real::sendmmsg(fd, all, count, flags), count, |socket, index| {
+        let message = all.add(index);
+        let sent = send_message(socket, &raw const (*message).msg_hdr, flags)?;
+        (*message).msg_len = sent as c_uint;
+        Ok(sent)
+    })
+
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, size: size_t) -> ssize_t;
+    moved_file(to, || real::sendfile(to, from, offset, size), from, offset, size)
+
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, size: size_t) -> ssize_t;
+    moved_file(to, || real::sendfile64(to, from, offset, size), from, offset, size)
+
+    fn splice(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, size: size_t, flags: c_uint) -> ssize_t; {
+        let real = || real::splice(from, from_offset, to, to_offset, size, flags);
+        // A program that cannot splice copies.
+        let refuse = |_: &Arc<Socket>| Err(Errno(libc::EINVAL));
+        if kinds::of(from) == Kind::Socket {
+            moved(from, real, refuse)
+        } else {
+            moved(to, real, refuse)
+        }
+    }
+}
+
+unsafe fn moved_file(
+    to: c_int,
+    real: impl Fn() -> ssize_t,
+    from: c_int,
+    offset: *mut off_t,
+    size: size_t,
+) -> ssize_t {
+    moved(to, real, |socket| {
+        // SAFETY: the caller promises the offset.
+        unsafe { sendfile::sendfile(socket, from, offset, size) }.map(isize::cast_unsigned)
+    })
+}
+
+/// The entries that a program passed to `poll`; `None` if the kernel has to judge them.
+unsafe fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
+    if fds.is_null() || count == 0 || count > c_int::MAX as nfds_t {
+        return None;
+    }
+    // SAFETY: the caller promises them.
+    let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
+    (!poll::is_of_kernel(fds)).then_some(fds)
+}
+
+/// The sets that a program passed to `select`, with their descriptors; `None` if the kernel alone
+/// can answer.
+unsafe fn sets(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+) -> Option<(Sets, Vec<pollfd>)> {
+    // SAFETY: the caller promises them.
+    let sets = unsafe { Sets::new(sets, count) };
+    let entries = sets.entries();
+    (!poll::is_of_kernel(&entries)).then_some((sets, entries))
+}
+
+/// `epoll_wait` and its like.
+unsafe fn waited(
+    epoll: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    until: Until,
+    mask: *const sigset_t,
+    real: impl Fn() -> c_int,
+) -> c_int {
+    let Some(interest) = table::epoll(epoll) else {
+        return real();
+    };
+    if events.is_null() || count <= 0 {
+        return real();
+    }
+    call(-1, || {
+        // SAFETY: the caller promises the room and the mask.
+        unsafe {
+            let to = std::slice::from_raw_parts_mut(events, count as usize);
+            epoll::wait(epoll, &interest, to, until, mask).map(|count| count as c_int)
+        }
+    })
+}
+
+replace! {
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    match entries(fds, count) {
+        None => real::poll(fds, count, timeout),
+        Some(fds) => call(-1, || poll::wait(fds, Until::milliseconds(timeout), None)),
+    }
+
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
+    if room / size_of::<pollfd>() < count as usize {
+        real::__poll_chk(fds, count, timeout, room)
+    } else {
+        poll(fds, count, timeout)
+    }
+
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    match entries(fds, count) {
+        None => real::ppoll(fds, count, timeout, mask),
+        Some(fds) => call(-1, || {
+            let until = Until::timespec(timeout)?;
+            poll::wait(fds, until, Mask::new(mask)?.as_ref())
+        }),
+    }
+
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
+    if room / size_of::<pollfd>() < count as usize {
+        real::__ppoll_chk(fds, count, timeout, mask, room)
+    } else {
+        ppoll(fds, count, timeout, mask)
+    }
+
+    fn select(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *mut timeval) -> c_int;
+    match sets(count, [reads, writes, excepts]) {
+        None => real::select(count, reads, writes, excepts, timeout),
+        Some((sets, entries)) => call(-1, || {
+            let until = Until::timeval(timeout)?;
+            let result = sets.wait(entries, until, None);
+            if let Some(left) = until.left() {
+                // As Linux does.
+                timeout.write(timeval {
+                    tv_sec: left.as_secs() as _,
+                    tv_usec: left.subsec_micros().into(),
+                });
+            }
+            result
+        }),
+    }
+
+    fn pselect(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    match sets(count, [reads, writes, excepts]) {
+        None => real::pselect(count, reads, writes, excepts, timeout, mask),
+        Some((sets, entries)) => call(-1, || {
+            let until = Until::timespec(timeout)?;
+            sets.wait(entries, until, Mask::new(mask)?.as_ref())
+        }),
+    }
+
+    fn epoll_create(size: c_int) -> c_int;
+    descriptors::made_epoll(real::epoll_create(size))
+
+    fn epoll_create1(flags: c_int) -> c_int;
+    descriptors::made_epoll(real::epoll_create1(flags))
+
+    fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int; {
+        let real = || real::epoll_ctl(epoll, operation, fd, event);
+        if kinds::of(fd) != Kind::Socket {
+            return real();
+        }
+        let Some(interest) = table::epoll(epoll) else {
+            return real();
+        };
+        call(-1, || {
+            let event = if event.is_null() { None } else { Some(event.read_unaligned()) };
+            match epoll::control(epoll, &interest, operation, fd, event) {
+                Some(result) => result.map(|()| 0),
+                None => check(real()),
+            }
+        })
+    }
+
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int;
+    waited(epoll, events, count, Until::milliseconds(timeout), std::ptr::null(), || {
+        real::epoll_wait(epoll, events, count, timeout)
+    })
+
+    fn epoll_pwait(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+    waited(epoll, events, count, Until::milliseconds(timeout), mask, || {
+        real::epoll_pwait(epoll, events, count, timeout, mask)
+    })
+
+    fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int; {
+        let real = || real::epoll_pwait2(epoll, events, count, timeout, mask);
+        match Until::timespec(timeout) {
+            Ok(until) => waited(epoll, events, count, until, mask, real),
+            Err(_) => real(),
+        }
+    }
+
+    fn __register_atfork(prepare: Handler, in_parent: Handler, in_child: Handler, object: *mut c_void) -> c_int;
+    atfork::register(prepare, in_parent, in_child, object)
+
+    // The child of the original runs in its parent's memory, where this library's tables are.
+    fn vfork() -> pid_t;
+    libc::fork()
+
+    fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int; {
+        exec::prepare();
+        real::execve(path, arguments, environment)
+    }
+
+    fn execveat(at: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int; {
+        exec::prepare();
+        real::execveat(at, path, arguments, environment, flags)
+    }
+
+    fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int; {
+        exec::prepare();
+        real::fexecve(fd, arguments, environment)
+    }
+
+    fn execv(path: *const c_char, arguments: Strings) -> c_int; {
+        exec::prepare();
+        real::execv(path, arguments)
+    }
+
+    fn execvp(file: *const c_char, arguments: Strings) -> c_int; {
+        exec::prepare();
+        real::execvp(file, arguments)
+    }
+
+    fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int; {
+        exec::prepare();
+        real::execvpe(file, arguments, environment)
+    }
+
+    fn _exit(status: c_int) -> !;
+    ended(status)
+
+    fn _Exit(status: c_int) -> !;
+    ended(status)
+}
+
+fn ended(status: c_int) -> ! {
+    call((), || {
+        exit::close_all();
+        Ok(())
+    });
+    // SAFETY: only a number is passed. This is what the C library's function does.
+    unsafe {
+        libc::syscall(libc::SYS_exit_group, status);
+    }
+    // The kernel has ended the process.
+    loop {
+        std::thread::sleep(Duration::MAX);
+    }
+}

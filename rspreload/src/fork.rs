@@ -1,0 +1,117 @@
+//! What happens at a fork. The rsockets stay with the parent; the child has a link to it.
+
+use crate::children::Children;
+use crate::link::{self, What};
+use crate::relay::Relays;
+use crate::socket::{Phase, Socket};
+use crate::table::Table;
+use crate::{atfork, children, claim, hidden, parent, relay, socket, table};
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
+
+/// All locks, so that the child finds no lock held by a thread that it does not have.
+struct Held {
+    relays: MutexGuard<'static, Relays>,
+    children: (MutexGuard<'static, ()>, MutexGuard<'static, Children>),
+    parent: MutexGuard<'static, Option<c_int>>,
+    table: RwLockWriteGuard<'static, Table>,
+    /// The parent's and the child's ends of the link, if the parent has something to hand over.
+    link: Option<[c_int; 2]>,
+}
+
+thread_local! {
+    static HELD: std::cell::RefCell<Option<Held>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Registers the handlers.
+pub(crate) fn register() {
+    // SAFETY: the handlers can be called at each fork, since the library is never unloaded.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+}
+
+extern "C" fn prepare() {
+    atfork::prepare();
+    // The link to this process's own parent cannot have two users.
+    for (_, socket) in table::sockets() {
+        if socket.phase() == Phase::OfParent {
+            claim::connection(&socket, What::Keep);
+        }
+    }
+    // In the order in which the children's thread takes them.
+    let children = children::held();
+    let parent = parent::held();
+    let table = table::write();
+    let relays = relay::relays();
+    let has_sockets = table.sockets.values().any(is_inherited);
+    let link = has_sockets.then(|| link::control().ok()).flatten();
+    HELD.set(Some(Held {
+        relays,
+        children,
+        parent,
+        table,
+        link,
+    }));
+}
+
+fn is_inherited(socket: &Arc<Socket>) -> bool {
+    !matches!(socket.phase(), Phase::Fresh | Phase::Connecting)
+        || socket.given_to.load(std::sync::atomic::Ordering::Relaxed) != 0
+}
+
+extern "C" fn in_parent() {
+    let Some(held) = HELD.take() else { return };
+    let sockets = held.table.sockets.values();
+    let sockets: BTreeMap<u64, Arc<Socket>> = sockets
+        .filter(|socket| is_inherited(socket))
+        .map(|socket| (socket.id, socket.clone()))
+        .collect();
+    let link = held.link;
+    drop(held);
+    atfork::in_parent();
+    if let Some([of_parent, of_child]) = link {
+        // If the fork failed, this is the end of the child.
+        hidden::close(of_child);
+        children::add(of_parent, sockets);
+    }
+}
+
+extern "C" fn in_child() {
+    let Some(mut held) = HELD.take() else { return };
+    socket::count_fork();
+    for end in held.relays.ends.drain(..) {
+        hidden::close(end);
+    }
+    held.relays.receiving = 0;
+    held.children.1.forget();
+    if let Some(of_parent) = held.parent.take() {
+        hidden::close(of_parent);
+    }
+    if let Some([of_parent, of_child]) = held.link {
+        hidden::close(of_parent);
+        *held.parent = Some(of_child);
+    }
+    convert(&mut held.table);
+    drop(held);
+    atfork::in_child();
+}
+
+/// Makes the child's table from the parent's.
+fn convert(table: &mut Table) {
+    let mut of_child: BTreeMap<u64, Arc<Socket>> = BTreeMap::new();
+    let mut to_child = |socket: &Arc<Socket>| {
+        let made = of_child.entry(socket.id);
+        made.or_insert_with(|| Arc::new(socket.in_child())).clone()
+    };
+    let before = std::mem::take(table);
+    for (fd, socket) in &before.sockets {
+        let socket = to_child(socket);
+        socket.fds.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        table.sockets.insert(*fd, socket);
+    }
+    for (fd, epoll) in &before.epolls {
+        table.epolls.insert(*fd, Arc::new(epoll.in_child(&mut to_child)));
+    }
+    // Other threads of the parent may have held locks in it.
+    std::mem::forget(before);
+}

@@ -1,0 +1,83 @@
+//! Descriptors of librdmacm and of this library, which the program shares a table with.
+//!
+//! They get high numbers, so that the program's own are as low as without this library, and the
+//! program cannot close them: `closefrom` and loops over all descriptors leave them.
+
+use crate::inside::is_inside;
+use crate::kinds::{self, Kind};
+use crate::real;
+use std::ffi::{c_int, c_long};
+
+/// The highest number that is looked for.
+const MAX_BASE: u64 = 8192;
+
+/// Moves a new descriptor of this library out of the way, and hides it.
+pub(crate) fn hide(fd: c_int) -> c_int {
+    if fd < 0 {
+        return fd;
+    }
+    let moved = raise(fd);
+    kinds::set(moved, Kind::Hidden);
+    moved
+}
+
+/// Does so if the calling thread runs librdmacm.
+pub(crate) fn if_inside(fd: c_int) -> c_int {
+    if fd >= 0 && is_inside() { hide(fd) } else { fd }
+}
+
+/// The same for both descriptors of a pair.
+///
+/// # Safety
+/// `pair` points to two descriptors if `result` is 0.
+pub(crate) unsafe fn pair_if_inside(result: c_int, pair: *mut c_int) -> c_int {
+    if result == 0 && is_inside() {
+        for index in 0..2 {
+            // SAFETY: the caller promises two.
+            unsafe {
+                let fd = pair.add(index);
+                fd.write(hide(fd.read()));
+            }
+        }
+    }
+    result
+}
+
+/// Closes a hidden descriptor.
+pub(crate) fn close(fd: c_int) {
+    kinds::set(fd, Kind::Other);
+    // SAFETY: the descriptor is this library's.
+    unsafe { real::close(fd) };
+}
+
+fn raise(fd: c_int) -> c_int {
+    let base = base();
+    if i64::from(fd) >= base {
+        return fd;
+    }
+    // SAFETY: only numbers are passed.
+    unsafe {
+        let flags = real::fcntl(fd, libc::F_GETFD, 0);
+        let command = match flags & libc::FD_CLOEXEC {
+            0 => libc::F_DUPFD,
+            _ => libc::F_DUPFD_CLOEXEC,
+        };
+        let moved = real::fcntl(fd, command, base as c_long);
+        if moved < 0 {
+            return fd;
+        }
+        real::close(fd);
+        moved
+    }
+}
+
+/// The first number for hidden descriptors.
+fn base() -> i64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: there is room for the limits.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    (limit.rlim_cur / 2).min(MAX_BASE) as i64
+}

@@ -1,0 +1,247 @@
+//! Bytes in and out of a connection over RDMA.
+
+use crate::clock::Until;
+use crate::errno::{Errno, Outcome};
+use crate::socket::{Phase, Socket};
+use crate::{connect, rdmacm, signals};
+use libc::{iovec, pollfd};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The most buffers of one call.
+const MAX_BUFFERS: usize = libc::UIO_MAXIOV as usize;
+
+/// Flags of `recv` that change nothing here.
+const HARMLESS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
+
+/// Receives into buffers. 0 is the end.
+///
+/// # Safety
+/// The buffers can be written to.
+pub(crate) unsafe fn receive(socket: &Arc<Socket>, to: &[iovec], flags: c_int) -> Outcome<usize> {
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Err(Errno(libc::EAGAIN));
+    }
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    debug_assert_eq!(HARMLESS & libc::MSG_PEEK, 0, "it is passed on");
+    let wanted = total(to)?;
+    let waits = !socket.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0;
+    let is_peek = flags & libc::MSG_PEEK != 0;
+    let all = flags & libc::MSG_WAITALL != 0 && !is_peek;
+    let until = Until::after_limit(socket.receive_limit());
+    let mut received = 0;
+    while received < wanted {
+        // SAFETY: the caller promises the buffers.
+        match unsafe { receive_now(socket, to, received, flags) } {
+            Ok(0) => break,
+            Ok(count) => received += count,
+            Err(error) if !error.is_again() => return or(received, error),
+            Err(error) if !waits || received > 0 && !all => return or(received, error),
+            Err(_) => {
+                if let Err(error) = wait(socket, libc::POLLIN, until) {
+                    return or(received, error);
+                }
+                continue;
+            }
+        }
+        if !all {
+            break;
+        }
+    }
+    Ok(received)
+}
+
+/// What was done so far, or the error if it is nothing.
+fn or(count: usize, error: Errno) -> Outcome<usize> {
+    if count > 0 { Ok(count) } else { Err(error) }
+}
+
+/// Receives what is there, after the first `skip` bytes of the buffers.
+///
+/// # Safety
+/// The buffers can be written to.
+unsafe fn receive_now(
+    socket: &Arc<Socket>,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+) -> Outcome<usize> {
+    let rs = connected(socket)?;
+    socket.reads.fetch_add(1, Ordering::AcqRel);
+    let mut received = 0;
+    for buffer in rest(to, skip) {
+        // SAFETY: the caller promises the buffer.
+        let result = unsafe {
+            rdmacm::receive(rs, buffer.iov_base, buffer.iov_len, flags & libc::MSG_PEEK)
+        };
+        match result {
+            Ok(count) => received += count,
+            Err(error) => return or(received, error),
+        }
+        // A peek would see the same bytes in the next buffer.
+        if result != Ok(buffer.iov_len) || flags & libc::MSG_PEEK != 0 {
+            break;
+        }
+    }
+    Ok(received)
+}
+
+/// Sends all of the buffers, or as much as there is room for if the call may not wait.
+///
+/// # Safety
+/// The buffers can be read.
+pub(crate) unsafe fn send(socket: &Arc<Socket>, from: &[iovec], flags: c_int) -> Outcome<usize> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno(libc::EOPNOTSUPP));
+    }
+    let size = total(from)?;
+    let waits = !socket.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0;
+    let until = Until::after_limit(socket.send_limit());
+    let mut sent = 0;
+    while sent < size {
+        // SAFETY: the caller promises the buffers.
+        match unsafe { send_now(socket, from, sent) } {
+            Ok(count) => sent += count,
+            Err(error) if !error.is_again() => return or(sent, broken(error, flags, sent)),
+            Err(error) => {
+                socket.full.fetch_add(1, Ordering::AcqRel);
+                if !waits {
+                    return or(sent, error);
+                }
+                if let Err(error) = wait(socket, libc::POLLOUT, until) {
+                    return or(sent, error);
+                }
+            }
+        }
+        if sent < size && !waits {
+            socket.full.fetch_add(1, Ordering::AcqRel);
+            break;
+        }
+    }
+    Ok(sent)
+}
+
+/// # Safety
+/// The buffers can be read.
+unsafe fn send_now(socket: &Arc<Socket>, from: &[iovec], skip: usize) -> Outcome<usize> {
+    if socket.is_send_shut.load(Ordering::Acquire) {
+        return Err(Errno(libc::EPIPE));
+    }
+    let rs = connected(socket)?;
+    let left: Vec<iovec>;
+    let from = match from {
+        [one] if skip == 0 => std::slice::from_ref(one),
+        _ => {
+            left = rest(from, skip).collect();
+            &left
+        }
+    };
+    // SAFETY: the caller promises the buffers.
+    unsafe {
+        match from {
+            [one] => rdmacm::send(rs, one.iov_base, one.iov_len),
+            _ => rdmacm::send_all_of(rs, from),
+        }
+    }
+}
+
+/// The error of a connection that has ended, with the signal that goes with it. rsockets say the same
+/// of a peer that closed the connection and of one that is lost.
+fn broken(error: Errno, flags: c_int, sent: usize) -> Errno {
+    if !matches!(error.0, libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN) {
+        return error;
+    }
+    if flags & libc::MSG_NOSIGNAL == 0 && sent == 0 {
+        signals::broken_pipe();
+    }
+    Errno(libc::EPIPE)
+}
+
+/// The rsocket, once it is connected.
+fn connected(socket: &Arc<Socket>) -> Outcome<c_int> {
+    connect::progress(socket);
+    match socket.phase() {
+        Phase::Connected => Ok(socket.rs()),
+        Phase::Connecting => Err(Errno(libc::EAGAIN)),
+        _ => Err(Errno(libc::ENOTCONN)),
+    }
+}
+
+/// Waits until the connection is ready, or fails with `EAGAIN` when the time is over.
+pub(crate) fn wait(socket: &Arc<Socket>, events: i16, until: Until) -> Outcome<()> {
+    let (events, attempt) = match connect::attempt_until(socket) {
+        Some(attempt) => (libc::POLLOUT, attempt),
+        None => (events, Until::NEVER),
+    };
+    let mut fds = [pollfd {
+        fd: socket.rs(),
+        events,
+        revents: 0,
+    }];
+    match rdmacm::poll(&mut fds, until.min(attempt).left_milliseconds()) {
+        Ok(0) if until.is_over() => Err(Errno(libc::EAGAIN)),
+        Err(Errno(libc::EINTR)) if signals::restarts() => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// What is left of buffers after the first `skip` bytes.
+fn rest(of: &[iovec], mut skip: usize) -> impl Iterator<Item = iovec> {
+    of.iter().filter_map(move |buffer| {
+        let skipped = skip.min(buffer.iov_len);
+        skip -= skipped;
+        let left = iovec {
+            iov_base: buffer.iov_base.wrapping_byte_add(skipped),
+            iov_len: buffer.iov_len - skipped,
+        };
+        (left.iov_len > 0).then_some(left)
+    })
+}
+
+fn total(of: &[iovec]) -> Outcome<usize> {
+    let invalid = Errno(libc::EINVAL);
+    let add = |sum: usize, buffer: &iovec| sum.checked_add(buffer.iov_len);
+    let total = of.iter().try_fold(0, add).ok_or(invalid)?;
+    if total > isize::MAX as usize {
+        return Err(invalid);
+    }
+    Ok(total)
+}
+
+/// One buffer.
+pub(crate) fn buffer(start: *const c_void, size: usize) -> [iovec; 1] {
+    [iovec {
+        iov_base: start.cast_mut(),
+        iov_len: size,
+    }]
+}
+
+/// The buffers that a program passed.
+///
+/// # Safety
+/// There are `count` of them.
+pub(crate) unsafe fn buffers<'a>(of: *const iovec, count: usize) -> Outcome<&'a [iovec]> {
+    match count {
+        0 => Ok(&[]),
+        _ if count > MAX_BUFFERS => Err(Errno(libc::EINVAL)),
+        _ if of.is_null() => Err(Errno(libc::EFAULT)),
+        // SAFETY: the caller promises them.
+        _ => Ok(unsafe { std::slice::from_raw_parts(of, count) }),
+    }
+}
+
+/// The bytes that can be received at once: `FIONREAD`.
+pub(crate) fn readable(socket: &Arc<Socket>) -> Outcome<usize> {
+    let mut room = vec![0_u8; 1 << 16];
+    let Ok(rs) = connected(socket) else {
+        return Ok(0);
+    };
+    // SAFETY: there is room for this many bytes.
+    match unsafe { rdmacm::receive(rs, room.as_mut_ptr().cast(), room.len(), libc::MSG_PEEK) } {
+        Err(error) if !error.is_again() => Err(error),
+        result => Ok(result.unwrap_or(0)),
+    }
+}

@@ -1,0 +1,170 @@
+//! Messages between a forked child and its parent, over a pair of sockets.
+
+use crate::errno::{Errno, Outcome, check_size};
+use crate::hidden;
+use crate::real;
+use libc::{c_void, cmsghdr, iovec, msghdr};
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The child wants a connection, to use it now.
+    Use,
+    /// The child wants a connection, for a program that it is about to execute.
+    Keep,
+    /// The child has closed a connection that it did not want.
+    Release,
+    /// The child wants to listen over RDMA.
+    Listen,
+    /// The parent agrees. With a connection comes its descriptor.
+    Granted,
+    /// The parent does not.
+    Refused,
+}
+
+/// A request or an answer about the socket of an [id](crate::socket::Socket::id).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) what: What,
+    pub(crate) id: u64,
+}
+
+const BYTES: usize = 9;
+
+impl Message {
+    fn bytes(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[0] = self.what as u8;
+        bytes[1..].copy_from_slice(&self.id.to_ne_bytes());
+        bytes
+    }
+
+    fn parse(bytes: [u8; BYTES]) -> Option<Self> {
+        let [what, id @ ..] = bytes;
+        let what = match what {
+            0 => What::Use,
+            1 => What::Keep,
+            2 => What::Release,
+            3 => What::Listen,
+            4 => What::Granted,
+            5 => What::Refused,
+            _ => return None,
+        };
+        let id = u64::from_ne_bytes(id);
+        Some(Self { what, id })
+    }
+}
+
+/// Makes a pair of connected sockets.
+pub(crate) fn pair(kind: c_int) -> Outcome<[c_int; 2]> {
+    let mut pair = [-1; 2];
+    // SAFETY: there is room for two.
+    let result = unsafe {
+        real::socketpair(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0, pair.as_mut_ptr())
+    };
+    crate::errno::check(result)?;
+    Ok(pair.map(hidden::hide))
+}
+
+/// A pair for messages.
+pub(crate) fn control() -> Outcome<[c_int; 2]> {
+    pair(libc::SOCK_SEQPACKET)
+}
+
+/// Room for one descriptor beside a message.
+#[repr(C)]
+struct Beside {
+    header: MaybeUninit<cmsghdr>,
+    fd: c_int,
+    padding: c_int,
+}
+
+pub(crate) fn send(link: c_int, message: Message, fd: Option<c_int>) -> Outcome<()> {
+    let mut bytes = message.bytes();
+    let mut part = iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: BYTES,
+    };
+    let mut beside = Beside {
+        header: MaybeUninit::zeroed(),
+        fd: fd.unwrap_or(-1),
+        padding: 0,
+    };
+    // SAFETY: zeros are valid.
+    let mut raw: msghdr = unsafe { std::mem::zeroed() };
+    raw.msg_iov = &raw mut part;
+    raw.msg_iovlen = 1;
+    if fd.is_some() {
+        let header = cmsghdr {
+            cmsg_len: (size_of::<cmsghdr>() + size_of::<c_int>()) as _,
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        };
+        beside.header.write(header);
+        raw.msg_control = (&raw mut beside).cast::<c_void>();
+        raw.msg_controllen = size_of::<Beside>() as _;
+    }
+    retried(|| {
+        // SAFETY: the message and what it points to can be read.
+        unsafe { real::sendmsg(link, &raw const raw, libc::MSG_NOSIGNAL) }
+    })
+    .map(drop)
+}
+
+/// Receives a message. `EPIPE` is the end of the other process.
+pub(crate) fn receive(link: c_int) -> Outcome<(Message, Option<c_int>)> {
+    let mut bytes = [0; BYTES];
+    let mut part = iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: BYTES,
+    };
+    let mut beside = Beside {
+        header: MaybeUninit::zeroed(),
+        fd: -1,
+        padding: 0,
+    };
+    // SAFETY: zeros are valid.
+    let mut raw: msghdr = unsafe { std::mem::zeroed() };
+    raw.msg_iov = &raw mut part;
+    raw.msg_iovlen = 1;
+    raw.msg_control = (&raw mut beside).cast::<c_void>();
+    raw.msg_controllen = size_of::<Beside>() as _;
+    let count = retried(|| {
+        // SAFETY: there is room for what the message says.
+        unsafe { real::recvmsg(link, &raw mut raw, libc::MSG_CMSG_CLOEXEC) }
+    })?;
+    let message = Message::parse(bytes).filter(|_| count == BYTES as isize);
+    let message = message.ok_or(Errno(libc::EPIPE))?;
+    Ok((message, (beside.fd >= 0).then_some(beside.fd)))
+}
+
+fn retried(mut call: impl FnMut() -> isize) -> Outcome<isize> {
+    loop {
+        match check_size(call()) {
+            Err(Errno(libc::EINTR)) => {}
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_comes_with_its_message() {
+        let [a, b] = control().expect("a pair");
+        let sent = Message {
+            what: What::Granted,
+            id: 7,
+        };
+        send(a, sent, Some(a)).expect("room");
+        let (received, fd) = receive(b).expect("a message");
+        assert_eq!(received, sent);
+        hidden::close(fd.expect("a descriptor"));
+        hidden::close(a);
+        assert_eq!(receive(b), Err(Errno(libc::EPIPE)));
+        hidden::close(b);
+    }
+}

@@ -1,0 +1,104 @@
+//! `listen`: over TCP, and over RDMA at the same address.
+
+use crate::address::Address;
+use crate::errno::{Errno, Outcome, check};
+use crate::socket::{Phase, Socket};
+use crate::{names, rdmacm, real, say, settings, table};
+use libc::{c_long, socklen_t};
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often and after what time a child tries to listen where its parent listened before.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Listens over RDMA, once the kernel's socket listens. If that fails, TCP goes on alone.
+pub(crate) fn listen(fd: c_int, socket: &Arc<Socket>, backlog: c_int) {
+    let Ok(Some(at)) = names::of_kernel(fd) else {
+        return;
+    };
+    if at.is_loopback() && !settings::get().with_loopback {
+        return;
+    }
+    match begin(fd, socket, at, backlog) {
+        Ok(()) => say::log(|| format!("listening at {at} over RDMA and TCP")),
+        Err(error) => refuse(at, error),
+    }
+}
+
+/// Listens where another process listened, which may take a moment to stop.
+pub(crate) fn listen_after_parent(fd: c_int, socket: &Arc<Socket>) {
+    socket.set_phase(Phase::Fresh);
+    let Ok(Some(at)) = names::of_kernel(fd) else {
+        return;
+    };
+    for _ in 0..TRIES {
+        match begin(fd, socket, at, libc::SOMAXCONN) {
+            Ok(()) => {
+                say::log(|| format!("listening at {at} over RDMA and TCP, after the parent process"));
+                return;
+            }
+            Err(Errno(libc::EADDRINUSE)) => std::thread::sleep(PAUSE),
+            Err(error) => return refuse(at, error),
+        }
+    }
+    refuse(at, Errno(libc::EADDRINUSE));
+}
+
+fn refuse(at: Address, error: Errno) {
+    let why = error.text();
+    say::once(&format!("cannot listen at {at} over RDMA ({why}): only over TCP"));
+}
+
+fn begin(fd: c_int, socket: &Arc<Socket>, at: Address, backlog: c_int) -> Outcome<()> {
+    let rs = rdmacm::stream(at.domain())?;
+    let result = start(fd, rs, at, backlog);
+    if result.is_err() {
+        rdmacm::close(rs);
+        return result;
+    }
+    set_kernel_nonblocking(fd, true)?;
+    socket.put(rs, Phase::Listening);
+    for (_, interest) in table::epolls() {
+        interest.wake();
+    }
+    Ok(())
+}
+
+fn start(fd: c_int, rs: c_int, at: Address, backlog: c_int) -> Outcome<()> {
+    copy_option(fd, rs, libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    if at.domain() == libc::AF_INET6 {
+        copy_option(fd, rs, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+    }
+    rdmacm::bind(rs, at)?;
+    rdmacm::listen(rs, backlog)
+}
+
+/// Sets an option as the kernel's socket has it. A library that does not know the option has no
+/// need of it.
+fn copy_option(fd: c_int, rs: c_int, level: c_int, name: c_int) {
+    let mut value: c_int = 0;
+    let mut size = size_of::<c_int>() as socklen_t;
+    let to = (&raw mut value).cast();
+    // SAFETY: there is room for the value.
+    unsafe {
+        if real::getsockopt(fd, level, name, to, &raw mut size) == 0 {
+            let _ = rdmacm::set_option(rs, level, name, to, size);
+        }
+    }
+}
+
+/// Sets the kernel's flag. That of a socket that listens over RDMA is always set, so that no process
+/// waits for TCP alone; what the program set is in the [`Socket`].
+pub(crate) fn set_kernel_nonblocking(fd: c_int, is_set: bool) -> Outcome<()> {
+    // SAFETY: only numbers are passed.
+    unsafe {
+        let flags = check(real::fcntl(fd, libc::F_GETFL, 0))?;
+        let flags = match is_set {
+            true => flags | libc::O_NONBLOCK,
+            false => flags & !libc::O_NONBLOCK,
+        };
+        check(real::fcntl(fd, libc::F_SETFL, c_long::from(flags))).map(drop)
+    }
+}

@@ -1,0 +1,236 @@
+//! Options and addresses of sockets. The kernel's socket keeps the options, so that a program reads
+//! what it set; those that are about the connection are answered here.
+
+use crate::address::Address;
+use crate::errno::{Errno, Outcome, check};
+use crate::socket::{Phase, Socket};
+use crate::{claim, connect, names, rdmacm};
+use libc::{c_void, sockaddr, socklen_t, timeval};
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `TCP_INFO`: the state, the maximum segment sizes, and where they are.
+const ESTABLISHED: u8 = 1;
+const STATE_AT: usize = 0;
+const SEGMENTS_AT: [usize; 2] = [16, 20];
+const SEGMENT: u32 = 1 << 16;
+
+/// Which address of a connection.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    Own,
+    Peer,
+}
+
+/// The address of a connection over RDMA; `None` if the kernel has it.
+fn address(socket: &Socket, end: End) -> Option<Outcome<Address>> {
+    let found = match (socket.phase(), end) {
+        (Phase::Connected, End::Own) => rdmacm::own_name(socket.rs()),
+        (Phase::Connected, End::Peer) => rdmacm::peer_name(socket.rs()),
+        (Phase::Connecting, End::Own) => rdmacm::own_name(socket.rs()),
+        _ => return None,
+    };
+    Some(found.map(|address| address.in_domain(socket.domain)))
+}
+
+/// `getsockname` or `getpeername`, by `real`.
+///
+/// # Safety
+/// As for these functions.
+pub(crate) unsafe fn name(
+    fd: c_int,
+    end: End,
+    to: *mut sockaddr,
+    size: *mut socklen_t,
+    real: impl Fn() -> c_int,
+) -> Outcome<c_int> {
+    let socket = claim::known(fd);
+    let found = match socket.and_then(|socket| address(&socket, end)) {
+        Some(found) => found?,
+        None => match names::of(fd) {
+            Some(names) => relayed(&names, end),
+            None => return check(real()),
+        },
+    };
+    if to.is_null() || size.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller promises the buffer.
+    unsafe { found.write(to, size) };
+    Ok(0)
+}
+
+fn relayed(names: &names::Names, end: End) -> Address {
+    let address = match end {
+        End::Own => names.own,
+        End::Peer => names.peer,
+    };
+    address.in_domain(names.domain)
+}
+
+/// `setsockopt`, by `real`.
+///
+/// # Safety
+/// As for this function.
+pub(crate) unsafe fn set(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    size: socklen_t,
+    real: impl Fn() -> c_int,
+) -> Outcome<c_int> {
+    let result = check(real());
+    if result.is_err() && is_of_tcp(level) && names::of(fd).is_some() {
+        return Ok(0);
+    }
+    let result = result?;
+    let Some(socket) = claim::known(fd) else {
+        return Ok(result);
+    };
+    if level == libc::SOL_SOCKET {
+        // SAFETY: the caller promises the value, which the kernel accepted.
+        unsafe { set_here(&socket, name, value, size) };
+    }
+    Ok(result)
+}
+
+/// # Safety
+/// The value has the size that the option asks for.
+unsafe fn set_here(socket: &Socket, name: c_int, value: *const c_void, size: socklen_t) {
+    match name {
+        libc::SO_RCVTIMEO | libc::SO_SNDTIMEO if size as usize >= size_of::<timeval>() => {
+            // SAFETY: the caller promises the value.
+            let limit = unsafe { value.cast::<timeval>().read_unaligned() };
+            let seconds = u64::try_from(limit.tv_sec).unwrap_or(0);
+            let limit = Duration::from_secs(seconds)
+                + Duration::from_micros(u64::try_from(limit.tv_usec).unwrap_or(0));
+            match name {
+                libc::SO_RCVTIMEO => socket.set_receive_limit(limit),
+                _ => socket.set_send_limit(limit),
+            }
+        }
+        libc::SO_LINGER if socket.rs() >= 0 => {
+            // A library that does not know it closes in its own way.
+            // SAFETY: the caller promises the value.
+            let _ =
+                unsafe { rdmacm::set_option(socket.rs(), libc::SOL_SOCKET, name, value, size) };
+        }
+        _ => {}
+    }
+}
+
+fn is_of_tcp(level: c_int) -> bool {
+    matches!(level, libc::IPPROTO_TCP | libc::IPPROTO_IP | libc::IPPROTO_IPV6)
+}
+
+/// `getsockopt`, by `real`.
+///
+/// # Safety
+/// As for this function.
+pub(crate) unsafe fn get(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    to: *mut c_void,
+    size: *mut socklen_t,
+    real: impl Fn() -> c_int,
+) -> Outcome<c_int> {
+    let socket = claim::known(fd);
+    if let Some(socket) = &socket
+        && (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
+        && let Some(error) = error(socket)
+    {
+        // SAFETY: the caller promises the buffer.
+        return unsafe { give(error, to, size) };
+    }
+    if socket.is_none() {
+        // SAFETY: the caller promises the buffer.
+        return unsafe { get_of_kernel(fd, level, name, to, size, &real) };
+    }
+    let result = check(real())?;
+    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO)
+        && socket.is_some_and(|socket| socket.phase() == Phase::Connected)
+    {
+        // SAFETY: the kernel wrote this many bytes.
+        unsafe { mark_established(to.cast(), size.read() as usize) };
+    }
+    Ok(result)
+}
+
+/// The error of a connection attempt; `None` if the kernel has the answer.
+fn error(socket: &Arc<Socket>) -> Option<c_int> {
+    if let Some(error) = connect::pending_error(socket) {
+        return Some(error.0);
+    }
+    match socket.phase() {
+        Phase::Connecting => Some(0),
+        Phase::Connected => {
+            // The program knows the outcome now.
+            socket.attempt().take();
+            Some(rdmacm::take_error(socket.rs()))
+        }
+        _ => None,
+    }
+}
+
+/// An option of a socket that this process's kernel has, which may be a connection that another
+/// process relays.
+///
+/// # Safety
+/// As for `getsockopt`.
+unsafe fn get_of_kernel(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    to: *mut c_void,
+    size: *mut socklen_t,
+    real: impl Fn() -> c_int,
+) -> Outcome<c_int> {
+    let result = check(real());
+    let answer = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => names::of(fd).map(|names| names.domain),
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => names::of(fd).map(|_| libc::IPPROTO_TCP),
+        (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_CONGESTION) => None,
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => names::of(fd).map(|_| SEGMENT as c_int),
+        (level, _) if result.is_err() && is_of_tcp(level) => names::of(fd).map(|_| 0),
+        _ => None,
+    };
+    match answer {
+        // SAFETY: the caller promises the buffer.
+        Some(answer) => unsafe { give(answer, to, size) },
+        None => result,
+    }
+}
+
+/// # Safety
+/// As for `getsockopt`.
+unsafe fn give(value: c_int, to: *mut c_void, size: *mut socklen_t) -> Outcome<c_int> {
+    if to.is_null() || size.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller promises the buffer.
+    unsafe {
+        let room = (size.read() as usize).min(size_of::<c_int>());
+        std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), to.cast(), room);
+        size.write(room as socklen_t);
+    }
+    Ok(0)
+}
+
+/// # Safety
+/// There are `size` bytes.
+unsafe fn mark_established(info: *mut u8, size: usize) {
+    // SAFETY: the caller promises the bytes.
+    unsafe {
+        if size > STATE_AT {
+            info.add(STATE_AT).write(ESTABLISHED);
+        }
+        for at in SEGMENTS_AT {
+            if size >= at + size_of::<u32>() {
+                info.add(at).cast::<u32>().write_unaligned(SEGMENT);
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The rsocket functions of `librdmacm.so.1`, whichever the program's loader finds.
+
+use crate::address::{self, Address};
+use crate::errno::{Errno, Outcome, check, check_size, keep};
+use crate::inside::Inside;
+use crate::say;
+use libc::{iovec, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const NAME: &CStr = c"librdmacm.so.1";
+
+type Name = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+
+struct Library {
+    rsocket: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int,
+    rbind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int,
+    rlisten: unsafe extern "C" fn(c_int, c_int) -> c_int,
+    raccept: Name,
+    rconnect: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int,
+    rshutdown: unsafe extern "C" fn(c_int, c_int) -> c_int,
+    rclose: unsafe extern "C" fn(c_int) -> c_int,
+    rrecv: unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t,
+    rsend: unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t,
+    rwritev: unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t,
+    rpoll: unsafe extern "C" fn(*mut pollfd, nfds_t, c_int) -> c_int,
+    rgetpeername: Name,
+    rgetsockname: Name,
+    rsetsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int,
+    rgetsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int,
+    rfcntl: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int,
+}
+
+static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+
+/// Whether the library was used, so that there may be something to close.
+static WAS_USED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn was_used() -> bool {
+    WAS_USED.load(Ordering::Relaxed)
+}
+
+fn library() -> Outcome<&'static Library> {
+    let found = LIBRARY.get_or_init(|| match load() {
+        Ok(library) => {
+            WAS_USED.store(true, Ordering::Relaxed);
+            Some(library)
+        }
+        Err(what) => {
+            say::once(&format!("{what}: all sockets stay on TCP"));
+            None
+        }
+    });
+    found.as_ref().ok_or(Errno(libc::ENODEV))
+}
+
+fn load() -> Result<Library, String> {
+    let _inside = Inside::enter();
+    // SAFETY: the name is a string. The library's initialisers are its own.
+    let handle = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return Err(error());
+    }
+    let find = |name: &CStr| {
+        // SAFETY: the handle is open, and the name is a string.
+        let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        if found.is_null() { Err(error()) } else { Ok(found) }
+    };
+    macro_rules! functions {
+        ($($name:ident)*) => {
+            Library {
+                $($name: {
+                    let name = concat!(stringify!($name), "\0");
+                    let name = CStr::from_bytes_with_nul(name.as_bytes()).map_err(|e| e.to_string())?;
+                    let found = find(name)?;
+                    // SAFETY: <rdma/rsocket.h> declares the function with this type.
+                    unsafe { std::mem::transmute::<*mut c_void, _>(found) }
+                },)*
+            }
+        };
+    }
+    Ok(functions! {
+        rsocket rbind rlisten raccept rconnect rshutdown rclose rrecv rsend rwritev rpoll rgetpeername
+        rgetsockname rsetsockopt rgetsockopt rfcntl
+    })
+}
+
+fn error() -> String {
+    // SAFETY: the call returns a string, or NULL.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return String::from("cannot load librdmacm.so.1");
+    }
+    // SAFETY: a string, which is this thread's until its next such call.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// `rsocket` for a stream, non-blocking.
+pub(crate) fn stream(domain: c_int) -> Outcome<c_int> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    // SAFETY: only numbers are passed.
+    let made = check(unsafe { (library.rsocket)(domain, libc::SOCK_STREAM, 0) })?;
+    // SAFETY: as above.
+    check(unsafe { (library.rfcntl)(made, libc::F_SETFL, libc::O_NONBLOCK) })
+        .map(|_| made)
+        .inspect_err(|_| close(made))
+}
+
+pub(crate) fn bind(rs: c_int, to: Address) -> Outcome<()> {
+    let library = library()?;
+    let (raw, size) = to.raw();
+    let _inside = Inside::enter();
+    // SAFETY: the address has this size.
+    check(unsafe { (library.rbind)(rs, (&raw const raw).cast(), size) }).map(drop)
+}
+
+pub(crate) fn listen(rs: c_int, backlog: c_int) -> Outcome<()> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    // SAFETY: only numbers are passed.
+    check(unsafe { (library.rlisten)(rs, backlog) }).map(drop)
+}
+
+/// `raccept`: a non-blocking rsocket, and the peer's address.
+pub(crate) fn accept(rs: c_int) -> Outcome<(c_int, Option<Address>)> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    let mut made = -1;
+    let peer = address::from_call(|to, size| {
+        // SAFETY: there is room for this size.
+        made = check(unsafe { (library.raccept)(rs, to, size) })?;
+        Ok::<_, Errno>(())
+    })?;
+    // SAFETY: only numbers are passed.
+    check(unsafe { (library.rfcntl)(made, libc::F_SETFL, libc::O_NONBLOCK) })
+        .map(|_| (made, peer))
+        .inspect_err(|_| close(made))
+}
+
+pub(crate) fn connect(rs: c_int, to: Address) -> Outcome<()> {
+    let library = library()?;
+    let (raw, size) = to.raw();
+    let _inside = Inside::enter();
+    // SAFETY: the address has this size.
+    check(unsafe { (library.rconnect)(rs, (&raw const raw).cast(), size) }).map(drop)
+}
+
+pub(crate) fn shutdown(rs: c_int, how: c_int) -> Outcome<()> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    // SAFETY: only numbers are passed.
+    check(unsafe { (library.rshutdown)(rs, how) }).map(drop)
+}
+
+pub(crate) fn close(rs: c_int) {
+    let Ok(library) = library() else { return };
+    let _inside = Inside::enter();
+    // SAFETY: only numbers are passed. The rsocket is gone even if this fails.
+    keep(|| unsafe { (library.rclose)(rs) });
+}
+
+/// # Safety
+/// `size` bytes can be written to `to`.
+pub(crate) unsafe fn receive(
+    rs: c_int,
+    to: *mut c_void,
+    size: usize,
+    flags: c_int,
+) -> Outcome<usize> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    // SAFETY: the caller promises the buffer.
+    let count = check_size(unsafe { (library.rrecv)(rs, to, size, flags) })?;
+    Ok(count.cast_unsigned())
+}
+
+/// # Safety
+/// `size` bytes can be read from `from`.
+pub(crate) unsafe fn send(rs: c_int, from: *const c_void, size: usize) -> Outcome<usize> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    // SAFETY: the caller promises the buffer.
+    let count = check_size(unsafe { (library.rsend)(rs, from, size, libc::MSG_NOSIGNAL) })?;
+    Ok(count.cast_unsigned())
+}
+
+/// # Safety
+/// The buffers can be read.
+pub(crate) unsafe fn send_all_of(rs: c_int, from: &[iovec]) -> Outcome<usize> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    // SAFETY: the caller promises the buffers.
+    let count = check_size(unsafe { (library.rwritev)(rs, from.as_ptr(), from.len() as c_int) })?;
+    Ok(count.cast_unsigned())
+}
+
+/// `rpoll`, for rsockets and the kernel's descriptors.
+pub(crate) fn poll(fds: &mut [pollfd], timeout: c_int) -> Outcome<usize> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    // SAFETY: the slice has this length.
+    let count = check(unsafe { (library.rpoll)(fds.as_mut_ptr(), fds.len() as nfds_t, timeout) })?;
+    Ok(count as usize)
+}
+
+/// Polls one rsocket without waiting.
+pub(crate) fn ready(rs: c_int, events: i16) -> i16 {
+    let mut fds = [pollfd {
+        fd: rs,
+        events,
+        revents: 0,
+    }];
+    match poll(&mut fds, 0) {
+        Ok(1..) => fds[0].revents,
+        _ => 0,
+    }
+}
+
+/// Whether the peer sent its last byte, and the program has read it.
+pub(crate) fn is_at_end(rs: c_int) -> bool {
+    let mut byte = 0_u8;
+    // SAFETY: there is room for a byte.
+    let received = unsafe { receive(rs, (&raw mut byte).cast(), 1, libc::MSG_PEEK) };
+    !matches!(received, Ok(1..)) && received != Err(Errno(libc::EAGAIN))
+}
+
+pub(crate) fn peer_name(rs: c_int) -> Outcome<Address> {
+    name(rs, library()?.rgetpeername)
+}
+
+pub(crate) fn own_name(rs: c_int) -> Outcome<Address> {
+    name(rs, library()?.rgetsockname)
+}
+
+fn name(rs: c_int, function: Name) -> Outcome<Address> {
+    let _inside = Inside::enter();
+    let found = address::from_call(|to, size| {
+        // SAFETY: there is room for this size.
+        check(unsafe { function(rs, to, size) }).map(drop)
+    })?;
+    found.ok_or(Errno(libc::ENOTCONN))
+}
+
+/// # Safety
+/// `size` bytes can be read from `value`.
+pub(crate) unsafe fn set_option(
+    rs: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    size: socklen_t,
+) -> Outcome<()> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    // SAFETY: the caller promises the value.
+    check(unsafe { (library.rsetsockopt)(rs, level, name, value, size) }).map(drop)
+}
+
+/// `SO_ERROR`: the error of a connection attempt, which is then forgotten; 0 if there is none.
+pub(crate) fn take_error(rs: c_int) -> c_int {
+    let Ok(library) = library() else {
+        return libc::ENODEV;
+    };
+    let _inside = Inside::enter();
+    let mut error: c_int = 0;
+    let mut size = size_of::<c_int>() as socklen_t;
+    // SAFETY: there is room for the value.
+    let result = unsafe {
+        (library.rgetsockopt)(
+            rs,
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            (&raw mut error).cast(),
+            &raw mut size,
+        )
+    };
+    if result < 0 { Errno::last().0 } else { error }
+}

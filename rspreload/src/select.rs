@@ -1,0 +1,87 @@
+//! `select` and `pselect` where sockets of this library are among the descriptors.
+
+use crate::clock::Until;
+use crate::errno::{Errno, Outcome};
+use crate::poll;
+use crate::signals::Mask;
+use libc::{fd_set, pollfd};
+use std::ffi::c_int;
+
+const WORD: usize = usize::BITS as usize;
+
+/// The bits for each of the three sets.
+const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
+
+/// What ends a wait for each of the three sets.
+const FOUND: [i16; 3] = [
+    libc::POLLIN | libc::POLLHUP | libc::POLLERR,
+    libc::POLLOUT | libc::POLLERR,
+    libc::POLLPRI,
+];
+
+/// The three sets of descriptors of a program: to read from, to write to, and with exceptions.
+pub(crate) struct Sets {
+    sets: [*mut fd_set; 3],
+    count: usize,
+}
+
+impl Sets {
+    /// # Safety
+    /// Each set is NULL, or has room for `count` descriptors.
+    pub(crate) unsafe fn new(sets: [*mut fd_set; 3], count: c_int) -> Self {
+        Self {
+            sets,
+            count: usize::try_from(count).unwrap_or(0),
+        }
+    }
+
+    fn word(&self, set: usize, fd: usize) -> *mut usize {
+        self.sets[set].cast::<usize>().wrapping_add(fd / WORD)
+    }
+
+    fn has(&self, set: usize, fd: usize) -> bool {
+        // SAFETY: `new`'s caller promises room for this descriptor.
+        !self.sets[set].is_null() && unsafe { *self.word(set, fd) } & 1 << (fd % WORD) != 0
+    }
+
+    /// The descriptors in the sets.
+    pub(crate) fn entries(&self) -> Vec<pollfd> {
+        let wanted = |fd: usize| {
+            let events = (0..3).filter(|set| self.has(*set, fd));
+            events.fold(0, |events, set| events | EVENTS[set])
+        };
+        let all = (0..self.count).map(|fd| pollfd {
+            fd: fd as c_int,
+            events: wanted(fd),
+            revents: 0,
+        });
+        all.filter(|entry| entry.events != 0).collect()
+    }
+
+    /// Waits, and leaves what is ready in the sets.
+    pub(crate) fn wait(
+        &self,
+        mut entries: Vec<pollfd>,
+        until: Until,
+        mask: Option<&Mask>,
+    ) -> Outcome<c_int> {
+        poll::wait(&mut entries, until, mask)?;
+        if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+            return Err(Errno(libc::EBADF));
+        }
+        let mut found = 0;
+        for entry in &entries {
+            for set in 0..3 {
+                let is_wanted = entry.events & EVENTS[set] != 0;
+                if is_wanted && entry.revents & FOUND[set] != 0 {
+                    found += 1;
+                } else if is_wanted {
+                    let fd = entry.fd as usize;
+                    // SAFETY: `new`'s caller promises room for this descriptor.
+                    unsafe { *self.word(set, fd) &= !(1 << (fd % WORD)) };
+                }
+            }
+        }
+        Ok(found)
+    }
+}

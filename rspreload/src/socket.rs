@@ -1,0 +1,220 @@
+//! A TCP socket of the program.
+
+use crate::address::Address;
+use crate::{kinds, rdmacm};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How far a socket has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Neither connected nor listening: the kernel's socket answers.
+    Fresh,
+    /// Listens over RDMA, and the kernel's socket over TCP.
+    Listening,
+    /// Connects over RDMA.
+    Connecting,
+    /// Connected over RDMA.
+    Connected,
+    /// A connection that the parent process made. The parent hands it over when it is used.
+    OfParent,
+    /// A listener of the parent process.
+    ListenerOfParent,
+}
+
+/// An attempt to connect over RDMA.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt {
+    pub(crate) to: Address,
+    /// When TCP is tried.
+    pub(crate) until: Instant,
+}
+
+/// A socket. All its descriptors in this process share it; so do calls that use it, of which the last
+/// closes the rsocket, as the kernel does it with files.
+pub(crate) struct Socket {
+    phase: AtomicU8,
+    rs: AtomicI32,
+    /// The process that made the rsocket: see [`forks`].
+    process: u32,
+    /// What parent and child call it.
+    pub(crate) id: u64,
+    pub(crate) domain: c_int,
+    pub(crate) is_nonblocking: AtomicBool,
+    receive_limit: AtomicU64,
+    send_limit: AtomicU64,
+    /// The program's descriptors of it in this process.
+    pub(crate) fds: AtomicUsize,
+    /// Whether the program will send nothing more.
+    pub(crate) is_send_shut: AtomicBool,
+    /// Whether this process waits for connections to it, or accepted one.
+    pub(crate) is_used: AtomicBool,
+    /// For a listener: the child that listens over RDMA instead, or 0.
+    pub(crate) given_to: AtomicU64,
+    /// The calls that read so far: since then, an edge-triggered event may be reported again.
+    pub(crate) reads: AtomicU32,
+    /// The calls that could not send everything.
+    pub(crate) full: AtomicU32,
+    /// An error that `SO_ERROR` returns once.
+    pub(crate) error: AtomicI32,
+    attempt: Mutex<Option<Attempt>>,
+    /// The eventfds of relays to wake up when the last descriptor is closed.
+    pub(crate) relays: Mutex<Vec<c_int>>,
+}
+
+/// The forks between the program's first process and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Called in a forked child.
+pub(crate) fn count_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+static IDS: AtomicU64 = AtomicU64::new(1);
+
+/// Locks a mutex. A panic elsewhere does not make this fail.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Socket {
+    pub(crate) fn new(domain: c_int, is_nonblocking: bool) -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Fresh as u8),
+            rs: AtomicI32::new(-1),
+            process: forks(),
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            domain,
+            is_nonblocking: AtomicBool::new(is_nonblocking),
+            receive_limit: AtomicU64::new(0),
+            send_limit: AtomicU64::new(0),
+            fds: AtomicUsize::new(0),
+            is_send_shut: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
+            given_to: AtomicU64::new(0),
+            reads: AtomicU32::new(0),
+            full: AtomicU32::new(0),
+            error: AtomicI32::new(0),
+            attempt: Mutex::new(None),
+            relays: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A connected socket.
+    pub(crate) fn connected(domain: c_int, is_nonblocking: bool, rs: c_int) -> Self {
+        let socket = Self::new(domain, is_nonblocking);
+        socket.put(rs, Phase::Connected);
+        socket
+    }
+
+    /// The socket in a forked child. Locks may be held by threads that the child does not have.
+    pub(crate) fn in_child(&self) -> Self {
+        let phase = match self.phase() {
+            Phase::Connected | Phase::OfParent => Phase::OfParent,
+            Phase::Listening | Phase::ListenerOfParent => Phase::ListenerOfParent,
+            Phase::Fresh if self.given_to.load(Ordering::Relaxed) != 0 => Phase::ListenerOfParent,
+            Phase::Fresh | Phase::Connecting => Phase::Fresh,
+        };
+        let mut child = Self::new(self.domain, self.is_nonblocking());
+        child.id = self.id;
+        for (of_child, of_parent) in [
+            (&child.receive_limit, &self.receive_limit),
+            (&child.send_limit, &self.send_limit),
+        ] {
+            of_child.store(of_parent.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        child.set_phase(phase);
+        child
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            1 => Phase::Listening,
+            2 => Phase::Connecting,
+            3 => Phase::Connected,
+            4 => Phase::OfParent,
+            5 => Phase::ListenerOfParent,
+            _ => Phase::Fresh,
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// The rsocket, or -1.
+    pub(crate) fn rs(&self) -> c_int {
+        self.rs.load(Ordering::Acquire)
+    }
+
+    /// Gives it an rsocket.
+    pub(crate) fn put(&self, rs: c_int, phase: Phase) {
+        kinds::set(rs, kinds::Kind::Hidden);
+        self.rs.store(rs, Ordering::Release);
+        self.set_phase(phase);
+    }
+
+    /// Closes the rsocket: what follows is the kernel's socket's.
+    pub(crate) fn drop_rsocket(&self) {
+        self.set_phase(Phase::Fresh);
+        self.close_rsocket();
+    }
+
+    fn close_rsocket(&self) {
+        let rs = self.rs.swap(-1, Ordering::AcqRel);
+        // A forked child has a copy of its parent's.
+        if rs >= 0 && self.process == forks() {
+            rdmacm::close(rs);
+            kinds::set(rs, kinds::Kind::Other);
+        }
+    }
+
+    pub(crate) fn attempt(&self) -> MutexGuard<'_, Option<Attempt>> {
+        lock(&self.attempt)
+    }
+
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.is_nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// `SO_RCVTIMEO`.
+    pub(crate) fn receive_limit(&self) -> Option<Duration> {
+        limit(&self.receive_limit)
+    }
+
+    /// `SO_SNDTIMEO`.
+    pub(crate) fn send_limit(&self) -> Option<Duration> {
+        limit(&self.send_limit)
+    }
+
+    pub(crate) fn set_receive_limit(&self, to: Duration) {
+        set_limit(&self.receive_limit, to);
+    }
+
+    pub(crate) fn set_send_limit(&self, to: Duration) {
+        set_limit(&self.send_limit, to);
+    }
+}
+
+fn limit(of: &AtomicU64) -> Option<Duration> {
+    let nanoseconds = of.load(Ordering::Relaxed);
+    (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+}
+
+fn set_limit(of: &AtomicU64, to: Duration) {
+    let nanoseconds = u64::try_from(to.as_nanos()).unwrap_or(u64::MAX);
+    of.store(nanoseconds, Ordering::Relaxed);
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.close_rsocket();
+    }
+}

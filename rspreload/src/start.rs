@@ -1,0 +1,26 @@
+//! What happens when the library is loaded, before `main`.
+
+use crate::{errno, exit, fork, real, say, settings};
+use std::ffi::{c_char, c_int};
+
+extern "C" fn initialise(_: c_int, _: *const *const c_char, _: *const *const c_char) {
+    real::find_all();
+    errno::call((), || {
+        if let Some(word) = settings::unknown_word() {
+            say::once(&format!(
+                "ROCE_SOCKETS holds {word:?}, which is none of off, only, loopback, quiet, log and \
+                 wait=MILLISECONDS"
+            ));
+        }
+        if !settings::get().is_off {
+            fork::register();
+            exit::register();
+        }
+        Ok(())
+    });
+}
+
+#[used]
+// SAFETY: the section holds pointers to functions of this type.
+#[unsafe(link_section = ".init_array")]
+static INITIALISE: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = initialise;
