@@ -4,6 +4,7 @@
 use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, call, check, check_size};
+use crate::inside::is_inside;
 use crate::kinds::{self, Kind};
 use crate::options::End;
 use crate::real::{self, Handler, Start, Strings};
@@ -38,9 +39,18 @@ macro_rules! replace {
     };
 }
 
+/// What a descriptor is to the caller: to librdmacm, which polls the program's as well, the kernel's.
+#[inline]
+fn kind(fd: c_int) -> Kind {
+    match kinds::of(fd) {
+        Kind::Socket | Kind::Epoll if is_inside() => Kind::Other,
+        kind => kind,
+    }
+}
+
 #[inline]
 fn is_kernels(fd: c_int) -> bool {
-    kinds::of(fd) == Kind::Other
+    kind(fd) == Kind::Other
 }
 
 replace! {
@@ -146,7 +156,7 @@ replace! {
 
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int; {
         let real = || real::ioctl(fd, request, argument);
-        if kinds::of(fd) != Kind::Socket {
+        if kind(fd) != Kind::Socket {
             return real();
         }
         call(-1, || descriptors::ioctl(fd, request, argument, real))
@@ -197,7 +207,7 @@ fn of_connection(
     real: impl Fn() -> c_int,
     ours: impl FnOnce(&Arc<Socket>) -> Result<c_int, Errno>,
 ) -> c_int {
-    if kinds::of(fd) != Kind::Socket {
+    if kind(fd) != Kind::Socket {
         return real();
     }
     call(-1, || match claim::in_use(fd) {
@@ -212,7 +222,7 @@ fn moved(
     real: impl Fn() -> ssize_t,
     ours: impl FnOnce(&Arc<Socket>) -> Result<usize, Errno>,
 ) -> ssize_t {
-    if kinds::of(fd) != Kind::Socket {
+    if kind(fd) != Kind::Socket {
         return real();
     }
     call(-1, || match claim::in_use(fd) {
@@ -230,7 +240,7 @@ fn messages(
     count: c_uint,
     mut one: impl FnMut(&Arc<Socket>, usize) -> Result<usize, Errno>,
 ) -> c_int {
-    if kinds::of(fd) != Kind::Socket {
+    if kind(fd) != Kind::Socket {
         return real();
     }
     call(-1, || {
@@ -294,7 +304,7 @@ replace! {
     })
 
     fn preadv2(fd: c_int, to: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
-    if offset == -1 && kinds::of(fd) == Kind::Socket {
+    if offset == -1 && kind(fd) == Kind::Socket {
         readv(fd, to, count)
     } else {
         real::preadv2(fd, to, count, offset, flags)
@@ -342,7 +352,7 @@ replace! {
     })
 
     fn pwritev2(fd: c_int, from: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
-    if offset == -1 && kinds::of(fd) == Kind::Socket {
+    if offset == -1 && kind(fd) == Kind::Socket {
         writev(fd, from, count)
     } else {
         real::pwritev2(fd, from, count, offset, flags)
@@ -377,7 +387,7 @@ replace! {
         let real = || real::splice(from, from_offset, to, to_offset, size, flags);
         // A program that cannot splice copies.
         let refuse = |_: &Arc<Socket>| Err(Errno(libc::EINVAL));
-        if kinds::of(from) == Kind::Socket {
+        if kind(from) == Kind::Socket {
             moved(from, real, refuse)
         } else {
             moved(to, real, refuse)
@@ -405,7 +415,7 @@ unsafe fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd
     }
     // SAFETY: the caller promises them.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
-    (!poll::is_of_kernel(fds)).then_some(fds)
+    fds.iter().any(|fd| kind(fd.fd) == Kind::Socket).then_some(fds)
 }
 
 /// The sets that a program passed to `select`, with their descriptors; `None` if the kernel alone
@@ -417,7 +427,8 @@ unsafe fn sets(
     // SAFETY: the caller promises them.
     let sets = unsafe { Sets::new(sets, count) };
     let entries = sets.entries();
-    (!poll::is_of_kernel(&entries)).then_some((sets, entries))
+    let is_ours = entries.iter().any(|fd| kind(fd.fd) == Kind::Socket);
+    is_ours.then_some((sets, entries))
 }
 
 /// `epoll_wait` and its like.
@@ -429,7 +440,7 @@ unsafe fn waited(
     mask: *const sigset_t,
     real: impl Fn() -> c_int,
 ) -> c_int {
-    let Some(interest) = table::epoll(epoll) else {
+    let Some(interest) = table::epoll(epoll).filter(|_| !is_inside()) else {
         return real();
     };
     if events.is_null() || count <= 0 {
@@ -508,7 +519,7 @@ replace! {
 
     fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int; {
         let real = || real::epoll_ctl(epoll, operation, fd, event);
-        if kinds::of(fd) != Kind::Socket {
+        if kind(fd) != Kind::Socket {
             return real();
         }
         let Some(interest) = table::epoll(epoll) else {

@@ -2,19 +2,12 @@
 
 use crate::clock::Until;
 use crate::errno::Outcome;
-use crate::kinds::{self, Kind};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
 use crate::{claim, connect, ready, rdmacm};
 use libc::pollfd;
 use std::ffi::c_int;
 use std::sync::Arc;
-
-/// Whether the kernel alone can answer.
-#[inline]
-pub(crate) fn is_of_kernel(fds: &[pollfd]) -> bool {
-    fds.iter().all(|fd| kinds::of(fd.fd) != Kind::Socket)
-}
 
 /// Waits for events, and returns how many descriptors have some.
 pub(crate) fn wait(fds: &mut [pollfd], until: Until, mask: Option<&Mask>) -> Outcome<c_int> {
