@@ -9,7 +9,8 @@ use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A forked child that may still want sockets.
 pub(crate) struct Child {
@@ -31,6 +32,9 @@ static CHILDREN: Mutex<Children> = Mutex::new(Children {
     all: Vec::new(),
     knock: None,
 });
+
+/// Signalled when a child wants fewer connections than before.
+static CHANGED: Condvar = Condvar::new();
 
 /// Held while a connection is handed over, so that no other child gets a copy of it.
 static HANDING_OVER: Mutex<()> = Mutex::new(());
@@ -124,7 +128,10 @@ fn answer(link: c_int) {
     };
     let result = match what {
         What::Use | What::Keep => return hand_over(link, id, what == What::Use),
-        What::Release => return drop(take(link, id)),
+        What::Release => {
+            drop(take(link, id));
+            return CHANGED.notify_all();
+        }
         What::Listen => stop_listening(link, id),
         What::Granted | What::Refused => Err(Errno(libc::EINVAL)),
     };
@@ -159,6 +166,7 @@ fn hand_over(link: c_int, id: u64, is_used: bool) {
     if let Ok(of_child) = started {
         hidden::close(of_child);
     }
+    CHANGED.notify_all();
 }
 
 /// Stops to listen over RDMA, unless this process accepts connections itself or another child does.
@@ -173,7 +181,8 @@ fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
         return refused;
     };
     drop(children);
-    if socket.is_used.load(Ordering::Acquire) || socket.given_to.load(Ordering::Acquire) != 0 {
+    let given_to = socket.given_to.load(Ordering::Acquire);
+    if socket.is_used.load(Ordering::Acquire) || is_there(given_to) {
         return refused;
     }
     if socket.phase() == Phase::ListenerOfParent {
@@ -182,9 +191,47 @@ fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
             Err(error) => return Err(error),
         }
     }
+    socket.is_given.store(true, Ordering::Release);
     socket.given_to.store(number, Ordering::Release);
     socket.drop_rsocket();
     Ok(())
+}
+
+/// Whether a child is there that has not ended, even if that is not noticed yet.
+fn is_there(number: u64) -> bool {
+    let children = lock(&CHILDREN);
+    let found = children.all.iter().find(|child| child.number == number);
+    found.is_some_and(|child| {
+        let mut entry = pollfd {
+            fd: child.link,
+            events: 0,
+            revents: 0,
+        };
+        // SAFETY: the entry is there.
+        unsafe { real::poll(&raw mut entry, 1, 0) == 0 }
+    })
+}
+
+/// Waits, at the end of the process, until children have the connections that they inherited, or
+/// until the limit.
+pub(crate) fn wait_for_all(limit: Duration) {
+    let mut children = lock(&CHILDREN);
+    let until = Instant::now() + limit;
+    while children.all.iter().any(Child::may_want_a_connection) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let waited = CHANGED.wait_timeout(children, left);
+        children = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+impl Child {
+    fn may_want_a_connection(&self) -> bool {
+        let mut sockets = self.sockets.values();
+        sockets.any(|socket| socket.phase() == Phase::Connected)
+    }
 }
 
 /// A child has ended, or executed another program.
@@ -195,6 +242,7 @@ fn end(link: c_int) {
     };
     let child = children.all.swap_remove(index);
     drop(children);
+    CHANGED.notify_all();
     hidden::close(child.link);
     for socket in child.sockets.values() {
         let number = child.number;

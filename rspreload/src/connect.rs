@@ -99,6 +99,7 @@ fn again(fd: c_int, socket: &Arc<Socket>, kernel: &impl Fn() -> c_int) -> Outcom
         Phase::Connecting if socket.is_nonblocking() => Err(Errno(libc::EALREADY)),
         Phase::Connecting => finish(fd, socket),
         Phase::Connected => {
+            // The call has the result.
             socket.attempt().take();
             Ok(0)
         }
@@ -125,6 +126,8 @@ fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
             continue;
         };
         if error == Errno(0) {
+            // This call has the result.
+            socket.attempt().take();
             return Ok(0);
         }
         return fall_back(fd, socket, to, error);

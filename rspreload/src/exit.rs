@@ -1,7 +1,12 @@
 //! The end of the process: peers get all bytes that it has sent, as with TCP.
 
 use crate::inside::is_inside;
-use crate::{rdmacm, relay, table};
+use crate::{children, rdmacm, relay, table};
+use std::time::Duration;
+
+/// How long the end of a process waits for children that have not used a connection yet which they
+/// inherited. What they use by then is relayed to the end.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Registers what `exit` does.
 pub(crate) fn register() {
@@ -11,6 +16,7 @@ pub(crate) fn register() {
 
 extern "C" fn at_exit() {
     let work = || {
+        children::wait_for_all(GRACE);
         relay::wait_for_all();
         close_all();
     };

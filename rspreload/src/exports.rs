@@ -90,11 +90,11 @@ replace! {
     }
 
     fn accept(fd: c_int, address: *mut sockaddr, size: *mut socklen_t) -> c_int;
-    if is_kernels(fd) { real::accept(fd, address, size) } else { accepted(fd, address, size, 0) }
+    if is_kernels(fd) { hidden::if_inside(real::accept(fd, address, size)) } else { accepted(fd, address, size, 0) }
 
     fn accept4(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int;
     if is_kernels(fd) {
-        real::accept4(fd, address, size, flags)
+        hidden::if_inside(real::accept4(fd, address, size, flags))
     } else {
         accepted(fd, address, size, flags)
     }
@@ -185,7 +185,8 @@ unsafe fn accepted(
     call(-1, || {
         let Some(socket) = claim::known(fd) else {
             // SAFETY: the caller promises the buffer.
-            return check(unsafe { real::accept4(fd, address, size, flags) });
+            let made = unsafe { real::accept4(fd, address, size, flags) };
+            return check(hidden::if_inside(made));
         };
         claim::mark_used(&socket);
         // SAFETY: as above.

@@ -8,6 +8,7 @@ use crate::table::Table;
 use crate::{atfork, children, claim, hidden, parent, relay, socket, table};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
 /// All locks, so that the child finds no lock held by a thread that it does not have.
@@ -56,7 +57,7 @@ extern "C" fn prepare() {
 
 fn is_inherited(socket: &Arc<Socket>) -> bool {
     !matches!(socket.phase(), Phase::Fresh | Phase::Connecting)
-        || socket.given_to.load(std::sync::atomic::Ordering::Relaxed) != 0
+        || socket.is_given.load(Ordering::Relaxed)
 }
 
 extern "C" fn in_parent() {
@@ -106,7 +107,7 @@ fn convert(table: &mut Table) {
     let before = std::mem::take(table);
     for (fd, socket) in &before.sockets {
         let socket = to_child(socket);
-        socket.fds.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        socket.fds.fetch_add(1, Ordering::Relaxed);
         table.sockets.insert(*fd, socket);
     }
     for (fd, epoll) in &before.epolls {

@@ -45,13 +45,12 @@ pub(crate) unsafe fn name(
     size: *mut socklen_t,
     real: impl Fn() -> c_int,
 ) -> Outcome<c_int> {
-    let socket = claim::known(fd);
-    let found = match socket.and_then(|socket| address(&socket, end)) {
-        Some(found) => found?,
-        None => match names::of(fd) {
-            Some(names) => relayed(&names, end),
-            None => return check(real()),
-        },
+    let found = match claim::known(fd) {
+        Some(socket) => address(&socket, end).transpose()?,
+        None => names::of(fd).map(|names| relayed(&names, end)),
+    };
+    let Some(found) = found else {
+        return check(real());
     };
     if to.is_null() || size.is_null() {
         return Err(Errno(libc::EFAULT));
@@ -166,11 +165,7 @@ fn error(socket: &Arc<Socket>) -> Option<c_int> {
     }
     match socket.phase() {
         Phase::Connecting => Some(0),
-        Phase::Connected => {
-            // The program knows the outcome now.
-            socket.attempt().take();
-            Some(rdmacm::take_error(socket.rs()))
-        }
+        Phase::Connected => Some(rdmacm::take_error(socket.rs())),
         _ => None,
     }
 }

@@ -52,7 +52,8 @@ pub(crate) struct Socket {
     pub(crate) is_send_shut: AtomicBool,
     /// Whether this process waits for connections to it, or accepted one.
     pub(crate) is_used: AtomicBool,
-    /// For a listener: the child that listens over RDMA instead, or 0.
+    /// Whether a child was to listen over RDMA instead, and the child that does; 0 if it has ended.
+    pub(crate) is_given: AtomicBool,
     pub(crate) given_to: AtomicU64,
     /// The calls that read so far: since then, an edge-triggered event may be reported again.
     pub(crate) reads: AtomicU32,
@@ -98,6 +99,7 @@ impl Socket {
             fds: AtomicUsize::new(0),
             is_send_shut: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
+            is_given: AtomicBool::new(false),
             given_to: AtomicU64::new(0),
             reads: AtomicU32::new(0),
             full: AtomicU32::new(0),
@@ -119,7 +121,7 @@ impl Socket {
         let phase = match self.phase() {
             Phase::Connected | Phase::OfParent => Phase::OfParent,
             Phase::Listening | Phase::ListenerOfParent => Phase::ListenerOfParent,
-            Phase::Fresh if self.given_to.load(Ordering::Relaxed) != 0 => Phase::ListenerOfParent,
+            Phase::Fresh if self.is_given.load(Ordering::Relaxed) => Phase::ListenerOfParent,
             Phase::Fresh | Phase::Connecting => Phase::Fresh,
         };
         let mut child = Self::new(self.domain, self.is_nonblocking());

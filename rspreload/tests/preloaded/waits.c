@@ -1,0 +1,258 @@
+/* poll, select and epoll. */
+#include "case.h"
+
+static int epoll;
+
+static void add(int fd, unsigned events)
+{
+    struct epoll_event event = {events, {.fd = fd}};
+    CHECK(!epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+}
+
+static void modify(int fd, unsigned events)
+{
+    struct epoll_event event = {events, {.fd = fd}};
+    CHECK(!epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event));
+}
+
+/* The events of the one descriptor that has some; 0 if none has. */
+static unsigned events(int fd)
+{
+    struct epoll_event found[8];
+    int count = epoll_wait(epoll, found, 8, 0);
+    CHECK(count == 0 || count == 1);
+    CHECK(count == 0 || found[0].data.fd == fd);
+    return count ? found[0].events : 0;
+}
+
+static void poll_and_select_mix_descriptors(void)
+{
+    int a, b, pipes[2], at_fd = listener(), c;
+    fd_set reads, writes;
+    struct timeval now = {0, 0};
+    struct timespec soon = {0, 1000};
+    CHECK(!pipe(pipes));
+    connection(&a, &b);
+    struct pollfd all[] = {{pipes[0], POLLIN, 9}, {b, POLLIN | POLLOUT, 9}, {-1, POLLIN, 9}, {at_fd, POLLIN, 9}};
+    CHECK(poll(all, 4, 0) == 1 && all[0].revents == 0 && all[1].revents == POLLOUT);
+    CHECK(all[2].revents == 0);
+    say(pipes[1], "x");
+    say(a, "y");
+    CHECK(poll(all, 4, -1) == 2 && all[0].revents == POLLIN);
+    CHECK(all[1].revents == (POLLIN | POLLOUT));
+    FD_ZERO(&reads);
+    FD_ZERO(&writes);
+    FD_SET(pipes[0], &reads);
+    FD_SET(b, &reads);
+    FD_SET(a, &reads);
+    FD_SET(a, &writes);
+    CHECK(select(FD_SETSIZE, &reads, &writes, 0, &now) == 3);
+    CHECK(FD_ISSET(pipes[0], &reads) && FD_ISSET(b, &reads) && !FD_ISSET(a, &reads));
+    CHECK(FD_ISSET(a, &writes));
+    hear(b, "y");
+    hear(pipes[0], "x");
+    CHECK(pselect(FD_SETSIZE, &reads, 0, 0, &soon, 0) == 0);
+    CHECK(!FD_ISSET(b, &reads) && !FD_ISSET(pipes[0], &reads));
+    connection(&a, &c);
+    CHECK(!close(a));
+    all[0].fd = c;
+    all[0].events = POLLIN | POLLRDHUP;
+    CHECK(poll(all, 1, -1) == 1 && all[0].revents & POLLIN && all[0].revents & POLLRDHUP);
+    CHECK(!close(c));
+    all[1].fd = c;
+    CHECK(poll(all, 2, 0) == 2 && all[1].revents == POLLNVAL);
+}
+
+static volatile int signals;
+
+static void count(int number)
+{
+    (void)number;
+    signals++;
+}
+
+static void a_mask_lets_a_pending_signal_through(void)
+{
+    int a, b;
+    sigset_t blocked, none;
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
+    struct epoll_event event;
+    connection(&a, &b);
+    struct pollfd entry = {b, POLLIN, 0};
+    sigemptyset(&none);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    CHECK(!sigprocmask(SIG_BLOCK, &blocked, 0));
+    CHECK(!sigaction(SIGUSR1, &action, 0));
+    raise(SIGUSR1);
+    CHECK(signals == 0);
+    FAILS(ppoll(&entry, 1, 0, &none), EINTR);
+    CHECK(signals == 1);
+    epoll = epoll_create1(0);
+    add(b, EPOLLIN);
+    raise(SIGUSR1);
+    FAILS(epoll_pwait(epoll, &event, 1, -1, &none), EINTR);
+    CHECK(signals == 2);
+    /* The mask is the program's again. */
+    raise(SIGUSR1);
+    CHECK(signals == 2);
+    say(a, "x");
+    CHECK(ppoll(&entry, 1, 0, 0) == 1);
+    CHECK(signals == 2);
+}
+
+static void level_triggered(void)
+{
+    int a, b, pipes[2];
+    connection(&a, &b);
+    CHECK(!pipe(pipes));
+    epoll = epoll_create(1);
+    add(b, EPOLLIN);
+    FAILS(epoll_ctl(epoll, EPOLL_CTL_ADD, b, &(struct epoll_event){0}), EEXIST);
+    CHECK(events(b) == 0);
+    say(a, "xy");
+    CHECK(events(b) == EPOLLIN);
+    hear(b, "x");
+    CHECK(events(b) == EPOLLIN);
+    hear(b, "y");
+    CHECK(events(b) == 0);
+    modify(b, EPOLLOUT);
+    CHECK(events(b) == EPOLLOUT);
+    modify(b, 0);
+    add(pipes[0], EPOLLIN);
+    say(pipes[1], "z");
+    CHECK(events(pipes[0]) == EPOLLIN);
+    say(a, "z");
+    modify(b, EPOLLIN);
+    struct epoll_event found[8];
+    CHECK(epoll_wait(epoll, found, 8, -1) == 2);
+    CHECK(epoll_wait(epoll, found, 1, -1) == 1);
+    int first = found[0].data.fd;
+    CHECK(epoll_wait(epoll, found, 1, -1) == 1 && found[0].data.fd != first);
+    CHECK(!epoll_ctl(epoll, EPOLL_CTL_DEL, b, 0));
+    FAILS(epoll_ctl(epoll, EPOLL_CTL_DEL, b, 0), ENOENT);
+    FAILS(epoll_ctl(epoll, EPOLL_CTL_MOD, b, &(struct epoll_event){0}), ENOENT);
+    CHECK(events(pipes[0]) == EPOLLIN);
+    add(b, EPOLLIN);
+    CHECK(!close(pipes[0]));
+    CHECK(events(b) == EPOLLIN);
+    CHECK(!close(b));
+    CHECK(events(-1) == 0);
+}
+
+static void edge_triggered(void)
+{
+    int a, b;
+    char much[4096] = {0};
+    connection(&a, &b);
+    CHECK(!fcntl(b, F_SETFL, O_NONBLOCK) && !fcntl(a, F_SETFL, O_NONBLOCK));
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    add(b, EPOLLIN | EPOLLOUT | EPOLLET | EPOLLRDHUP);
+    CHECK(events(b) == EPOLLOUT);
+    CHECK(events(b) == 0);
+    say(a, "xy");
+    CHECK(events(b) == EPOLLIN);
+    CHECK(events(b) == 0);
+    hear(b, "xy");
+    FAILS(read(b, much, 1), EAGAIN);
+    CHECK(events(b) == 0);
+    say(a, "z");
+    CHECK(events(b) == EPOLLIN);
+    hear(b, "z");
+    /* Room again, after there was none. */
+    say(b, "short");
+    CHECK(events(b) == 0);
+    while (write(b, much, sizeof much) > 0)
+        ;
+    CHECK(errno == EAGAIN);
+    CHECK(events(b) == 0);
+    while (read(a, much, sizeof much) > 0)
+        ;
+    CHECK(events(b) == EPOLLOUT);
+    CHECK(events(b) == 0);
+    CHECK(!shutdown(a, SHUT_WR));
+    CHECK(events(b) == (EPOLLIN | EPOLLRDHUP));
+    CHECK(events(b) == 0);
+    /* What was reported is reported again when it is asked for again. */
+    modify(b, EPOLLIN | EPOLLET);
+    CHECK(events(b) == EPOLLIN);
+}
+
+static void one_shot(void)
+{
+    int a, b;
+    connection(&a, &b);
+    epoll = epoll_create1(0);
+    add(b, EPOLLIN | EPOLLONESHOT);
+    say(a, "x");
+    CHECK(events(b) == EPOLLIN);
+    CHECK(events(b) == 0);
+    modify(b, EPOLLIN | EPOLLONESHOT);
+    CHECK(events(b) == EPOLLIN);
+}
+
+static void listeners_are_ready_both_ways(void)
+{
+    int at_fd = listener(), fd;
+    epoll = epoll_create1(0);
+    add(at_fd, EPOLLIN | EPOLLEXCLUSIVE);
+    CHECK(events(at_fd) == 0);
+    fd = client();
+    CHECK(events(at_fd) == EPOLLIN);
+    CHECK(accept(at_fd, 0, 0) >= 0);
+    CHECK(events(at_fd) == 0);
+    CHECK(!close(fd));
+}
+
+static void *wait_for_one(void *fd)
+{
+    struct epoll_event found;
+    CHECK(epoll_wait(epoll, &found, 1, -1) == 1);
+    CHECK(found.data.fd == *(int *)fd && found.events == EPOLLIN);
+    return 0;
+}
+
+/* A thread that waits notices what another one adds. */
+static void wakes_up_for(int *waited_for, void (*then)(void))
+{
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, 0, wait_for_one, waited_for));
+    /* Usually it waits by then; if not, the outcome is the same. */
+    usleep(20000);
+    then();
+    CHECK(!pthread_join(thread, 0));
+}
+
+static int one, two, three, four;
+
+static void add_ready(void)
+{
+    say(one, "x");
+    add(two, EPOLLIN);
+}
+
+static void modify_ready(void)
+{
+    say(three, "x");
+    modify(four, EPOLLIN);
+}
+
+static void a_thread_that_waits_sees_changes(void)
+{
+    int pipes[2];
+    CHECK(!pipe(pipes));
+    epoll = epoll_create1(0);
+    add(pipes[0], EPOLLIN);
+    connection(&one, &two);
+    wakes_up_for(&two, add_ready);
+    hear(two, "x");
+    connection(&three, &four);
+    add(four, 0);
+    wakes_up_for(&four, modify_ready);
+}
+
+CASES({"poll_and_select_mix_descriptors", poll_and_select_mix_descriptors},
+      {"a_mask_lets_a_pending_signal_through", a_mask_lets_a_pending_signal_through},
+      {"level_triggered", level_triggered}, {"edge_triggered", edge_triggered},
+      {"one_shot", one_shot}, {"listeners_are_ready_both_ways", listeners_are_ready_both_ways},
+      {"a_thread_that_waits_sees_changes", a_thread_that_waits_sees_changes})
