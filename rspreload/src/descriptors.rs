@@ -52,10 +52,9 @@ pub(crate) fn close(fd: c_int) -> Outcome<c_int> {
         kinds::set(fd, Kind::Other);
         return real();
     }
-    let removed = forget(fd);
-    let result = real();
-    drop(removed);
-    result
+    // The rsocket first: once the kernel's socket is closed, its port may be another's.
+    drop(forget(fd));
+    real()
 }
 
 /// Removes a descriptor that is closed from all tables.
@@ -122,13 +121,10 @@ pub(crate) fn copy_to(from: c_int, to: c_int, real: impl Fn() -> c_int) -> Outco
     }
     // SAFETY: only numbers are passed.
     check(unsafe { real::fcntl(from, libc::F_GETFD, 0) })?;
-    let removed = match kinds::of(to) {
-        Kind::Other => None,
-        _ => Some(forget(to)),
-    };
-    let made = check(real())?;
-    drop(removed);
-    Ok(copied(from, made))
+    if kinds::of(to) != Kind::Other {
+        drop(forget(to));
+    }
+    check(real()).map(|made| copied(from, made))
 }
 
 /// `fcntl`, by `real`.

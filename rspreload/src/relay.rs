@@ -61,13 +61,18 @@ pub(crate) fn start(socket: &Arc<Socket>, is_used: bool) -> Outcome<c_int> {
         real::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)
     }))?;
     lock(&socket.relays).push(wake);
-    relays().ends.push(end);
+    // Counted here: the process may be about to end.
+    let receives = is_used || socket.fds.load(Ordering::Acquire) == 0;
+    let mut relays = relays();
+    relays.ends.push(end);
+    relays.receiving += usize::from(receives);
+    drop(relays);
     let mut relay = Relay {
         socket: socket.clone(),
         end,
         wake,
         is_used,
-        receives: false,
+        receives,
         is_hung_up: false,
         child_is_gone: false,
         to_child: Pipe::new(),

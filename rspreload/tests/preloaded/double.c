@@ -38,6 +38,19 @@ static void add(unsigned long *count, long by)
     __atomic_fetch_add(count, by, __ATOMIC_SEQ_CST);
 }
 
+/* Held where descriptors are made or closed, so that a fork finds in the table what there is. */
+static pthread_mutex_t changes = PTHREAD_MUTEX_INITIALIZER;
+
+static void prepare(void)
+{
+    pthread_mutex_lock(&changes);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&changes);
+}
+
 /* A child has no rsockets: as the real library, whose threads it lacks. */
 static void in_child(void)
 {
@@ -47,6 +60,7 @@ static void in_child(void)
                 abort();
             all[fd].used = 0;
         }
+    pthread_mutex_unlock(&changes);
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -59,7 +73,7 @@ __attribute__((constructor)) static void begin(void)
         counts = mmap(0, sizeof none, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         close(fd);
     }
-    pthread_atfork(0, 0, in_child);
+    pthread_atfork(prepare, in_parent, in_child);
 }
 
 static struct rsocket *find(int fd)
@@ -120,7 +134,10 @@ static int make(int fd, int domain)
 
 int rsocket(int domain, int type, int protocol)
 {
-    return make(socket(AF_UNIX, type | SOCK_CLOEXEC, protocol), domain);
+    pthread_mutex_lock(&changes);
+    int made = make(socket(AF_UNIX, type | SOCK_CLOEXEC, protocol), domain);
+    pthread_mutex_unlock(&changes);
+    return made;
 }
 
 int rbind(int fd, const struct sockaddr *address, socklen_t size)
@@ -149,19 +166,22 @@ int rlisten(int fd, int backlog)
     return listen(fd, backlog);
 }
 
+int rclose(int fd);
+
 int raccept(int fd, struct sockaddr *address, socklen_t *size)
 {
     struct rsocket *rs = find(fd), *made;
     struct sockaddr_storage hello[2];
     if (!rs)
         return -1;
+    pthread_mutex_lock(&changes);
     int new = make(accept4(fd, 0, 0, SOCK_CLOEXEC), rs->domain);
+    pthread_mutex_unlock(&changes);
     if (new < 0)
         return -1;
     made = find(new);
     if (recv(new, hello, sizeof hello, MSG_WAITALL) != sizeof hello) {
-        made->used = 0;
-        close(new);
+        rclose(new);
         errno = ECONNABORTED;
         return -1;
     }
@@ -235,9 +255,12 @@ int rclose(int fd)
     struct rsocket *rs = find(fd);
     if (!rs)
         return -1;
+    pthread_mutex_lock(&changes);
     rs->used = 0;
+    int result = close(fd);
+    pthread_mutex_unlock(&changes);
     add(&counts->closes, 1);
-    return close(fd);
+    return result;
 }
 
 static ssize_t received(ssize_t count, int flags)

@@ -1,0 +1,175 @@
+//! C programs written for these tests: each case is a process of its own.
+
+use crate::run::{Counts, Run};
+
+/// Cases whose bytes all take rsockets, with the fewest connections and bytes.
+macro_rules! cases {
+    ($($program:literal: $($case:ident, $connections:literal, $bytes:literal;)*)*) => {
+        $($(
+            #[test]
+            fn $case() {
+                let run = Run::new();
+                let said = run.case($program, stringify!($case));
+                let counts = run.counts();
+                assert!(
+                    counts.accepts >= $connections && counts.sent >= $bytes,
+                    "{counts:?}\n{said}"
+                );
+                assert_eq!(said, "", "nothing went over TCP");
+            }
+        )*)*
+    };
+}
+
+cases! {
+    "bytes":
+    moves_bytes_by_every_call, 1, 34;
+    closes_each_way, 1, 9;
+    writing_to_a_closed_peer_is_a_broken_pipe, 1, 0;
+    copies_of_a_descriptor_share_the_connection, 2, 15;
+    descriptors_are_as_low_as_without, 1, 0;
+    closing_everything_leaves_the_library, 2, 10;
+    options_and_names_are_those_of_a_tcp_socket, 1, 0;
+    sends_files, 1, 9;
+    limits_of_time_are_kept, 1, 1;
+    calls_that_may_not_wait_do_not, 1, 1;
+    a_signal_interrupts_unless_the_program_restarts_calls, 1, 0;
+    "connects":
+    connects_while_the_program_goes_on, 2, 18;
+    epoll_and_select_see_the_end_of_an_attempt, 2, 18;
+    a_blocking_connection, 2, 18;
+    "waits":
+    poll_and_select_mix_descriptors, 2, 1;
+    a_mask_lets_a_pending_signal_through, 1, 1;
+    level_triggered, 1, 3;
+    edge_triggered, 1, 4096;
+    one_shot, 1, 1;
+    listeners_are_ready_both_ways, 1, 0;
+    a_thread_that_waits_sees_changes, 2, 2;
+    "forks":
+    a_child_serves_what_its_parent_accepted, 1, 18;
+    a_program_gets_the_connection, 1, 14;
+    a_child_that_uses_nothing_changes_nothing, 1, 9;
+    an_unused_connection_lasts_as_long_as_the_child, 1, 0;
+    much_is_relayed_in_order, 1, 41_943_040;
+    a_worker_listens_instead_of_its_parent, 5, 5;
+    a_worker_that_ended_is_followed_by_another, 3, 3;
+    a_daemon_listens_after_its_parent, 1, 1;
+    threads_may_fork, 1, 50;
+    what_a_parent_relays_outlasts_it, 1, 12;
+}
+
+const NOTHING: Counts = Counts {
+    connects: 0,
+    accepts: 0,
+    received: 0,
+    sent: 0,
+    closes: 0,
+    listens: 0,
+};
+
+/// The lines about connections that went over TCP.
+fn fallen_back(said: &str, why: &str) -> usize {
+    let end = format!(" over RDMA ({why}): it goes over TCP");
+    let lines = said.lines().inspect(|line| {
+        assert!(line.starts_with("roce sockets: no connection to 127.0.0.1:"), "{said}");
+        assert!(line.ends_with(&end), "{said}");
+    });
+    lines.count()
+}
+
+/// Cases that connect, to listeners of both kinds.
+const CONNECT: [&str; 3] = [
+    "connects_while_the_program_goes_on",
+    "epoll_and_select_see_the_end_of_an_attempt",
+    "a_blocking_connection",
+];
+
+#[test]
+fn connections_that_are_refused_over_rdma_take_tcp() {
+    for case in CONNECT {
+        let run = Run::new().with("DOUBLE_REFUSE", "111");
+        let said = run.case("connects", case);
+        // Once for each destination, of which there are two connections each.
+        assert_eq!(fallen_back(&said, "Connection refused"), 1);
+        let counts = run.counts();
+        assert_eq!((counts.listens, counts.connects, counts.sent), (1, 0, 0));
+    }
+}
+
+#[test]
+fn a_host_that_is_silent_over_rdma_is_tried_once() {
+    for case in CONNECT {
+        let run = Run::new().with("DOUBLE_SILENT", "1").with("ROCE_SOCKETS", "loopback,wait=20");
+        let said = run.case("connects", case);
+        assert_eq!(fallen_back(&said, "Connection timed out"), 1);
+        // The listener's rsocket, and that of the one attempt.
+        let counts = run.counts();
+        assert_eq!((counts.connects, counts.closes), (0, 2));
+    }
+}
+
+#[test]
+fn nobody_listens() {
+    for settings in ["loopback", "loopback,only"] {
+        let run = Run::new().with("ROCE_SOCKETS", settings);
+        let said = run.case("connects", "nobody_listens");
+        let lines = if settings == "loopback" { 1 } else { 0 };
+        assert_eq!(fallen_back(&said, "Connection refused"), lines);
+    }
+}
+
+#[test]
+fn only_rdma() {
+    let run = Run::new().with("ROCE_SOCKETS", "loopback,only").with("DOUBLE_REFUSE", "113");
+    assert_eq!(run.case("connects", "only_rdma"), "");
+}
+
+#[test]
+fn tcp_and_rdma_at_one_port() {
+    let run = Run::new();
+    assert_eq!(run.case("connects", "tcp_and_rdma_at_one_port"), "");
+    let counts = run.counts();
+    assert_eq!((counts.connects, counts.accepts), (1, 1));
+}
+
+#[test]
+fn without_a_device_both_ends_use_tcp() {
+    let run = Run::new().with("DOUBLE_NO_DEVICE", "1");
+    let said = run.case("connects", "a_blocking_connection");
+    let (first, rest) = said.split_once('\n').expect("two lines");
+    assert!(first.starts_with("roce sockets: cannot listen at 127.0.0.1:"), "{said}");
+    assert!(first.ends_with(" over RDMA (No such device): only over TCP"), "{said}");
+    assert_eq!(fallen_back(rest, "Connection refused"), 1);
+}
+
+#[test]
+fn settings_say_what_uses_rsockets() {
+    for settings in ["", "off", "off,loopback"] {
+        let run = Run::new().with("ROCE_SOCKETS", settings);
+        assert_eq!(run.case("connects", "a_blocking_connection"), "");
+        assert_eq!(run.counts(), NOTHING, "{settings:?}");
+    }
+    let run = Run::new().with("ROCE_SOCKETS", "loopback,quiet").with("DOUBLE_REFUSE", "111");
+    assert_eq!(run.case("connects", "a_blocking_connection"), "");
+}
+
+#[test]
+fn the_log_has_both_ends_of_connections() {
+    let run = Run::new().with("ROCE_SOCKETS", "loopback,log");
+    let said = run.case("connects", "a_blocking_connection");
+    let has = |part: &str| said.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(has("roce sockets: listening at 127.0.0.1:"), 1, "{said}");
+    assert_eq!((has(" -> "), has(" <- "), has(" over RDMA")), (2, 2, 5), "{said}");
+}
+
+#[test]
+fn a_word_that_means_nothing_is_reported() {
+    let run = Run::new().with("ROCE_SOCKETS", "loopback,olny");
+    let said = run.case("connects", "a_blocking_connection");
+    assert_eq!(
+        said,
+        "roce sockets: ROCE_SOCKETS holds \"olny\", which is none of off, only, loopback, quiet, log \
+         and wait=MILLISECONDS\n"
+    );
+}
