@@ -3,13 +3,13 @@
 use crate::errno::{Errno, Outcome};
 use crate::link::{self, Message, What};
 use crate::signals::Blocked;
-use crate::socket::{Phase, Socket, lock};
+use crate::socket::{Given, Phase, Socket, lock};
 use crate::{hidden, inside, parent, real, relay};
 use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// A forked child that may still want sockets.
@@ -17,8 +17,25 @@ pub(crate) struct Child {
     /// Never 0.
     number: u64,
     link: c_int,
-    /// The connections and listeners that it inherited. While they are here, the rsockets stay.
-    sockets: BTreeMap<u64, Arc<Socket>>,
+    /// By [`Socket::id`].
+    sockets: BTreeMap<u64, Inherited>,
+}
+
+/// What a child inherited.
+pub(crate) enum Inherited {
+    /// A connection, whose rsocket stays for as long as it is here.
+    Connection(Arc<Socket>),
+    /// A listener, which this process may close.
+    Listener(Weak<Socket>, Arc<Given>),
+}
+
+impl Inherited {
+    pub(crate) fn new(socket: &Arc<Socket>) -> Self {
+        match socket.phase() {
+            Phase::Connected => Self::Connection(socket.clone()),
+            _ => Self::Listener(Arc::downgrade(socket), socket.given.clone()),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -61,7 +78,7 @@ impl Children {
 }
 
 /// Serves a new child.
-pub(crate) fn add(link: c_int, sockets: BTreeMap<u64, Arc<Socket>>) {
+pub(crate) fn add(link: c_int, sockets: BTreeMap<u64, Inherited>) {
     let mut children = lock(&CHILDREN);
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     children.all.push(Child {
@@ -143,7 +160,7 @@ fn answer(link: c_int) {
     let _ = link::send(link, Message { what, id }, None);
 }
 
-fn take(link: c_int, id: u64) -> Option<Arc<Socket>> {
+fn take(link: c_int, id: u64) -> Option<Inherited> {
     let mut children = lock(&CHILDREN);
     let mut all = children.all.iter_mut();
     let child = all.find(|child| child.link == link)?;
@@ -154,8 +171,8 @@ fn hand_over(link: c_int, id: u64, is_used: bool) {
     let _handing_over = lock(&HANDING_OVER);
     let socket = take(link, id);
     let started = match &socket {
-        Some(socket) => relay::start(socket, is_used),
-        None => Err(Errno(libc::ENOENT)),
+        Some(Inherited::Connection(socket)) => relay::start(socket, is_used),
+        _ => Err(Errno(libc::ENOENT)),
     };
     let what = match started {
         Ok(_) => What::Granted,
@@ -177,23 +194,26 @@ fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
         return refused;
     };
     let number = child.number;
-    let Some(socket) = child.sockets.get(&id).cloned() else {
+    let Some(Inherited::Listener(socket, given)) = child.sockets.get(&id) else {
         return refused;
     };
+    let (socket, given) = (socket.upgrade(), given.clone());
     drop(children);
-    let given_to = socket.given_to.load(Ordering::Acquire);
-    if socket.is_used.load(Ordering::Acquire) || is_there(given_to) {
+    let is_used = |socket: &Arc<Socket>| socket.is_used.load(Ordering::Acquire);
+    if socket.as_ref().is_some_and(is_used) || is_there(given.to()) {
         return refused;
     }
-    if socket.phase() == Phase::ListenerOfParent {
+    let is_of_parent = |socket: &Arc<Socket>| socket.phase() == Phase::ListenerOfParent;
+    if socket.as_ref().is_some_and(is_of_parent) {
         match parent::ask(What::Listen, id) {
             Ok(_) | Err(Errno(libc::EPIPE)) => {}
             Err(error) => return Err(error),
         }
     }
-    socket.is_given.store(true, Ordering::Release);
-    socket.given_to.store(number, Ordering::Release);
-    socket.drop_rsocket();
+    given.give(number);
+    if let Some(socket) = socket {
+        socket.drop_rsocket();
+    }
     Ok(())
 }
 
@@ -230,7 +250,7 @@ pub(crate) fn wait_for_all(limit: Duration) {
 impl Child {
     fn may_want_a_connection(&self) -> bool {
         let mut sockets = self.sockets.values();
-        sockets.any(|socket| socket.phase() == Phase::Connected)
+        sockets.any(|socket| matches!(socket, Inherited::Connection(_)))
     }
 }
 
@@ -245,8 +265,9 @@ fn end(link: c_int) {
     CHANGED.notify_all();
     hidden::close(child.link);
     for socket in child.sockets.values() {
-        let number = child.number;
-        let _ = socket.given_to.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Acquire);
+        if let Inherited::Listener(_, given) = socket {
+            given.ended(child.number);
+        }
     }
     // This closes rsockets, which can take a while.
     drop(child);

@@ -1,6 +1,6 @@
 //! What happens at a fork. The rsockets stay with the parent; the child has a link to it.
 
-use crate::children::Children;
+use crate::children::{Children, Inherited};
 use crate::link::{self, What};
 use crate::relay::Relays;
 use crate::socket::{Phase, Socket};
@@ -57,15 +57,15 @@ extern "C" fn prepare() {
 
 fn is_inherited(socket: &Arc<Socket>) -> bool {
     !matches!(socket.phase(), Phase::Fresh | Phase::Connecting)
-        || socket.is_given.load(Ordering::Relaxed)
+        || socket.given.is_given()
 }
 
 extern "C" fn in_parent() {
     let Some(held) = HELD.take() else { return };
     let sockets = held.table.sockets.values();
-    let sockets: BTreeMap<u64, Arc<Socket>> = sockets
+    let sockets: BTreeMap<u64, Inherited> = sockets
         .filter(|socket| is_inherited(socket))
-        .map(|socket| (socket.id, socket.clone()))
+        .map(|socket| (socket.id, Inherited::new(socket)))
         .collect();
     let link = held.link;
     drop(held);

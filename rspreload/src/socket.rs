@@ -4,8 +4,38 @@ use crate::address::Address;
 use crate::{kinds, rdmacm};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Which child listens over RDMA instead of this process.
+#[derive(Default)]
+pub(crate) struct Given {
+    is_given: AtomicBool,
+    to: AtomicU64,
+}
+
+impl Given {
+    /// Whether a child ever did.
+    pub(crate) fn is_given(&self) -> bool {
+        self.is_given.load(Ordering::Acquire)
+    }
+
+    /// The number of the child; 0 if it has ended.
+    pub(crate) fn to(&self) -> u64 {
+        self.to.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn give(&self, child: u64) {
+        self.is_given.store(true, Ordering::Release);
+        self.to.store(child, Ordering::Release);
+    }
+
+    /// A child has ended.
+    pub(crate) fn ended(&self, child: u64) {
+        // It is another's, or nobody's.
+        let _ = self.to.compare_exchange(child, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
 
 /// How far a socket has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +82,8 @@ pub(crate) struct Socket {
     pub(crate) is_send_shut: AtomicBool,
     /// Whether this process waits for connections to it, or accepted one.
     pub(crate) is_used: AtomicBool,
-    /// Whether a child was to listen over RDMA instead, and the child that does; 0 if it has ended.
-    pub(crate) is_given: AtomicBool,
-    pub(crate) given_to: AtomicU64,
+    /// For a listener: which child listens over RDMA instead.
+    pub(crate) given: Arc<Given>,
     /// The calls that read so far: since then, an edge-triggered event may be reported again.
     pub(crate) reads: AtomicU32,
     /// The calls that could not send everything.
@@ -99,8 +128,7 @@ impl Socket {
             fds: AtomicUsize::new(0),
             is_send_shut: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
-            is_given: AtomicBool::new(false),
-            given_to: AtomicU64::new(0),
+            given: Arc::default(),
             reads: AtomicU32::new(0),
             full: AtomicU32::new(0),
             error: AtomicI32::new(0),
@@ -121,7 +149,7 @@ impl Socket {
         let phase = match self.phase() {
             Phase::Connected | Phase::OfParent => Phase::OfParent,
             Phase::Listening | Phase::ListenerOfParent => Phase::ListenerOfParent,
-            Phase::Fresh if self.is_given.load(Ordering::Relaxed) => Phase::ListenerOfParent,
+            Phase::Fresh if self.given.is_given() => Phase::ListenerOfParent,
             Phase::Fresh | Phase::Connecting => Phase::Fresh,
         };
         let mut child = Self::new(self.domain, self.is_nonblocking());
