@@ -49,7 +49,9 @@ pub(crate) unsafe fn accept(
 fn over_rdma(socket: &Socket) -> Outcome<Option<(c_int, Option<Address>)>> {
     match rdmacm::accept(socket.rs()) {
         Ok(accepted) => Ok(Some(accepted)),
-        Err(error @ Errno(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => Err(error),
+        Err(error @ Errno(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
+            Err(error)
+        }
         // A connection that ended before it was accepted is none.
         Err(_) => Ok(None),
     }

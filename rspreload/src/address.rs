@@ -25,7 +25,9 @@ impl Address {
             // SAFETY: the caller promises this many bytes.
             let v4 = unsafe { from.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-            return Some(Self(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into()));
+            return Some(Self(
+                SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into(),
+            ));
         }
         // The kernel also accepts addresses without a scope.
         if family == libc::AF_INET6 && size >= size_of::<sockaddr_in6>() - size_of::<u32>() {

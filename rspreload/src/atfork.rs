@@ -40,7 +40,8 @@ pub(crate) unsafe fn register(
 
 fn all() -> Vec<Handlers> {
     // Handlers are registered when the library is loaded.
-    ALL.try_lock().map_or_else(|_| Vec::new(), |all| all.clone())
+    ALL.try_lock()
+        .map_or_else(|_| Vec::new(), |all| all.clone())
 }
 
 fn run(handler: Handler) {

@@ -22,14 +22,23 @@ const MAX_SILENT: usize = 1000;
 static SILENT: Mutex<BTreeMap<IpAddr, Instant>> = Mutex::new(BTreeMap::new());
 
 /// Connects a socket of the program.
-pub(crate) fn connect(fd: c_int, socket: &Arc<Socket>, to: Option<Address>, kernel: impl Fn() -> c_int) -> Outcome<c_int> {
+pub(crate) fn connect(
+    fd: c_int,
+    socket: &Arc<Socket>,
+    to: Option<Address>,
+    kernel: impl Fn() -> c_int,
+) -> Outcome<c_int> {
     match socket.phase() {
         Phase::Fresh => {}
         Phase::Connecting => return again(fd, socket, &kernel),
         Phase::Connected => {
             // The first call after a connection attempt has its result.
             let is_first = socket.attempt().take().is_some();
-            return if is_first { Ok(0) } else { Err(Errno(libc::EISCONN)) };
+            return if is_first {
+                Ok(0)
+            } else {
+                Err(Errno(libc::EISCONN))
+            };
         }
         Phase::Listening | Phase::OfParent | Phase::ListenerOfParent => return check(kernel()),
     }
@@ -39,7 +48,10 @@ pub(crate) fn connect(fd: c_int, socket: &Arc<Socket>, to: Option<Address>, kern
     let Some(to) = to.filter(|to| is_tried(*to)) else {
         // It is the kernel's, whatever comes.
         let result = check(kernel());
-        if !matches!(result, Err(Errno(libc::EAFNOSUPPORT | libc::EINVAL | libc::EFAULT))) {
+        if !matches!(
+            result,
+            Err(Errno(libc::EAFNOSUPPORT | libc::EINVAL | libc::EFAULT))
+        ) {
             table::give_to_kernel(socket);
         }
         return result;
@@ -199,7 +211,9 @@ fn fall_back(fd: c_int, socket: &Arc<Socket>, to: Address, error: Errno) -> Outc
         return Err(error);
     }
     let why = error.text();
-    say::once(&format!("no connection to {to} over RDMA ({why}): it goes over TCP"));
+    say::once(&format!(
+        "no connection to {to} over RDMA ({why}): it goes over TCP"
+    ));
     let (raw, size) = to.in_domain(socket.domain).raw();
     // SAFETY: the address has this size.
     let result = check(unsafe { real::connect(fd, (&raw const raw).cast(), size) });

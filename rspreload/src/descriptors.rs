@@ -143,14 +143,25 @@ pub(crate) fn fcntl(
     match command {
         libc::F_SETFL => {
             let is_nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
-            let forced = if socket.rs() >= 0 { libc::O_NONBLOCK } else { 0 };
+            let forced = if socket.rs() >= 0 {
+                libc::O_NONBLOCK
+            } else {
+                0
+            };
             let result = check(real(argument | c_long::from(forced)))?;
-            socket.is_nonblocking.store(is_nonblocking, Ordering::Relaxed);
+            socket
+                .is_nonblocking
+                .store(is_nonblocking, Ordering::Relaxed);
             Ok(result)
         }
         libc::F_GETFL => {
             let flags = check(real(argument))? & !libc::O_NONBLOCK;
-            Ok(flags | if socket.is_nonblocking() { libc::O_NONBLOCK } else { 0 })
+            Ok(flags
+                | if socket.is_nonblocking() {
+                    libc::O_NONBLOCK
+                } else {
+                    0
+                })
         }
         _ => check(real(argument)),
     }
@@ -176,7 +187,9 @@ pub(crate) unsafe fn ioctl(
         // SAFETY: the caller promises a number.
         let is_nonblocking = unsafe { argument.cast::<c_int>().read() } != 0;
         listen::set_kernel_nonblocking(fd, is_nonblocking || socket.rs() >= 0)?;
-        socket.is_nonblocking.store(is_nonblocking, Ordering::Relaxed);
+        socket
+            .is_nonblocking
+            .store(is_nonblocking, Ordering::Relaxed);
         return Ok(0);
     }
     if request == libc::FIONREAD as c_ulong && socket.rs() >= 0 && !argument.is_null() {
@@ -187,4 +200,3 @@ pub(crate) unsafe fn ioctl(
     }
     check(real())
 }
-

@@ -5,7 +5,7 @@ use crate::errno::{Errno, Outcome, check};
 use crate::interest::{Epoll, KNOCK, Member, State};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
-use crate::{claim, connect, ready, rdmacm, real};
+use crate::{claim, connect, rdmacm, ready, real};
 use libc::{epoll_event, pollfd, sigset_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -88,7 +88,10 @@ fn progress(interest: &Epoll) {
         let state = interest.state();
         let all = state.members.iter().filter(|(_, member)| {
             let phase = member.socket.phase();
-            matches!(phase, Phase::Connecting | Phase::OfParent | Phase::ListenerOfParent)
+            matches!(
+                phase,
+                Phase::Connecting | Phase::OfParent | Phase::ListenerOfParent
+            )
         });
         all.map(|(fd, _)| *fd).collect()
     };
@@ -97,7 +100,12 @@ fn progress(interest: &Epoll) {
     }
 }
 
-fn kernel(epoll: c_int, to: &mut [epoll_event], timeout: c_int, mask: *const sigset_t) -> Outcome<usize> {
+fn kernel(
+    epoll: c_int,
+    to: &mut [epoll_event],
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> Outcome<usize> {
     let room = to.len() as c_int;
     // SAFETY: there is room for this many events. The mask is the program's, or NULL.
     let found = unsafe { real::epoll_pwait(epoll, to.as_mut_ptr(), room, timeout, mask) };

@@ -12,8 +12,8 @@ use crate::select::Sets;
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
 use crate::{
-    accept, atfork, claim, connect, descriptors, epoll, exec, exit, hidden, io, listen, options, poll,
-    rdmacm, sendfile, table, threads,
+    accept, atfork, claim, connect, descriptors, epoll, exec, exit, hidden, io, listen, options,
+    poll, rdmacm, sendfile, table, threads,
 };
 use libc::{
     epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t,
@@ -176,12 +176,7 @@ replace! {
 }
 
 /// `accept` at a socket that may listen over RDMA.
-unsafe fn accepted(
-    fd: c_int,
-    address: *mut sockaddr,
-    size: *mut socklen_t,
-    flags: c_int,
-) -> c_int {
+unsafe fn accepted(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int {
     call(-1, || {
         let Some(socket) = claim::known(fd) else {
             // SAFETY: the caller promises the buffer.
@@ -227,9 +222,7 @@ fn moved(
         return real();
     }
     call(-1, || match claim::in_use(fd) {
-        Some(socket) if socket.phase() != Phase::Listening => {
-            ours(&socket).map(usize::cast_signed)
-        }
+        Some(socket) if socket.phase() != Phase::Listening => ours(&socket).map(usize::cast_signed),
         _ => check_size(real()),
     })
 }
@@ -261,10 +254,14 @@ fn messages(
 }
 
 /// Receives one message: bytes of the stream, without an address.
-unsafe fn receive(socket: &Arc<Socket>, message: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
+unsafe fn receive(
+    socket: &Arc<Socket>,
+    message: *mut msghdr,
+    flags: c_int,
+) -> Result<usize, Errno> {
     // SAFETY: the caller promises the message.
     unsafe {
-        let to = io::buffers((*message).msg_iov, (*message).msg_iovlen as usize)?;
+        let to = io::buffers((*message).msg_iov, (*message).msg_iovlen)?;
         let received = io::receive(socket, to, flags)?;
         (*message).msg_namelen = 0;
         (*message).msg_controllen = 0;
@@ -280,7 +277,7 @@ unsafe fn send_message(
 ) -> Result<usize, Errno> {
     // SAFETY: the caller promises the message.
     unsafe {
-        let from = io::buffers((*message).msg_iov, (*message).msg_iovlen as usize)?;
+        let from = io::buffers((*message).msg_iov, (*message).msg_iovlen)?;
         io::send(socket, from, flags)
     }
 }
@@ -416,15 +413,14 @@ unsafe fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd
     }
     // SAFETY: the caller promises them.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
-    fds.iter().any(|fd| kind(fd.fd) == Kind::Socket).then_some(fds)
+    fds.iter()
+        .any(|fd| kind(fd.fd) == Kind::Socket)
+        .then_some(fds)
 }
 
 /// The sets that a program passed to `select`, with their descriptors; `None` if the kernel alone
 /// can answer.
-unsafe fn sets(
-    count: c_int,
-    sets: [*mut fd_set; 3],
-) -> Option<(Sets, Vec<pollfd>)> {
+unsafe fn sets(count: c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<pollfd>)> {
     // SAFETY: the caller promises them.
     let sets = unsafe { Sets::new(sets, count) };
     let entries = sets.entries();

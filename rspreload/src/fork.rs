@@ -32,7 +32,6 @@ pub(crate) fn register() {
 }
 
 extern "C" fn prepare() {
-    atfork::prepare();
     // The link to this process's own parent cannot have two users.
     for (_, socket) in table::sockets() {
         if socket.phase() == Phase::OfParent {
@@ -46,6 +45,9 @@ extern "C" fn prepare() {
     let relays = relay::relays();
     let has_sockets = table.sockets.values().any(is_inherited);
     let link = has_sockets.then(|| link::control().ok()).flatten();
+    // Last: it may hold locks of the library, which closing an rsocket takes. No thread waits for a
+    // lock of this library while it holds one of those.
+    atfork::prepare();
     HELD.set(Some(Held {
         relays,
         children,
@@ -56,8 +58,7 @@ extern "C" fn prepare() {
 }
 
 fn is_inherited(socket: &Arc<Socket>) -> bool {
-    !matches!(socket.phase(), Phase::Fresh | Phase::Connecting)
-        || socket.given.is_given()
+    !matches!(socket.phase(), Phase::Fresh | Phase::Connecting) || socket.given.is_given()
 }
 
 extern "C" fn in_parent() {
@@ -111,7 +112,9 @@ fn convert(table: &mut Table) {
         table.sockets.insert(*fd, socket);
     }
     for (fd, epoll) in &before.epolls {
-        table.epolls.insert(*fd, Arc::new(epoll.in_child(&mut to_child)));
+        table
+            .epolls
+            .insert(*fd, Arc::new(epoll.in_child(&mut to_child)));
     }
     // Other threads of the parent may have held locks in it.
     std::mem::forget(before);

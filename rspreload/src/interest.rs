@@ -96,7 +96,13 @@ impl Epoll {
     }
 
     /// `EPOLL_CTL_ADD` of a socket.
-    pub(crate) fn add(&self, epoll: c_int, fd: c_int, socket: Arc<Socket>, event: epoll_event) -> Outcome<()> {
+    pub(crate) fn add(
+        &self,
+        epoll: c_int,
+        fd: c_int,
+        socket: Arc<Socket>,
+        event: epoll_event,
+    ) -> Outcome<()> {
         let mut state = self.state();
         if state.members.contains_key(&fd) {
             return Err(Errno(libc::EEXIST));
@@ -108,7 +114,9 @@ impl Epoll {
         if state.knock.is_none() {
             state.knock = Some(Self::add_knock(epoll)?);
         }
-        state.members.insert(fd, Member::new(socket, event, in_kernel));
+        state
+            .members
+            .insert(fd, Member::new(socket, event, in_kernel));
         state.wake();
         Ok(())
     }

@@ -74,9 +74,8 @@ unsafe fn receive_now(
     let mut received = 0;
     for buffer in rest(to, skip) {
         // SAFETY: the caller promises the buffer.
-        let result = unsafe {
-            rdmacm::receive(rs, buffer.iov_base, buffer.iov_len, flags & libc::MSG_PEEK)
-        };
+        let result =
+            unsafe { rdmacm::receive(rs, buffer.iov_base, buffer.iov_len, flags & libc::MSG_PEEK) };
         match result {
             Ok(count) => received += count,
             Err(error) => return or(received, error),

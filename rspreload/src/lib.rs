@@ -42,9 +42,9 @@ mod interest;
 mod io;
 mod kinds;
 mod link;
+mod listen;
 #[cfg(not(test))]
 mod lists;
-mod listen;
 mod names;
 mod options;
 mod parent;

@@ -61,7 +61,12 @@ pub(crate) fn pair(kind: c_int) -> Outcome<[c_int; 2]> {
     let mut pair = [-1; 2];
     // SAFETY: there is room for two.
     let result = unsafe {
-        real::socketpair(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0, pair.as_mut_ptr())
+        real::socketpair(
+            libc::AF_UNIX,
+            kind | libc::SOCK_CLOEXEC,
+            0,
+            pair.as_mut_ptr(),
+        )
     };
     crate::errno::check(result)?;
     Ok(pair.map(hidden::hide))

@@ -36,7 +36,9 @@ pub(crate) fn listen_after_parent(fd: c_int, socket: &Arc<Socket>) {
     for _ in 0..TRIES {
         match begin(fd, socket, at, libc::SOMAXCONN) {
             Ok(()) => {
-                say::log(|| format!("listening at {at} over RDMA and TCP, after the parent process"));
+                say::log(|| {
+                    format!("listening at {at} over RDMA and TCP, after the parent process")
+                });
                 return;
             }
             Err(Errno(libc::EADDRINUSE)) => std::thread::sleep(PAUSE),
@@ -48,7 +50,9 @@ pub(crate) fn listen_after_parent(fd: c_int, socket: &Arc<Socket>) {
 
 fn refuse(at: Address, error: Errno) {
     let why = error.text();
-    say::once(&format!("cannot listen at {at} over RDMA ({why}): only over TCP"));
+    say::once(&format!(
+        "cannot listen at {at} over RDMA ({why}): only over TCP"
+    ));
 }
 
 fn begin(fd: c_int, socket: &Arc<Socket>, at: Address, backlog: c_int) -> Outcome<()> {

@@ -48,7 +48,11 @@ impl Names {
         let (domain, names) = rest.get(RANDOM..)?.split_first()?;
         let (own, peer) = names.split_at_checked(ONE)?;
         Some(Self {
-            domain: if *domain == 6 { libc::AF_INET6 } else { libc::AF_INET },
+            domain: if *domain == 6 {
+                libc::AF_INET6
+            } else {
+                libc::AF_INET
+            },
             own: unpacked(own)?,
             peer: unpacked(peer)?,
         })

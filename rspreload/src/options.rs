@@ -113,15 +113,17 @@ unsafe fn set_here(socket: &Socket, name: c_int, value: *const c_void, size: soc
         libc::SO_LINGER if socket.rs() >= 0 => {
             // A library that does not know it closes in its own way.
             // SAFETY: the caller promises the value.
-            let _ =
-                unsafe { rdmacm::set_option(socket.rs(), libc::SOL_SOCKET, name, value, size) };
+            let _ = unsafe { rdmacm::set_option(socket.rs(), libc::SOL_SOCKET, name, value, size) };
         }
         _ => {}
     }
 }
 
 fn is_of_tcp(level: c_int) -> bool {
-    matches!(level, libc::IPPROTO_TCP | libc::IPPROTO_IP | libc::IPPROTO_IPV6)
+    matches!(
+        level,
+        libc::IPPROTO_TCP | libc::IPPROTO_IP | libc::IPPROTO_IPV6
+    )
 }
 
 /// `getsockopt`, by `real`.

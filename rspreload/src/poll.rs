@@ -4,7 +4,7 @@ use crate::clock::Until;
 use crate::errno::Outcome;
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
-use crate::{claim, connect, ready, rdmacm};
+use crate::{claim, connect, rdmacm, ready};
 use libc::pollfd;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -111,4 +111,3 @@ impl Plan {
         ready.count() as c_int
     }
 }
-

@@ -13,23 +13,46 @@ const NAME: &CStr = c"librdmacm.so.1";
 
 type Name = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
 
-struct Library {
-    rsocket: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int,
-    rbind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int,
-    rlisten: unsafe extern "C" fn(c_int, c_int) -> c_int,
-    raccept: Name,
-    rconnect: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int,
-    rshutdown: unsafe extern "C" fn(c_int, c_int) -> c_int,
-    rclose: unsafe extern "C" fn(c_int) -> c_int,
-    rrecv: unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t,
-    rsend: unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t,
-    rwritev: unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t,
-    rpoll: unsafe extern "C" fn(*mut pollfd, nfds_t, c_int) -> c_int,
-    rgetpeername: Name,
-    rgetsockname: Name,
-    rsetsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int,
-    rgetsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int,
-    rfcntl: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int,
+/// Declares the functions that are looked up, with the types of `<rdma/rsocket.h>`.
+macro_rules! functions {
+    ($($name:ident: $type:ty;)*) => {
+        struct Library {
+            $($name: $type,)*
+        }
+
+        impl Library {
+            fn find(mut find: impl FnMut(&CStr) -> Result<*mut c_void, String>) -> Result<Self, String> {
+                Ok(Self {
+                    $($name: {
+                        let name = concat!(stringify!($name), "\0");
+                        let name = CStr::from_bytes_with_nul(name.as_bytes());
+                        let found = find(name.map_err(|e| e.to_string())?)?;
+                        // SAFETY: <rdma/rsocket.h> declares the function with this type.
+                        unsafe { std::mem::transmute::<*mut c_void, $type>(found) }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    rsocket: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+    rbind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    rlisten: unsafe extern "C" fn(c_int, c_int) -> c_int;
+    raccept: Name;
+    rconnect: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    rshutdown: unsafe extern "C" fn(c_int, c_int) -> c_int;
+    rclose: unsafe extern "C" fn(c_int) -> c_int;
+    rrecv: unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    rsend: unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+    rwritev: unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+    rpoll: unsafe extern "C" fn(*mut pollfd, nfds_t, c_int) -> c_int;
+    rgetpeername: Name;
+    rgetsockname: Name;
+    rsetsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
+    rgetsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
+    rfcntl: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
 }
 
 static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
@@ -62,27 +85,14 @@ fn load() -> Result<Library, String> {
     if handle.is_null() {
         return Err(error());
     }
-    let find = |name: &CStr| {
+    Library::find(|name| {
         // SAFETY: the handle is open, and the name is a string.
         let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-        if found.is_null() { Err(error()) } else { Ok(found) }
-    };
-    macro_rules! functions {
-        ($($name:ident)*) => {
-            Library {
-                $($name: {
-                    let name = concat!(stringify!($name), "\0");
-                    let name = CStr::from_bytes_with_nul(name.as_bytes()).map_err(|e| e.to_string())?;
-                    let found = find(name)?;
-                    // SAFETY: <rdma/rsocket.h> declares the function with this type.
-                    unsafe { std::mem::transmute::<*mut c_void, _>(found) }
-                },)*
-            }
-        };
-    }
-    Ok(functions! {
-        rsocket rbind rlisten raccept rconnect rshutdown rclose rrecv rsend rwritev rpoll rgetpeername
-        rgetsockname rsetsockopt rgetsockopt rfcntl
+        if found.is_null() {
+            Err(error())
+        } else {
+            Ok(found)
+        }
     })
 }
 
@@ -93,7 +103,9 @@ fn error() -> String {
         return String::from("cannot load librdmacm.so.1");
     }
     // SAFETY: a string, which is this thread's until its next such call.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// `rsocket` for a stream, non-blocking.

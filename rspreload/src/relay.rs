@@ -40,7 +40,9 @@ pub(crate) fn relays() -> MutexGuard<'static, Relays> {
 pub(crate) fn wait_for_all() {
     let mut relays = relays();
     while relays.receiving > 0 {
-        relays = ENDED.wait(relays).unwrap_or_else(std::sync::PoisonError::into_inner);
+        relays = ENDED
+            .wait(relays)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
     }
 }
 
@@ -180,9 +182,12 @@ impl Relay {
     fn interest(&self) -> [pollfd; 3] {
         let wants = |pipe: &Pipe| pipe.is_empty() && !pipe.is_ended;
         let bits = |receives: bool, sends: bool| {
-            i16::from(receives) * libc::POLLIN | i16::from(sends) * libc::POLLOUT
+            (i16::from(receives) * libc::POLLIN) | (i16::from(sends) * libc::POLLOUT)
         };
-        let of_peer = bits(self.receives && wants(&self.to_child), !self.to_peer.is_empty());
+        let of_peer = bits(
+            self.receives && wants(&self.to_child),
+            !self.to_peer.is_empty(),
+        );
         let of_child = bits(wants(&self.to_peer), !self.to_child.is_empty());
         let entry = |fd, events, is_waited_for| pollfd {
             fd: if is_waited_for { fd } else { -1 },
@@ -191,7 +196,11 @@ impl Relay {
         };
         [
             entry(self.socket.rs(), of_peer, of_peer != 0),
-            entry(self.end, of_child, !self.child_is_gone && !(self.is_hung_up && of_child == 0)),
+            entry(
+                self.end,
+                of_child,
+                !(self.child_is_gone || self.is_hung_up && of_child == 0),
+            ),
             entry(self.wake, libc::POLLIN, true),
         ]
     }
@@ -253,7 +262,10 @@ impl Drop for Relay {
         // Other children may have copies of the descriptor.
         shutdown(self.end, libc::SHUT_RDWR);
         // The peer must see the end before this process may.
-        drop(std::mem::replace(&mut self.socket, Arc::new(Socket::new(0, true))));
+        drop(std::mem::replace(
+            &mut self.socket,
+            Arc::new(Socket::new(0, true)),
+        ));
         let mut relays = relays();
         relays.ends.retain(|end| *end != self.end);
         relays.receiving -= usize::from(self.receives);
@@ -266,9 +278,7 @@ impl Drop for Relay {
 
 fn read(fd: c_int, room: &mut [u8]) -> Outcome<usize> {
     // SAFETY: there is room for this many bytes.
-    let count = unsafe {
-        real::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT)
-    };
+    let count = unsafe { real::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT) };
     check_size(count).map(isize::cast_unsigned)
 }
 

@@ -66,7 +66,10 @@ impl Sets {
         mask: Option<&Mask>,
     ) -> Outcome<c_int> {
         poll::wait(&mut entries, until, mask)?;
-        if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+        if entries
+            .iter()
+            .any(|entry| entry.revents & libc::POLLNVAL != 0)
+        {
             return Err(Errno(libc::EBADF));
         }
         let mut found = 0;

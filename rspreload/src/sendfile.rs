@@ -25,8 +25,12 @@ pub(crate) unsafe fn sendfile(
 ) -> Outcome<isize> {
     let size = size.min(MAX_SIZE);
     let mut chunk = vec![0_u8; size.min(CHUNK)];
-    // SAFETY: the caller promises the offset.
-    let start = if offset.is_null() { position(from)? } else { unsafe { offset.read() } };
+    let start = if offset.is_null() {
+        position(from)?
+    } else {
+        // SAFETY: the caller promises the offset.
+        unsafe { offset.read() }
+    };
     let mut sent = 0;
     while sent < size {
         let wanted = (size - sent).min(CHUNK);
@@ -66,5 +70,9 @@ pub(crate) unsafe fn sendfile(
 fn position(fd: c_int) -> Outcome<off_t> {
     // SAFETY: only numbers are passed.
     let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
-    if position < 0 { Err(Errno(libc::EINVAL)) } else { Ok(position) }
+    if position < 0 {
+        Err(Errno(libc::EINVAL))
+    } else {
+        Ok(position)
+    }
 }

@@ -91,7 +91,16 @@ mod tests {
 
     #[test]
     fn an_unknown_word_is_returned() {
-        assert_eq!(Settings::parse("quiet,olny"), (Settings { is_quiet: true, ..Settings::DEFAULT }, Some("olny")));
+        assert_eq!(
+            Settings::parse("quiet,olny"),
+            (
+                Settings {
+                    is_quiet: true,
+                    ..Settings::DEFAULT
+                },
+                Some("olny")
+            )
+        );
         assert_eq!(Settings::parse("wait=soon").1, Some("wait=soon"));
         assert_eq!(Settings::parse(""), (Settings::DEFAULT, None));
     }

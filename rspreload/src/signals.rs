@@ -22,7 +22,8 @@ pub(crate) fn restarts() -> bool {
             libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
             action.assume_init()
         };
-        let is_handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+        let is_handled =
+            action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
         !is_handled || action.sa_flags & libc::SA_RESTART != 0
     })
 }
@@ -46,7 +47,9 @@ impl Blocked {
 impl Drop for Blocked {
     fn drop(&mut self) {
         // SAFETY: the set is one.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
+        };
     }
 }
 
@@ -112,7 +115,11 @@ impl Mask {
                 libc::SIGRTMAX() as usize / 8,
             )
         };
-        if result < 0 { Err(Errno::last()) } else { Ok(()) }
+        if result < 0 {
+            Err(Errno::last())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -123,7 +130,11 @@ impl Drop for Mask {
         }
         // SAFETY: the set is one.
         unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const self.before,
+                std::ptr::null_mut(),
+            );
         }
     }
 }

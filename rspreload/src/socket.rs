@@ -3,7 +3,9 @@
 use crate::address::Address;
 use crate::{kinds, rdmacm};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,7 +35,9 @@ impl Given {
     /// A child has ended.
     pub(crate) fn ended(&self, child: u64) {
         // It is another's, or nobody's.
-        let _ = self.to.compare_exchange(child, 0, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .to
+            .compare_exchange(child, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 

@@ -125,5 +125,8 @@ pub(crate) fn give_to_kernel(socket: &Arc<Socket>) {
 /// signal interrupted.
 pub(crate) fn sockets_at_exit() -> Vec<Arc<Socket>> {
     let table = TABLE.try_read();
-    table.map_or_else(|_| Vec::new(), |table| table.sockets.values().cloned().collect())
+    table.map_or_else(
+        |_| Vec::new(),
+        |table| table.sockets.values().cloned().collect(),
+    )
 }

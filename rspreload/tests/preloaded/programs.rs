@@ -77,7 +77,12 @@ fn get(run: &Run, url: &str) -> Vec<u8> {
 }
 
 fn succeeded_quietly(output: &std::process::Output) {
-    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -89,7 +94,14 @@ fn python_serves_files_to_curl() {
     let expected = content(&run);
     let port = port();
     let mut command = run.command("python3");
-    command.args(["-m", "http.server", "--bind", "127.0.0.1", &port.to_string(), "-d"]);
+    command.args([
+        "-m",
+        "http.server",
+        "--bind",
+        "127.0.0.1",
+        &port.to_string(),
+        "-d",
+    ]);
     command.arg(run.files());
     let _server = Server::start(&mut command, &run.files().join("log"), port);
     let got = get(&run, &format!("http://127.0.0.1:{port}/content"));
@@ -108,14 +120,29 @@ fn iperf3_measures_both_ways() {
     let port = port().to_string();
     let log = File::create(run.files().join("log")).expect("a file");
     let mut command = run.command("iperf3");
-    command.args(["-s", "-1", "-p", &port, "--forceflush"]).stdout(log);
+    command
+        .args(["-s", "-1", "-p", &port, "--forceflush"])
+        .stdout(log);
     let mut server = command.spawn().expect("iperf3 starts");
     // Its first connection would be its only one.
-    while !fs::read_to_string(run.files().join("log")).expect("a log").contains("listening") {
+    while !fs::read_to_string(run.files().join("log"))
+        .expect("a log")
+        .contains("listening")
+    {
         thread::sleep(Duration::from_millis(10));
     }
     let mut command = run.command("iperf3");
-    command.args(["-c", "127.0.0.1", "-p", &port, "-n", "50M", "-P", "2", "--bidir"]);
+    command.args([
+        "-c",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-n",
+        "50M",
+        "-P",
+        "2",
+        "--bidir",
+    ]);
     succeeded(&command.output().expect("iperf3 starts"));
     assert!(server.wait().expect("a child").success());
     let counts = run.counts();
@@ -132,7 +159,9 @@ fn redis_serves_many_clients_and_saves_in_a_child() {
     let run = Run::new();
     let port = port();
     let mut command = run.command("redis-server");
-    command.args(["--port", &port.to_string(), "--save", "", "--dir"]).arg(run.files());
+    command
+        .args(["--port", &port.to_string(), "--save", "", "--dir"])
+        .arg(run.files());
     let log = run.files().join("log");
     let server = Server::start(&mut command, &log, port);
     let port = port.to_string();
@@ -155,7 +184,10 @@ fn redis_serves_many_clients_and_saves_in_a_child() {
     assert_eq!(cli(&["get", "key"]), "value\n");
     drop(server);
     let counts = run.counts();
-    assert!(counts.connects >= 40 && counts.connects == counts.accepts, "{counts:?}");
+    assert!(
+        counts.connects >= 40 && counts.connects == counts.accepts,
+        "{counts:?}"
+    );
 }
 
 const NGINX: &str = "\
@@ -182,7 +214,11 @@ fn nginx_serves_and_passes_on_from_its_workers() {
     let expected = content(&run);
     let port = port();
     // SAFETY: nothing is passed.
-    let user = if unsafe { libc::geteuid() } == 0 { "user root;" } else { "" };
+    let user = if unsafe { libc::geteuid() } == 0 {
+        "user root;"
+    } else {
+        ""
+    };
     let folder = run.files().display().to_string();
     let configuration = NGINX.replace("FOLDER", &folder).replace("USER", user);
     let configuration = configuration.replace("PORT", &port.to_string());
@@ -228,10 +264,14 @@ fn sshd_executes_itself_for_each_connection() {
     let folder = run.files().display().to_string();
     for key in ["host", "id"] {
         let mut command = Command::new("ssh-keygen");
-        command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(run.files().join(key));
+        command
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(run.files().join(key));
         succeeded(&command.output().expect("ssh-keygen starts"));
     }
-    let configuration = SSHD.replace("FOLDER", &folder).replace("PORT", &port.to_string());
+    let configuration = SSHD
+        .replace("FOLDER", &folder)
+        .replace("PORT", &port.to_string());
     let file = run.files().join("configuration");
     fs::write(&file, configuration).expect("a file");
     // SAFETY: nothing is passed.
@@ -244,18 +284,32 @@ fn sshd_executes_itself_for_each_connection() {
     let server = Server::start(&mut command, &run.files().join("log"), port);
     let mut command = run.command("ssh");
     command
-        .args(["-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"])
+        .args([
+            "-F",
+            "none",
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            "UserKnownHostsFile=/dev/null",
+        ])
         .args(["-p", &port.to_string(), "-i"])
         .arg(run.files().join("id"))
         .args(["127.0.0.1", "echo $SSH_CONNECTION; cat"])
         .stdin(File::open(run.files().join("content")).expect("a file"));
     let output = command.output().expect("ssh starts");
     succeeded_quietly(&output);
-    let end = output.stdout.iter().position(|byte| *byte == b'\n').expect("a line");
+    let end = output
+        .stdout
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .expect("a line");
     let (addresses, rest) = output.stdout.split_at(end + 1);
     let addresses = text(addresses);
     let words: Vec<&str> = addresses.split_whitespace().collect();
-    assert!(matches!(words[..], ["127.0.0.1", _, "127.0.0.1", at] if at == port.to_string()), "{addresses}");
+    assert!(
+        matches!(words[..], ["127.0.0.1", _, "127.0.0.1", at] if at == port.to_string()),
+        "{addresses}"
+    );
     assert!(rest == expected, "{} bytes", rest.len());
     drop(server);
     let counts = run.counts();
