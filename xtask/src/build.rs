@@ -16,12 +16,15 @@ pub(crate) struct Built {
     pub(crate) library: Vec<u8>,
     /// The library that shows the device files where mounts are not allowed.
     pub(crate) preload: Vec<u8>,
+    /// The library that puts TCP sockets on RDMA.
+    pub(crate) sockets: Vec<u8>,
 }
 
 /// The file names that cargo uses.
 const COMMAND: &str = "roce";
 const LIBRARY: &str = "libroce_verbs_shim.so";
 const PRELOAD: &str = "libroce_preload.so";
+const SOCKETS: &str = "libroce_rspreload.so";
 
 /// What stands between two flags in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\x1f";
@@ -33,7 +36,7 @@ pub(crate) fn build(profile: &str) -> Result<Built, Box<dyn Error>> {
     let output = Command::new(env!("CARGO"))
         .args(["build", "--profile", profile, "--locked"])
         .args(["--package", "roce", "--package", "roce-verbs-shim"])
-        .args(["--package", "roce-preload"])
+        .args(["--package", "roce-preload", "--package", "roce-rspreload"])
         .args(["--config", &strip])
         .env("CARGO_ENCODED_RUSTFLAGS", flags()?)
         .args(["--message-format", "json-render-diagnostics"])
@@ -47,6 +50,7 @@ pub(crate) fn build(profile: &str) -> Result<Built, Box<dyn Error>> {
         command: find(&messages, COMMAND)?,
         library: find(&messages, LIBRARY)?,
         preload: find(&messages, PRELOAD)?,
+        sockets: find(&messages, SOCKETS)?,
     })
 }
 
@@ -81,6 +85,7 @@ pub(crate) fn found(folder: &Path) -> io::Result<Built> {
         command: read(&folder.join(COMMAND))?,
         library: read(&folder.join(LIBRARY))?,
         preload: read(&folder.join(PRELOAD))?,
+        sockets: read(&folder.join(SOCKETS))?,
     })
 }
 

@@ -42,6 +42,10 @@ pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
             "lib/roce/libroce_preload.so",
             Body::File(built.preload.clone()),
         ),
+        content(
+            "lib/roce/librspreload.so",
+            Body::File(built.sockets.clone()),
+        ),
     ];
     if memchr::memmem::find(&built.library, CM_SYMBOL).is_some() {
         for name in ["librdmacm.so.1", "librdmacm.so"] {

@@ -36,8 +36,8 @@ enum Task {
         #[arg(long, default_value = "target/dist", value_name = "FOLDER")]
         out: PathBuf,
 
-        /// Pack `roce`, `libroce_verbs_shim.so` and `libroce_preload.so` from this folder, as they
-        /// are, instead of building them
+        /// Pack `roce`, `libroce_verbs_shim.so`, `libroce_preload.so` and `libroce_rspreload.so` from
+        /// this folder, as they are, instead of building them
         #[arg(long, value_name = "FOLDER")]
         from: Option<PathBuf>,
 

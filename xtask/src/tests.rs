@@ -15,6 +15,7 @@ fn contents() -> Vec<Content> {
         command: b"\x7fELF the command GLIBC_2.34\0 GLIBC_2.4\0 GLIBC_PRIVATE\0".to_vec(),
         library: b"\x7fELF the library rdma_create_event_channel\0".to_vec(),
         preload: b"\x7fELF the preloaded one".to_vec(),
+        sockets: b"\x7fELF the one for sockets".to_vec(),
     };
     contents::all(&built).expect("made")
 }
@@ -53,6 +54,7 @@ fn check(entries: &BTreeMap<String, (u32, Vec<u8>)>, prefix: &str) {
     assert_eq!(entries[&at("lib/roce/libibverbs.so.1")].0, 0o644);
     assert!(text(entries, &at("lib/roce/libibverbs.so.1")).contains("the library"));
     assert!(text(entries, &at("lib/roce/libroce_preload.so")).contains("preloaded"));
+    assert!(text(entries, &at("lib/roce/librspreload.so")).contains("sockets"));
     for link in ["libibverbs.so", "librdmacm.so", "librdmacm.so.1"] {
         let target = text(entries, &at(&format!("lib/roce/{link}")));
         assert_eq!(target, "-> libibverbs.so.1");

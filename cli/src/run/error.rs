@@ -23,6 +23,11 @@ pub enum RunError {
         /// The places.
         searched: Vec<PathBuf>,
     },
+    /// The library that puts TCP sockets on RDMA was not found.
+    NoSockets {
+        /// The places.
+        searched: Vec<PathBuf>,
+    },
     /// The named file is another library.
     OtherLibrary {
         /// The file.
@@ -88,6 +93,15 @@ impl fmt::Display for RunError {
                     "the library that takes libibverbs' place is not there (looked for {}): build \
                      it beside this command with `{BUILD}`, or say where it is with --library or \
                      ROCE_LIBRARY_DIR",
+                    searched.join(", ")
+                )
+            }
+            Self::NoSockets { searched } => {
+                let searched: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
+                write!(
+                    f,
+                    "the library for --sockets is not there (looked for {}): build it with `cargo \
+                     build -p roce-rspreload`, in the profile of this command",
                     searched.join(", ")
                 )
             }

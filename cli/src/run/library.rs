@@ -18,6 +18,9 @@ const NAMES: [&str; 2] = ["libibverbs.so.1", "libibverbs.so"];
 /// The library that shows the device files where mounts are not allowed. It is in the same folder.
 const PRELOAD: &str = "libroce_preload.so";
 
+/// The library that puts TCP sockets on RDMA: as cargo builds it, and as rdma-core names its own.
+const SOCKETS: [&str; 2] = ["libroce_rspreload.so", "librspreload.so"];
+
 /// The names of a library that also has the connection manager.
 const CM_NAMES: [&str; 2] = ["librdmacm.so.1", "librdmacm.so"];
 
@@ -87,10 +90,22 @@ impl Library {
     /// # Errors
     /// The places that were searched.
     pub(crate) fn preload(&self) -> Result<PathBuf, Vec<PathBuf>> {
-        let beside = self.path.with_file_name(PRELOAD);
-        let others = near_this_command().into_iter();
-        let mut candidates: Vec<PathBuf> = std::iter::once(beside)
-            .chain(others.map(|path| path.with_file_name(PRELOAD)))
+        self.beside(&[PRELOAD])
+    }
+
+    /// The library that puts TCP sockets on RDMA in programs that preload it.
+    ///
+    /// # Errors
+    /// The places that were searched.
+    pub(crate) fn sockets(&self) -> Result<PathBuf, Vec<PathBuf>> {
+        self.beside(&SOCKETS)
+    }
+
+    /// A file with one of these names, beside the library or this command.
+    fn beside(&self, names: &[&str]) -> Result<PathBuf, Vec<PathBuf>> {
+        let mut candidates: Vec<PathBuf> = std::iter::once(self.path.clone())
+            .chain(near_this_command())
+            .flat_map(|path| names.iter().map(move |name| path.with_file_name(name)))
             .collect();
         candidates.dedup();
         match candidates.iter().find(|path| path.is_file()) {

@@ -19,6 +19,7 @@ pub(super) fn variables(
     library: &Library,
     shown: &DeviceView,
     preload: Preload,
+    sockets: bool,
     notice: &impl Fn(&str),
 ) -> Result<Vec<Variable>, RunError> {
     let mut variables = Vec::new();
@@ -60,6 +61,9 @@ pub(super) fn variables(
             ));
         }
     }
+    if sockets {
+        preloaded.push(sockets_library(library)?);
+    }
     if let Some(links) = links {
         let before = env::var_os("LD_LIBRARY_PATH");
         variables.push(("LD_LIBRARY_PATH", prepend(&links, before.as_deref())));
@@ -69,6 +73,16 @@ pub(super) fn variables(
         variables.push(asan_options());
     }
     Ok(variables)
+}
+
+/// The library that puts TCP sockets on RDMA.
+fn sockets_library(library: &Library) -> Result<PathBuf, RunError> {
+    let found = library.sockets();
+    let path = found.map_err(|searched| RunError::NoSockets { searched })?;
+    if !fits_in_ld_preload(&path) {
+        return Err(RunError::NoLinks { library: path });
+    }
+    Ok(path)
 }
 
 /// `LD_PRELOAD` with `libraries` in front.

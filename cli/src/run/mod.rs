@@ -82,6 +82,7 @@ Examples:
   roce run --devices eth0 -- sh                   a shell: all programs in it run on this stack
   roce run --require-traffic -- mpirun -n 2 …     for CI: fails if no data goes by RDMA
   roce run --summary -- ./benchmark               reports at the end what was sent and received
+  roce run --sockets -- redis-server              its TCP sockets go by RDMA where the peer's do
   roce run --hunt 100 -- ./test                   runs it 100 times, with other faults each time
   roce run --hunt 50 --hunt-format junit -- ./test > hunt.xml   for CI systems
   roce run --hunt 50 --hunt-with errors --hunt-accept 1 -- ./test   calls fail, and exit code 1 is right
@@ -123,6 +124,12 @@ pub struct RunArgs {
     /// Report how the program sees its devices, and why not in a better way
     #[arg(long, short, conflicts_with = "quiet")]
     pub verbose: bool,
+
+    /// Put the program's TCP sockets on RDMA, and those of all programs that it starts: rsockets,
+    /// as rdma-core's librspreload does. WORDS, separated by commas: log, only (no TCP), loopback,
+    /// quiet, wait=MILLISECONDS (ROCE_SOCKETS)
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub sockets: Option<String>,
 
     /// At the end, print on stderr the traffic of the program, and of all processes that it
     /// started

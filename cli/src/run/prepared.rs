@@ -65,7 +65,17 @@ impl Prepared {
             notice(&obstacle);
         }
         variables.extend(args.settings.nccl());
-        variables.extend(loading::variables(&library, &shown, args.preload, &notice)?);
+        let sockets = args.sockets.as_ref();
+        let on_rdma = sockets.is_some();
+        variables.extend(loading::variables(
+            &library,
+            &shown,
+            args.preload,
+            on_rdma,
+            &notice,
+        )?);
+        let words = sockets.filter(|words| !words.is_empty());
+        variables.extend(words.map(|words| ("ROCE_SOCKETS", words.into())));
         Ok(Self {
             path,
             words: args.command.clone(),

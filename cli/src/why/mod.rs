@@ -128,6 +128,7 @@ fn explain_program(args: &WhyArgs) -> Result<ExitCode, RunError> {
         settings: args.settings.clone(),
         namespace: Namespace::Auto,
         preload: Preload::Auto,
+        sockets: None,
         quiet: false,
         verbose: false,
         summary: false,

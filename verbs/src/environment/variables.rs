@@ -177,6 +177,13 @@ pub const VARIABLES: &[Variable] = &[
         "a memory region ends when the program unmaps its memory, so that peers never reach what is \
          mapped there later [default: 0]",
     ),
+    library(
+        "ROCE_SOCKETS",
+        "log,only,...",
+        "with librspreload.so: log each connection, do without TCP (only), include connections within \
+         the host (loopback), say nothing of TCP (quiet), try RDMA for wait=MILLISECONDS [default: \
+         3000]; off leaves all sockets alone",
+    ),
     Variable {
         name: "ROCE_LIBRARY_DIR",
         values: "FOLDER",
