@@ -136,14 +136,14 @@ mod tests {
     #[test]
     fn files_are_taken_from_a_folder() {
         let folder = tempfile::tempdir().expect("a folder");
-        for name in [COMMAND, LIBRARY] {
+        for name in [COMMAND, LIBRARY, SOCKETS] {
             fs::write(folder.path().join(name), name).expect("written");
         }
         let missing = found(folder.path()).err().expect("one is missing");
         assert!(missing.to_string().contains(PRELOAD), "{missing}");
         fs::write(folder.path().join(PRELOAD), PRELOAD).expect("written");
         let built = found(folder.path()).expect("all are there");
-        let files = [built.command, built.library, built.preload];
-        assert_eq!(files, [COMMAND, LIBRARY, PRELOAD].map(Vec::from));
+        let files = [built.command, built.library, built.preload, built.sockets];
+        assert_eq!(files, [COMMAND, LIBRARY, PRELOAD, SOCKETS].map(Vec::from));
     }
 }
