@@ -73,6 +73,11 @@ const CRATES: &[Tested] = &[
         wide: &[],
     },
     Tested {
+        folder: "rsockets",
+        near: &["-p roce-rsockets --tests"],
+        wide: &["-p roce-verbs-shim --test libibverbs sockets_over_rdma"],
+    },
+    Tested {
         folder: "cli",
         near: &["-p roce --lib"],
         wide: &[],
