@@ -1,6 +1,7 @@
 //! `poll` over rsockets and ordinary descriptors.
 
 use crate::error::Error;
+use crate::nic::Nic;
 use crate::options::configuration;
 use crate::socket::Socket;
 use crate::table::lookup;
@@ -34,7 +35,7 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
     let began = Instant::now();
     let mut system = Vec::new();
     loop {
-        let ready = look(fds, &sockets, true)?;
+        let ready = look(fds, &sockets, Some(&mut Vec::new()))?;
         if ready > 0 || patience.is_over() {
             return Ok(ready);
         }
@@ -53,7 +54,7 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
             }
         }
         // Since the sockets were looked at, something may have happened.
-        let slept = match look(fds, &sockets, false) {
+        let slept = match look(fds, &sockets, None) {
             Ok(0) => system_poll(&mut system, patience.left()),
             other => other,
         };
@@ -73,14 +74,25 @@ fn readable(fd: RawFd) -> libc::pollfd {
 }
 
 /// Sets what is ready, without waiting, and returns the number of descriptors that are. With
-/// `drive`, lets the NICs work first.
-fn look(fds: &mut [PollFd], sockets: &[Option<Arc<Socket>>], drive: bool) -> Result<usize, Error> {
+/// `driven`, lets each NIC work once, and notes it there: a NIC works for all its sockets, and that
+/// takes longer than to look at them.
+fn look(
+    fds: &mut [PollFd],
+    sockets: &[Option<Arc<Socket>>],
+    mut driven: Option<&mut Vec<*const Nic>>,
+) -> Result<usize, Error> {
     let mut ready = 0;
     let mut others = false;
     for (each, socket) in fds.iter_mut().zip(sockets) {
         each.revents = 0;
         if let Some(socket) = socket {
-            socket.progress(drive);
+            socket.progress(|nic| match &mut driven {
+                Some(driven) if !driven.contains(&nic) => {
+                    driven.push(nic);
+                    true
+                }
+                _ => false,
+            });
             each.revents = socket.ready(each.events);
             ready += usize::from(each.revents != 0);
         }

@@ -183,9 +183,15 @@ impl Socket {
         }
     }
 
-    /// For `poll`: handles what has happened. With `drive`, lets the NIC work first.
-    pub(crate) fn progress(&self, drive: bool) {
-        self.progress_locked(&mut self.state.lock(), drive);
+    /// For `poll`: handles what has happened. Lets the socket's NIC work first if `drive` says so.
+    pub(crate) fn progress(&self, drive: impl FnOnce(*const Nic) -> bool) {
+        let mut state = self.state.lock();
+        let nic = match &state.phase {
+            Phase::Stream(stream) => Some(stream.nic()),
+            _ => None,
+        };
+        let drive = nic.is_some_and(drive);
+        self.progress_locked(&mut state, drive);
     }
 
     /// For `poll`: what the program need not wait for.

@@ -16,6 +16,7 @@ pub(crate) use endpoint::{Endpoint, MAX_QUEUE};
 pub(crate) use gather::Gather;
 pub(crate) use receiving::Scatter;
 
+use crate::nic::Nic;
 use crate::wire::ConnectData;
 use crate::wire::Control;
 use inbox::Inbox;
@@ -26,6 +27,7 @@ use roce_verbs::cm::{Connecting, Connection, Establishing};
 use roce_verbs::completion::Notify;
 use roce_verbs::{ProtectionDomain, QueuePair};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
 
 /// The most completions that are handled before the caller gets its turn.
 const MAX_TURN: usize = 4096;
@@ -191,6 +193,11 @@ impl Stream {
         if let Link::Pending(connecting) = &self.link {
             each(connecting.as_fd().as_raw_fd());
         }
+    }
+
+    /// Its device.
+    pub(crate) fn nic(&self) -> *const Nic {
+        Arc::as_ptr(&self.endpoint.nic)
     }
 
     /// Lets the NIC's own thread work while this one sleeps.
