@@ -73,7 +73,7 @@ fn forget(fd: c_int) -> table::Removed {
 
 /// `close_range`, which leaves what the program does not know of.
 pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome<c_int> {
-    if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 || first > last {
+    if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 || first > last || is_inside() {
         // SAFETY: only numbers are passed.
         return check(unsafe { real::close_range(first, last, flags) });
     }

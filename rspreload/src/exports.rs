@@ -437,7 +437,7 @@ unsafe fn waited(
     mask: *const sigset_t,
     real: impl Fn() -> c_int,
 ) -> c_int {
-    let Some(interest) = table::epoll(epoll).filter(|_| !is_inside()) else {
+    let Some(interest) = table::epoll(epoll) else {
         return real();
     };
     if events.is_null() || count <= 0 {

@@ -1,5 +1,6 @@
 //! The program's descriptors that are sockets or epoll instances.
 
+use crate::inside::is_inside;
 use crate::interest::Epoll;
 use crate::kinds::{self, Kind};
 use crate::socket::Socket;
@@ -28,10 +29,11 @@ pub(crate) fn write() -> RwLockWriteGuard<'static, Table> {
     TABLE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The socket of a descriptor, unless the kernel alone has it.
+/// The socket of a descriptor, unless the kernel alone has it. To librdmacm, which looks at all
+/// descriptors at a fork, it is the kernel's.
 #[inline]
 pub(crate) fn socket(fd: c_int) -> Option<Arc<Socket>> {
-    if kinds::of(fd) != Kind::Socket {
+    if kinds::of(fd) != Kind::Socket || is_inside() {
         return None;
     }
     read().sockets.get(&fd).cloned()
@@ -39,7 +41,7 @@ pub(crate) fn socket(fd: c_int) -> Option<Arc<Socket>> {
 
 #[inline]
 pub(crate) fn epoll(fd: c_int) -> Option<Arc<Epoll>> {
-    if kinds::of(fd) != Kind::Epoll {
+    if kinds::of(fd) != Kind::Epoll || is_inside() {
         return None;
     }
     read().epolls.get(&fd).cloned()
