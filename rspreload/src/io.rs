@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 /// The most buffers of one call.
 const MAX_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 
-/// Flags of `recv` that change nothing here.
-const HARMLESS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
+/// The most bytes that one call receives to discard them.
+const MAX_DISCARDED: usize = 1 << 16;
 
 /// Receives into buffers. 0 is the end.
 ///
@@ -26,7 +26,17 @@ pub(crate) unsafe fn receive(socket: &Arc<Socket>, to: &[iovec], flags: c_int) -
     if flags & libc::MSG_OOB != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    debug_assert_eq!(HARMLESS & libc::MSG_PEEK, 0, "it is passed on");
+    if flags & libc::MSG_TRUNC != 0 {
+        let wanted: usize = to
+            .iter()
+            .map(|buffer| buffer.iov_len.min(MAX_DISCARDED))
+            .sum();
+        // The program wants to be rid of bytes, and may have no room for them.
+        let mut room = vec![0_u8; wanted.min(MAX_DISCARDED)];
+        let room = buffer(room.as_mut_ptr().cast(), room.len());
+        // SAFETY: there is room for this many bytes.
+        return unsafe { receive(socket, &room, flags & !libc::MSG_TRUNC) };
+    }
     let wanted = total(to)?;
     let waits = !socket.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0;
     let is_peek = flags & libc::MSG_PEEK != 0;
@@ -202,6 +212,10 @@ fn rest(of: &[iovec], mut skip: usize) -> impl Iterator<Item = iovec> {
 
 fn total(of: &[iovec]) -> Outcome<usize> {
     let invalid = Errno(libc::EINVAL);
+    let is_nowhere = |buffer: &iovec| buffer.iov_base.is_null() && buffer.iov_len > 0;
+    if of.iter().any(is_nowhere) {
+        return Err(Errno(libc::EFAULT));
+    }
     let add = |sum: usize, buffer: &iovec| sum.checked_add(buffer.iov_len);
     let total = of.iter().try_fold(0, add).ok_or(invalid)?;
     if total > isize::MAX as usize {

@@ -4,7 +4,7 @@
 static void moves_bytes_by_every_call(void)
 {
     int a, b, waiting;
-    char to[16] = "", more[16] = "";
+    char to[16] = "", more[16] = "", *volatile nowhere = 0;
     struct iovec out[] = {{"ab", 2}, {"", 0}, {"cdef", 4}};
     struct iovec in[] = {{to, 3}, {more, 3}};
     struct sockaddr_in from;
@@ -30,6 +30,10 @@ static void moves_bytes_by_every_call(void)
     CHECK(recv(b, to, 14, MSG_WAITALL) == 14 && !memcmp(to, "efabcdefabcdef", 14));
     FAILS(recv(b, to, 1, MSG_OOB), EINVAL);
     FAILS(pread(b, to, 1, 0), ESPIPE);
+    say(a, "gone");
+    FAILS(read(b, nowhere, 1), EFAULT);
+    FAILS(write(b, nowhere, 1), EFAULT);
+    CHECK(recv(b, nowhere, 4, MSG_TRUNC) == 4);
     say(a, "ppp");
     CHECK(preadv2(b, in, 2, -1, 0) == 3);
 }
