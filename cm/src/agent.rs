@@ -372,8 +372,8 @@ impl Agent {
         self.new_peers.pop_first()
     }
 
-    /// A path to check, if [`Config::check_every`] is set. The owner sends an empty datagram to UDP
-    /// port 4791 of the remote end, from another port of the local end. If the host answers that
+    /// A path to check, if [`Config::check_every`] is set. The owner sends a packet that
+    /// every host drops to UDP port 4791 of the remote end, from another port of the local end. If the host answers that
     /// the port is unreachable, the owner calls [`Agent::port_unreachable`]. After each other call,
     /// call this method until it returns `None`.
     pub fn poll_check(&mut self) -> Option<Path> {
