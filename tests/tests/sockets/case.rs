@@ -31,7 +31,10 @@ impl Case {
     fn words(&self, more: &[&str]) -> Vec<String> {
         let words = [self.program].into_iter().chain(self.options.split(' '));
         let words = words.chain(more.iter().copied());
-        words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        words
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Whether a program that has succeeded printed a result.

@@ -13,6 +13,19 @@ use super::{INTERVAL, TIMEOUT};
 /// A command as it is started in some namespace.
 pub(crate) type Namespace<'a> = &'a dyn Fn(&Path) -> Command;
 
+/// Runs a client until its server no longer refuses it, at most for [`TIMEOUT`].
+pub(crate) fn until_accepted(
+    mut client: impl FnMut() -> Result<String, String>,
+) -> Result<String, String> {
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        match client() {
+            Err(told) if told.contains("Connection refused") && Instant::now() < end => {}
+            result => return result,
+        }
+    }
+}
+
 /// A running program, with its output in a file. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Ours {
@@ -52,7 +65,8 @@ impl Ours {
             .unwrap_or_default()
     }
 
-    /// Waits until it has a port of RDMA.
+    /// Waits until it has bound a port of RDMA. It may listen only a moment later:
+    /// [`until_accepted`].
     ///
     /// # Errors
     /// If it ends before, with its output.
@@ -63,9 +77,9 @@ impl Ours {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 return Err(format!("ours ended: {status}: {}", self.said()));
             }
-            // The name of the claim on a port, one for each network namespace.
+            // The name of the claim on the port, one of the network namespace's.
             let all = fs::read_to_string(&sockets).unwrap_or_default();
-            if all.contains("/service/") {
+            if all.contains("/claim/") {
                 return Ok(());
             }
             thread::sleep(INTERVAL);

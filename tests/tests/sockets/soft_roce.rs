@@ -11,7 +11,7 @@ use roce_tests::programs::is_installed_or_skip;
 
 use super::TIMEOUT;
 use super::case::{Case, written};
-use super::ours::Ours;
+use super::ours::{Ours, until_accepted};
 
 /// Which end is the server. The client is the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,10 @@ fn rstream_verifies_its_data_over_ipv6() {
     all_verify(
         Drops::None,
         &[Family::V6],
-        &[rstream("-S 1000 -I 4 -C 10 -T v"), rstream("-S 100000 -I 1 -C 2 -T v -T r")],
+        &[
+            rstream("-S 1000 -I 4 -C 10 -T v"),
+            rstream("-S 100000 -I 1 -C 2 -T v -T r"),
+        ],
     );
 }
 
@@ -88,7 +91,10 @@ fn riostream_writes_into_mapped_memory() {
     all_verify(
         Drops::None,
         &[Family::V4, Family::V6],
-        &[riostream("-S 1000 -I 4 -C 10 -T v"), riostream("-S 100000 -I 2 -C 2 -T v -T n")],
+        &[
+            riostream("-S 1000 -I 4 -C 10 -T v"),
+            riostream("-S 100000 -I 2 -C 2 -T v -T n"),
+        ],
     );
 }
 
@@ -97,7 +103,10 @@ fn rstream_verifies_its_data_although_one_percent_is_lost() {
     all_verify(
         Drops::PerMille(10),
         &[Family::V4],
-        &[rstream("-S 65536 -I 2 -C 8 -T v"), rstream("-S 20000 -I 2 -C 16 -T v -T n")],
+        &[
+            rstream("-S 65536 -I 2 -C 8 -T v"),
+            rstream("-S 20000 -I 2 -C 16 -T v -T n"),
+        ],
     );
 }
 
@@ -117,11 +126,16 @@ fn all_verify(drops: Drops, families: &[Family], cases: &[Case]) {
         for &family in families {
             for server in [Server::Theirs, Server::Ours] {
                 let began = Instant::now();
-                let run = Run { lab: &lab, family, server };
+                let run = Run {
+                    lab: &lab,
+                    family,
+                    server,
+                };
                 let result = run.of(case);
                 let seconds = began.elapsed().as_secs_f64();
                 println!("{seconds:5.1} s: server {server:?}, {family:?}: {case:?}: {result:?}");
                 if let Err(told) = result {
+                    let told = format!("{told}\n{}", run.keep_capture());
                     failures.push(format!("{case:?}, server {server:?}, {family:?}: {told}"));
                 }
             }
@@ -131,7 +145,10 @@ fn all_verify(drops: Drops, families: &[Family], cases: &[Case]) {
     println!("{lost:?}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     if drops != Drops::None {
-        assert!(lost.to_guest.dropped > 0 && lost.to_host.dropped > 0, "{lost:?}");
+        assert!(
+            lost.to_guest.dropped > 0 && lost.to_host.dropped > 0,
+            "{lost:?}"
+        );
     }
 }
 
@@ -156,9 +173,11 @@ impl Run<'_> {
             Server::Ours => {
                 let mut ours = self.ours(&case.server(&self.own(HOST_INTERFACE)), "server");
                 ours.wait_until_bound()?;
-                let theirs = Guest::start(self.lab, &case.client(&self.own(GUEST_INTERFACE)));
-                let theirs = theirs.finish();
-                let said = ours.finish().map_err(|told| format!("{told}; {theirs:?}"))?;
+                let words = case.client(&self.own(GUEST_INTERFACE));
+                let theirs = until_accepted(|| Guest::start(self.lab, &words).finish());
+                let said = ours
+                    .finish()
+                    .map_err(|told| format!("{told}; {theirs:?}"))?;
                 has_result(case, &said)?;
                 match theirs {
                     Err(told) if case.hangs_up() && told.starts_with(HUNG_UP) => Ok(()),
@@ -172,6 +191,8 @@ impl Run<'_> {
     pub(crate) fn ours(&self, words: &[String], name: &str) -> Ours {
         let said = self.lab.directory().join(name);
         let capture = self.capture(name);
+        // The one before may have left its own, which is not overwritten.
+        let _ = std::fs::remove_file(&capture);
         let environment = [("ROCE_PCAP", capture.to_str().expect("text"))];
         let namespace = |program: &Path| self.lab.host_command(program);
         Ours::start(&namespace, words, &environment, said)
@@ -179,6 +200,20 @@ impl Run<'_> {
 
     fn capture(&self, name: &str) -> PathBuf {
         self.lab.directory().join(format!("{name}.pcapng"))
+    }
+
+    /// Keeps our packets of a run that failed, and returns where.
+    fn keep_capture(&self) -> String {
+        let role = match self.server {
+            Server::Theirs => "client",
+            Server::Ours => "server",
+        };
+        let kept = self.lab.keep_directory("sockets").expect("a folder");
+        let kept = kept.join(format!("{:?}-{role}.pcapng", self.family));
+        match std::fs::copy(self.capture(role), &kept) {
+            Ok(_) => format!("our packets: {}", kept.display()),
+            Err(error) => format!("no capture: {error}"),
+        }
     }
 
     /// The guest's address.
@@ -242,7 +277,10 @@ impl<'a> Guest<'a> {
     pub(crate) fn wait_until_it_listens(&self) -> Result<(), String> {
         let script = "until rdma resource show cm_id | grep -q 'state LISTEN.*pid '$1' '; \
                       do [ -d /proc/$1 ] || exit 1; sleep 0.02; done";
-        let looked = self.lab.guest(["sh", "-c", script, "sh", &self.id]).output(TIMEOUT);
+        let looked = self
+            .lab
+            .guest(["sh", "-c", script, "sh", &self.id])
+            .output(TIMEOUT);
         match looked.and_then(|output| output.success()) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!("theirs does not listen: {error}")),
@@ -254,7 +292,10 @@ impl<'a> Guest<'a> {
     /// # Errors
     /// If it fails, or does not end, with its output.
     pub(crate) fn finish(self) -> Result<String, String> {
-        let output = self.child.wait(TIMEOUT).map_err(|error| format!("theirs: {error}"))?;
+        let output = self
+            .child
+            .wait(TIMEOUT)
+            .map_err(|error| format!("theirs: {error}"))?;
         let said = output.stdout_text() + &output.stderr_text();
         match output.status {
             roce_tests::lab::GuestStatus::Exited(0) => Ok(said),
