@@ -22,6 +22,16 @@ apt-get install --yes --no-install-recommends \
 apt-get install --yes --no-install-recommends \
     bsdutils dapl2-utils fio libfabric-bin libiscsi-bin libiscsi-dev libmpich-dev libopenmpi-dev \
     libucx-dev mpich openmpi-bin qperf strace tgt ucx-utils
+# Programs that are tested under `roce run --sockets`. The policy keeps their services from starting
+# where they are installed now.
+policy=/usr/sbin/policy-rc.d
+if ! test -e "$policy"; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+apt-get install --yes --no-install-recommends \
+    curl nginx-light openssh-client openssh-server redis-server redis-tools wrk
 # The guest's host of NVMe, its iSCSI initiator, and file systems on their disks. Here, their
 # services find no targets to connect to, and do nothing.
 apt-get install --yes --no-install-recommends e2fsprogs nvme-cli open-iscsi

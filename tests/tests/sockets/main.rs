@@ -7,6 +7,7 @@ mod case;
 mod files;
 mod hosts;
 mod ours;
+mod preload;
 mod random;
 mod soft_roce;
 mod wire;
