@@ -11,28 +11,34 @@ use std::sync::atomic::Ordering;
 /// The socket of a descriptor, ready for use by this process. `None` if the kernel answers for it.
 #[inline]
 pub(crate) fn in_use(fd: c_int) -> Option<Arc<Socket>> {
-    let socket = table::socket(fd)?;
-    let socket = ready(fd, socket)?;
-    (socket.phase() != Phase::Fresh).then_some(socket)
+    known(fd).filter(|socket| socket.phase() != Phase::Fresh)
 }
 
 /// The same, also for a socket that is not connected yet.
 pub(crate) fn known(fd: c_int) -> Option<Arc<Socket>> {
     let socket = table::socket(fd)?;
-    ready(fd, socket)
-}
-
-fn ready(fd: c_int, socket: Arc<Socket>) -> Option<Arc<Socket>> {
     match socket.phase() {
         Phase::Connecting => connect::progress(&socket),
         Phase::OfParent => {
             connection(&socket, What::Use);
             return None;
         }
-        Phase::ListenerOfParent => listener(fd, &socket),
-        Phase::Fresh | Phase::Listening | Phase::Connected => return Some(socket),
+        _ => return Some(socket),
     }
     table::socket(fd)
+}
+
+/// The same for a call that accepts connections, or waits for them: a child listens instead of its
+/// parent then.
+pub(crate) fn waited_for(fd: c_int) -> Option<Arc<Socket>> {
+    let socket = known(fd)?;
+    if socket.phase() == Phase::ListenerOfParent {
+        listener(fd, &socket);
+    }
+    if socket.phase() == Phase::Listening {
+        socket.is_used.store(true, Ordering::Release);
+    }
+    Some(socket)
 }
 
 /// Takes a connection over from the parent. Its descriptors are the kernel's from now on: if the parent
@@ -82,9 +88,4 @@ pub(crate) fn closed(socket: &Socket) {
         // SAFETY: the value can be read.
         unsafe { real::write(*wake, (&raw const one).cast(), size_of::<u64>()) };
     }
-}
-
-/// Marks a listener as used by this process.
-pub(crate) fn mark_used(socket: &Socket) {
-    socket.is_used.store(true, Ordering::Release);
 }

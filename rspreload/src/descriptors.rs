@@ -143,11 +143,8 @@ pub(crate) fn fcntl(
     match command {
         libc::F_SETFL => {
             let is_nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
-            let forced = if socket.rs() >= 0 {
-                libc::O_NONBLOCK
-            } else {
-                0
-            };
+            let is_forced = socket.is_kernel_nonblocking.load(Ordering::Acquire);
+            let forced = if is_forced { libc::O_NONBLOCK } else { 0 };
             let result = check(real(argument | c_long::from(forced)))?;
             socket
                 .is_nonblocking
@@ -186,7 +183,8 @@ pub(crate) unsafe fn ioctl(
         }
         // SAFETY: the caller promises a number.
         let is_nonblocking = unsafe { argument.cast::<c_int>().read() } != 0;
-        listen::set_kernel_nonblocking(fd, is_nonblocking || socket.rs() >= 0)?;
+        let is_forced = socket.is_kernel_nonblocking.load(Ordering::Acquire);
+        listen::set_kernel_nonblocking(fd, is_nonblocking || is_forced)?;
         socket
             .is_nonblocking
             .store(is_nonblocking, Ordering::Relaxed);

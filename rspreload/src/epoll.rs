@@ -34,10 +34,7 @@ pub(crate) fn control(
     if operation == libc::EPOLL_CTL_DEL {
         return Some(interest.delete(epoll, fd));
     }
-    let socket = claim::known(fd)?;
-    if socket.phase() == Phase::Listening {
-        claim::mark_used(&socket);
-    }
+    let socket = claim::waited_for(fd)?;
     let Some(event) = event else {
         return Some(Err(Errno(libc::EFAULT)));
     };
@@ -96,7 +93,7 @@ fn progress(interest: &Epoll) {
         all.map(|(fd, _)| *fd).collect()
     };
     for fd in unsettled {
-        claim::known(fd);
+        claim::waited_for(fd);
     }
 }
 

@@ -178,12 +178,11 @@ replace! {
 /// `accept` at a socket that may listen over RDMA.
 unsafe fn accepted(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int {
     call(-1, || {
-        let Some(socket) = claim::known(fd) else {
+        let Some(socket) = claim::waited_for(fd) else {
             // SAFETY: the caller promises the buffer.
             let made = unsafe { real::accept4(fd, address, size, flags) };
             return check(hidden::if_inside(made));
         };
-        claim::mark_used(&socket);
         // SAFETY: as above.
         unsafe { accept::accept(fd, &socket, address, size, flags) }
     })

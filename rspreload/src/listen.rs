@@ -7,6 +7,7 @@ use crate::{names, rdmacm, real, say, settings, table};
 use libc::{c_long, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often and after what time a child tries to listen where its parent listened before.
@@ -63,6 +64,7 @@ fn begin(fd: c_int, socket: &Arc<Socket>, at: Address, backlog: c_int) -> Outcom
         return result;
     }
     set_kernel_nonblocking(fd, true)?;
+    socket.is_kernel_nonblocking.store(true, Ordering::Release);
     socket.put(rs, Phase::Listening);
     for (_, interest) in table::epolls() {
         interest.wake();

@@ -60,7 +60,8 @@ impl Plan {
     }
 
     fn add(&mut self, index: usize, fd: pollfd) {
-        let Some(socket) = claim::in_use(fd.fd) else {
+        let socket = claim::waited_for(fd.fd);
+        let Some(socket) = socket.filter(|socket| socket.phase() != Phase::Fresh) else {
             return self.push(fd.fd, fd.events, Source::Kernel(index));
         };
         let rs = socket.rs();
@@ -71,7 +72,6 @@ impl Plan {
                 self.push(rs, libc::POLLOUT, Source::Attempt);
             }
             Phase::Listening => {
-                claim::mark_used(&socket);
                 self.push(fd.fd, fd.events, Source::Kernel(index));
                 let events = ready::request(fd.events) & libc::POLLIN;
                 self.push(rs, events, Source::Rdma(index, socket));

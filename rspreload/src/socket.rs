@@ -78,6 +78,8 @@ pub(crate) struct Socket {
     pub(crate) id: u64,
     pub(crate) domain: c_int,
     pub(crate) is_nonblocking: AtomicBool,
+    /// Whether the kernel's flag is set, whatever the program wants: see `listen`.
+    pub(crate) is_kernel_nonblocking: AtomicBool,
     receive_limit: AtomicU64,
     send_limit: AtomicU64,
     /// The program's descriptors of it in this process.
@@ -127,6 +129,7 @@ impl Socket {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             domain,
             is_nonblocking: AtomicBool::new(is_nonblocking),
+            is_kernel_nonblocking: AtomicBool::new(false),
             receive_limit: AtomicU64::new(0),
             send_limit: AtomicU64::new(0),
             fds: AtomicUsize::new(0),
@@ -164,6 +167,8 @@ impl Socket {
         ] {
             of_child.store(of_parent.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        let is_kernel_nonblocking = self.is_kernel_nonblocking.load(Ordering::Relaxed);
+        child.is_kernel_nonblocking = AtomicBool::new(is_kernel_nonblocking);
         child.set_phase(phase);
         child
     }

@@ -54,6 +54,7 @@ cases! {
     an_unused_connection_lasts_as_long_as_the_child, 1, 0;
     much_is_relayed_in_order, 1, 41_943_040;
     a_worker_listens_instead_of_its_parent, 5, 5;
+    a_child_may_look_at_a_listener, 2, 0;
     a_worker_that_ended_is_followed_by_another, 3, 3;
     a_daemon_listens_after_its_parent, 1, 1;
     threads_may_fork, 1, 50;

@@ -250,6 +250,38 @@ static void a_worker_listens_instead_of_its_parent(void)
     ended(first);
 }
 
+static void a_child_may_look_at_a_listener(void)
+{
+    int at_fd = listener(), a, on = 0, value;
+    socklen_t size = sizeof value;
+    struct pollfd entry = {at_fd, POLLIN, 0};
+    pid_t child = forked();
+    if (!child) {
+        CHECK(!getsockopt(at_fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) && value);
+        CHECK(!ioctl(at_fd, FIONBIO, &on));
+        CHECK(!fcntl(at_fd, F_SETFL, 0));
+        exit(0);
+    }
+    ended(child);
+    a = client();
+    CHECK(poll(&entry, 1, -1) == 1);
+    CHECK(accept(at_fd, 0, 0) >= 0);
+    /* Nor does the parent wait for TCP alone from now on. */
+    struct timeval limit = {0, 1000};
+    CHECK(!setsockopt(at_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+    FAILS(accept(at_fd, 0, 0), EAGAIN);
+    child = forked();
+    if (!child) {
+        connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&at, sizeof at);
+        exit(0);
+    }
+    limit.tv_usec = 0;
+    CHECK(!setsockopt(at_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+    CHECK(accept(at_fd, 0, 0) >= 0);
+    ended(child);
+    CHECK(!close(a));
+}
+
 static void a_worker_that_ended_is_followed_by_another(void)
 {
     int at_fd = listener();
@@ -347,6 +379,7 @@ CASES({"a_child_serves_what_its_parent_accepted", a_child_serves_what_its_parent
        an_unused_connection_lasts_as_long_as_the_child},
       {"much_is_relayed_in_order", much_is_relayed_in_order},
       {"a_worker_listens_instead_of_its_parent", a_worker_listens_instead_of_its_parent},
+      {"a_child_may_look_at_a_listener", a_child_may_look_at_a_listener},
       {"a_worker_that_ended_is_followed_by_another", a_worker_that_ended_is_followed_by_another},
       {"a_daemon_listens_after_its_parent", a_daemon_listens_after_its_parent},
       {"threads_may_fork", threads_may_fork},
