@@ -1,73 +1,15 @@
 //! Connections that are being established.
 
-use super::routes::Events;
-use super::{Connection, ConnectionError, ConnectionManager};
+use super::link::{CmConnection, no_descriptor};
+use super::{Connection, ConnectionError, routes};
+use crate::context::Context;
+use crate::device::source_address_for;
+use crate::error::ConnectError;
 use crate::qp::{ConnectOptions, QueuePair};
-use roce_cm::{ConnectionId, Event, Path, PrivateBytes};
+use roce_cm::{ConnectRequest, Event, Path, PortSpace, PrivateBytes, ServiceId};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// A connection as the connection manager knows it, without the QP. Dropping it notifies the peer.
-pub(super) struct CmConnection {
-    pub(super) manager: Arc<ConnectionManager>,
-    pub(super) id: ConnectionId,
-    pub(super) path: Path,
-    pub(super) events: Events,
-}
-
-impl CmConnection {
-    /// The next event, if there is one.
-    fn try_next(&self) -> Result<Option<Event>, ConnectionError> {
-        match self.events.poll() {
-            None if self.events.is_over() => Err(ConnectionError::Ended),
-            None => Ok(None),
-            Some(Event::Rejected {
-                reason, private, ..
-            }) => Err(ConnectionError::Rejected { reason, private }),
-            Some(Event::Unreachable { .. }) => Err(ConnectionError::Unreachable(self.path.remote)),
-            Some(event) => Ok(Some(event)),
-        }
-    }
-
-    /// Waits at most `timeout` for an event.
-    pub(super) fn wait(&self, timeout: Duration) -> Option<Event> {
-        let context = &self.manager.context;
-        let waited = self.events.wait(timeout, || context.hand_over());
-        waited.ok().flatten()
-    }
-
-    /// Whether all events have been taken, and no other follows.
-    pub(super) fn is_over(&self) -> bool {
-        self.events.is_over()
-    }
-
-    /// Waits until the descriptor of the events is readable.
-    fn wait_until_readable(&self) {
-        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-        self.manager.context.hand_over();
-        let mut fds = [PollFd::new(self.events.as_fd(), PollFlags::POLLIN)];
-        // After an error, the caller looks for an event and waits again.
-        let _ = poll(&mut fds, PollTimeout::NONE);
-    }
-}
-
-impl Drop for CmConnection {
-    fn drop(&mut self) {
-        let Self { manager, id, .. } = self;
-        manager.with(|agent, now| agent.forget(now, *id));
-        manager.core.routes().forget_connection(*id);
-    }
-}
-
-impl std::fmt::Debug for CmConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CmConnection")
-            .field("id", &self.id)
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A connection that one end has asked for and the other has not confirmed yet: for programs that
 /// wait for several things at once. [`Connection::start`] and
@@ -163,4 +105,80 @@ impl AsFd for Connecting {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.cm.events.as_fd()
     }
+}
+
+impl Connection {
+    /// Connects `qp`, which must be in RESET or INIT, with a QP of the program that listens at
+    /// `remote`. That program gets `private`, at most 56 bytes. Returns when the peer has accepted,
+    /// or fails after about 26 s if the peer does not answer.
+    ///
+    /// # Errors
+    /// If no program listens there, the peer refuses or does not answer, the QP can't be connected,
+    /// or `private` is too long.
+    pub fn connect(
+        qp: QueuePair,
+        remote: SocketAddr,
+        options: &ConnectOptions,
+        private: &[u8],
+    ) -> Result<Self, ConnectionError> {
+        let local = local_address_for(qp.context(), remote.ip())?;
+        Self::start(qp, SocketAddr::new(local, 0), remote, options, private)?.wait()
+    }
+
+    /// As [`Connection::connect`], without waiting for the peer. `local` is the address of the
+    /// device from which the QP sends, and the port that the peer is told, 0 if there is none.
+    ///
+    /// # Errors
+    /// If the device does not have the address, the QP can't be connected, or `private` is too
+    /// long.
+    pub fn start(
+        qp: QueuePair,
+        local: SocketAddr,
+        remote: SocketAddr,
+        options: &ConnectOptions,
+        private: &[u8],
+    ) -> Result<Connecting, ConnectionError> {
+        let manager = qp.context().connection_manager()?;
+        let path = Path {
+            local: local.ip(),
+            remote: remote.ip(),
+        };
+        manager.activate(path.local)?;
+        let service = ServiceId::ip(PortSpace::Tcp, remote.port());
+        let request = ConnectRequest {
+            source_port: local.port(),
+            private: private.to_vec(),
+            ..qp.connect_request(service, options)?
+        };
+        let qp = Arc::new(qp);
+        let events = routes::new_events().map_err(no_descriptor)?;
+        let id = manager.core.routes().connection(&qp, &events, || {
+            manager.with(|agent, now| agent.connect(now, path, &request))
+        })?;
+        manager.core.inbox().set_has_sink();
+        let cm = CmConnection {
+            manager,
+            id,
+            path,
+            events,
+        };
+        Ok(Connecting::active(cm, qp, *options))
+    }
+}
+
+/// The device's address for packets to `remote`: the one that the system's routes choose, if the
+/// device has it, or else the device's first address of the same kind (IPv4, IPv6, link-local).
+fn local_address_for(context: &Context, remote: IpAddr) -> Result<IpAddr, ConnectError> {
+    let known: Vec<IpAddr> = context.gids().iter().map(|entry| entry.gid.ip()).collect();
+    if let Ok(routed) = source_address_for(remote)
+        && known.contains(&routed)
+    {
+        return Ok(routed);
+    }
+    let is_link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let mut fitting = known.iter().filter(|ip| ip.is_ipv4() == remote.is_ipv4());
+    let found = fitting.find(|ip| is_link_local(ip) == is_link_local(&remote));
+    found
+        .copied()
+        .ok_or(ConnectError::NoAddressFor { remote, known })
 }

@@ -1,10 +1,10 @@
 //! Listeners, and the requests that they receive.
 
-use super::connecting::{CmConnection, Connecting};
+use super::connecting::Connecting;
+use super::link::{CmConnection, no_descriptor};
 use super::routes::{self, Requests};
 use super::{Connection, ConnectionError, ConnectionManager, PortClaim};
 use crate::context::Context;
-use crate::error::OpenError;
 use crate::qp::{ConnectOptions, QueuePair};
 use roce_cm::{Acceptance, Addresses, ListenerId, PortSpace, PrivateBytes, RejectReason, Request};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -143,12 +143,6 @@ impl std::fmt::Debug for Listener {
             .field("claim", &self.claim)
             .finish_non_exhaustive()
     }
-}
-
-/// The error if the system has no descriptor left.
-pub(super) fn no_descriptor(source: std::io::Error) -> ConnectionError {
-    let what = "making an eventfd";
-    OpenError::System { what, source }.into()
 }
 
 impl Drop for Listener {

@@ -19,6 +19,7 @@ mod core;
 mod deliver;
 mod error;
 mod inbox;
+mod link;
 mod listener;
 mod peer_monitor;
 mod routes;
