@@ -160,7 +160,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn of(&self, case: &Case) -> Result<(), String> {
+    pub(crate) fn of(&self, case: &Case) -> Result<(), String> {
         match self.server {
             Server::Theirs => {
                 let theirs = Guest::start(self.lab, &case.server(&self.theirs(GUEST_INTERFACE)));
@@ -203,7 +203,7 @@ impl Run<'_> {
     }
 
     /// Keeps our packets of a run that failed, and returns where.
-    fn keep_capture(&self) -> String {
+    pub(crate) fn keep_capture(&self) -> String {
         let role = match self.server {
             Server::Theirs => "client",
             Server::Ours => "server",
