@@ -17,6 +17,7 @@ mod nixl;
 mod page;
 mod qemu;
 mod qperf;
+mod rsockets;
 mod ucx;
 mod valkey;
 mod ways;
