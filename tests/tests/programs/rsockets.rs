@@ -1,9 +1,11 @@
 //! rdma-core's programs of rsockets.
 
+use crate::all_or_left_out;
 use roce_tests::scene::Scene;
 
 fn verifies(program: &'static str, options: &str, bytes: u64) {
     let scene = Scene::of(include_str!("scripts/rsockets.sh"))
+        .within(600)
         .with("PROGRAM", program)
         .with("OPTIONS", options);
     if let Some(played) = scene.play_or_skip(&[program]) {
@@ -20,10 +22,19 @@ fn rstream_verifies_its_data() {
     }
 }
 
-/// Sizes from 16 bytes to 1 MiB.
 #[test]
-fn rstream_tries_all_sizes() {
-    verifies("rstream", "-S all", 10_000_000);
+fn rstream_verifies_messages_of_many_sizes() {
+    for size in [1, 63, 4097, 65_537, 1_000_000] {
+        verifies("rstream", &format!("-S {size} -I 2 -C 8 -T v"), 32 * size);
+    }
+}
+
+/// rstream's own sizes, from 64 bytes to 6 MiB, which move some gigabytes.
+#[test]
+fn rstream_measures_all_sizes() {
+    if all_or_left_out() {
+        verifies("rstream", "-S all", 1_000_000_000);
+    }
 }
 
 #[test]

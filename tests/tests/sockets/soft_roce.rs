@@ -66,6 +66,7 @@ fn rstream_verifies_its_data_with_buffers_of_many_sizes() {
         Drops::None,
         &[Family::V4],
         &[
+            rstream("-S 1 -I 2 -C 50 -T v"),
             rstream("-S 100000 -I 2 -C 4 -T v"),
             rstream("-S 10000 -I 2 -C 4 -T v -B 5000"),
             rstream("-S 1000000 -I 1 -C 2 -T v -B 1000001"),
