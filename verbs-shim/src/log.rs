@@ -122,9 +122,9 @@ pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
     }
     let reason = take_reason();
     let errno = match failure {
-        // Not a failure: nothing is available yet, a signal arrived, or an entry of the GID table is
-        // empty, as programs find when they go through it.
-        None | Some(Errno::EAGAIN | Errno::EINTR | Errno::ENODATA) => return,
+        // Not a failure: nothing is available yet, a connection is being established, a signal arrived,
+        // or an entry of the GID table is empty, as programs find when they go through it.
+        None | Some(Errno::EAGAIN | Errno::EINPROGRESS | Errno::EINTR | Errno::ENODATA) => return,
         Some(errno) => errno,
     };
     let which = (path, errno as i32);
@@ -192,6 +192,7 @@ pub(crate) fn c_name(path: &str) -> String {
     };
     let prefix = match function {
         path if path.contains("::rdmacm::") => "rdma_",
+        path if path.contains("::rsocket::") => "r",
         path if path.contains("::wr::") => "ibv_wr_",
         _ => "ibv_",
     };
@@ -213,6 +214,7 @@ mod tests {
                 "x::rdmacm::resolve::bind_addr::{{closure}}",
                 "rdma_bind_addr",
             ),
+            ("x::rsocket::transfer::send::{{closure}}", "rsend"),
             (
                 "x::qp::wr::complete::{{closure}}::{{closure}}",
                 "ibv_wr_complete",
