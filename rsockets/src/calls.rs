@@ -1,7 +1,10 @@
 //! The calls, by descriptor.
 
+pub use crate::datagram::Received;
 pub use crate::socket::{Domain, Number, ReceiveFlags, Shutdown, Time};
 
+use crate::any::AnySocket;
+use crate::datagram::Datagram;
 use crate::error::{Error, OrErrno};
 use crate::socket::Socket;
 use crate::table::{find, lookup, table};
@@ -17,7 +20,15 @@ use std::time::Duration;
 /// # Errors
 /// EMFILE if the process has no descriptor left.
 pub fn socket(domain: Domain) -> Result<RawFd, Error> {
-    Ok(table().insert(Socket::new(domain)?))
+    Ok(table().insert(AnySocket::Stream(Socket::new(domain)?)))
+}
+
+/// Makes a socket of datagrams, and returns its descriptor.
+///
+/// # Errors
+/// EMFILE if the process has no descriptor left.
+pub fn datagram_socket(domain: Domain) -> Result<RawFd, Error> {
+    Ok(table().insert(AnySocket::Datagram(Datagram::new(domain)?)))
 }
 
 /// Whether a descriptor is that of an rsocket.
@@ -25,13 +36,22 @@ pub fn is_socket(fd: RawFd) -> bool {
     lookup(fd).is_some()
 }
 
-/// Binds a socket to an address and a port of the TCP port space of RDMA; port 0 selects a free one.
+/// Whether a descriptor is that of an rsocket of datagrams.
+pub fn is_datagram(fd: RawFd) -> bool {
+    matches!(lookup(fd), Some(AnySocket::Datagram(_)))
+}
+
+/// Binds a socket to an address and a port; port 0 selects a free one. The ports of streams are those
+/// of the TCP port space of RDMA, those of datagrams the system's UDP ports.
 ///
 /// # Errors
 /// EADDRINUSE if the port is taken, EADDRNOTAVAIL if no device has the address, EINVAL if the socket
 /// is bound.
 pub fn bind(fd: RawFd, address: SocketAddr) -> Result<(), Error> {
-    find(fd)?.bind(address)
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.bind(address),
+        AnySocket::Datagram(socket) => socket.bind(address),
+    }
 }
 
 /// Accepts connections from now on.
@@ -39,7 +59,7 @@ pub fn bind(fd: RawFd, address: SocketAddr) -> Result<(), Error> {
 /// # Errors
 /// ENODEV if there is no device, EINVAL if the socket is connected.
 pub fn listen(fd: RawFd) -> Result<(), Error> {
-    find(fd)?.listen()
+    find(fd)?.stream()?.listen()
 }
 
 /// Takes a connection that a peer has asked for, and waits for one if there is none.
@@ -47,21 +67,33 @@ pub fn listen(fd: RawFd) -> Result<(), Error> {
 /// # Errors
 /// EAGAIN if the socket is non-blocking and there is none, EINVAL if it does not listen.
 pub fn accept(fd: RawFd) -> Result<(RawFd, SocketAddr), Error> {
-    let socket = find(fd)?.accept()?;
+    let socket = find(fd)?.stream()?.accept()?;
     let peer = socket.peer_name()?;
-    Ok((table().insert(socket), peer))
+    Ok((table().insert(AnySocket::Stream(socket)), peer))
 }
 
-/// Connects a socket.
+/// Connects a socket. One of datagrams then sends to this peer, and receives from it alone.
 ///
 /// # Errors
 /// EINPROGRESS if the socket is non-blocking: it becomes writable when it is connected.
 /// ECONNREFUSED, ETIMEDOUT, ENETUNREACH, EADDRNOTAVAIL if no device leads to the address.
 pub fn connect(fd: RawFd, remote: SocketAddr) -> Result<(), Error> {
-    find(fd)?.connect(remote)
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.connect(remote),
+        AnySocket::Datagram(socket) => socket.connect(remote),
+    }
 }
 
-/// Receives bytes, and returns their number; 0 means that the peer sends no more.
+/// Undoes the connect of a socket of datagrams.
+///
+/// # Errors
+/// EOPNOTSUPP for a stream.
+pub fn disconnect(fd: RawFd) -> Result<(), Error> {
+    find(fd)?.datagram()?.disconnect()
+}
+
+/// Receives bytes, and returns their number; 0 means that the peer of a stream sends no more. Of a
+/// datagram, the bytes that find no room are lost.
 ///
 /// # Errors
 /// EAGAIN, ENOTCONN, and what the connection has failed with.
@@ -70,7 +102,30 @@ pub fn receive(
     slices: &mut [IoSliceMut<'_>],
     flags: ReceiveFlags,
 ) -> Result<usize, Error> {
-    find(fd)?.receive(slices, flags)
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.receive(slices, flags),
+        AnySocket::Datagram(socket) => Ok(socket.receive(slices, flags)?.len),
+    }
+}
+
+/// Receives bytes, and the sender's address.
+///
+/// # Errors
+/// As for [`receive`].
+pub fn receive_from(
+    fd: RawFd,
+    slices: &mut [IoSliceMut<'_>],
+    flags: ReceiveFlags,
+) -> Result<Received, Error> {
+    match find(fd)? {
+        AnySocket::Stream(socket) => {
+            let len = socket.receive(slices, flags)?;
+            let from = Some(socket.peer_name()?);
+            let whole = len;
+            Ok(Received { len, whole, from })
+        }
+        AnySocket::Datagram(socket) => socket.receive(slices, flags),
+    }
 }
 
 /// Sends bytes, and returns their number: all of them, if the socket is blocking.
@@ -78,7 +133,27 @@ pub fn receive(
 /// # Errors
 /// EAGAIN, ENOTCONN, EPIPE if the stream is shut, and what the connection has failed with.
 pub fn send(fd: RawFd, slices: &[IoSlice<'_>], dont_wait: bool) -> Result<usize, Error> {
-    find(fd)?.send(slices, dont_wait)
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.send(slices, dont_wait),
+        AnySocket::Datagram(socket) => socket.send(slices, None, dont_wait),
+    }
+}
+
+/// Sends a datagram to a peer.
+///
+/// # Errors
+/// EISCONN for a stream, EMSGSIZE if the datagram is too long, EADDRNOTAVAIL if no device leads to
+/// the address, EAGAIN.
+pub fn send_to(
+    fd: RawFd,
+    slices: &[IoSlice<'_>],
+    to: SocketAddr,
+    dont_wait: bool,
+) -> Result<usize, Error> {
+    match find(fd)? {
+        AnySocket::Stream(_) => Err(Errno::EISCONN.into()),
+        AnySocket::Datagram(socket) => socket.send(slices, Some(to), dont_wait),
+    }
 }
 
 /// Ends one half of a connection, or both.
@@ -86,7 +161,10 @@ pub fn send(fd: RawFd, slices: &[IoSlice<'_>], dont_wait: bool) -> Result<usize,
 /// # Errors
 /// ENOTCONN.
 pub fn shutdown(fd: RawFd, which: Shutdown) -> Result<(), Error> {
-    find(fd)?.shut_down(which)
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.shut_down(which),
+        AnySocket::Datagram(socket) => socket.shut_down(which),
+    }
 }
 
 /// Closes a socket. What was sent still reaches the peer.
@@ -95,7 +173,10 @@ pub fn shutdown(fd: RawFd, which: Shutdown) -> Result<(), Error> {
 /// EBADF.
 pub fn close(fd: RawFd) -> Result<(), Error> {
     let socket = table().remove(fd).ok_or(Errno::EBADF)?;
-    socket.close();
+    match socket {
+        AnySocket::Stream(socket) => socket.close(),
+        AnySocket::Datagram(socket) => socket.close(),
+    }
     Ok(())
 }
 
@@ -104,7 +185,10 @@ pub fn close(fd: RawFd) -> Result<(), Error> {
 /// # Errors
 /// EBADF.
 pub fn local_name(fd: RawFd) -> Result<SocketAddr, Error> {
-    Ok(find(fd)?.local_name())
+    match find(fd)? {
+        AnySocket::Stream(socket) => Ok(socket.local_name()),
+        AnySocket::Datagram(socket) => socket.local_name(),
+    }
 }
 
 /// The address of the peer.
@@ -112,7 +196,10 @@ pub fn local_name(fd: RawFd) -> Result<SocketAddr, Error> {
 /// # Errors
 /// ENOTCONN.
 pub fn peer_name(fd: RawFd) -> Result<SocketAddr, Error> {
-    find(fd)?.peer_name()
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.peer_name(),
+        AnySocket::Datagram(socket) => socket.peer_name(),
+    }
 }
 
 /// Whether calls on the socket return EAGAIN instead of waiting.
@@ -120,7 +207,10 @@ pub fn peer_name(fd: RawFd) -> Result<SocketAddr, Error> {
 /// # Errors
 /// EBADF.
 pub fn is_nonblocking(fd: RawFd) -> Result<bool, Error> {
-    Ok(find(fd)?.is_nonblocking())
+    match find(fd)? {
+        AnySocket::Stream(socket) => Ok(socket.is_nonblocking()),
+        AnySocket::Datagram(socket) => Ok(socket.is_nonblocking()),
+    }
 }
 
 /// Sets whether calls on the socket return EAGAIN instead of waiting.
@@ -128,7 +218,10 @@ pub fn is_nonblocking(fd: RawFd) -> Result<bool, Error> {
 /// # Errors
 /// EBADF.
 pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> Result<(), Error> {
-    find(fd)?.set_nonblocking(nonblocking);
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.set_nonblocking(nonblocking),
+        AnySocket::Datagram(socket) => socket.set_nonblocking(nonblocking),
+    }
     Ok(())
 }
 
@@ -137,7 +230,10 @@ pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> Result<(), Error> {
 /// # Errors
 /// EINVAL if the value is out of range, or it is too late.
 pub fn set_number(fd: RawFd, option: Number, value: i32) -> Result<(), Error> {
-    find(fd)?.set_number(option, value)
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.set_number(option, value),
+        AnySocket::Datagram(socket) => socket.set_number(option, value),
+    }
 }
 
 /// An option's value.
@@ -145,7 +241,10 @@ pub fn set_number(fd: RawFd, option: Number, value: i32) -> Result<(), Error> {
 /// # Errors
 /// EBADF.
 pub fn number(fd: RawFd, option: Number) -> Result<i32, Error> {
-    Ok(find(fd)?.number(option))
+    match find(fd)? {
+        AnySocket::Stream(socket) => Ok(socket.number(option)),
+        AnySocket::Datagram(socket) => socket.number(option),
+    }
 }
 
 /// Sets a time; `None` means no limit, or that SO_LINGER is off.
@@ -153,7 +252,10 @@ pub fn number(fd: RawFd, option: Number) -> Result<i32, Error> {
 /// # Errors
 /// EBADF.
 pub fn set_time(fd: RawFd, option: Time, time: Option<Duration>) -> Result<(), Error> {
-    find(fd)?.set_time(option, time);
+    match find(fd)? {
+        AnySocket::Stream(socket) => socket.set_time(option, time),
+        AnySocket::Datagram(socket) => socket.set_time(option, time),
+    }
     Ok(())
 }
 
@@ -162,7 +264,10 @@ pub fn set_time(fd: RawFd, option: Time, time: Option<Duration>) -> Result<(), E
 /// # Errors
 /// EBADF.
 pub fn time(fd: RawFd, option: Time) -> Result<Option<Duration>, Error> {
-    Ok(find(fd)?.time(option))
+    match find(fd)? {
+        AnySocket::Stream(socket) => Ok(socket.time(option)),
+        AnySocket::Datagram(socket) => Ok(socket.time(option)),
+    }
 }
 
 /// Takes the pending error of a socket.
@@ -170,7 +275,10 @@ pub fn time(fd: RawFd, option: Time) -> Result<Option<Duration>, Error> {
 /// # Errors
 /// EBADF.
 pub fn take_error(fd: RawFd) -> Result<Option<Errno>, Error> {
-    Ok(find(fd)?.take_error())
+    match find(fd)? {
+        AnySocket::Stream(socket) => Ok(socket.take_error()),
+        AnySocket::Datagram(socket) => Ok(socket.take_error()),
+    }
 }
 
 /// Whether a socket listens.
@@ -178,15 +286,21 @@ pub fn take_error(fd: RawFd) -> Result<Option<Errno>, Error> {
 /// # Errors
 /// EBADF.
 pub fn is_listening(fd: RawFd) -> Result<bool, Error> {
-    Ok(find(fd)?.is_listening())
+    match find(fd)? {
+        AnySocket::Stream(socket) => Ok(socket.is_listening()),
+        AnySocket::Datagram(_) => Ok(false),
+    }
 }
 
-/// The number of bytes that can be received at once.
+/// The number of bytes that can be received at once: of a stream, or of the first datagram.
 ///
 /// # Errors
 /// EBADF.
 pub fn unread(fd: RawFd) -> Result<usize, Error> {
-    Ok(find(fd)?.unread())
+    match find(fd)? {
+        AnySocket::Stream(socket) => Ok(socket.unread()),
+        AnySocket::Datagram(socket) => Ok(socket.unread()),
+    }
 }
 
 /// Maps `len` bytes at `address` to an offset, so that the peer may write there. Without `remote`,
@@ -216,7 +330,7 @@ pub unsafe fn map(
         pd.register_memory(memory, None, access)
             .or_errno(Errno::EINVAL)
     };
-    find(fd)?.map(register, offset, remote)
+    find(fd)?.stream()?.map(register, offset, remote)
 }
 
 /// Removes the mapping of `len` bytes at `address`.
@@ -224,7 +338,7 @@ pub unsafe fn map(
 /// # Errors
 /// EINVAL if there is none.
 pub fn unmap(fd: RawFd, address: *mut u8, len: usize) -> Result<(), Error> {
-    find(fd)?.unmap(address as u64, len)
+    find(fd)?.stream()?.unmap(address as u64, len)
 }
 
 /// Sends bytes into memory that the peer has mapped to an offset, and returns their number: less
@@ -238,5 +352,5 @@ pub fn write_mapped(
     offset: u64,
     dont_wait: bool,
 ) -> Result<usize, Error> {
-    find(fd)?.write_mapped(slices, offset, dont_wait)
+    find(fd)?.stream()?.write_mapped(slices, offset, dont_wait)
 }

@@ -11,7 +11,9 @@
 //! ```
 
 mod alive;
+mod any;
 mod calls;
+mod datagram;
 mod error;
 mod lingering;
 mod nic;

@@ -1,5 +1,6 @@
 //! Closes that wait for the peer while their program goes on, and the end of the process.
 
+use crate::any::AnySocket;
 use crate::socket::Socket;
 use crate::table::table;
 use parking_lot::{Condvar, Mutex};
@@ -46,7 +47,11 @@ pub(crate) extern "C" fn at_exit() {
     let end = Instant::now() + EXIT_LIMIT;
     let table = table();
     for socket in table.all() {
-        socket.leave(end.saturating_duration_since(Instant::now()));
+        let left = end.saturating_duration_since(Instant::now());
+        match socket {
+            AnySocket::Stream(socket) => socket.leave(left),
+            AnySocket::Datagram(socket) => socket.leave(left),
+        }
     }
     let mut count = table.lingering.count.lock();
     while *count > 0 {

@@ -1,14 +1,13 @@
 //! `poll` over rsockets and ordinary descriptors.
 
+use crate::any::AnySocket;
 use crate::error::Error;
 use crate::nic::Nic;
 use crate::options::configuration;
-use crate::socket::Socket;
 use crate::table::lookup;
 use crate::wait::{Patience, poll_timeout};
 use nix::errno::Errno;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A descriptor to wait for, as in `struct pollfd`. A negative one is ignored.
@@ -30,7 +29,7 @@ pub struct PollFd {
 /// EINTR after a signal, and the other errors of `poll`.
 pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error> {
     let patience = Patience::of(limit);
-    let sockets: Vec<Option<Arc<Socket>>> = fds.iter().map(|each| lookup(each.fd)).collect();
+    let sockets: Vec<Option<AnySocket>> = fds.iter().map(|each| lookup(each.fd)).collect();
     let polling = configuration().polling;
     let began = Instant::now();
     let mut system = Vec::new();
@@ -78,7 +77,7 @@ fn readable(fd: RawFd) -> libc::pollfd {
 /// takes longer than to look at them.
 fn look(
     fds: &mut [PollFd],
-    sockets: &[Option<Arc<Socket>>],
+    sockets: &[Option<AnySocket>],
     mut driven: Option<&mut Vec<*const Nic>>,
 ) -> Result<usize, Error> {
     let mut ready = 0;

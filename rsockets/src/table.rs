@@ -1,10 +1,11 @@
 //! The sockets of the process, by descriptor.
 
 use crate::alive::Alive;
+use crate::any::AnySocket;
+use crate::datagram::{Datagram, Service};
 use crate::error::Error;
 use crate::lingering::{self, Lingering};
 use crate::nic::Nics;
-use crate::socket::Socket;
 use nix::errno::Errno;
 use parking_lot::{Mutex, RwLock};
 use std::os::fd::RawFd;
@@ -19,7 +20,8 @@ pub(crate) struct Table {
     pub(crate) nics: Nics,
     pub(crate) alive: Alive,
     pub(crate) lingering: Lingering,
-    sockets: RwLock<Vec<Option<Arc<Socket>>>>,
+    pub(crate) service: Service,
+    sockets: RwLock<Vec<Option<AnySocket>>>,
 }
 
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
@@ -61,7 +63,7 @@ extern "C" fn in_child() {
 }
 
 impl Table {
-    pub(crate) fn insert(&self, socket: Arc<Socket>) -> RawFd {
+    pub(crate) fn insert(&self, socket: AnySocket) -> RawFd {
         let fd = socket.fd();
         let mut sockets = self.sockets.write();
         let place = usize::try_from(fd).unwrap_or(0);
@@ -72,23 +74,28 @@ impl Table {
         fd
     }
 
-    pub(crate) fn remove(&self, fd: RawFd) -> Option<Arc<Socket>> {
+    pub(crate) fn remove(&self, fd: RawFd) -> Option<AnySocket> {
         let place = usize::try_from(fd).ok()?;
         self.sockets.write().get_mut(place)?.take()
     }
 
-    fn get(&self, fd: RawFd) -> Option<Arc<Socket>> {
+    fn get(&self, fd: RawFd) -> Option<AnySocket> {
         let place = usize::try_from(fd).ok()?;
         self.sockets.read().get(place)?.clone()
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
+    pub(crate) fn all(&self) -> Vec<AnySocket> {
         self.sockets.read().iter().flatten().cloned().collect()
+    }
+
+    /// The socket of datagrams with a descriptor.
+    pub(crate) fn datagram(&self, fd: RawFd) -> Option<Arc<Datagram>> {
+        self.get(fd)?.datagram().ok().cloned()
     }
 }
 
 /// The socket with a descriptor, if the descriptor is that of an rsocket.
-pub(crate) fn lookup(fd: RawFd) -> Option<Arc<Socket>> {
+pub(crate) fn lookup(fd: RawFd) -> Option<AnySocket> {
     existing()?.get(fd)
 }
 
@@ -96,6 +103,6 @@ pub(crate) fn lookup(fd: RawFd) -> Option<Arc<Socket>> {
 ///
 /// # Errors
 /// EBADF if there is none.
-pub(crate) fn find(fd: RawFd) -> Result<Arc<Socket>, Error> {
+pub(crate) fn find(fd: RawFd) -> Result<AnySocket, Error> {
     lookup(fd).ok_or_else(|| Errno::EBADF.into())
 }

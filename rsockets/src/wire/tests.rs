@@ -145,3 +145,106 @@ fn a_mapping_covers_its_offsets_only() {
     assert_eq!(hostile.at(u64::MAX), Some((u64::MAX, u32::MAX)));
     assert_eq!(hostile.at(0), None);
 }
+
+fn udp_header(address: &str) -> UdpHeader {
+    UdpHeader {
+        operation: Operation::Data,
+        qpn: 0x12_3456,
+        address: address.parse().expect("an address"),
+    }
+}
+
+fn ud_header(source: &str) -> UdHeader {
+    let source = source.parse().expect("an address");
+    UdHeader { source }
+}
+
+#[test]
+fn headers_of_udp_messages_make_the_round_trip() {
+    let v4 = udp_header("10.1.2.3");
+    assert_eq!(
+        v4.encode()[..],
+        [0x55, 0x55, 0x55, 0x55, 4, 0, 16, 0, 0, 0x12, 0x34, 0x56, 10, 1, 2, 3]
+    );
+    let control = UdpHeader {
+        operation: Operation::Control,
+        ..udp_header("2001:db8::7")
+    };
+    assert_eq!(control.encode()[4..8], [6, 7, 28, 0]);
+    for header in [v4, control] {
+        let mut message = header.encode().to_vec();
+        assert_eq!(message.len(), UdpHeader::len_for(header.address));
+        message.extend(b"data");
+        assert_eq!(UdpHeader::parse(&message), Ok((header, &b"data"[..])));
+    }
+}
+
+#[test]
+fn headers_of_datagrams_make_the_round_trip() {
+    let v4 = ud_header("10.1.2.3:7174");
+    assert_eq!(v4.encode()[..], [4, 8, 0x1c, 0x06, 10, 1, 2, 3]);
+    let v6 = UdHeader {
+        source: std::net::SocketAddrV6::new("fe80::1".parse().expect("an address"), 80, 9, 0).into(),
+    };
+    assert_eq!(v6.encode()[..9], [6, 24, 0, 80, 0, 0, 0, 9, 0xfe]);
+    for header in [v4, v6] {
+        let mut payload = header.encode().to_vec();
+        assert_eq!(payload.len(), UdHeader::len_for(header.source.ip()));
+        payload.extend(b"data");
+        assert_eq!(UdHeader::parse(&payload), Ok((header, &b"data"[..])));
+    }
+}
+
+#[test]
+fn wrong_headers_of_datagrams_are_told_apart() {
+    let changed = |header: &HeaderBytes, at: usize, value: u8| {
+        let mut bytes = header.to_vec();
+        bytes[at] = value;
+        bytes
+    };
+    let udp = |at, value| {
+        let message = changed(&udp_header("10.1.2.3").encode(), at, value);
+        UdpHeader::parse(&message).map(drop)
+    };
+    assert_eq!(udp(3, 0x54), Err(DatagramError::Tag(0x5555_5554)));
+    assert_eq!(udp(4, 5), Err(DatagramError::Version(5)));
+    assert_eq!(udp(5, 6), Err(DatagramError::Operation(6)));
+    let length = |version, stated, right| DatagramError::Length {
+        version,
+        stated,
+        right,
+    };
+    assert_eq!(udp(6, 28), Err(length(4, 28, 16)));
+    assert_eq!(udp(4, 6), Err(length(6, 16, 28)));
+    // Reserved bits are ignored.
+    assert_eq!(udp(7, 0xff), Ok(()));
+    assert_eq!(udp(8, 0xff), Ok(()));
+    let ud = |at, value| {
+        let payload = changed(&ud_header("[::1]:7").encode(), at, value);
+        UdHeader::parse(&payload).map(drop)
+    };
+    assert_eq!(ud(0, 0), Err(DatagramError::Version(0)));
+    assert_eq!(ud(0, 4), Err(length(4, 24, 8)));
+    assert_eq!(ud(1, 23), Err(length(6, 23, 24)));
+}
+
+#[test]
+fn headers_that_are_cut_are_short() {
+    for (address, needed) in [("10.1.2.3", 16), ("::1", 28)] {
+        let whole = udp_header(address).encode();
+        for len in 0..whole.len() {
+            let needed = if len < 12 { 16 } else { needed };
+            let short = DatagramError::Short { len, needed };
+            assert_eq!(UdpHeader::parse(&whole[..len]), Err(short));
+        }
+    }
+    for (source, needed) in [("10.1.2.3:1", 8), ("[::1]:1", 24)] {
+        let whole = ud_header(source).encode();
+        for len in 0..whole.len() {
+            let needed = if len < 4 { 8 } else { needed };
+            let short = DatagramError::Short { len, needed };
+            assert_eq!(UdHeader::parse(&whole[..len]), Err(short));
+            assert!(short.to_string().contains(&needed.to_string()));
+        }
+    }
+}

@@ -27,6 +27,7 @@ pub(crate) extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
         };
         let fd = match (kind & !TYPE_FLAGS, protocol) {
             (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => rs::socket(domain).or_errno()?,
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => rs::datagram_socket(domain).or_errno()?,
             _ => {
                 return Err(with_reason(Errno::EPROTONOSUPPORT, || {
                     format!("type {kind} with protocol {protocol} is no rsocket")
@@ -66,7 +67,12 @@ pub(crate) extern "C" fn accept(fd: c_int, address: Out<u8>, len: Out<u32>) -> c
 
 /// `rconnect`.
 pub(crate) extern "C" fn connect(fd: c_int, address: In<u8>, len: u32) -> c_int {
-    guard::minus_one(|| rs::connect(fd, read(address, len)?).or_errno())
+    guard::minus_one(|| {
+        if rs::is_datagram(fd) && family(address, len)? == libc::AF_UNSPEC {
+            return rs::disconnect(fd).or_errno();
+        }
+        rs::connect(fd, read(address, len)?).or_errno()
+    })
 }
 
 /// `rshutdown`.
@@ -97,14 +103,21 @@ pub(crate) extern "C" fn peer_name(fd: c_int, address: Out<u8>, len: Out<u32>) -
     guard::minus_one(|| write(rs::peer_name(fd).or_errno()?, address, len))
 }
 
-/// An address that the program passes, of `len` bytes.
-fn read(address: In<u8>, len: u32) -> Result<SocketAddr, Errno> {
-    const FAMILY: u32 = 2;
+/// The length of the family of an address, in bytes.
+const FAMILY: u32 = 2;
+
+/// The family of an address that the program passes, of `len` bytes.
+fn family(address: In<u8>, len: u32) -> Result<c_int, Errno> {
     if len < FAMILY {
         return Err(Errno::EINVAL);
     }
     let bytes = address.slice(FAMILY as usize)?;
-    let family = c_int::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+    Ok(u16::from_ne_bytes([bytes[0], bytes[1]]).into())
+}
+
+/// An address that the program passes, of `len` bytes.
+pub(super) fn read(address: In<u8>, len: u32) -> Result<SocketAddr, Errno> {
+    let family = family(address, len)?;
     let needed = match family {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
         libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),

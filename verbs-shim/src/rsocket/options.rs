@@ -86,6 +86,9 @@ pub(crate) extern "C" fn set(
         if !rs::is_socket(fd) {
             return Err(Errno::EBADF);
         }
+        if rs::is_datagram(fd) && level != SOL_RDMA {
+            return set_on_udp(fd, level, option, value, len);
+        }
         match kind(level, option)? {
             Kind::Number(number) => rs::set_number(fd, number, read(value, len)?).or_errno(),
             Kind::Time(Time::Linger) => {
@@ -103,6 +106,47 @@ pub(crate) extern "C" fn set(
     })
 }
 
+/// Sets an option of a datagram socket: on its UDP socket, and where it concerns this library.
+fn set_on_udp(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: In<u8>,
+    len: u32,
+) -> Result<(), Errno> {
+    // SAFETY: the descriptor is that of a UDP socket, and the program passes `len` bytes.
+    let set = unsafe { libc::setsockopt(fd, level, option, value.as_ptr().cast(), len) };
+    Errno::result(set)?;
+    match kind(level, option) {
+        Ok(Kind::Number(number @ (Number::ReceiveBuffer | Number::SendBuffer))) => {
+            rs::set_number(fd, number, read(value, len)?).or_errno()
+        }
+        Ok(Kind::Time(time @ (Time::Receive | Time::Send))) => {
+            rs::set_time(fd, time, read_time(value, len)?).or_errno()
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads an option of a datagram socket.
+fn get_of_udp(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: Out<u8>,
+    len: Out<u32>,
+) -> Result<(), Errno> {
+    if (level, option) == (libc::SOL_SOCKET, libc::SO_ERROR)
+        && let Some(error) = rs::take_error(fd).or_errno()?
+    {
+        return write(&(error as c_int), value, len);
+    }
+    let (value, len) = (value.input().as_ptr().cast_mut(), len.get()?);
+    // SAFETY: the descriptor is that of a UDP socket, and the program passes `len` bytes.
+    let got = unsafe { libc::getsockopt(fd, level, option, value.cast(), len) };
+    Errno::result(got).map(drop)
+}
+
 /// `rgetsockopt`.
 pub(crate) extern "C" fn get(
     fd: c_int,
@@ -114,6 +158,9 @@ pub(crate) extern "C" fn get(
     guard::minus_one(|| {
         if !rs::is_socket(fd) {
             return Err(Errno::EBADF);
+        }
+        if rs::is_datagram(fd) && level != SOL_RDMA {
+            return get_of_udp(fd, level, option, value, len);
         }
         match kind(level, option)? {
             Kind::Number(number) => write(&rs::number(fd, number).or_errno()?, value, len),

@@ -34,12 +34,14 @@ pub(crate) extern "C" fn recvfrom(
 ) -> isize {
     guard::value(-1, || {
         let mut slices = [IoSliceMut::new(bytes_mut(buffer, len)?)];
-        let received = receive(fd, &mut slices, flags)?;
+        let received = receive_from(fd, &mut slices, flags)?;
         if !address.is_null() {
-            let peer = rs::peer_name(fd).or_errno()?;
-            endpoints::write(peer, address, address_len)?;
+            match received.from {
+                Some(peer) => endpoints::write(peer, address, address_len)?,
+                None => address_len.put(0)?,
+            }
         }
-        Ok(received)
+        Ok(told(&received, flags))
     })
 }
 
@@ -49,11 +51,23 @@ pub(crate) extern "C" fn recvmsg(fd: c_int, message: Out<libc::msghdr>, flags: c
         let header = message.get()?;
         let vectors = In::<libc::iovec>::at(header.msg_iov as u64);
         let mut slices = slices_mut(vectors, header.msg_iovlen)?;
-        let received = receive(fd, &mut slices, flags)?;
+        let received = receive_from(fd, &mut slices, flags)?;
         header.msg_controllen = 0;
         header.msg_flags = 0;
-        header.msg_namelen = 0;
-        Ok(received)
+        if received.whole > received.len {
+            header.msg_flags |= libc::MSG_TRUNC;
+        }
+        // TCP sockets name no peer here.
+        let from = received.from.filter(|_| rs::is_datagram(fd));
+        match from {
+            Some(peer) if !header.msg_name.is_null() => {
+                let name = Out::allocated(header.msg_name.cast());
+                let len = Out::allocated(&raw mut header.msg_namelen);
+                endpoints::write(peer, name, len)?;
+            }
+            _ => header.msg_namelen = 0,
+        }
+        Ok(told(&received, flags))
     })
 }
 
@@ -88,11 +102,8 @@ pub(crate) extern "C" fn sendto(
     address_len: u32,
 ) -> isize {
     guard::value(-1, || {
-        if !address.is_null() || address_len != 0 {
-            return Err(Errno::EISCONN);
-        }
         let slices = [IoSlice::new(bytes(buffer, len)?)];
-        transmit(fd, &slices, flags)
+        transmit_to(fd, &slices, flags, address, address_len)
     })
 }
 
@@ -106,7 +117,13 @@ pub(crate) extern "C" fn sendmsg(fd: c_int, message: In<libc::msghdr>, flags: c_
             }));
         }
         let vectors = In::<libc::iovec>::at(header.msg_iov as u64);
-        transmit(fd, &slices(vectors, header.msg_iovlen)?, flags)
+        let slices = slices(vectors, header.msg_iovlen)?;
+        if !rs::is_datagram(fd) {
+            // TCP sockets ignore the name.
+            return transmit(fd, &slices, flags);
+        }
+        let name = In::at(header.msg_name as u64);
+        transmit_to(fd, &slices, flags, name, header.msg_namelen)
     })
 }
 
@@ -174,15 +191,63 @@ pub(crate) extern "C" fn iowrite(
 }
 
 fn receive(fd: c_int, slices: &mut [IoSliceMut<'_>], flags: c_int) -> Result<isize, Errno> {
+    if flags & libc::MSG_TRUNC != 0 {
+        let received = receive_from(fd, slices, flags)?;
+        return Ok(told(&received, flags));
+    }
+    rs::receive(fd, slices, receive_flags(flags)?).or_errno().map(length)
+}
+
+fn receive_from(
+    fd: c_int,
+    slices: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Result<rs::Received, Errno> {
+    rs::receive_from(fd, slices, receive_flags(flags)?).or_errno()
+}
+
+fn receive_flags(flags: c_int) -> Result<rs::ReceiveFlags, Errno> {
     if flags & libc::MSG_OOB != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let flags = rs::ReceiveFlags {
+    Ok(rs::ReceiveFlags {
         peek: flags & libc::MSG_PEEK != 0,
         wait_all: flags & libc::MSG_WAITALL != 0,
         dont_wait: flags & libc::MSG_DONTWAIT != 0,
-    };
-    rs::receive(fd, slices, flags).or_errno().map(length)
+    })
+}
+
+/// The number of bytes that a call returns: with MSG_TRUNC, those of the whole datagram.
+fn told(received: &rs::Received, flags: c_int) -> isize {
+    length(match flags & libc::MSG_TRUNC {
+        0 => received.len,
+        _ => received.whole,
+    })
+}
+
+/// Sends to an address, if the program passes one. Streams take none.
+fn transmit_to(
+    fd: c_int,
+    slices: &[IoSlice<'_>],
+    flags: c_int,
+    address: In<u8>,
+    len: u32,
+) -> Result<isize, Errno> {
+    if !rs::is_datagram(fd) {
+        if !address.is_null() || len != 0 {
+            return Err(Errno::EISCONN);
+        }
+        return transmit(fd, slices, flags);
+    }
+    if address.is_null() {
+        return transmit(fd, slices, flags);
+    }
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let to = endpoints::read(address, len)?;
+    let dont_wait = flags & libc::MSG_DONTWAIT != 0;
+    rs::send_to(fd, slices, to, dont_wait).or_errno().map(length)
 }
 
 fn transmit(fd: c_int, slices: &[IoSlice<'_>], flags: c_int) -> Result<isize, Errno> {
