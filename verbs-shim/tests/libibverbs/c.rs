@@ -31,6 +31,13 @@ fn sockets_over_rdma_behave_as_sockets() {
     }
 }
 
+#[test]
+fn datagram_sockets_over_rdma_behave_as_sockets() {
+    if compiles_rdmacm_or_skip() {
+        succeeds("rsocket_datagram.c");
+    }
+}
+
 /// Cancellation had ended the whole process.
 #[test]
 fn a_thread_can_be_cancelled_while_it_waits_or_polls() {
