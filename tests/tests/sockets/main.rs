@@ -4,6 +4,7 @@
 //! `cargo test -p roce-tests --test sockets soft_roce::` runs some of them.
 
 mod case;
+mod datagrams;
 mod files;
 mod hosts;
 mod ours;
