@@ -115,8 +115,12 @@ impl Liar {
     fn packet(&self, to: Qpn, payload: &[u8]) {
         self.memory.write(0, payload).expect("in range");
         let sge = self.memory.slice(0, payload.len()).expect("in range");
-        let there = self.pd.create_ah(self.index, HERE.into(), &AddressOptions::default());
-        let request = SendRequest::send(sge).id(1).to(there.expect("a path").to(to, KEY));
+        let there = self
+            .pd
+            .create_ah(self.index, HERE.into(), &AddressOptions::default());
+        let request = SendRequest::send(sge)
+            .id(1)
+            .to(there.expect("a path").to(to, KEY));
         self.qp.post_send(&request).expect("posted");
         let done = self.cq.poll_for(PATIENCE).expect("no overrun");
         done.expect("sent").ok().expect("sent");
@@ -163,7 +167,10 @@ fn messages_that_are_not_right_are_dropped_without_an_answer() {
     // The answer to this is the first, so all that came before it has been dropped.
     liar.introduce(one);
     liar.udp.set_nonblocking(true).expect("set");
-    let more = liar.udp.recv_from(&mut [0; 100]).map_err(|error| error.kind());
+    let more = liar
+        .udp
+        .recv_from(&mut [0; 100])
+        .map_err(|error| error.kind());
     assert_eq!(more, Err(ErrorKind::WouldBlock));
     still_talk(one, other);
 }

@@ -77,14 +77,18 @@ impl Endpoint {
     /// EADDRNOTAVAIL if no device has the address; others if memory or descriptors run out.
     pub(super) fn new(local: SocketAddr, sizes: &Sizes) -> Result<Self, Error> {
         let nic = table().nics.with_address(local)?;
-        let gid_index = nic.context.gid_index(local.ip()).or_errno(Errno::EADDRNOTAVAIL)?;
-        let slots = |buffer: usize, queue: u16| {
-            (buffer / MAX_LEN).min(usize::from(queue)).max(MIN_QUEUE)
-        };
+        let gid_index = nic
+            .context
+            .gid_index(local.ip())
+            .or_errno(Errno::EADDRNOTAVAIL)?;
+        let slots =
+            |buffer: usize, queue: u16| (buffer / MAX_LEN).min(usize::from(queue)).max(MIN_QUEUE);
         let sends = slots(sizes.send_buffer, sizes.send_queue);
         let receives = slots(sizes.receive_buffer, sizes.receive_queue);
         let channel = nic.context.create_channel().or_errno(Errno::EMFILE)?;
-        let queue = nic.context.create_cq_with_channel(sends + receives, &channel);
+        let queue = nic
+            .context
+            .create_cq_with_channel(sends + receives, &channel);
         let options = QpOptions {
             kind: QpKind::Ud,
             send_depth: sends,
@@ -94,8 +98,14 @@ impl Endpoint {
             max_inline: 0,
             signal_all: true,
         };
-        let qp = nic.pd.create_qp(&queue, &queue, &options).or_errno(Errno::ENOMEM)?;
-        let send = nic.pd.allocate(sends * MAX_LEN, Access::empty()).or_errno(Errno::ENOMEM)?;
+        let qp = nic
+            .pd
+            .create_qp(&queue, &queue, &options)
+            .or_errno(Errno::ENOMEM)?;
+        let send = nic
+            .pd
+            .allocate(sends * MAX_LEN, Access::empty())
+            .or_errno(Errno::ENOMEM)?;
         let receive = nic.pd.allocate(receives * RECEIVE_LEN, Access::LOCAL_WRITE);
         let header = UdHeader { source: local }.encode();
         let mtu = nic.context.device().active_mtu().bytes();
@@ -114,7 +124,10 @@ impl Endpoint {
             broken: false,
             nic,
         };
-        endpoint.qp.activate(gid_index, QKEY).or_errno(Errno::ENODEV)?;
+        endpoint
+            .qp
+            .activate(gid_index, QKEY)
+            .or_errno(Errno::ENODEV)?;
         for slot in 0..receives {
             endpoint.post_receive(slot)?;
         }
@@ -167,7 +180,10 @@ impl Endpoint {
             return None;
         }
         let options = AddressOptions::default();
-        let handle = self.nic.pd.create_ah(self.gid_index, remote.into(), &options);
+        let handle = self
+            .nic
+            .pd
+            .create_ah(self.gid_index, remote.into(), &options);
         Some(handle.ok()?.to(qpn, QKEY))
     }
 
@@ -274,7 +290,10 @@ impl Endpoint {
     }
 
     fn post_receive(&self, slot: usize) -> Result<(), Error> {
-        let sge = self.receive.slice(slot * RECEIVE_LEN, RECEIVE_LEN).or_errno(Errno::ENOMEM)?;
+        let sge = self
+            .receive
+            .slice(slot * RECEIVE_LEN, RECEIVE_LEN)
+            .or_errno(Errno::ENOMEM)?;
         let receive = RecvRequest {
             wr_id: RECEIVE | slot as u64,
             sges: &[sge],

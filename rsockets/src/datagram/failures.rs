@@ -17,7 +17,8 @@ pub(super) struct Failures(Vec<(IpAddr, Instant)>);
 impl Failures {
     /// Whether an address has failed a moment ago.
     pub(super) fn is_recent(&mut self, local: IpAddr, now: Instant) -> bool {
-        self.0.retain(|(_, at)| now.saturating_duration_since(*at) < PAUSE);
+        self.0
+            .retain(|(_, at)| now.saturating_duration_since(*at) < PAUSE);
         self.0.len() >= MAX || self.0.iter().any(|(ip, _)| *ip == local)
     }
 
@@ -42,7 +43,10 @@ mod tests {
         for last in 0..MAX {
             failures.remember(IpAddr::from([10, 0, 1, last as u8]), now + PAUSE);
         }
-        assert!(failures.is_recent(other, now + PAUSE), "none is tried any more");
+        assert!(
+            failures.is_recent(other, now + PAUSE),
+            "none is tried any more"
+        );
         assert!(!failures.is_recent(other, now + 2 * PAUSE));
     }
 }

@@ -67,7 +67,8 @@ impl Inbox {
 
     /// Drops the datagrams in the memory of an endpoint, which is gone.
     pub(super) fn forget(&mut self, gone: usize) {
-        let is_gone = |place: &Place| matches!(place, Place::Receive { endpoint, .. } if *endpoint == gone);
+        let is_gone =
+            |place: &Place| matches!(place, Place::Receive { endpoint, .. } if *endpoint == gone);
         self.arrived.retain(|each| !is_gone(&each.place));
     }
 }
@@ -95,7 +96,9 @@ mod tests {
         assert_eq!(inbox.take_first().map(|first| first.len), Some(3));
         inbox.forget(3);
         assert!(inbox.push_copy(source, b"four", 2), "there is room again");
-        let left: Vec<usize> = std::iter::from_fn(|| inbox.take_first()).map(|each| each.len).collect();
+        let left: Vec<usize> = std::iter::from_fn(|| inbox.take_first())
+            .map(|each| each.len)
+            .collect();
         assert_eq!(left, [0, 4]);
         assert_eq!(inbox.copies, 0);
     }

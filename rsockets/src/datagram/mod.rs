@@ -277,7 +277,10 @@ impl State {
     }
 
     fn descriptors(&self, each: impl FnMut(RawFd)) {
-        self.endpoints.iter().map(Endpoint::descriptor).for_each(each);
+        self.endpoints
+            .iter()
+            .map(Endpoint::descriptor)
+            .for_each(each);
     }
 
     fn hand_over(&self) {
@@ -292,7 +295,12 @@ impl State {
         when(self.inbox.first().is_some() || !self.reads, IN)
             | when(!self.reads, libc::POLLRDHUP)
             | when(!self.reads && !self.writes, libc::POLLHUP)
-            | when(self.endpoints.iter().all(|each| each.can_send() || each.is_broken()), OUT)
+            | when(
+                self.endpoints
+                    .iter()
+                    .all(|each| each.can_send() || each.is_broken()),
+                OUT,
+            )
             | when(self.error.is_some(), libc::POLLERR)
             | when(self.closed, libc::POLLNVAL)
     }

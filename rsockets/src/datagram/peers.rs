@@ -146,14 +146,20 @@ mod tests {
             // The program sends to its peers from time to time.
             if stranger % 100 == 10 {
                 for number in 0..10 {
-                    assert_eq!(peers.used(address(number)).map(|peer| peer.endpoint), Some(7));
+                    assert_eq!(
+                        peers.used(address(number)).map(|peer| peer.endpoint),
+                        Some(7)
+                    );
                 }
             }
             peers.get_or_insert(address(stranger), peer(0));
             assert!(peers.entries.len() <= MAX_PEERS);
             assert_eq!(peers.entries.len(), peers.places.len());
         }
-        assert!(peers.used(address(11)).is_none(), "the oldest stranger is forgotten");
+        assert!(
+            peers.used(address(11)).is_none(),
+            "the oldest stranger is forgotten"
+        );
         assert!(peers.used(address(5 * MAX_PEERS - 1)).is_some());
     }
 

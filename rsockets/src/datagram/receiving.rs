@@ -114,9 +114,9 @@ impl State {
             path: None,
         };
         let peer = self.peers.get_or_insert(from, new);
-        let known = peer.path.filter(|path| {
-            peer.endpoint == endpoint && path.destination.qpn.get() == header.qpn
-        });
+        let known = peer
+            .path
+            .filter(|path| peer.endpoint == endpoint && path.destination.qpn.get() == header.qpn);
         let destination = match known {
             Some(path) => Some(path.destination),
             None => self.endpoints[endpoint].destination(from.ip(), header.qpn),
@@ -130,7 +130,10 @@ impl State {
     /// The endpoint at the address that a message was sent to.
     fn endpoint_for_stranger(&mut self, local: SocketAddr) -> Result<usize, Error> {
         let now = Instant::now();
-        let is_used = self.endpoints.iter().any(|each| each.local().ip() == local.ip());
+        let is_used = self
+            .endpoints
+            .iter()
+            .any(|each| each.local().ip() == local.ip());
         if !is_used && self.failures.is_recent(local.ip(), now) {
             return Err(Errno::EADDRNOTAVAIL.into());
         }
@@ -145,7 +148,9 @@ impl State {
             Place::Copy(bytes) => scatter(slices, first.len, |at, out| {
                 out.copy_from_slice(&bytes[at..at + out.len()]);
             }),
-            Place::Receive { endpoint, start, .. } => {
+            Place::Receive {
+                endpoint, start, ..
+            } => {
                 let endpoint = &self.endpoints[*endpoint];
                 scatter(slices, first.len, |at, out| endpoint.read(start + at, out))
             }

@@ -73,7 +73,9 @@ impl Datagram {
         }
         // The header is one slice more than the system takes.
         let whole: Vec<u8> = all.iter().flat_map(|slice| slice.iter().copied()).collect();
-        self.udp.send(&[IoSlice::new(&whole)], header.address, to, dont_wait).map(drop)
+        self.udp
+            .send(&[IoSlice::new(&whole)], header.address, to, dont_wait)
+            .map(drop)
     }
 
     /// The address that a program means: the unspecified one is this host.
@@ -101,11 +103,7 @@ impl Datagram {
 impl State {
     /// Sends a datagram from its QP, or says that it must go over UDP. `None` if the send queue is
     /// full.
-    fn try_send(
-        &mut self,
-        to: SocketAddr,
-        data: &mut Gather<'_>,
-    ) -> Result<Option<Way>, Error> {
+    fn try_send(&mut self, to: SocketAddr, data: &mut Gather<'_>) -> Result<Option<Way>, Error> {
         if self.peers.used(to).is_none() {
             self.new_peer(to)?;
         }

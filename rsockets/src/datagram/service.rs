@@ -68,7 +68,12 @@ impl Service {
 fn start() -> Result<(), Errno> {
     let service = &table().service;
     let mut blocked = SigSet::all();
-    let faults = [Signal::SIGBUS, Signal::SIGSEGV, Signal::SIGILL, Signal::SIGFPE];
+    let faults = [
+        Signal::SIGBUS,
+        Signal::SIGSEGV,
+        Signal::SIGILL,
+        Signal::SIGFPE,
+    ];
     faults.into_iter().for_each(|fault| blocked.remove(fault));
     // Threads inherit the mask.
     let before = blocked.thread_swap_mask(SigmaskHow::SIG_SETMASK)?;

@@ -177,7 +177,9 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(v4) = storage.as_sockaddr_in() {
         return Some(SocketAddrV4::from(*v4).into());
     }
-    storage.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into())
+    storage
+        .as_sockaddr_in6()
+        .map(|v6| SocketAddrV6::from(*v6).into())
 }
 
 fn mapped(ip: IpAddr) -> Ipv6Addr {

@@ -173,7 +173,20 @@ impl UdpHeader {
     /// See [`DatagramError`].
     pub fn parse(message: &[u8]) -> Result<(Self, &[u8]), DatagramError> {
         let (fixed, rest) = split::<12>(message, 16, message.len())?;
-        let [t0, t1, t2, t3, version, operation, stated, _, q0, q1, q2, q3] = *fixed;
+        let [
+            t0,
+            t1,
+            t2,
+            t3,
+            version,
+            operation,
+            stated,
+            _,
+            q0,
+            q1,
+            q2,
+            q3,
+        ] = *fixed;
         let tag = u32::from_be_bytes([t0, t1, t2, t3]);
         if tag != TAG {
             return Err(DatagramError::Tag(tag));

@@ -6,9 +6,7 @@ mod element;
 mod message;
 mod private;
 
-pub use datagram::{
-    DatagramError, HeaderBytes, MAX_HEADER_LEN, Operation, UdHeader, UdpHeader,
-};
+pub use datagram::{DatagramError, HeaderBytes, MAX_HEADER_LEN, Operation, UdHeader, UdpHeader};
 pub use element::{ByteOrder, ELEMENT_LEN, Element, MAPPING_LEN, Mapping};
 pub use message::{Control, Message, UnknownMessage};
 pub(crate) use private::expressible;

@@ -164,7 +164,9 @@ fn headers_of_udp_messages_make_the_round_trip() {
     let v4 = udp_header("10.1.2.3");
     assert_eq!(
         v4.encode()[..],
-        [0x55, 0x55, 0x55, 0x55, 4, 0, 16, 0, 0, 0x12, 0x34, 0x56, 10, 1, 2, 3]
+        [
+            0x55, 0x55, 0x55, 0x55, 4, 0, 16, 0, 0, 0x12, 0x34, 0x56, 10, 1, 2, 3
+        ]
     );
     let control = UdpHeader {
         operation: Operation::Control,
@@ -184,7 +186,8 @@ fn headers_of_datagrams_make_the_round_trip() {
     let v4 = ud_header("10.1.2.3:7174");
     assert_eq!(v4.encode()[..], [4, 8, 0x1c, 0x06, 10, 1, 2, 3]);
     let v6 = UdHeader {
-        source: std::net::SocketAddrV6::new("fe80::1".parse().expect("an address"), 80, 9, 0).into(),
+        source: std::net::SocketAddrV6::new("fe80::1".parse().expect("an address"), 80, 9, 0)
+            .into(),
     };
     assert_eq!(v6.encode()[..9], [6, 24, 0, 80, 0, 0, 0, 9, 0xfe]);
     for header in [v4, v6] {

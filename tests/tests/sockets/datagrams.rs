@@ -78,7 +78,10 @@ fn rdma_cores_client_sends_to_our_server() {
         .env("LD_LIBRARY_PATH", library.path())
         .spawn();
     let _server = Killed(server.expect("it starts"));
-    let bound = lab.host_command("timeout").args(["60", "sh", "-c", BOUND]).status();
+    let bound = lab
+        .host_command("timeout")
+        .args(["60", "sh", "-c", BOUND])
+        .status();
     assert!(bound.expect("it runs").success(), "the server has no port");
     for size in ["64", "2000"] {
         let before = packets(&lab);
@@ -142,7 +145,9 @@ fn packets(lab: &Lab) -> u64 {
     );
     let read = lab.guest(["sh", "-c", &counters]).output(TIMEOUT);
     let text = read.expect("it runs").stdout_text();
-    text.split_whitespace().map(|count| count.parse::<u64>().expect("a number")).sum()
+    text.split_whitespace()
+        .map(|count| count.parse::<u64>().expect("a number"))
+        .sum()
 }
 
 /// The server has received datagrams, and they went from QP to QP.

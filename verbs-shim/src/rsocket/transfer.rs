@@ -195,7 +195,9 @@ fn receive(fd: c_int, slices: &mut [IoSliceMut<'_>], flags: c_int) -> Result<isi
         let received = receive_from(fd, slices, flags)?;
         return Ok(told(&received, flags));
     }
-    rs::receive(fd, slices, receive_flags(flags)?).or_errno().map(length)
+    rs::receive(fd, slices, receive_flags(flags)?)
+        .or_errno()
+        .map(length)
 }
 
 fn receive_from(
@@ -247,7 +249,9 @@ fn transmit_to(
     }
     let to = endpoints::read(address, len)?;
     let dont_wait = flags & libc::MSG_DONTWAIT != 0;
-    rs::send_to(fd, slices, to, dont_wait).or_errno().map(length)
+    rs::send_to(fd, slices, to, dont_wait)
+        .or_errno()
+        .map(length)
 }
 
 fn transmit(fd: c_int, slices: &[IoSlice<'_>], flags: c_int) -> Result<isize, Errno> {
