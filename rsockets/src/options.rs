@@ -70,7 +70,7 @@ impl Configuration {
                 inline: queue("inline_default", 256),
                 mappings: wire::expressible(queue("iomap_size", 0)),
             },
-            polling: Duration::from_micros(number("polling_time").unwrap_or(10)),
+            polling: Duration::from_micros(number("polling_time").unwrap_or(500)),
         }
     }
 }
@@ -97,7 +97,7 @@ mod tests {
         }
         let set = Configuration::read(&folder);
         fs::remove_dir_all(&folder).expect("removed");
-        assert_eq!(defaults.polling, Duration::from_micros(10));
+        assert_eq!(defaults.polling, Duration::from_micros(500));
         assert_eq!(set.polling, Duration::from_micros(50));
         let expected = Sizes {
             send_buffer: MIN_SEND_BUFFER,

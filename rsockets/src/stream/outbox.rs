@@ -9,11 +9,8 @@ use std::ops::Range;
 /// each other of room. rdma-core keeps as many.
 pub(crate) const CONTROL_SLOTS: u16 = 4;
 
-/// The transfer of a call begins with this number of bytes, and each further one is twice as long,
-/// so that the peer can begin to read while this end still copies.
-pub(crate) const FIRST_TRANSFER: usize = 16 << 10;
-
-/// The largest transfer in bytes.
+/// The largest transfer in bytes, so that the peer can begin to read while this end still copies.
+/// rdma-core's transfers of a call begin with 2 KiB and double; here, that halves the bandwidth.
 pub(crate) const LARGEST_TRANSFER: usize = 64 << 10;
 
 /// Enough free bytes of the send buffer to call a socket writable.

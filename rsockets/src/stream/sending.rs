@@ -2,7 +2,7 @@
 
 use super::endpoint::ELEMENTS;
 use super::inbox::Grant;
-use super::outbox::{FIRST_TRANSFER, LARGEST_TRANSFER, Transfer};
+use super::outbox::{LARGEST_TRANSFER, Transfer};
 use super::{End, Gather, Link, Stream};
 use crate::wire::{ByteOrder, Control, ELEMENT_LEN, Element, Message};
 use nix::errno::Errno;
@@ -20,16 +20,14 @@ impl Stream {
             return Ok(0);
         }
         let before = data.left();
-        let mut transfer = FIRST_TRANSFER;
         while data.left() > 0 {
             self.take_offer();
-            let wanted = data.left().min(transfer);
+            let wanted = data.left().min(LARGEST_TRANSFER);
             let inline = usize::from(self.endpoint.sizes.inline);
             let Some(plan) = self.outbox.plan(wanted, inline) else {
                 break;
             };
             self.post_data(&plan, data)?;
-            transfer = (2 * transfer).min(LARGEST_TRANSFER);
         }
         Ok(before - data.left())
     }
