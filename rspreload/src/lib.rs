@@ -11,7 +11,7 @@
 //! - A forked child gets its parent's connections as Unix-domain sockets, between which and the
 //!   rsockets the parent relays; so does a program that the child executes. It listens over RDMA
 //!   instead of its parent, unless that accepts connections itself.
-//! - `ROCE_SOCKETS` holds [settings].
+//! - `ROCE_SOCKETS` holds settings: see `settings.rs`.
 //! - Not covered are static programs, programs that make system calls directly (Go), `io_uring`, and
 //!   streams of the C library (`fdopen`).
 
