@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use roce_tests::programs::{built, is_installed_or_skip, roce, search_path};
+use roce_tests::programs::{built, is_installed_or_skip, roce, say_skipped, search_path};
 use tempfile::TempDir;
 
 use super::{INTERVAL, TIMEOUT, random};
@@ -126,6 +126,16 @@ fn user() -> String {
     let output = Command::new("id").arg("-un").output().expect("id starts");
     let name = String::from_utf8(output.stdout).expect("a name");
     name.trim().to_owned()
+}
+
+/// Whether sshd lets a user in.
+fn may_log_in(name: &str) -> bool {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut users = users.lines().map(|line| line.split(':'));
+    let shell = users.find_map(|mut fields| (fields.next() == Some(name)).then(|| fields.last()));
+    !shell
+        .flatten()
+        .is_some_and(|shell| shell.ends_with("nologin") || shell.ends_with("false"))
 }
 
 fn all_installed(programs: &[&str]) -> bool {
@@ -299,6 +309,9 @@ fn scp_copies_a_file_to_sshd() {
         assert!(made.expect("ssh-keygen starts").success());
     }
     let me = user();
+    if !may_log_in(&me) {
+        return say_skipped("a user who may log in");
+    }
     if me == "root" {
         // sshd demands this folder, which a service would make.
         fs::create_dir_all("/run/sshd").expect("a folder");
