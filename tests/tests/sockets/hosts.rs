@@ -176,3 +176,41 @@ impl Hosts {
         assert!(lost.iter().sum::<usize>() > 0);
     }
 }
+
+/// Datagrams of both families, over both datapaths, without and with loss.
+#[test]
+fn udpong_sends_datagrams() {
+    if !is_installed_or_skip("udpong") {
+        return;
+    }
+    let Some(pair) = Pair::new_or_skip(1500, 2) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    for (datapath, more) in [
+        ("udp", &[][..]),
+        ("xdp", &[]),
+        ("udp", &[("ROCE_FAULTS", "loss=1%,seed=1")]),
+        ("xdp", &[("ROCE_FAULTS", "loss=1%,seed=1")]),
+    ] {
+        let environment = [&[("ROCE_DATAPATH", datapath)][..], more].concat();
+        let run = |end: &End, words: &[&str], name: &str| {
+            let namespace = |program: &Path| end.command(program);
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            Ours::start(&namespace, &words, &environment, folder.path().join(name))
+        };
+        for is_ipv6 in [false, true] {
+            let at = pair.far.address(is_ipv6).to_string();
+            let server = run(&pair.far, &["udpong", "-b", &at], "server");
+            server.wait_until_it_has_udp_port(7174);
+            // The server answers after all have been sent, again and again until it is heard.
+            let words = ["udpong", "-s", &at, "-T", "b", "-S", "900", "-C", "500"];
+            let said = run(&pair.near, &words, "client").finish();
+            let said = said.unwrap_or_else(|told| panic!("{environment:?}, {at}: {told}"));
+            let line = said.lines().find(|line| line.starts_with("custom "));
+            let received = line.and_then(|line| line.split_whitespace().nth(2));
+            let few = received.is_none_or(|received| received == "0");
+            assert!(!few, "{environment:?}, {at}: {said}");
+        }
+    }
+}

@@ -87,6 +87,23 @@ impl Ours {
         Err(format!("ours has no port: {}", self.said()))
     }
 
+    /// Waits until some program of its network namespace has a UDP port.
+    pub(crate) fn wait_until_it_has_udp_port(&self, port: u16) {
+        let wanted = format!(":{port:04X} ");
+        let end = Instant::now() + TIMEOUT;
+        let has = || {
+            ["udp", "udp6"].iter().any(|table| {
+                let table = format!("/proc/{}/net/{table}", self.child.id());
+                let sockets = fs::read_to_string(table).unwrap_or_default();
+                sockets.lines().any(|line| line.contains(&wanted))
+            })
+        };
+        while !has() {
+            assert!(Instant::now() < end, "no port {port}: {}", self.said());
+            thread::sleep(INTERVAL);
+        }
+    }
+
     /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()

@@ -132,7 +132,8 @@ fn user() -> String {
 fn may_log_in(name: &str) -> bool {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut users = users.lines().map(|line| line.split(':'));
-    let shell = users.find_map(|mut fields| (fields.next() == Some(name)).then(|| fields.last()));
+    let shell =
+        users.find_map(|mut fields| (fields.next() == Some(name)).then(|| fields.next_back()));
     !shell
         .flatten()
         .is_some_and(|shell| shell.ends_with("nologin") || shell.ends_with("false"))

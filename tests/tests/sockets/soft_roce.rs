@@ -111,6 +111,15 @@ fn rstream_verifies_its_data_although_one_percent_is_lost() {
     );
 }
 
+#[test]
+fn riostream_writes_into_mapped_memory_although_one_percent_is_lost() {
+    all_verify(
+        Drops::PerMille(10),
+        &[Family::V6],
+        &[riostream("-S 65536 -I 2 -C 8 -T v")],
+    );
+}
+
 /// Runs each case in both roles.
 fn all_verify(drops: Drops, families: &[Family], cases: &[Case]) {
     if !is_installed_or_skip("rstream") {
