@@ -99,8 +99,10 @@ pub(crate) extern "C" fn set(
             }
             Kind::Time(time) => rs::set_time(fd, time, read_time(value, len)?).or_errno(),
             Kind::Ignored(_) => read::<c_int>(value, len).map(drop),
-            // The routes of IP lead to the peer.
-            Kind::Route => Ok(()),
+            Kind::Route => Err(with_reason(Errno::EOPNOTSUPP, || {
+                "RDMA_ROUTE names a path of InfiniBand, and here the routes of IP lead to the peer"
+                    .to_owned()
+            })),
             Kind::Error | Kind::Fact(_) => Err(Errno::ENOPROTOOPT),
         }
     })

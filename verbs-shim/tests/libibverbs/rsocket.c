@@ -109,6 +109,7 @@ static void refused(void)
 	CHECK(!rgetsockopt(other, SOL_SOCKET, SO_ERROR, &value, &len) && !value);
 	/* It may try again. */
 	CHECK(SAYS(ECONNREFUSED, rconnect(other, loopback(port_of(fd)), sizeof(address))));
+	CHECK(SAYS(EOPNOTSUPP, rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &value, sizeof(value))));
 	CHECK(SAYS(ENOPROTOOPT, rsetsockopt(fd, SOL_SOCKET, SO_BROADCAST, &value, sizeof(value))));
 	CHECK(SAYS(EINVAL, rsetsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, 1)));
 	CHECK(SAYS(EINVAL, rsetsockopt(fd, SOL_SOCKET, SO_RCVBUF, NULL, sizeof(value))));
