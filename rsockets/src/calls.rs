@@ -1,7 +1,7 @@
 //! The calls, by descriptor.
 
 pub use crate::datagram::Received;
-pub use crate::socket::{Domain, Number, ReceiveFlags, Shutdown, Time};
+pub use crate::socket::{Domain, Number, ReceiveFlags, Route, Shutdown, Time};
 
 use crate::any::AnySocket;
 use crate::datagram::Datagram;
@@ -10,6 +10,7 @@ use crate::socket::Socket;
 use crate::table::{find, lookup, table};
 use nix::errno::Errno;
 use roce_verbs::memory::{Access, Memory, Registration};
+use roce_verbs::qp::PathMtu;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -268,6 +269,23 @@ pub fn time(fd: RawFd, option: Time) -> Result<Option<Duration>, Error> {
         AnySocket::Stream(socket) => Ok(socket.time(option)),
         AnySocket::Datagram(socket) => Ok(socket.time(option)),
     }
+}
+
+/// Sets the path of the connection that a stream socket will ask for.
+///
+/// # Errors
+/// EINVAL if it is too late, or the ends of the path are of different families.
+pub fn set_route(fd: RawFd, route: Route) -> Result<(), Error> {
+    find(fd)?.stream()?.set_route(route)
+}
+
+/// The path of a connection, and the largest path MTU of its interface; `None` if the socket is not
+/// connected.
+///
+/// # Errors
+/// EBADF.
+pub fn route(fd: RawFd) -> Result<Option<(Route, PathMtu)>, Error> {
+    Ok(find(fd)?.stream()?.route())
 }
 
 /// Takes the pending error of a socket.

@@ -3,6 +3,7 @@
 mod connecting;
 mod listening;
 mod names;
+mod route;
 mod set;
 mod transfer;
 
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use set::Settings;
 
+pub use route::Route;
 pub use set::{Number, Time};
 pub use transfer::{ReceiveFlags, Shutdown};
 

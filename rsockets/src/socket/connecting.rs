@@ -1,11 +1,11 @@
 //! Connecting and accepting.
 
+use super::route::connect_options;
 use super::*;
 use crate::nic::{canonical, source_for};
 use crate::table::table;
 use crate::wire::ConnectData;
 use roce_verbs::cm::{Connection, ConnectionError, Establishing, Incoming, PortClaimError};
-use roce_verbs::qp::ConnectOptions;
 use roce_verbs::roce_cm::{Addresses, PortSpace, RejectReason};
 use std::net::IpAddr;
 
@@ -65,13 +65,21 @@ impl Socket {
 
 impl State {
     fn start_connecting(&mut self, remote: SocketAddr) -> Result<(), Error> {
+        let route = self.settings.route;
+        if let Some(route) = route.filter(|route| route.destination != remote.ip()) {
+            let what = format!(
+                "the path leads to {}, not to {}",
+                route.destination,
+                remote.ip()
+            );
+            return Err(Error::new(Errno::EINVAL, what));
+        }
         let bound = self.local.filter(|local| !local.ip().is_unspecified());
-        let local = match bound {
-            Some(local) => local,
-            None => {
-                let source = source_for(remote)?;
-                with_port(source, self.local.map_or(0, |local| local.port()))
-            }
+        let port = self.local.map_or(0, |local| local.port());
+        let local = match (bound, route) {
+            (Some(local), _) => local,
+            (None, Some(route)) => SocketAddr::new(route.source, port),
+            (None, None) => with_port(source_for(remote)?, port),
         };
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(Errno::EAFNOSUPPORT.into());
@@ -90,7 +98,13 @@ impl State {
         let local = with_port(local, port);
         let (endpoint, qp) = Endpoint::new(&nic, &self.sizes)?;
         let private = endpoint.connect_data().encode();
-        let connecting = Connection::start(qp, local, remote, &connect_options(), &private);
+        let connecting = Connection::start(
+            qp,
+            local,
+            remote,
+            &connect_options(route.as_ref()),
+            &private,
+        );
         let connecting = connecting.map_err(connection_error)?;
         (self.local, self.remote) = (Some(local), Some(remote));
         self.error = None;
@@ -143,7 +157,7 @@ pub(super) fn accept_incoming(
     let remote = SocketAddr::new(incoming.peer(), ip.map_or(0, |ip| ip.source_port));
     let (endpoint, qp) = Endpoint::new(nic, &listener.sizes)?;
     let private = endpoint.connect_data().encode();
-    let connecting = incoming.start_accept(qp, &connect_options(), &private);
+    let connecting = incoming.start_accept(qp, &connect_options(None), &private);
     let connecting = connecting.map_err(connection_error)?;
     let stream = Stream::accepted(connecting, endpoint, peer);
     let socket = Socket::with(domain, Phase::Stream(Box::new(stream)), listener.sizes)?;
@@ -154,15 +168,6 @@ pub(super) fn accept_incoming(
     }
     socket.watch_peer();
     Ok(socket)
-}
-
-fn connect_options() -> ConnectOptions {
-    ConnectOptions {
-        access: roce_verbs::Access::REMOTE_WRITE,
-        max_rd_atomic: 0,
-        max_dest_rd_atomic: 0,
-        ..ConnectOptions::default()
-    }
 }
 
 fn claim(addresses: Addresses, index: u32, port: u16) -> Result<PortClaim, Error> {

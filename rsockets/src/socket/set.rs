@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) v6_only: bool,
     /// SO_LINGER: how long a close waits.
     pub(crate) linger: Option<Duration>,
+    /// The path of the connection that the socket asks for.
+    pub(crate) route: Option<Route>,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
 }

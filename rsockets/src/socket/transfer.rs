@@ -27,11 +27,12 @@ pub enum Shutdown {
     Both,
 }
 
-/// The longest time that the close of a socket waits for the peer to acknowledge what was sent. A
-/// peer that does not answer is given up before that.
+/// The longest time that a socket that is being closed waits for the peer to acknowledge what was
+/// sent. A peer that does not answer is given up before that.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
-/// The time that the close of a non-blocking socket waits itself.
+/// The time that a call waits itself, as most peers answer sooner. The rest goes on beside the
+/// program, which a close does not hold up, as with TCP.
 const QUICK_CLOSE: Duration = Duration::from_micros(200);
 
 impl Socket {
@@ -130,7 +131,7 @@ impl Socket {
         }
     }
 
-    /// `shutdown`. Returns when what was sent has reached the peer, or never will.
+    /// `shutdown`. What was sent still reaches the peer.
     pub(crate) fn shut_down(&self, which: Shutdown) -> Result<(), Error> {
         {
             let mut state = self.state.lock();
@@ -142,20 +143,28 @@ impl Socket {
             }
             self.announce(&state);
         }
-        if which == Shutdown::Reads || self.is_nonblocking() {
-            return Ok(());
-        }
-        self.flush(CLOSE_LIMIT);
+        let limit = match self.is_nonblocking() {
+            true => QUICK_CLOSE,
+            false => CLOSE_LIMIT,
+        };
+        // If the send queue is still full then, the next call sends the message.
+        self.wait_at_most(limit, |stream| !stream.owes_message());
         Ok(())
     }
 
     /// Waits at most `limit` until what was sent has reached the peer, or never will. Returns
     /// whether that is so.
     fn flush(&self, limit: Duration) -> bool {
+        self.wait_at_most(limit, Stream::is_flushed)
+    }
+
+    /// Waits at most `limit` for a state of the stream. Returns whether the stream has it, or the
+    /// socket is no longer connected.
+    fn wait_at_most(&self, limit: Duration, is_there: impl Fn(&Stream) -> bool) -> bool {
         let end = Instant::now() + limit;
         let flushed = || {
             self.wait(Patience::Until(Some(end)), |state| match &state.phase {
-                Phase::Stream(stream) if !stream.is_flushed() => Ok(None),
+                Phase::Stream(stream) if !is_there(stream) => Ok(None),
                 _ => Ok(Some(())),
             })
         };
@@ -170,28 +179,20 @@ impl Socket {
 
     /// `close`. The caller has taken the socket out of the table.
     pub(crate) fn close(self: Arc<Self>) {
-        let lingers = {
+        let linger = {
             let mut state = self.state.lock();
-            let at_once = state.settings.linger == Some(Duration::ZERO);
+            let linger = state.settings.linger;
             match &mut state.phase {
-                Phase::Stream(stream) if at_once => stream.break_off(Errno::ECONNRESET),
+                Phase::Stream(stream) if linger == Some(Duration::ZERO) => {
+                    stream.break_off(Errno::ECONNRESET);
+                }
                 Phase::Stream(stream) => stream.disconnect(),
                 _ => {}
             }
             self.announce(&state);
-            match &state.phase {
-                Phase::Stream(stream) => !stream.is_flushed(),
-                _ => false,
-            }
+            linger.filter(|_| !self.is_nonblocking())
         };
-        if !lingers {
-            return self.end();
-        }
-        if !self.is_nonblocking() {
-            self.flush(CLOSE_LIMIT);
-            return self.end();
-        }
-        if self.flush(QUICK_CLOSE) {
+        if self.flush(linger.unwrap_or(QUICK_CLOSE)) {
             return self.end();
         }
         crate::lingering::finish(self);

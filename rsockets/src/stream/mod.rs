@@ -25,6 +25,7 @@ use nix::errno::Errno;
 use outbox::Outbox;
 use roce_verbs::cm::{Connecting, Connection, Establishing};
 use roce_verbs::completion::Notify;
+use roce_verbs::qp::PathMtu;
 use roce_verbs::{ProtectionDomain, QueuePair};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
@@ -195,6 +196,11 @@ impl Stream {
         }
     }
 
+    /// The largest path MTU of the interface, which connections use.
+    pub(crate) fn largest_path_mtu(&self) -> PathMtu {
+        self.endpoint.nic.context.device().active_mtu()
+    }
+
     /// Its device.
     pub(crate) fn nic(&self) -> *const Nic {
         Arc::as_ptr(&self.endpoint.nic)
@@ -260,6 +266,11 @@ impl Stream {
         (self.reads, self.writes) = (false, false);
         self.disconnected_here = true;
         self.say(Control::Disconnect);
+    }
+
+    /// Whether a message waits for a place in the send queue.
+    pub(crate) fn owes_message(&self) -> bool {
+        self.unsent.is_some() && matches!(self.link, Link::Up(_))
     }
 
     /// Whether everything that the program sent has reached the peer, or never will.

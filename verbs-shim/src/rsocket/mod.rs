@@ -2,6 +2,7 @@
 
 pub(crate) mod endpoints;
 pub(crate) mod options;
+mod route;
 pub(crate) mod select;
 pub(crate) mod transfer;
 

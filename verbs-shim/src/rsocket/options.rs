@@ -1,6 +1,6 @@
 //! Options of sockets.
 
-use super::OrErrno;
+use super::{OrErrno, route};
 use crate::guard;
 use crate::log::with_reason;
 use crate::pointer::{In, Out, Zero};
@@ -99,10 +99,7 @@ pub(crate) extern "C" fn set(
             }
             Kind::Time(time) => rs::set_time(fd, time, read_time(value, len)?).or_errno(),
             Kind::Ignored(_) => read::<c_int>(value, len).map(drop),
-            Kind::Route => Err(with_reason(Errno::EOPNOTSUPP, || {
-                "RDMA_ROUTE names a path of InfiniBand, and here the routes of IP lead to the peer"
-                    .to_owned()
-            })),
+            Kind::Route => rs::set_route(fd, route::read(value, len)?).or_errno(),
             Kind::Error | Kind::Fact(_) => Err(Errno::ENOPROTOOPT),
         }
     })
@@ -188,8 +185,10 @@ pub(crate) extern "C" fn get(
                 };
                 write(&time, value, len)
             }
-            // No path record exists.
-            Kind::Route => len.put(0),
+            Kind::Route => match rs::route(fd).or_errno()? {
+                Some((path, mtu)) => route::write(&path, mtu, value, len),
+                None => len.put(0),
+            },
         }
     })
 }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <infiniband/sa.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rsocket.h>
@@ -109,7 +110,7 @@ static void refused(void)
 	CHECK(!rgetsockopt(other, SOL_SOCKET, SO_ERROR, &value, &len) && !value);
 	/* It may try again. */
 	CHECK(SAYS(ECONNREFUSED, rconnect(other, loopback(port_of(fd)), sizeof(address))));
-	CHECK(SAYS(EOPNOTSUPP, rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &value, sizeof(value))));
+	CHECK(SAYS(EINVAL, rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &value, sizeof(value))));
 	CHECK(SAYS(ENOPROTOOPT, rsetsockopt(fd, SOL_SOCKET, SO_BROADCAST, &value, sizeof(value))));
 	CHECK(SAYS(EINVAL, rsetsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, 1)));
 	CHECK(SAYS(EINVAL, rsetsockopt(fd, SOL_SOCKET, SO_RCVBUF, NULL, sizeof(value))));
@@ -315,6 +316,35 @@ static void mixed(void)
 	both_closed(ends);
 }
 
+/* A connection's path can be read, and set for another one. */
+static void paths(void)
+{
+	int ends[2], listens = listener(), fd = rsocket(AF_INET, SOCK_STREAM, 0);
+	struct ibv_path_data path, other;
+	socklen_t len = sizeof(path);
+
+	CHECK(!rgetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &path, &len) && !len);
+	connected(ends);
+	len = sizeof(path) - 1;
+	CHECK(SAYS(EINVAL, rgetsockopt(ends[0], SOL_RDMA, RDMA_ROUTE, &path, &len)));
+	len = sizeof(path);
+	CHECK(!rgetsockopt(ends[0], SOL_RDMA, RDMA_ROUTE, &path, &len) && len == sizeof(path));
+	CHECK(!memcmp(path.path.dgid.raw + 12, "\x7f\0\0\1", 4) && path.path.tclass == 0);
+	CHECK((path.path.mtu & 63) == IBV_MTU_4096);
+	CHECK(SAYS(EINVAL, rsetsockopt(ends[0], SOL_RDMA, RDMA_ROUTE, &path, len)));
+	path.path.tclass = 0x68;
+	other = path;
+	other.path.dgid.raw[15] = 9;
+	CHECK(!rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &other, len));
+	CHECK(SAYS(EINVAL, rconnect(fd, loopback(port_of(listens)), sizeof(address))));
+	CHECK(!rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &path, len) && !rfcntl(fd, F_SETFL, O_NONBLOCK));
+	CHECK(SAYS(EINPROGRESS, rconnect(fd, loopback(port_of(listens)), sizeof(address))));
+	CHECK(!rclose(raccept(listens, NULL, NULL)) && ready(fd, POLLOUT, 60000) & POLLOUT);
+	CHECK(!rgetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &other, &len) && other.path.tclass == 0x68);
+	CHECK(!rclose(fd) && !rclose(listens));
+	both_closed(ends);
+}
+
 /* Memory that the peer writes directly, in order with the stream. */
 static void mapped(void)
 {
@@ -380,6 +410,7 @@ int main(void)
 	full_duplex();
 	shut_by_another();
 	mixed();
+	paths();
 	mapped();
 	forked();
 	return 0;
