@@ -49,7 +49,11 @@ fn packed(folder: &Path, ending: &str) -> PathBuf {
     let built = folder.join("built");
     fs::create_dir(&built).expect("made");
     symlink(programs::roce(), built.join("roce")).expect("a link");
-    for name in ["libroce_verbs_shim.so", "libroce_preload.so"] {
+    for name in [
+        "libroce_verbs_shim.so",
+        "libroce_preload.so",
+        "libroce_rspreload.so",
+    ] {
         symlink(programs::built(name), built.join(name)).expect("a link");
     }
     let dist = folder.join("dist");
