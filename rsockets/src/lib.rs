@@ -19,6 +19,7 @@ mod lingering;
 mod nic;
 mod options;
 mod poll;
+mod shared;
 mod socket;
 mod stream;
 mod table;

@@ -14,6 +14,7 @@ pub mod lab;
 pub mod lan;
 pub mod peer;
 pub mod programs;
+pub mod random;
 pub mod scene;
 pub mod veth;
 pub mod wire;

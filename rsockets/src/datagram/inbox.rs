@@ -25,7 +25,7 @@ pub(super) enum Place {
         /// The first byte, in the endpoint's memory.
         start: usize,
     },
-    /// In a copy of what came over the UDP socket.
+    /// The UDP socket received it; these are its bytes.
     Copy(Box<[u8]>),
 }
 

@@ -21,19 +21,18 @@ pub(crate) use service::Service;
 use crate::error::Error;
 use crate::nic::Nic;
 use crate::options::{Sizes, configuration};
+use crate::shared::{Awaited, Shared};
 use crate::socket::Domain;
-use crate::wait::{Patience, sleep};
+use crate::wait::Patience;
 use endpoint::{Endpoint, Event};
 use failures::Failures;
 use inbox::{Arrived, Inbox, Place};
 use nix::errno::Errno;
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use parking_lot::Mutex;
 use peers::Peers;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use udp::Udp;
 
@@ -46,15 +45,12 @@ const MAX_TURN: usize = 1024;
 /// A datagram socket. Its descriptor is that of the UDP socket, as with rdma-core.
 pub(crate) struct Datagram {
     udp: Udp,
-    /// Readable while threads that sleep must look at the socket again.
-    news: EventFd,
     domain: Domain,
-    nonblocking: AtomicBool,
-    state: Mutex<State>,
+    shared: Shared<State>,
 }
 
 /// What is behind a socket's lock.
-struct State {
+pub(crate) struct State {
     /// The UDP socket's address, once it has a port.
     local: Option<SocketAddr>,
     /// The same without what a connect has chosen.
@@ -73,19 +69,14 @@ struct State {
     closed: bool,
     /// What the network has reported about a datagram that was sent.
     error: Option<Errno>,
-    /// The number of threads that sleep until something happens.
-    sleepers: usize,
 }
 
 impl Datagram {
     pub(crate) fn new(domain: Domain) -> Result<Arc<Self>, Error> {
-        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         Ok(Arc::new(Self {
             udp: Udp::new(domain)?,
-            news: EventFd::from_value_and_flags(0, flags)?,
             domain,
-            nonblocking: AtomicBool::new(false),
-            state: Mutex::new(State {
+            shared: Shared::new(State {
                 local: None,
                 bound: None,
                 connected: None,
@@ -100,135 +91,24 @@ impl Datagram {
                 writes: true,
                 closed: false,
                 error: None,
-                sleepers: 0,
-            }),
+            })?,
         }))
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.udp.fd()
     }
+}
 
-    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
-        self.nonblocking.store(nonblocking, Ordering::Relaxed);
-    }
+impl Deref for Datagram {
+    type Target = Shared<State>;
 
-    pub(crate) fn is_nonblocking(&self) -> bool {
-        self.nonblocking.load(Ordering::Relaxed)
-    }
-
-    /// The patience of a call that waits at most `limit`.
-    fn patience(&self, dont_wait: bool, limit: Option<Duration>) -> Patience {
-        if dont_wait || self.is_nonblocking() {
-            Patience::None
-        } else {
-            Patience::of(limit)
-        }
-    }
-
-    /// Calls `attempt` until it gives a result, each time after everything has been handled that
-    /// has happened to the socket.
-    ///
-    /// # Errors
-    /// EAGAIN if the patience is over, EINTR after a signal, and the errors of `attempt`.
-    fn wait<T>(
-        &self,
-        patience: Patience,
-        mut attempt: impl FnMut(&mut State) -> Result<Option<T>, Error>,
-    ) -> Result<T, Error> {
-        let polling = configuration().polling;
-        let mut began: Option<Instant> = None;
-        let mut descriptors = Vec::new();
-        loop {
-            let mut state = self.state.lock();
-            self.progress_locked(&mut state, true);
-            if let Some(result) = attempt(&mut state)? {
-                return Ok(result);
-            }
-            if patience.is_over() {
-                return Err(Errno::EAGAIN.into());
-            }
-            if began.get_or_insert_with(Instant::now).elapsed() < polling {
-                continue;
-            }
-            state.arm();
-            self.progress_locked(&mut state, true);
-            if let Some(result) = attempt(&mut state)? {
-                return Ok(result);
-            }
-            descriptors.clear();
-            state.descriptors(|fd| descriptors.push(fd));
-            descriptors.push(self.news.as_raw_fd());
-            state.hand_over();
-            state.sleepers += 1;
-            drop(state);
-            let slept = sleep(&descriptors, patience.left());
-            self.wake_up(&mut self.state.lock());
-            slept?;
-        }
-    }
-
-    /// Handles what has happened at the endpoints, and lets sleeping threads look at the result.
-    fn progress_locked(&self, state: &mut State, drive: bool) {
-        self.progress_if(state, |_| drive);
-    }
-
-    fn progress_if(&self, state: &mut State, drive: impl FnMut(*const Nic) -> bool) {
-        if state.progress(drive) {
-            self.announce(state);
-        }
-    }
-
-    /// Something has changed: wakes up the threads that sleep.
-    fn announce(&self, state: &State) {
-        if state.sleepers > 0 {
-            // This fails if the counter is full, and then the descriptor is readable.
-            let _ = self.news.write(1);
-        }
-    }
-
-    /// A thread has slept. The descriptor stays readable until the last one has woken up.
-    fn wake_up(&self, state: &mut State) {
-        state.sleepers -= 1;
-        if state.sleepers == 0 {
-            // This fails if nothing was announced.
-            let _ = self.news.read();
-        }
-    }
-
-    /// For `poll`: handles what has happened. Lets each of the socket's NICs work first for which
-    /// `drive` says so.
-    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) {
-        self.progress_if(&mut self.state.lock(), drive);
-    }
-
-    /// For `poll`: what the program need not wait for.
-    pub(crate) fn ready(&self, events: i16) -> i16 {
-        let always = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
-        self.state.lock().ready() & (events | always)
-    }
-
-    /// For `poll`: the thread is about to sleep until one of these descriptors is readable. It then
-    /// calls [`Datagram::end_sleep`].
-    pub(crate) fn begin_sleep(&self, mut each: impl FnMut(RawFd)) {
-        let mut state = self.state.lock();
-        state.sleepers += 1;
-        state.arm();
-        self.progress_locked(&mut state, false);
-        state.descriptors(&mut each);
-        each(self.news.as_raw_fd());
-        state.hand_over();
-    }
-
-    /// For `poll`: the thread has slept.
-    pub(crate) fn end_sleep(&self) {
-        self.wake_up(&mut self.state.lock());
+    fn deref(&self) -> &Shared<State> {
+        &self.shared
     }
 }
 
-impl State {
-    /// Handles what has happened at the endpoints. Lets each NIC work first for which `drive` says
-    /// so. Returns whether there was anything.
+impl Awaited for State {
     fn progress(&mut self, mut drive: impl FnMut(*const Nic) -> bool) -> bool {
         let mut changed = false;
         for place in 0..self.endpoints.len() {
@@ -244,6 +124,40 @@ impl State {
         changed
     }
 
+    fn arm(&mut self) {
+        self.endpoints.iter().for_each(Endpoint::arm);
+    }
+
+    fn descriptors(&self, each: impl FnMut(RawFd)) {
+        self.endpoints
+            .iter()
+            .map(Endpoint::descriptor)
+            .for_each(each);
+    }
+
+    fn hand_over(&self) {
+        self.endpoints.iter().for_each(Endpoint::hand_over);
+    }
+
+    fn ready(&self) -> i16 {
+        const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
+        const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+        let when = |is: bool, bits: i16| if is { bits } else { 0 };
+        when(self.inbox.first().is_some() || !self.reads, IN)
+            | when(!self.reads, libc::POLLRDHUP)
+            | when(!self.reads && !self.writes, libc::POLLHUP)
+            | when(
+                self.endpoints
+                    .iter()
+                    .all(|each| each.can_send() || each.is_broken()),
+                OUT,
+            )
+            | when(self.error.is_some(), libc::POLLERR)
+            | when(self.closed, libc::POLLNVAL)
+    }
+}
+
+impl State {
     fn handle(&mut self, endpoint: usize, event: Event) {
         let Event::Arrived {
             source,
@@ -268,41 +182,6 @@ impl State {
     /// Whether the program wants datagrams of this peer.
     fn takes_from(&self, source: SocketAddr) -> bool {
         self.reads && self.connected.is_none_or(|connected| connected == source)
-    }
-
-    /// Asks for an event at the descriptors when something happens. The caller then calls
-    /// [`State::progress`] once more before it sleeps.
-    fn arm(&self) {
-        self.endpoints.iter().for_each(Endpoint::arm);
-    }
-
-    fn descriptors(&self, each: impl FnMut(RawFd)) {
-        self.endpoints
-            .iter()
-            .map(Endpoint::descriptor)
-            .for_each(each);
-    }
-
-    fn hand_over(&self) {
-        self.endpoints.iter().for_each(Endpoint::hand_over);
-    }
-
-    /// What a program need not wait for, as bits of `poll`.
-    fn ready(&self) -> i16 {
-        const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
-        const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
-        let when = |is: bool, bits: i16| if is { bits } else { 0 };
-        when(self.inbox.first().is_some() || !self.reads, IN)
-            | when(!self.reads, libc::POLLRDHUP)
-            | when(!self.reads && !self.writes, libc::POLLHUP)
-            | when(
-                self.endpoints
-                    .iter()
-                    .all(|each| each.can_send() || each.is_broken()),
-                OUT,
-            )
-            | when(self.error.is_some(), libc::POLLERR)
-            | when(self.closed, libc::POLLNVAL)
     }
 
     /// The place of the endpoint at a local address, which is made if there is none.

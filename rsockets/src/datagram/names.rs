@@ -79,7 +79,7 @@ impl Datagram {
         }
         state.reads &= which == Shutdown::Writes;
         state.writes &= which == Shutdown::Reads;
-        self.announce(&state);
+        self.announce();
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Datagram {
         state.endpoints.clear();
         state.inbox = Inbox::default();
         state.peers = Peers::default();
-        self.announce(&state);
+        self.announce();
     }
 
     /// The process ends: lets datagrams leave, for at most `limit`.

@@ -55,7 +55,7 @@ impl Datagram {
                     let mut state = self.state.lock();
                     if state.connected.is_some() {
                         state.error = Some(errno);
-                        self.announce(&state);
+                        self.announce();
                     }
                     return;
                 }
@@ -85,7 +85,7 @@ impl Datagram {
             }
             let limit = state.endpoints[endpoint].receives();
             if state.takes_from(message.from) && state.inbox.push_copy(message.from, data, limit) {
-                self.announce(&state);
+                self.announce();
             }
             UdpHeader {
                 operation: Operation::Control,

@@ -4,6 +4,7 @@ use super::*;
 use crate::table::table;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use parking_lot::Mutex;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::thread;

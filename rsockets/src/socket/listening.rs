@@ -42,7 +42,7 @@ impl Socket {
             return Err(failed);
         }
         state.phase = Phase::Listening(listeners);
-        self.announce(&state);
+        self.announce();
         Ok(())
     }
 

@@ -141,7 +141,7 @@ impl Socket {
                 Shutdown::Writes => stream.shut_writes(),
                 Shutdown::Both => stream.disconnect(),
             }
-            self.announce(&state);
+            self.announce();
         }
         let limit = match self.is_nonblocking() {
             true => QUICK_CLOSE,
@@ -189,7 +189,7 @@ impl Socket {
                 Phase::Stream(stream) => stream.disconnect(),
                 _ => {}
             }
-            self.announce(&state);
+            self.announce();
             linger.filter(|_| !self.is_nonblocking())
         };
         if self.flush(linger.unwrap_or(QUICK_CLOSE)) {
@@ -221,7 +221,7 @@ impl Socket {
         let mut state = self.state.lock();
         state.phase = Phase::Closed;
         state.claim = None;
-        self.announce(&state);
+        self.announce();
     }
 
     /// `riomap`.

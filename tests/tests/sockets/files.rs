@@ -5,9 +5,10 @@ use std::fs;
 use roce_tests::lab::{Direction, Drops, GUEST_IP4, HOST_IP4, Lab};
 use roce_tests::programs::is_installed_or_skip;
 
+use super::TIMEOUT;
 use super::ours::until_accepted;
 use super::soft_roce::{Family, Guest, Run, Server};
-use super::{TIMEOUT, random};
+use roce_tests::random;
 
 #[test]
 fn rcopy_copies_files_to_and_from_rdma_core() {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::case::Case;
 use super::ours::{Ours, until_accepted};
-use super::random;
+use roce_tests::random;
 
 const CASES: [Case; 10] = {
     const fn rstream(options: &'static str) -> Case {

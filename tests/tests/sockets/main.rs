@@ -9,7 +9,6 @@ mod files;
 mod hosts;
 mod ours;
 mod preload;
-mod random;
 mod soft_roce;
 mod wire;
 

@@ -11,7 +11,8 @@ use std::time::Instant;
 use roce_tests::programs::{built, is_installed_or_skip, roce, say_skipped, search_path};
 use tempfile::TempDir;
 
-use super::{INTERVAL, TIMEOUT, random};
+use super::{INTERVAL, TIMEOUT};
+use roce_tests::random;
 
 /// What servers say when they listen over RDMA.
 const LISTENS: &str = "over RDMA and TCP";

@@ -247,8 +247,8 @@ impl Run<'_> {
 const HUNG_UP: &str = "theirs: Exited(16)";
 
 impl Case {
-    /// rstream's client that polls takes the server's orderly end for a failure if it comes together
-    /// with the last data, as it does if the server is the faster end, whoever's library it has.
+    /// With `-T a`, rstream's client treats POLLHUP as a failure. It gets POLLHUP together with the
+    /// last data if the server has already disconnected. This happens with rdma-core's library, too.
     fn hangs_up(&self) -> bool {
         self.options.contains("-T a")
     }

@@ -6,4 +6,3 @@
 mod iser;
 mod nvme;
 mod pmem;
-mod random;

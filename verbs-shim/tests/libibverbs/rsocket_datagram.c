@@ -1,7 +1,7 @@
 /* Datagram sockets over RDMA behave as the socket calls do whose names they have. */
 #define _GNU_SOURCE
 
-#include "ends.h"
+#include "sockets.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -11,29 +11,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define SAYS(number, call) (errno = 0, (call) == -1 && errno == (number))
-
 /* The longest datagram over IPv4: what a receiver takes, without the header. */
 enum { LONGEST = 2048 - 16, PATIENCE = 60000 };
-
-static struct sockaddr_in address;
-
-static struct sockaddr *loopback(uint16_t port)
-{
-	address = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port),
-					.sin_addr = { htonl(INADDR_LOOPBACK) } };
-	return (struct sockaddr *)&address;
-}
-
-static uint16_t port_of(int fd)
-{
-	struct sockaddr_in local;
-	socklen_t len = sizeof(local);
-
-	CHECK(!rgetsockname(fd, (struct sockaddr *)&local, &len) && len == sizeof(local));
-	CHECK(local.sin_family == AF_INET);
-	return ntohs(local.sin_port);
-}
 
 static int bound(void)
 {
@@ -41,14 +20,6 @@ static int bound(void)
 
 	CHECK(fd >= 0 && !rbind(fd, loopback(0), sizeof(address)));
 	return fd;
-}
-
-static short ready(int fd, short events, int timeout)
-{
-	struct pollfd poll = { .fd = fd, .events = events };
-
-	CHECK(rpoll(&poll, 1, timeout) >= 0);
-	return poll.revents;
 }
 
 static void send_to(int from, int to, const void *bytes, size_t len)

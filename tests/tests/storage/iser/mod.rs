@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use roce_tests::lab::{Direction, Drops, Lab};
 
-use crate::random;
+use roce_tests::random;
 
 /// Timeout of a step.
 const TIMEOUT: Duration = Duration::from_secs(100);

@@ -1,9 +1,9 @@
 //! The kernel's host, `nvme_rdma` on Soft-RoCE, and our target.
 
 use super::{NQN, TIMEOUT, script};
-use crate::random;
 use roce_tests::lab::{Direction, Drops, HOST_IP4, Lab};
 use roce_tests::programs::{self, is_installed_or_skip};
+use roce_tests::random;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};

@@ -1,8 +1,8 @@
 //! Our host and the kernel's target, `nvmet_rdma` on Soft-RoCE.
 
 use super::{NQN, TIMEOUT, command, run, run_ok, script};
-use crate::random;
 use roce_tests::lab::{Direction, Drops, GUEST_IP4, Lab};
+use roce_tests::random;
 use std::process::Stdio;
 
 /// The size of the namespace.

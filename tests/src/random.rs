@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Random bytes from a seed that is printed. `ROCE_SEED` sets the seed.
-pub(crate) fn bytes(len: usize) -> Vec<u8> {
+pub fn bytes(len: usize) -> Vec<u8> {
     let seed = std::env::var("ROCE_SEED").map_or_else(
         |_| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -21,7 +21,7 @@ pub(crate) fn bytes(len: usize) -> Vec<u8> {
 }
 
 /// The SHA-256 of a file, by the system's program.
-pub(crate) fn sha256(path: &Path) -> String {
+pub fn sha256(path: &Path) -> String {
     let output = std::process::Command::new("sha256sum").arg(path).output();
     let output = output.expect("sha256sum runs");
     assert!(output.status.success(), "{output:?}");

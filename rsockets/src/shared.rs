@@ -1,0 +1,168 @@
+//! What sockets of both kinds share: a state behind a lock, and threads that wait for it to change.
+
+use crate::error::Error;
+use crate::nic::Nic;
+use crate::options::configuration;
+use crate::wait::{Patience, sleep};
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::Mutex;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A state that threads wait for.
+pub(crate) trait Awaited {
+    /// Handles what has happened. Lets each NIC work first for which `drive` says so. Returns
+    /// whether there was anything.
+    fn progress(&mut self, drive: impl FnMut(*const Nic) -> bool) -> bool;
+
+    /// Asks for an event at the descriptors when something happens. The caller then calls
+    /// [`Awaited::progress`] once more before it sleeps.
+    fn arm(&mut self);
+
+    /// The descriptors that become readable when something happens.
+    fn descriptors(&self, each: impl FnMut(RawFd));
+
+    /// Lets the background threads of the NICs work while this thread sleeps.
+    fn hand_over(&self);
+
+    /// What a program need not wait for, as bits of `poll`.
+    fn ready(&self) -> i16;
+}
+
+/// A state, its lock, and what wakes up the threads that wait.
+pub(crate) struct Shared<S> {
+    /// Readable while threads that sleep must look at the state again.
+    news: EventFd,
+    nonblocking: AtomicBool,
+    /// The number of threads that sleep until something happens. It changes with `state` locked.
+    sleepers: AtomicUsize,
+    pub(crate) state: Mutex<S>,
+}
+
+impl<S: Awaited> Shared<S> {
+    pub(crate) fn new(state: S) -> Result<Self, Error> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        Ok(Self {
+            news: EventFd::from_value_and_flags(0, flags)?,
+            nonblocking: AtomicBool::new(false),
+            sleepers: AtomicUsize::new(0),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The descriptor that is readable while threads that sleep must look at the state again.
+    pub(crate) fn news_fd(&self) -> RawFd {
+        self.news.as_raw_fd()
+    }
+
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// The patience of a call that waits at most `limit`.
+    pub(crate) fn patience(&self, dont_wait: bool, limit: Option<Duration>) -> Patience {
+        if dont_wait || self.is_nonblocking() {
+            Patience::None
+        } else {
+            Patience::of(limit)
+        }
+    }
+
+    /// Calls `attempt` until it gives a result, each time after everything has been handled that
+    /// has happened to the socket.
+    ///
+    /// # Errors
+    /// EAGAIN if the patience is over, EINTR after a signal, and the errors of `attempt`.
+    pub(crate) fn wait<T>(
+        &self,
+        patience: Patience,
+        mut attempt: impl FnMut(&mut S) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        let polling = configuration().polling;
+        let mut began: Option<Instant> = None;
+        let mut descriptors = Vec::new();
+        loop {
+            let mut state = self.state.lock();
+            self.progress_locked(&mut state, true);
+            if let Some(result) = attempt(&mut state)? {
+                return Ok(result);
+            }
+            if patience.is_over() {
+                return Err(Errno::EAGAIN.into());
+            }
+            if began.get_or_insert_with(Instant::now).elapsed() < polling {
+                continue;
+            }
+            state.arm();
+            self.progress_locked(&mut state, true);
+            if let Some(result) = attempt(&mut state)? {
+                return Ok(result);
+            }
+            descriptors.clear();
+            state.descriptors(|fd| descriptors.push(fd));
+            descriptors.push(self.news_fd());
+            state.hand_over();
+            self.sleepers.fetch_add(1, Ordering::Relaxed);
+            drop(state);
+            let slept = sleep(&descriptors, patience.left());
+            self.end_sleep();
+            slept?;
+        }
+    }
+
+    /// Handles what has happened to the socket, and lets sleeping threads look at the result.
+    pub(crate) fn progress_locked(&self, state: &mut S, drive: bool) {
+        if state.progress(|_| drive) {
+            self.announce();
+        }
+    }
+
+    /// Something has changed, and the caller has the state locked: wakes up the threads that sleep.
+    pub(crate) fn announce(&self) {
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            // This fails if the counter is full, and then the descriptor is readable.
+            let _ = self.news.write(1);
+        }
+    }
+
+    /// A thread has slept. The descriptor stays readable until the last one has woken up.
+    pub(crate) fn end_sleep(&self) {
+        let _locked = self.state.lock();
+        if self.sleepers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // This fails if nothing was announced.
+            let _ = self.news.read();
+        }
+    }
+
+    /// For `poll`: handles what has happened. Lets each NIC work first for which `drive` says so.
+    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) {
+        let mut state = self.state.lock();
+        if state.progress(drive) {
+            self.announce();
+        }
+    }
+
+    /// For `poll`: what the program need not wait for.
+    pub(crate) fn ready(&self, events: i16) -> i16 {
+        let always = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+        self.state.lock().ready() & (events | always)
+    }
+
+    /// For `poll`: the thread is about to sleep until one of these descriptors is readable. It then
+    /// calls [`Shared::end_sleep`].
+    pub(crate) fn begin_sleep(&self, mut each: impl FnMut(RawFd)) {
+        let mut state = self.state.lock();
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        state.arm();
+        self.progress_locked(&mut state, false);
+        state.descriptors(&mut each);
+        each(self.news_fd());
+        state.hand_over();
+    }
+}
