@@ -4,7 +4,8 @@ use crate::say::{end_quietly_at_a_closed_pipe, say};
 use std::process::ExitCode;
 
 use crate::{
-    decode, devices, doctor, dump, environment, perf, pingpong, run, sim, top, variables, why,
+    decode, devices, doctor, dump, environment, fabric, perf, pingpong, run, sim, top, variables,
+    why,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -38,6 +39,8 @@ enum Command {
     Dump(dump::DumpArgs),
     /// Run swarms of simulated fabrics against an independent model of verbs semantics
     Sim(sim::SimArgs),
+    /// Make a cluster of hosts on this machine, joined by an emulated network, and run a program on it
+    Fabric(fabric::FabricArgs),
     /// Show rates, retransmissions and drops of each process and device, live
     Top(top::TopArgs),
 }
@@ -115,6 +118,13 @@ pub fn main() -> ExitCode {
             }
         },
         Command::Sim(args) => sim::run_command(&args).map_err(|e| e.to_string()),
+        Command::Fabric(args) => match fabric::run(&args) {
+            Ok(code) => Ok(code),
+            Err(error) => {
+                say("roce fabric", &error);
+                Ok(ExitCode::from(error.exit_code()))
+            }
+        },
     };
     result.unwrap_or_else(|error| {
         say("roce", &error);
@@ -143,6 +153,8 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         Command::Decode(_)
         | Command::Doctor(_)
         | Command::Dump(_)
+        // It starts programs by `roce run`, which checks its environment.
+        | Command::Fabric(_)
         | Command::Sim(_)
         | Command::Top(_) => Ok(()),
     };

@@ -8,6 +8,7 @@ pub mod devices;
 pub mod doctor;
 pub mod dump;
 pub mod environment;
+pub mod fabric;
 pub mod perf;
 pub mod pingpong;
 mod quote;

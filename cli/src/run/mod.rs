@@ -12,7 +12,7 @@ mod library;
 mod loading;
 mod namespace;
 pub(crate) mod nccl;
-mod parent;
+pub(crate) mod parent;
 mod prepared;
 mod program;
 mod settings;

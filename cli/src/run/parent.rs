@@ -15,14 +15,14 @@ use nix::sys::signal::{
     SigHandler, SigSet, SigmaskHow, Signal, kill, pthread_sigmask, raise, signal,
 };
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{ForkResult, Pid, fork};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProgramEnd {
+pub(crate) enum ProgramEnd {
     /// With an exit code.
     Code(u8),
     /// By a signal.
@@ -54,28 +54,74 @@ const ENDING: [Signal; 4] = [
 /// # Errors
 /// If it can't be started.
 pub(super) fn run(mut command: Command, may_end: &mut dyn FnMut()) -> io::Result<ProgramEnd> {
-    let mut forwarded = SigSet::all();
-    for signal in NOT_FORWARDED {
-        forwarded.remove(signal);
+    let masks = Masks::block()?;
+    // SAFETY: between fork and exec, it makes nothing but system calls.
+    unsafe { command.pre_exec(move || masks.begin_child()) };
+    let child = command.spawn()?;
+    watch(Pid::from_raw(child.id().cast_signed()), &masks, may_end)
+}
+
+/// Does something in a process of its own, and waits for its end. The process must have no other
+/// threads.
+///
+/// # Errors
+/// If there can be no such process.
+pub(crate) fn run_forked(child: impl FnOnce() -> u8) -> io::Result<ProgramEnd> {
+    let masks = Masks::block()?;
+    // SAFETY: the process has no other threads, so none holds a lock that the child needs.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            let code = match masks.begin_child() {
+                Ok(()) => child(),
+                Err(_) => 1,
+            };
+            std::process::exit(code.into())
+        }
+        ForkResult::Parent { child } => watch(child, &masks, &mut || {}),
     }
-    let mut before = SigSet::empty();
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&forwarded), Some(&mut before))?;
-    let parent = nix::unistd::getpid();
-    let prepare = move || {
-        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+}
+
+/// The signals that a parent waits for, and those that were blocked before.
+#[derive(Clone, Copy)]
+struct Masks {
+    parent: Pid,
+    forwarded: SigSet,
+    before: SigSet,
+}
+
+impl Masks {
+    fn block() -> io::Result<Self> {
+        let mut forwarded = SigSet::all();
+        for signal in NOT_FORWARDED {
+            forwarded.remove(signal);
+        }
+        let mut before = SigSet::empty();
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&forwarded), Some(&mut before))?;
+        Ok(Self {
+            parent: nix::unistd::getpid(),
+            forwarded,
+            before,
+        })
+    }
+
+    /// What the child does first.
+    fn begin_child(&self) -> io::Result<()> {
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)?;
         nix::sys::prctl::set_pdeathsig(Some(Signal::SIGKILL))?;
-        // The parent was killed before the line above.
-        if nix::unistd::getppid() != parent {
+        // The parent was killed before the line above. One outside of a child's PID namespace has
+        // the number 0 there.
+        let parent = nix::unistd::getppid();
+        if parent != self.parent && parent.as_raw() != 0 {
             raise(Signal::SIGKILL)?;
         }
         Ok(())
-    };
-    // SAFETY: between fork and exec, it makes nothing but system calls.
-    unsafe { command.pre_exec(prepare) };
-    let child = command.spawn()?;
-    let child = Pid::from_raw(child.id().cast_signed());
+    }
+}
+
+/// Forwards signals to the child until it ends.
+fn watch(child: Pid, masks: &Masks, may_end: &mut dyn FnMut()) -> io::Result<ProgramEnd> {
     loop {
-        let (signal, by_kernel) = wait(&forwarded)?;
+        let (signal, by_kernel) = wait(&masks.forwarded)?;
         match signal {
             Signal::SIGCHLD => {
                 if let Some(end) = check_child(child)? {
@@ -156,7 +202,7 @@ fn wait(signals: &SigSet) -> io::Result<(Signal, bool)> {
 
 /// Kills this process with the signal that ended the program, so that its parent sees the same.
 /// Returns if that is not possible.
-pub(super) fn die_by_signal(ended: Signal) {
+pub(crate) fn die_by_signal(ended: Signal) {
     // The core dump, if there is one, belongs to the program.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // SAFETY: no handler is set but the default one.

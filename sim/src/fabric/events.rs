@@ -143,6 +143,20 @@ impl Events {
         Some((self.last_handled.at, event))
     }
 
+    /// The time of the next event.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.heap.peek().map(|entry| entry.position.at)
+    }
+
+    /// All that was to happen up to `now` has happened.
+    pub(super) fn advance(&mut self, now: Instant) {
+        let position = Position {
+            at: now,
+            number: self.count,
+        };
+        self.last_handled = self.last_handled.max(position);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.heap.len() + self.behind_first
     }

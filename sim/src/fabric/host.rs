@@ -29,6 +29,9 @@ pub struct HostSpec {
     /// Bytes that its port takes from the NIC ahead of the link; by default the link's queue size.
     /// Congestion control can't affect packets in the port.
     pub port_bytes: Option<usize>,
+    /// Whether the host is outside of the fabric: its frames come by [`super::Fabric::send`], and go
+    /// by [`super::Fabric::take`]. Its NIC is not used.
+    pub outside: bool,
     /// Whether its port sends without a copy: a packet that arrives after its acknowledgement was
     /// reported has other bytes, unless receivers check half of the ICRC only.
     pub keeps: bool,
@@ -43,6 +46,7 @@ impl Default for HostSpec {
             poll_every: Duration::ZERO,
             ring_packets: 4096,
             port_bytes: None,
+            outside: false,
             keeps: false,
         }
     }

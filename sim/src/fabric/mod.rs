@@ -18,6 +18,7 @@ mod ip;
 mod link;
 mod meter;
 mod names;
+mod outside;
 mod pool;
 mod switch;
 mod trace;
@@ -32,6 +33,7 @@ pub use ip::Ip;
 pub use link::{LinkSpec, one_way};
 pub use meter::{Meter, OVERHEAD_BYTES};
 pub use names::{CableId, HostId, NodeId, SwitchId};
+pub use outside::Frame;
 pub use switch::{BufferSpec, EcnSpec, PfcSpec, SwitchSpec};
 
 use events::{Event, Events};
@@ -250,6 +252,7 @@ impl Fabric {
                 self.start(link);
                 match self.egresses[link.0].from {
                     // The host may have waited for space in the queue.
+                    NodeId::Host(host) if self.hosts[host.0].spec.outside => Step::Host(host),
                     NodeId::Host(host) if self.hosts[host.0].nic.wants_to_send() => {
                         self.drive(host);
                         Step::Host(host)
@@ -309,6 +312,9 @@ impl Fabric {
         host.ring.push_back(packet);
         if host.paused {
             return Step::Internal;
+        }
+        if host.spec.outside {
+            return Step::Host(id);
         }
         if host.spec.poll_every.is_zero() {
             self.drain_ring(id);

@@ -26,7 +26,10 @@ pub(super) struct Packet {
     /// The host that keeps the packet's memory, and the memory. `None` if the bytes are the packet's
     /// own.
     pub(super) sent: Option<(HostId, SentRef)>,
+    /// The length of the bytes.
     len: usize,
+    /// The bytes of it that are headers below the transport, which links add to every packet.
+    headers: usize,
     bytes: Vec<u8>,
 }
 
@@ -39,8 +42,14 @@ impl Packet {
         &mut self.bytes[..self.len]
     }
 
+    /// The length that queues count: that of a transport packet, BTH to ICRC.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.len - self.headers
+    }
+
+    /// Says that the packet begins with headers below the transport.
+    pub(super) fn set_headers(&mut self, bytes: usize) {
+        self.headers = bytes.min(self.len);
     }
 }
 
@@ -67,6 +76,7 @@ impl Pool {
                 from: None,
                 sent: None,
                 len: 0,
+                headers: 0,
                 bytes: Vec::new(),
             });
             PacketId(u32::try_from(self.packets.len() - 1).unwrap_or(u32::MAX))
@@ -77,6 +87,7 @@ impl Pool {
             packet.bytes.resize(len, 0xa5);
         }
         packet.len = len;
+        packet.headers = 0;
         packet.from = None;
         packet.sent = None;
         id
@@ -85,11 +96,13 @@ impl Pool {
     /// A copy of packet `id`.
     pub(super) fn duplicate(&mut self, id: PacketId) -> PacketId {
         let len = self.get(id).len;
+        let headers = self.get(id).headers;
         let copy = self.allocate(len);
         let (from, to) = (id.0 as usize, copy.0 as usize);
         if let Ok([original, double]) = self.packets.get_disjoint_mut([from, to]) {
             double.meta = original.meta;
             double.sent = original.sent;
+            double.headers = headers;
             double.bytes_mut().copy_from_slice(original.bytes());
         }
         copy

@@ -148,6 +148,7 @@ fn host(dice: &mut Dice, ip: Ip, lossless: bool) -> HostSpec {
             false => dice.pick(&[8, 256, 4096]),
         },
         port_bytes: None,
+        outside: false,
         keeps: false,
     }
 }

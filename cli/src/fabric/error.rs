@@ -1,0 +1,53 @@
+//! Why there is no cluster.
+
+use roce_fabric::FabricError;
+use std::fmt;
+use std::io;
+
+/// Why `roce fabric` failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FabricCommandError {
+    /// Invalid arguments.
+    Usage(String),
+    /// The cluster can't be made.
+    Fabric(FabricError),
+    /// The operating system refused something.
+    System {
+        /// The operation that failed.
+        what: String,
+        /// Its error.
+        source: io::Error,
+    },
+}
+
+impl FabricCommandError {
+    /// The exit code if there is no cluster.
+    pub(super) const NOT_MADE: u8 = 125;
+
+    /// The exit code that `roce` ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Fabric(_) | Self::System { .. } => Self::NOT_MADE,
+        }
+    }
+}
+
+impl From<FabricError> for FabricCommandError {
+    fn from(error: FabricError) -> Self {
+        Self::Fabric(error)
+    }
+}
+
+impl fmt::Display for FabricCommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(what) => f.write_str(what),
+            Self::Fabric(error) => error.fmt(f),
+            Self::System { what, source } => write!(f, "{what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for FabricCommandError {}

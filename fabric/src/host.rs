@@ -1,0 +1,181 @@
+//! A host: a thread in namespaces of its own, which starts the host's programs there.
+
+use crate::error::FabricError;
+use crate::reaper::{ExitCode, Reaper};
+use crate::{interface, space};
+use nix::mount::{MntFlags, MsFlags, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Pid, sethostname};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// A program to start on a host.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The program and its arguments.
+    pub(crate) words: Vec<OsString>,
+    /// Variables besides those of this process.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+    /// The folder in which it starts.
+    pub(crate) folder: PathBuf,
+    /// Standard input, output and error; `None` for those of this process.
+    pub(crate) descriptors: Option<[OwnedFd; 3]>,
+    /// Where its process ID goes, and later its exit code.
+    pub(crate) started: Sender<io::Result<Started>>,
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) pid: Pid,
+    pub(crate) end: Receiver<ExitCode>,
+}
+
+/// What a host needs to know of the fabric.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPlan {
+    /// Its number, from 1.
+    pub(crate) number: u16,
+    pub(crate) name: String,
+    pub(crate) mtu: usize,
+    /// The contents of `/etc/hosts`.
+    pub(crate) hosts: String,
+    /// The contents of the file of MPI's hosts.
+    pub(crate) host_file: String,
+}
+
+/// A host that is ready.
+#[derive(Debug)]
+pub(crate) struct Host {
+    /// The frames of its interface.
+    pub(crate) tap: Option<OwnedFd>,
+    /// The socket at which its programs ask for the fabric.
+    pub(crate) control: Option<OwnedFd>,
+    jobs: Sender<Job>,
+}
+
+/// A folder that each host has for itself, in memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The file that names all hosts, for MPI.
+pub const HOST_FILE: &str = "/dev/shm/fabric-hosts";
+
+impl Host {
+    /// Makes a host.
+    ///
+    /// # Errors
+    /// If the system does not allow something.
+    pub(crate) fn start(plan: HostPlan, reaper: Reaper) -> Result<Self, FabricError> {
+        let (ready, is_ready) = channel();
+        let (jobs, queue) = channel();
+        let name = plan.name.clone();
+        let failed = |error| FabricError::new("start a thread for a host", error);
+        std::thread::Builder::new()
+            .name(name)
+            .spawn(move || serve(&plan, &reaper, &ready, &queue))
+            .map_err(failed)?;
+        let (tap, control) = is_ready
+            .recv()
+            .map_err(|_| failed(io::Error::other("it ended")))??;
+        Ok(Self {
+            tap: Some(tap),
+            control: Some(control),
+            jobs,
+        })
+    }
+
+    /// Hands a job to the host.
+    pub(crate) fn jobs(&self) -> Sender<Job> {
+        self.jobs.clone()
+    }
+}
+
+type Ready = Result<(OwnedFd, OwnedFd), FabricError>;
+
+fn serve(plan: &HostPlan, reaper: &Reaper, ready: &Sender<Ready>, queue: &Receiver<Job>) {
+    let made = make(plan);
+    let is_made = made.is_ok();
+    // The fabric may be gone.
+    let _ = ready.send(made);
+    if !is_made {
+        return;
+    }
+    for job in queue {
+        let started = start(reaper, &job.words, &job.variables, &job.folder, job.descriptors);
+        let _ = job.started.send(started);
+    }
+}
+
+fn make(plan: &HostPlan) -> Ready {
+    let name = &plan.name;
+    let failed = |what: &str, error| FabricError::new(format!("host {name}: {what}"), error);
+    let own = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC;
+    unshare(own).map_err(|error| failed("make namespaces", error.into()))?;
+    sethostname(name).map_err(|error| failed("set its name", error.into()))?;
+    let tap = interface::make(plan.number, plan.mtu).map_err(|(what, error)| failed(what, error))?;
+    // A container may not allow a new /sys; then programs see the interfaces of the container there.
+    let _ = space::mount_over(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty());
+    files(plan).map_err(|error| failed("make its files", error))?;
+    let control =
+        crate::control::listen().map_err(|error| failed("listen for its programs", error))?;
+    Ok((tap, control))
+}
+
+/// Gives the host its own names in `/etc`, and its own shared memory.
+fn files(plan: &HostPlan) -> io::Result<()> {
+    // The files stay when the folder in which they were made is unmounted.
+    in_memory()?;
+    for (name, contents) in [
+        ("/etc/hosts", plan.hosts.as_str()),
+        ("/etc/hostname", plan.name.as_str()),
+    ] {
+        let made = format!("{SHARED_MEMORY}/{}", name.replace('/', "-"));
+        fs::write(&made, format!("{contents}\n"))?;
+        match space::mount_over(Some(&made), name, None, MsFlags::MS_BIND) {
+            // A system without this file needs none.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result?,
+        }
+    }
+    umount2(SHARED_MEMORY, MntFlags::MNT_DETACH)?;
+    in_memory()?;
+    fs::write(HOST_FILE, &plan.host_file)
+}
+
+fn in_memory() -> io::Result<()> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    space::mount_over(Some("tmpfs"), SHARED_MEMORY, Some("tmpfs"), flags)
+}
+
+fn start(
+    reaper: &Reaper,
+    words: &[OsString],
+    variables: &[(OsString, OsString)],
+    folder: &std::path::Path,
+    descriptors: Option<[OwnedFd; 3]>,
+) -> io::Result<Started> {
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| io::Error::other("name a program to start"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    if let Some([input, output, error]) = descriptors {
+        command
+            .stdin(Stdio::from(input))
+            .stdout(Stdio::from(output))
+            .stderr(Stdio::from(error))
+            .process_group(0);
+    }
+    let (pid, end) = reaper.spawn(&mut command)?;
+    Ok(Started { pid, end })
+}

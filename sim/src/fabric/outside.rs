@@ -1,0 +1,95 @@
+//! Hosts that are outside of the fabric: programs of this machine, say, whose frames pass through
+//! it while real time goes by.
+//!
+//! The caller lets the fabric's time follow a clock: [`Fabric::step`] up to the time of the clock,
+//! then [`Fabric::advance`]; it sleeps until [`Fabric::next_event_at`].
+
+use super::link::LinkContext;
+use super::{Fabric, HostId};
+use roce_stack::{Instant, RxMeta};
+
+/// A frame of a host that is outside.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// All its bytes.
+    pub bytes: &'a [u8],
+    /// The bytes before the transport's, which links count as their own ([`super::OVERHEAD_BYTES`]).
+    pub headers: usize,
+    /// The addresses that say where it goes, and the class and port that switches look at.
+    pub meta: RxMeta,
+}
+
+impl Fabric {
+    /// The time of the next event.
+    pub fn next_event_at(&self) -> Option<Instant> {
+        self.events.next_at()
+    }
+
+    /// Lets the time be `now`. The caller has handled all events up to then by [`Fabric::step`].
+    pub fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.events.advance(self.now);
+    }
+
+    /// Whether the port of a host has space for a frame of `len` bytes that queues count. If not,
+    /// a later [`Fabric::step`] returns [`super::Step::Host`] when there may be some.
+    pub fn has_space(&mut self, host: HostId, len: usize) -> bool {
+        let Some(egress) = self.hosts[host.0].egress else {
+            return true;
+        };
+        let egress = &mut self.egresses[egress.0];
+        let has = egress.has_space(len, 0);
+        if !has {
+            egress.note_waiting_host(&mut self.events);
+        }
+        has
+    }
+
+    /// Sends a frame of a host that is outside. It is lost if the port has no space, or if the link
+    /// does not carry frames as long as it.
+    pub fn send(&mut self, host: HostId, frame: &Frame<'_>) {
+        let Some(id) = self.hosts[host.0].egress else {
+            return;
+        };
+        let packet = self.pool.allocate(frame.bytes.len());
+        let sent = self.pool.get_mut(packet);
+        sent.bytes_mut().copy_from_slice(frame.bytes);
+        sent.set_headers(frame.headers);
+        sent.meta = frame.meta;
+        let (len, class) = (sent.len(), frame.meta.traffic_class);
+        let egress = &mut self.egresses[id.0];
+        if !egress.has_space(len, class) || len > egress.spec.max_packet_bytes {
+            self.counters.dropped += 1;
+            egress.meter.dropped += 1;
+            return self.drop_packet(id, packet);
+        }
+        self.counters.sent += 1;
+        let mut context = LinkContext {
+            now: self.now,
+            pool: &mut self.pool,
+            events: &mut self.events,
+            counters: &mut self.counters,
+            trace: &mut self.trace,
+        };
+        egress.push(&mut context, packet);
+        self.start(id);
+    }
+
+    /// Takes the next frame that has arrived at a host that is outside. `take` gets its bytes, and
+    /// what is known of it, with the mark that a switch may have set. Returns whether there was one.
+    pub fn take(&mut self, host: HostId, take: impl FnOnce(&mut [u8], &RxMeta)) -> bool {
+        let host = &mut self.hosts[host.0];
+        if host.paused {
+            return false;
+        }
+        let Some(packet) = host.ring.pop_front() else {
+            return false;
+        };
+        let arrived = self.pool.get_mut(packet);
+        let meta = arrived.meta;
+        take(arrived.bytes_mut(), &meta);
+        self.counters.delivered += 1;
+        self.pool.release(packet);
+        true
+    }
+}
