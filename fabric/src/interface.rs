@@ -13,7 +13,7 @@ pub const NAME: &str = "eth0";
 
 /// Frames that wait in the interface for this process. The kernel drops those that find no space,
 /// without a word to the sender, so it is more than the windows of many QPs.
-const QUEUED_FRAMES: libc::c_int = 20_000;
+const QUEUED_FRAMES: u32 = 20_000;
 
 /// Makes the interface of the host with this number, from 1, in the network namespace of this
 /// thread, with its addresses. Its frames come and go by the descriptor, which does not block.
@@ -31,11 +31,6 @@ pub(crate) fn make(number: u16, mtu: usize) -> Result<OwnedFd, (&'static str, io
         Data::mac(frame::mac(number)),
     )?;
     set("set the MTU", libc::SIOCSIFMTU, Data::number(mtu))?;
-    set(
-        "set the queue length",
-        libc::SIOCSIFTXQLEN,
-        Data::number(QUEUED_FRAMES),
-    )?;
     let address = frame::ipv4(number);
     set(
         "set the address",
@@ -47,9 +42,11 @@ pub(crate) fn make(number: u16, mtu: usize) -> Result<OwnedFd, (&'static str, io
         libc::SIOCSIFNETMASK,
         Data::ipv4([255, 255, 0, 0]),
     )?;
+    let index = index(&socket).map_err(|error| ("find the interface", error))?;
+    set_queue_length(index).map_err(|error| ("set the queue length", error))?;
     set_up(&socket, NAME).map_err(|error| ("set the interface up", error))?;
     // A kernel without IPv6 has hosts without it.
-    let _ = add_ipv6(&socket, number);
+    let _ = add_ipv6(index, number);
     set_up(&socket, "lo").map_err(|error| ("set the loopback up", error))?;
     Ok(tap)
 }
@@ -74,7 +71,88 @@ fn set_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
-fn add_ipv6(socket: &OwnedFd, number: u16) -> io::Result<()> {
+fn index(socket: &OwnedFd) -> io::Result<libc::c_int> {
+    let mut request = Request::new(NAME, Data::number(0));
+    ioctl(socket, libc::SIOCGIFINDEX, &mut request)?;
+    Ok(request.data.as_number())
+}
+
+/// Sets the length of the interface's queue. The `ioctl` for it is not allowed in a user namespace,
+/// but this message is.
+fn set_queue_length(index: libc::c_int) -> io::Result<()> {
+    /// `struct nlmsghdr`, `struct ifinfomsg`, and the attribute `IFLA_TXQLEN`.
+    #[repr(C)]
+    struct SetLink {
+        len: u32,
+        kind: u16,
+        flags: u16,
+        sequence: u32,
+        port: u32,
+        family: u8,
+        pad: u8,
+        device_kind: u16,
+        index: libc::c_int,
+        device_flags: u32,
+        change: u32,
+        attribute_len: u16,
+        attribute: u16,
+        queue_length: u32,
+    }
+    /// `struct nlmsghdr`, and what begins `struct nlmsgerr`.
+    #[repr(C)]
+    struct Answer {
+        header: [u32; 4],
+        error: i32,
+        rest: [u32; 16],
+    }
+    let request = SetLink {
+        len: size_of::<SetLink>() as u32,
+        kind: libc::RTM_SETLINK,
+        flags: (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16,
+        sequence: 1,
+        port: 0,
+        family: 0,
+        pad: 0,
+        device_kind: 0,
+        index,
+        device_flags: 0,
+        change: 0,
+        attribute_len: 8,
+        attribute: libc::IFLA_TXQLEN,
+        queue_length: QUEUED_FRAMES,
+    };
+    let mut answer = Answer {
+        header: [0; 4],
+        error: 0,
+        rest: [0; 16],
+    };
+    let (family, kind) = (AddressFamily::Netlink, SockType::Raw);
+    let kernel = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    // SAFETY: the kernel reads a message of this size, and writes at most the size of the answer.
+    let got = unsafe {
+        let request = (&raw const request).cast();
+        Errno::result(libc::send(
+            kernel.as_raw_fd(),
+            request,
+            size_of::<SetLink>(),
+            0,
+        ))?;
+        let answer = (&raw mut answer).cast();
+        Errno::result(libc::recv(
+            kernel.as_raw_fd(),
+            answer,
+            size_of::<Answer>(),
+            0,
+        ))?
+    };
+    match answer.error {
+        _ if got < 20 => Err(io::ErrorKind::UnexpectedEof.into()),
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+fn add_ipv6(index: libc::c_int, number: u16) -> io::Result<()> {
     /// `struct in6_ifreq`.
     #[repr(C)]
     struct Address {
@@ -82,12 +160,10 @@ fn add_ipv6(socket: &OwnedFd, number: u16) -> io::Result<()> {
         prefix_bits: u32,
         index: libc::c_int,
     }
-    let mut request = Request::new(NAME, Data::number(0));
-    ioctl(socket, libc::SIOCGIFINDEX, &mut request)?;
     let mut address = Address {
         address: frame::ipv6(number).octets(),
         prefix_bits: 64,
-        index: request.data.as_number(),
+        index,
     };
     // Nobody else has the address, so the kernel need not ask for a second whether somebody has.
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{NAME}/accept_dad"), "0");

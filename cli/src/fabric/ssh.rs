@@ -12,13 +12,13 @@ use std::process::ExitCode;
 Examples:
   roce fabric ssh h2 hostname
   mpirun --mca plm_rsh_agent 'roce fabric ssh' …    it is set already in a fabric")]
-pub struct SshArgs {
+pub(super) struct SshArgs {
     /// The host, h2 for example
-    pub host: String,
+    host: String,
 
     /// The command, which the host's shell gets as one line; without one, a shell
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
-    pub words: Vec<String>,
+    words: Vec<String>,
 }
 
 pub(super) fn run(args: &SshArgs) -> Result<ExitCode, FabricCommandError> {
