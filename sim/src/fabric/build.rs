@@ -2,6 +2,7 @@
 
 use super::host::Host;
 use super::link::Egress;
+use super::routes::find_routes;
 use super::switch::Switch;
 use super::trace::Trace;
 use super::{
@@ -10,7 +11,6 @@ use super::{
 };
 use crate::dice::Dice;
 use roce_stack::Instant;
-use std::collections::VecDeque;
 
 /// Hosts, switches and cables, before the simulation starts.
 #[derive(Debug, Default)]
@@ -76,14 +76,13 @@ impl FabricBuilder {
             host
         };
         let hosts: Vec<Host> = self.hosts.iter().enumerate().map(host).collect();
+        let mut salts = Dice::new(!seed);
         let mut switches: Vec<Switch> = self
             .switches
             .iter()
-            .map(|spec| Switch::new(*spec, hosts.len(), dice.split()))
+            .map(|spec| Switch::new(*spec, salts.number(), dice.split()))
             .collect();
-        for number in 0..hosts.len() {
-            route(&egresses, &mut switches, HostId(number));
-        }
+        find_routes(&egresses, &mut switches, hosts.len());
         Fabric {
             now: Instant::ZERO,
             events: Events::new(egresses.len()),
@@ -93,21 +92,6 @@ impl FabricBuilder {
             egresses,
             counters: Counters::default(),
             trace: Trace::new(),
-        }
-    }
-}
-
-/// Sets every switch's shortest route to a host, by breadth-first search from the host.
-fn route(egresses: &[Egress], switches: &mut [Switch], host: HostId) {
-    let mut reached = VecDeque::from([NodeId::Host(host)]);
-    while let Some(node) = reached.pop_front() {
-        for egress in egresses.iter().filter(|egress| egress.to == node) {
-            if let NodeId::Switch(SwitchId(number)) = egress.from
-                && switches[number].routes[host.0].is_none()
-            {
-                switches[number].routes[host.0] = Some(egress.id);
-                reached.push_back(egress.from);
-            }
         }
     }
 }

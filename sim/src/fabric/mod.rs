@@ -11,6 +11,7 @@
 //! calls: [`Fabric::fingerprint`] is the same for two identical runs.
 
 mod build;
+mod changes;
 mod counters;
 mod events;
 mod host;
@@ -20,6 +21,7 @@ mod meter;
 mod names;
 mod outside;
 mod pool;
+mod routes;
 mod switch;
 mod trace;
 
@@ -41,8 +43,8 @@ use host::Host;
 use link::{Egress, LinkContext};
 use names::EgressId;
 use pool::{PacketId, Pool};
-use roce_port::fault::FaultSpec;
-use roce_stack::{Instant, Nic, RoceVersion};
+use roce_stack::{Instant, Nic, RoceVersion, RxMeta};
+use routes::link_towards_member;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use switch::Switch;
@@ -182,20 +184,6 @@ impl Fabric {
     /// Schedules a [`Step::Call`] with `token` at some time.
     pub fn call_at(&mut self, at: Instant, token: u64) {
         self.events.push(at.max(self.now), Event::Call(token));
-    }
-
-    /// Changes the faults of a cable, in both directions.
-    pub fn set_faults(&mut self, cable: CableId, spec: FaultSpec) {
-        for direction in [0, 1] {
-            self.egresses[2 * cable.0 + direction].faults.change(spec);
-        }
-    }
-
-    /// Cuts a cable, or reconnects it. Packets in flight still arrive.
-    pub fn set_down(&mut self, cable: CableId, down: bool) {
-        for direction in [0, 1] {
-            self.egresses[2 * cable.0 + direction].down = down;
-        }
     }
 
     /// Stops a host, as if its process got no processor time, or resumes it.
@@ -342,27 +330,28 @@ impl Fabric {
     }
 
     fn arrive_at_switch(&mut self, link: EgressId, id: SwitchId, packet: PacketId) {
-        let to = self.pool.get(packet).meta.dst;
-        if !to.is_multicast() {
-            let output = self
-                .host_at(to)
-                .and_then(|to| self.switches[id.0].routes[to.0]);
+        let meta = self.pool.get(packet).meta;
+        let routes = &self.switches[id.0].routes;
+        if routes.forgotten || !meta.dst.is_multicast() {
+            let to = self.host_at(meta.dst).filter(|_| !routes.forgotten);
+            let output = to.and_then(|to| routes.choose(to, &meta));
             return self.forward(link, id, output, packet);
         }
-        for output in self.group_outputs(link, id, to) {
+        for output in self.group_outputs(link, id, &meta) {
             let copy = self.pool.duplicate(packet);
             self.forward(link, id, Some(output), copy);
         }
         self.pool.release(packet);
     }
 
-    /// The links of a switch that lead to members of a group, other than the way back.
-    fn group_outputs(&self, link: EgressId, id: SwitchId, group: IpAddr) -> BTreeSet<EgressId> {
+    /// The links of a switch that lead to members of a packet's group, other than the way back.
+    fn group_outputs(&self, link: EgressId, id: SwitchId, meta: &RxMeta) -> BTreeSet<EgressId> {
         let came_from = self.egresses[link.0].from;
-        let members = self.hosts.iter().zip(&self.switches[id.0].routes);
+        let nodes = (&self.egresses[..], &self.switches[..]);
+        let root = self.host_at(meta.src).unwrap_or(HostId(0));
+        let members = self.hosts.iter().filter(|h| h.groups.contains(&meta.dst));
         members
-            .filter(|(host, _)| host.groups.contains(&group))
-            .filter_map(|(_, route)| *route)
+            .filter_map(|member| link_towards_member(nodes, id, (root, member.egress?), meta))
             .filter(|output| self.egresses[output.0].to != came_from)
             .collect()
     }

@@ -16,6 +16,13 @@ pub struct CableId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct EgressId(pub(super) usize);
 
+impl EgressId {
+    /// The other direction of the same cable.
+    pub(super) fn reverse(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+}
+
 /// The node at an end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeId {

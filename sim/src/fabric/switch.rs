@@ -1,6 +1,7 @@
 //! Switches: routes, tail drop, ECN marks, and pause frames.
 
 use super::EgressId;
+use super::routes::Routes;
 use crate::dice::Dice;
 use std::collections::BTreeMap;
 
@@ -52,8 +53,7 @@ pub struct PfcSpec {
 #[derive(Debug)]
 pub(super) struct Switch {
     pub(super) spec: SwitchSpec,
-    /// The outgoing link to each host, by its number.
-    pub(super) routes: Vec<Option<EgressId>>,
+    pub(super) routes: Routes,
     dice: Dice,
     /// For each incoming link, the queued bytes and whether it is paused.
     ingress: BTreeMap<EgressId, (usize, bool)>,
@@ -64,10 +64,11 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    pub(super) fn new(spec: SwitchSpec, hosts: usize, dice: Dice) -> Self {
+    /// A switch whose choice among routes depends on `salt`.
+    pub(super) fn new(spec: SwitchSpec, salt: u64, dice: Dice) -> Self {
         Self {
             spec,
-            routes: vec![None; hosts],
+            routes: Routes::new(salt),
             dice,
             ingress: BTreeMap::new(),
             paused: 0,

@@ -7,7 +7,9 @@ use roce_stack::{
 use roce_wire::Qpn;
 use std::sync::Arc;
 
+mod changes;
 mod congestion;
+mod routes;
 
 const LEN: usize = 100_000;
 const IOVA: u64 = 0x10_0000;
