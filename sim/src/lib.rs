@@ -3,6 +3,7 @@
 //! - [`congestion`]: the flows' shares of links under congestion.
 //! - [`fabric`]: hosts, links and switches, stepped from event to event. The same seed gives the
 //!   same run, bit for bit.
+//! - [`network`]: descriptions of networks, for virtual time and for real time.
 //! - [`oracle`]: a model of verbs semantics, independent of the implementation.
 //! - [`power_cut`]: power cuts of hosts with durable memory.
 //! - [`swarm`]: random runs drawn from seeds and checked by the oracle, and the reduction of a
@@ -16,6 +17,7 @@ pub mod congestion;
 pub mod connect;
 pub mod dice;
 pub mod fabric;
+pub mod network;
 pub mod oracle;
 pub mod power_cut;
 pub mod swarm;
