@@ -1,9 +1,10 @@
 //! One direction of a cable: a queue, a rate, a delay, and faults.
 
 use super::events::{Event, Events, Position};
+use super::fate::{DropReason, Fate};
 use super::meter::{Meter, OVERHEAD_BYTES};
 use super::pool::Pool;
-use super::trace::{Fate, Trace};
+use super::trace::Trace;
 use super::{Counters, EgressId, NodeId, PacketId};
 use roce_port::fault::{Arrival, FaultModel, FaultSpec};
 use roce_stack::{Duration, Instant};
@@ -131,7 +132,7 @@ impl Egress {
         } else {
             self.queued_bytes += len;
             self.queue.push_back(packet);
-            self.meter.note_queued(self.queued_bytes);
+            self.meter.note_queued(context.now, self.queued_bytes);
         }
     }
 
@@ -187,8 +188,17 @@ impl Egress {
         let (packet, len) = self.next_packet(context.pool)?;
         let sending = context.pool.get_mut(packet);
         let from = sending.from.take();
+        let marked_at = sending.marked_at.take();
+        let now = context.now;
         self.meter
-            .note_sent(sending.meta.src, len, self.queued_bytes);
+            .note_sent(now, sending.meta.src, len, self.queued_bytes);
+        let (fate, queued_bytes) = match marked_at {
+            Some(queued_bytes) => (Fate::Marked, queued_bytes),
+            None => (Fate::Sent, self.queued_bytes),
+        };
+        context
+            .trace
+            .record(now, self.id, fate, queued_bytes, sending);
         let sent = context.now + self.serialization_time(len);
         self.free_at = context.events.reserve(sent);
         self.sent_event_queued = false;
@@ -243,10 +253,16 @@ impl Egress {
         let copies = self.faults.decide(arrives, len);
         let Some(first) = copies.first.filter(|_| !self.down) else {
             context.counters.lost += 1;
-            let bytes = context.pool.get(packet).bytes();
+            let reason = match self.down {
+                true => DropReason::LinkDown,
+                false => DropReason::Lost,
+            };
+            self.meter.drops.add(reason);
+            let (now, fate) = (context.now, Fate::Dropped(reason));
+            let dropped = context.pool.get(packet);
             context
                 .trace
-                .record(context.now, self.id, Fate::Lost, bytes);
+                .record(now, self.id, fate, self.queued_bytes, dropped);
             context.pool.release(packet);
             return false;
         };

@@ -1,5 +1,6 @@
 //! Measurements of one direction of a cable.
 
+use super::fate::Drops;
 use super::ip::Ip;
 use roce_stack::{Duration, Instant};
 use std::net::IpAddr;
@@ -20,9 +21,11 @@ pub struct Meter {
     pub queue_bytes: usize,
     /// The longest queue since [`Meter::take_peak`].
     peak_bytes: usize,
-    /// Packets that the switch dropped because the queue was full, or because they were too long
-    /// for the link.
-    pub dropped: u64,
+    /// The sum of the queue's lengths in bytes at each nanosecond until `queue_since`.
+    queue_byte_ns: u128,
+    queue_since: Instant,
+    /// Packets that were dropped at the port, on the link, or at the host at its far end.
+    pub drops: Drops,
     /// Packets that were marked.
     pub marked: u64,
     /// Pause frames that stopped it.
@@ -45,14 +48,29 @@ impl Meter {
         self.paused_for + since.unwrap_or_default()
     }
 
-    pub(super) fn note_queued(&mut self, bytes: usize) {
-        self.queue_bytes = bytes;
+    /// The sum of the queue's lengths in bytes at each nanosecond up to `now`. The mean length
+    /// between two moments is the difference of their sums, divided by the nanoseconds.
+    pub fn queue_byte_ns(&self, now: Instant) -> u128 {
+        let ns = now.as_nanos().saturating_sub(self.queue_since.as_nanos());
+        self.queue_byte_ns + u128::from(ns) * self.queue_bytes as u128
+    }
+
+    fn set_queue(&mut self, now: Instant, bytes: usize) {
+        if self.queue_bytes != bytes {
+            self.queue_byte_ns = self.queue_byte_ns(now);
+            self.queue_since = now;
+            self.queue_bytes = bytes;
+        }
+    }
+
+    pub(super) fn note_queued(&mut self, now: Instant, bytes: usize) {
+        self.set_queue(now, bytes);
         self.peak_bytes = self.peak_bytes.max(bytes);
     }
 
-    pub(super) fn note_sent(&mut self, src: IpAddr, len: usize, queue_bytes: usize) {
+    pub(super) fn note_sent(&mut self, now: Instant, src: IpAddr, len: usize, queue_bytes: usize) {
         let bytes = len as u64 + OVERHEAD_BYTES;
-        self.queue_bytes = queue_bytes;
+        self.set_queue(now, queue_bytes);
         self.wire_bytes += bytes;
         let host = Ip::index(src).unwrap_or(0);
         if self.wire_bytes_of.len() <= host {

@@ -14,6 +14,8 @@ mod build;
 mod changes;
 mod counters;
 mod events;
+mod fate;
+mod frame;
 mod host;
 mod ip;
 mod link;
@@ -22,6 +24,7 @@ mod names;
 mod outside;
 mod pool;
 mod routes;
+mod seen;
 mod switch;
 mod trace;
 
@@ -30,12 +33,14 @@ mod tests;
 
 pub use build::FabricBuilder;
 pub use counters::Counters;
+pub use fate::{DropReason, Drops, Fate};
 pub use host::HostSpec;
 pub use ip::Ip;
 pub use link::{LinkSpec, one_way};
 pub use meter::{Meter, OVERHEAD_BYTES};
 pub use names::{CableId, HostId, NodeId, SwitchId};
 pub use outside::Frame;
+pub use seen::{SeenPacket, SeenPackets};
 pub use switch::{BufferSpec, EcnSpec, PfcSpec, SwitchSpec};
 
 use events::{Event, Events};
@@ -48,7 +53,7 @@ use routes::link_towards_member;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use switch::Switch;
-use trace::{Fate, Trace};
+use trace::Trace;
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +124,23 @@ impl Fabric {
     /// Prints every packet on stderr from now on.
     pub fn print_packets(&mut self) {
         self.trace.print();
+    }
+
+    /// Watches a cable in both directions: from now on [`Fabric::take_seen`] returns its packets,
+    /// with the first `snap_bytes` bytes of each frame. Packets of simulated NICs get headers with
+    /// link addresses that the fabric makes up.
+    pub fn watch(&mut self, cable: CableId, snap_bytes: usize) {
+        let ends = self.egresses.get(2 * cable.0..2 * cable.0 + 2);
+        for egress in ends.unwrap_or_default() {
+            let watch = self.trace.watch();
+            watch.add(egress.id, egress.from, snap_bytes);
+        }
+    }
+
+    /// Replaces the packets in `into` with those seen on watched cables since the last call. Call
+    /// it often: the fabric keeps at most 64 MiB of them.
+    pub fn take_seen(&mut self, into: &mut SeenPackets) {
+        self.trace.watch().take(into);
     }
 
     /// The port of a host joins a multicast group: it receives packets to the group from now on,
@@ -292,11 +314,13 @@ impl Fabric {
         }
         if host.ring.len() >= host.spec.ring_packets {
             self.counters.overrun += 1;
-            self.drop_packet(link, packet);
+            self.drop_packet([link; 2], DropReason::RingFull, packet);
             return Step::Internal;
         }
-        let bytes = self.pool.get(packet).bytes();
-        self.trace.record(self.now, link, Fate::Arrived, bytes);
+        let queued_bytes = self.egresses[link.0].queued_bytes;
+        let arrived = self.pool.get(packet);
+        self.trace
+            .record(self.now, link, Fate::Arrived, queued_bytes, arrived);
         host.ring.push_back(packet);
         if host.paused {
             return Step::Internal;
@@ -366,18 +390,16 @@ impl Fabric {
     ) {
         let arrived = self.pool.get(packet);
         let (len, meta) = (arrived.len(), arrived.meta);
-        let switch = &mut self.switches[id.0];
-        let fits = |output: &EgressId| {
-            let egress = &self.egresses[output.0];
-            egress.has_space(len, meta.traffic_class) && len <= egress.spec.max_packet_bytes
-        };
-        let Some(output) = output.filter(fits).filter(|_| switch.has_space(len)) else {
+        let Some(output) = output else {
             self.counters.dropped += 1;
-            if let Some(output) = output {
-                self.egresses[output.0].meter.dropped += 1;
-            }
-            return self.drop_packet(link, packet);
+            return self.drop_packet([link; 2], DropReason::NoRoute, packet);
         };
+        let egress = &self.egresses[output.0];
+        let switch = &mut self.switches[id.0];
+        if let Err(reason) = check_space(egress, switch, len, meta.traffic_class) {
+            self.counters.dropped += 1;
+            return self.drop_packet([link, output], reason, packet);
+        }
         let waiting = self.pool.get_mut(packet);
         let urgent = self.egresses[output.0].spec.is_urgent(meta.traffic_class);
         waiting.from = (!urgent).then_some(link);
@@ -386,6 +408,7 @@ impl Fabric {
             && matches!(waiting.meta.traffic_class & 3, 1 | 2);
         if capable && switch.should_mark(self.egresses[output.0].queued_bytes) {
             waiting.meta.traffic_class |= 3;
+            waiting.marked_at = Some(self.egresses[output.0].queued_bytes);
             self.counters.marked += 1;
             self.egresses[output.0].meter.marked += 1;
         }
@@ -421,9 +444,14 @@ impl Fabric {
         self.events.push(arrives, Event::Pause(link, pause));
     }
 
-    fn drop_packet(&mut self, link: EgressId, packet: PacketId) {
-        let bytes = self.pool.get(packet).bytes();
-        self.trace.record(self.now, link, Fate::Dropped, bytes);
+    /// Drops a packet that came on the first link, at the port of the second.
+    fn drop_packet(&mut self, links: [EgressId; 2], reason: DropReason, packet: PacketId) {
+        let port = &mut self.egresses[links[1].0];
+        port.meter.drops.add(reason);
+        let (fate, queued_bytes) = (Fate::Dropped(reason), port.queued_bytes);
+        let dropped = self.pool.get(packet);
+        self.trace
+            .record_drop(self.now, links, fate, queued_bytes, dropped);
         self.pool.release(packet);
     }
 
@@ -457,5 +485,26 @@ impl Fabric {
             host.wake = Some(at);
             self.events.push(at, Event::Wake(id));
         }
+    }
+}
+
+/// Checks that a port of a switch can queue a packet of `len` bytes.
+///
+/// # Errors
+/// Why not.
+fn check_space(
+    egress: &Egress,
+    switch: &Switch,
+    len: usize,
+    traffic_class: u8,
+) -> Result<(), DropReason> {
+    if len > egress.spec.max_packet_bytes {
+        Err(DropReason::TooLong)
+    } else if !egress.has_space(len, traffic_class) {
+        Err(DropReason::QueueFull)
+    } else if !switch.has_space(len) {
+        Err(DropReason::MemoryFull)
+    } else {
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! then [`Fabric::advance`]; it sleeps until [`Fabric::next_event_at`].
 
 use super::link::LinkContext;
-use super::{Fabric, HostId};
+use super::{DropReason, Fabric, HostId};
 use roce_stack::{Instant, RxMeta};
 
 /// A frame of a host that is outside.
@@ -57,11 +57,15 @@ impl Fabric {
         sent.set_headers(frame.headers);
         sent.meta = frame.meta;
         let (len, class) = (sent.len(), frame.meta.traffic_class);
-        let egress = &mut self.egresses[id.0];
-        if !egress.has_space(len, class) || len > egress.spec.max_packet_bytes {
+        let egress = &self.egresses[id.0];
+        let reason = match egress.has_space(len, class) {
+            _ if len > egress.spec.max_packet_bytes => Some(DropReason::TooLong),
+            true => None,
+            false => Some(DropReason::QueueFull),
+        };
+        if let Some(reason) = reason {
             self.counters.dropped += 1;
-            egress.meter.dropped += 1;
-            return self.drop_packet(id, packet);
+            return self.drop_packet([id; 2], reason, packet);
         }
         self.counters.sent += 1;
         let mut context = LinkContext {
@@ -71,7 +75,7 @@ impl Fabric {
             counters: &mut self.counters,
             trace: &mut self.trace,
         };
-        egress.push(&mut context, packet);
+        self.egresses[id.0].push(&mut context, packet);
         self.start(id);
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Packet {
     /// The host that keeps the packet's memory, and the memory. `None` if the bytes are the packet's
     /// own.
     pub(super) sent: Option<(HostId, SentRef)>,
+    /// The length in bytes of the queue that it waits in, when the switch marked it.
+    pub(super) marked_at: Option<usize>,
     /// The length of the bytes.
     len: usize,
     /// The bytes of it that are headers below the transport, which links add to every packet.
@@ -45,6 +47,11 @@ impl Packet {
     /// The length that queues count: that of a transport packet, BTH to ICRC.
     pub(super) fn len(&self) -> usize {
         self.len - self.headers
+    }
+
+    /// Whether the packet is a whole frame.
+    pub(super) fn is_frame(&self) -> bool {
+        self.headers != 0
     }
 
     /// Says that the packet begins with headers below the transport.
@@ -75,6 +82,7 @@ impl Pool {
                 },
                 from: None,
                 sent: None,
+                marked_at: None,
                 len: 0,
                 headers: 0,
                 bytes: Vec::new(),
@@ -90,6 +98,7 @@ impl Pool {
         packet.headers = 0;
         packet.from = None;
         packet.sent = None;
+        packet.marked_at = None;
         id
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 mod changes;
 mod congestion;
 mod routes;
+mod seen;
 
 const LEN: usize = 100_000;
 const IOVA: u64 = 0x10_0000;
