@@ -6,6 +6,7 @@
 //! - [`network`]: descriptions of networks, for virtual time and for real time.
 //! - [`oracle`]: a model of verbs semantics, independent of the implementation.
 //! - [`power_cut`]: power cuts of hosts with durable memory.
+//! - [`record`]: the ports and flows of a fabric over time.
 //! - [`swarm`]: random runs drawn from seeds and checked by the oracle, and the reduction of a
 //!   failing run to the parts that it needs to fail.
 //!
@@ -20,4 +21,5 @@ pub mod fabric;
 pub mod network;
 pub mod oracle;
 pub mod power_cut;
+pub mod record;
 pub mod swarm;

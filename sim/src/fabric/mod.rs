@@ -24,12 +24,13 @@ mod names;
 mod outside;
 mod pool;
 mod routes;
+mod port;
 mod seen;
 mod switch;
 mod trace;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use build::FabricBuilder;
 pub use counters::Counters;
@@ -40,6 +41,7 @@ pub use link::{LinkSpec, one_way};
 pub use meter::{Meter, OVERHEAD_BYTES};
 pub use names::{CableId, HostId, NodeId, SwitchId};
 pub use outside::Frame;
+pub use port::Port;
 pub use seen::{SeenPacket, SeenPackets};
 pub use switch::{BufferSpec, EcnSpec, PfcSpec, SwitchSpec};
 
@@ -126,8 +128,18 @@ impl Fabric {
         self.trace.print();
     }
 
+    /// The two directions of each cable, in the order of the cables.
+    pub fn ports(&self) -> impl Iterator<Item = Port> {
+        self.egresses.iter().map(|egress| Port {
+            cable: CableId(egress.id.0 / 2),
+            from: egress.from,
+            to: egress.to,
+            link: egress.spec,
+        })
+    }
+
     /// Watches a cable in both directions: from now on [`Fabric::take_seen`] returns its packets,
-    /// with the first `snap_bytes` bytes of each frame. Packets of simulated NICs get headers with
+    /// with at least the first `snap_bytes` bytes of each frame. Packets of simulated NICs get headers with
     /// link addresses that the fabric makes up.
     pub fn watch(&mut self, cable: CableId, snap_bytes: usize) {
         let ends = self.egresses.get(2 * cable.0..2 * cable.0 + 2);

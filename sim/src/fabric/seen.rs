@@ -122,7 +122,8 @@ impl Watch {
         if self.watched.len() <= egress.0 {
             self.watched.resize(egress.0 + 1, None);
         }
-        self.watched[egress.0] = Some((from, snap_bytes));
+        let watched = self.watched[egress.0].get_or_insert((from, 0));
+        watched.1 = watched.1.max(snap_bytes);
     }
 
     pub(super) fn take(&mut self, into: &mut SeenPackets) {

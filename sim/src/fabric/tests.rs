@@ -12,19 +12,19 @@ mod congestion;
 mod routes;
 mod seen;
 
-const LEN: usize = 100_000;
+pub(crate) const LEN: usize = 100_000;
 const IOVA: u64 = 0x10_0000;
 
 /// One end of a connection.
-struct End {
-    host: HostId,
-    qpn: Qpn,
+pub(crate) struct End {
+    pub(crate) host: HostId,
+    pub(crate) qpn: Qpn,
     cq: Arc<CompletionQueue>,
     key: u32,
 }
 
 impl End {
-    fn new(fabric: &mut Fabric, host: HostId) -> Self {
+    pub(crate) fn new(fabric: &mut Fabric, host: HostId) -> Self {
         Self::with_kind(QpKind::Rc, fabric, host)
     }
 
@@ -47,7 +47,7 @@ impl End {
         Self { host, qpn, cq, key }
     }
 
-    fn write_to(&self, fabric: &mut Fabric, peer: &End, wr_id: u64) {
+    pub(crate) fn write_to(&self, fabric: &mut Fabric, peer: &End, wr_id: u64) {
         self.post_write(fabric, peer, wr_id, LEN);
         fabric.drive(self.host);
     }
@@ -96,7 +96,11 @@ fn init(
 }
 
 /// Two hosts send to a third through a switch, at twice the rate of its link.
-fn incast(switch: SwitchSpec, queue_bytes: usize, seed: u64) -> (Fabric, Vec<End>, Vec<CableId>) {
+pub(crate) fn incast(
+    switch: SwitchSpec,
+    queue_bytes: usize,
+    seed: u64,
+) -> (Fabric, Vec<End>, Vec<CableId>) {
     let mut builder = FabricBuilder::new();
     let middle = builder.switch(switch);
     let spec = LinkSpec {
@@ -124,7 +128,7 @@ fn incast(switch: SwitchSpec, queue_bytes: usize, seed: u64) -> (Fabric, Vec<End
     (fabric, ends, cables)
 }
 
-fn send_all(fabric: &mut Fabric, ends: &[End]) {
+pub(crate) fn send_all(fabric: &mut Fabric, ends: &[End]) {
     for pair in ends.chunks(2) {
         for wr_id in 0..4 {
             pair[0].write_to(fabric, &pair[1], wr_id);
