@@ -1,27 +1,31 @@
-//! All hosts, the network between them, and what their programs ask for.
+//! All hosts, the network between them, and what happens to them.
 
-use crate::control::{self, Answer, Request};
+use crate::control::Request;
+use crate::desk::{Desk, Message, thread};
 use crate::emulator::Emulator;
 use crate::error::FabricError;
-use crate::host::{HOST_FILE, Host, HostPlan, Job, Started};
+use crate::host::{Host, HostPlan, Place};
 use crate::lag::Lag;
 use crate::reaper::{ExitCode, Reaper};
 use crate::{frame, space};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::signal::{Signal, killpg};
-use roce_sim::fabric::Fabric;
+use nix::sys::signal::Signal;
+use roce_sim::fabric::{Fabric, HostSpec};
+use roce_sim::network::{Change, Event, HostChange, Network};
+use roce_stack::Duration;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, channel};
 
 /// What a cluster is made of.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
-    /// The names of the hosts. Host `i` is host `i` of the fabric.
-    pub names: Vec<String>,
+    /// Hosts, switches, links, and what happens to them.
+    pub network: Network,
+    /// The seed of all that the network draws.
+    pub seed: u64,
     /// The MTU of the hosts' interfaces.
     pub mtu: usize,
     /// Processes that MPI may start on each host.
@@ -32,60 +36,88 @@ pub struct ClusterPlan {
     pub variables: Vec<(OsString, OsString)>,
 }
 
+/// Someone who watches the network while programs run.
+pub trait Observer {
+    /// The time between two steps.
+    fn every(&self) -> Duration;
+
+    /// Time has passed.
+    fn step(&mut self, fabric: &mut Fabric);
+
+    /// Something happened, as the timetable or somebody wanted.
+    fn changed(&mut self, fabric: &Fabric, what: &str);
+
+    /// The state of the network, for a program that asks.
+    fn state(&mut self, fabric: &mut Fabric) -> String;
+}
+
 /// Hosts that are connected. It lives in the first process of its PID namespace: when that ends,
 /// all are gone.
 #[derive(Debug)]
 pub struct Cluster {
+    plan: Arc<ClusterPlan>,
     desk: Desk,
+    messages: Receiver<Message>,
     emulator: Emulator,
-    wakes: Arc<EventFd>,
+    places: Vec<Place>,
+    /// Whether `/proc` has the numbers by which this process can send signals.
+    signals: bool,
 }
 
-/// Where programs ask for others.
-#[derive(Clone, Debug)]
-struct Desk {
-    plan: Arc<ClusterPlan>,
-    jobs: Vec<Sender<Job>>,
-}
+/// The number of the call at which the observer looks; those of events are theirs.
+const LOOK: u64 = u64::MAX;
 
 impl Cluster {
-    /// Makes the hosts, and connects them by a fabric whose hosts are all outside.
+    /// Makes the hosts, and connects them. `door` listens for requests from outside of the cluster.
     ///
     /// # Errors
     /// If the system does not allow something.
-    pub fn start(plan: ClusterPlan, fabric: Fabric) -> Result<Self, FabricError> {
-        let failed = |what: &str, error| FabricError::new(what, error);
+    pub fn start(plan: ClusterPlan, door: Option<OwnedFd>) -> Result<Self, FabricError> {
+        let failed = |error| FabricError::new("start a thread", error);
         // Without it, tools see the processes of the system outside.
-        let _ = space::show_processes();
-        let reaper = Reaper::start().map_err(|error| failed("start a thread", error))?;
+        let signals = space::show_processes().is_ok();
+        let reaper = Reaper::start().map_err(failed)?;
+        let plan = Arc::new(plan);
+        let names = &plan.network.hosts;
         let host_plan = |(number, name): (u16, &String)| HostPlan {
             number,
             name: name.clone(),
             mtu: plan.mtu,
-            hosts: hosts_file(&plan.names),
+            hosts: hosts_file(names),
             host_file: mpi_hosts(&plan),
         };
         let mut hosts = (1..)
-            .zip(&plan.names)
+            .zip(names)
             .map(|host| Host::start(host_plan(host), reaper.clone()))
             .collect::<Result<Vec<_>, _>>()?;
-        let taps: Vec<OwnedFd> = hosts.iter_mut().filter_map(|host| host.tap.take()).collect();
-        let emulator = Emulator::new(fabric, taps, plan.mtu);
-        let wakes = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-            .map_err(|error| failed("make an eventfd", error.into()))?;
-        let desk = Desk {
-            plan: Arc::new(plan),
-            jobs: hosts.iter().map(Host::jobs).collect(),
-        };
-        for listener in hosts.iter_mut().filter_map(|host| host.control.take()) {
+        let (sender, messages) = channel();
+        let desk = Desk::new(&plan, &hosts, sender)?;
+        let mut doors: Vec<OwnedFd> = hosts
+            .iter_mut()
+            .filter_map(|host| host.control.take())
+            .collect();
+        doors.extend(door);
+        for door in doors {
             let desk = desk.clone();
-            thread("desk", move || desk.serve(&listener))
-                .map_err(|error| failed("start a thread", error))?;
+            thread("desk", move || desk.serve(&door)).map_err(failed)?;
         }
+        let taps = hosts.iter_mut().filter_map(|host| host.tap.take());
+        let host = HostSpec {
+            outside: true,
+            ..HostSpec::default()
+        };
+        let mut fabric = plan.network.build(plan.seed, host);
+        for (number, event) in (0..).zip(&plan.network.events) {
+            fabric.call_at(roce_stack::Instant::ZERO + event.at, number);
+        }
+        let emulator = Emulator::new(fabric, taps.collect(), plan.mtu);
         Ok(Self {
+            places: hosts.iter().map(|host| host.place).collect(),
+            plan,
             desk,
+            messages,
             emulator,
-            wakes: Arc::new(wakes),
+            signals,
         })
     }
 
@@ -99,27 +131,83 @@ impl Cluster {
         host: usize,
         words: &[OsString],
         folder: &Path,
+        observer: &mut dyn Observer,
     ) -> Result<ExitCode, FabricError> {
         let failed = |error| FabricError::new("run the program", error);
         let started = self.desk.start(host, words.to_vec(), folder, None);
         let started = started.map_err(failed)?;
-        let (ended, end) = channel();
-        let wakes = Arc::clone(&self.wakes);
+        let desk = self.desk.clone();
         thread("program", move || {
-            let code = started.end.recv().unwrap_or(1);
-            let _ = ended.send(code);
-            let _ = wakes.write(1);
+            desk.tell(Message::Ended(started.end.recv().unwrap_or(1)));
         })
         .map_err(failed)?;
+        self.look(observer);
         loop {
-            match end.try_recv() {
-                Ok(code) => return Ok(code),
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => return Ok(1),
+            let turn = self.emulator.turn(self.desk.wakes());
+            for call in turn.map_err(|error| FabricError::new("carry frames", error))? {
+                match usize::try_from(call).map(|number| self.plan.network.events.get(number)) {
+                    Ok(Some(&Event { change, .. })) => {
+                        let done = self.change(&change, observer);
+                        done.map_err(|error| FabricError::new("an event", error))?;
+                    }
+                    _ => self.look(observer),
+                }
             }
-            let turn = self.emulator.turn(&*self.wakes);
-            turn.map_err(|error| FabricError::new("carry frames", error))?;
+            self.desk.awake();
+            while let Ok(message) = self.messages.try_recv() {
+                match message {
+                    Message::Ended(code) => {
+                        observer.step(self.emulator.fabric());
+                        return Ok(code);
+                    }
+                    Message::Asked(request, answer) => {
+                        // The program may be gone.
+                        let _ = answer.send(self.answer(&request, observer));
+                    }
+                }
+            }
         }
+    }
+
+    /// Lets the observer look, and sets the time of the next look.
+    fn look(&mut self, observer: &mut dyn Observer) {
+        let fabric = self.emulator.fabric();
+        observer.step(fabric);
+        fabric.call_at(fabric.now() + observer.every(), LOOK);
+    }
+
+    fn answer(&mut self, request: &Request, observer: &mut dyn Observer) -> io::Result<String> {
+        match request {
+            Request::Change { text } => {
+                let change = self.plan.network.change(text);
+                let change = change.map_err(|error| io::Error::other(error.to_string()))?;
+                self.change(&change, observer)?;
+                Ok(String::new())
+            }
+            Request::State => Ok(observer.state(self.emulator.fabric())),
+            Request::Run { .. } => Err(io::Error::other("a host runs it")),
+        }
+    }
+
+    fn change(&mut self, change: &Change, observer: &mut dyn Observer) -> io::Result<()> {
+        let fabric = self.emulator.fabric();
+        let text = self.plan.network.describe(change);
+        if let Some((host, change)) = self.plan.network.apply(fabric, change) {
+            let signal = match change {
+                HostChange::Freeze => Signal::SIGSTOP,
+                HostChange::Thaw => Signal::SIGCONT,
+                HostChange::Kill => Signal::SIGKILL,
+            };
+            if !self.signals {
+                return Err(io::Error::other(format!(
+                    "{text}: this system allows no /proc of the cluster's own, by which its \
+                     processes could be found"
+                )));
+            }
+            self.places[host.0].signal(signal);
+        }
+        observer.changed(fabric, &text);
+        Ok(())
     }
 
     /// How late frames were.
@@ -133,76 +221,6 @@ impl Cluster {
     }
 }
 
-impl Desk {
-    fn start(
-        &self,
-        host: usize,
-        words: Vec<OsString>,
-        folder: &Path,
-        descriptors: Option<[OwnedFd; 3]>,
-    ) -> io::Result<Started> {
-        let (started, is_started) = channel();
-        let job = Job {
-            words: [&self.plan.prefix[..], &words].concat(),
-            variables: self.plan.variables.clone(),
-            folder: folder.to_owned(),
-            descriptors,
-            started,
-        };
-        let gone = || io::Error::other("the host is gone");
-        self.jobs[host].send(job).map_err(|_| gone())?;
-        is_started.recv().map_err(|_| gone())?
-    }
-
-    /// Serves the programs of a host.
-    fn serve(&self, listener: &OwnedFd) {
-        while let Ok(program) = control::accept(listener) {
-            let desk = self.clone();
-            // Without threads, the program is told that the fabric is gone.
-            let _ = thread("request", move || {
-                let answer = match desk.handle(&program) {
-                    Ok(code) => Answer::Ended(code),
-                    Err(error) => Answer::Failed(error.to_string()),
-                };
-                // The program may be gone.
-                let _ = control::send(&program, &answer, &[]);
-            });
-        }
-    }
-
-    fn handle(&self, program: &OwnedFd) -> io::Result<ExitCode> {
-        let (request, descriptors) = control::receive(program)?;
-        let Request::Run {
-            host,
-            words,
-            folder,
-        } = request;
-        let number = self.plan.names.iter().position(|name| *name == host);
-        let number = number.ok_or_else(|| {
-            let names = self.plan.names.join(", ");
-            io::Error::other(format!("there is no host {host:?}; there are: {names}"))
-        })?;
-        let descriptors = <[OwnedFd; 3]>::try_from(descriptors);
-        let descriptors =
-            descriptors.map_err(|_| io::Error::other("standard input, output and error lack"))?;
-        let words = words.into_iter().map(OsString::from).collect();
-        let started = self.start(number, words, &PathBuf::from(folder), Some(descriptors))?;
-        let watched = program.as_fd().try_clone_to_owned()?;
-        let pid = started.pid;
-        thread("hangup", move || {
-            control::wait_for_end(watched.as_fd());
-            // As a terminal does when its user goes. The process may have ended.
-            let _ = killpg(pid, Signal::SIGHUP);
-        })?;
-        Ok(started.end.recv().unwrap_or(1))
-    }
-}
-
-fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let name = name.to_owned();
-    std::thread::Builder::new().name(name).spawn(run).map(drop)
-}
-
 fn hosts_file(names: &[String]) -> String {
     let mut text = String::from("127.0.0.1 localhost\n::1 localhost\n");
     for (number, name) in (1..).zip(names) {
@@ -213,17 +231,5 @@ fn hosts_file(names: &[String]) -> String {
 
 fn mpi_hosts(plan: &ClusterPlan) -> String {
     let line = |name: &String| format!("{name} slots={}\n", plan.slots);
-    plan.names.iter().map(line).collect()
-}
-
-/// The variables that tell MPI of the hosts, and of the way to start programs on them: by `agent`.
-pub fn mpi_variables(agent: &str) -> Vec<(OsString, OsString)> {
-    [
-        ("OMPI_MCA_orte_default_hostfile", HOST_FILE),
-        ("OMPI_MCA_plm_rsh_agent", agent),
-        ("PRTE_MCA_prte_default_hostfile", HOST_FILE),
-        ("PRTE_MCA_plm_ssh_agent", agent),
-    ]
-    .map(|(name, value)| (name.into(), value.into()))
-    .into()
+    plan.network.hosts.iter().map(line).collect()
 }

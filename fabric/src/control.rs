@@ -30,6 +30,13 @@ pub enum Request {
         /// The folder in which it starts.
         folder: String,
     },
+    /// A change of the network or a host: `h1-s1 down`, say.
+    Change {
+        /// As [`roce_sim::network`] lists them.
+        text: String,
+    },
+    /// The state of the network.
+    State,
 }
 
 /// What the fabric answers.
@@ -38,12 +45,40 @@ pub enum Request {
 pub enum Answer {
     /// The command has ended, with this exit code.
     Ended(u8),
+    /// It is done; what there is to say of it.
+    Done(String),
     /// It is not possible.
     Failed(String),
 }
 
 fn address() -> io::Result<UnixAddr> {
     Ok(UnixAddr::new_abstract(NAME)?)
+}
+
+/// The socket of the fabric that this process starts, for programs outside of it.
+fn outer_address(pid: u32) -> io::Result<UnixAddr> {
+    Ok(UnixAddr::new_abstract(format!("roce-fabric-{pid}").as_bytes())?)
+}
+
+/// Listens for programs outside of the fabric that this process is about to start.
+///
+/// # Errors
+/// If the system has no more sockets.
+pub fn door() -> io::Result<OwnedFd> {
+    let listener = new_socket()?;
+    bind(listener.as_raw_fd(), &outer_address(std::process::id())?)?;
+    listen_on(&listener, Backlog::MAXCONN)?;
+    Ok(listener)
+}
+
+/// The fabrics that programs outside can ask, by the process IDs of the commands that started them.
+fn fabrics() -> Vec<u32> {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let pid = |line: &str| line.rsplit_once("@roce-fabric-")?.1.parse().ok();
+    let mut found: Vec<u32> = sockets.lines().filter_map(pid).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 fn new_socket() -> io::Result<OwnedFd> {
@@ -72,20 +107,38 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Asks the fabric of the host that this program runs on. Standard input, output and error go along.
+/// Asks the fabric of the host that this program runs on; or, outside of any, the fabric that was
+/// started by the process `pid`, or else the only one. Standard input, output and error go along.
 ///
 /// # Errors
-/// If this program does not run on a host of a fabric, or the fabric has ended.
-pub fn ask(request: &Request) -> io::Result<Answer> {
+/// If there is no such fabric, or it has ended.
+pub fn ask(pid: Option<u32>, request: &Request) -> io::Result<Answer> {
     let socket = new_socket()?;
-    connect(socket.as_raw_fd(), &address()?).map_err(|error| match error {
-        nix::errno::Errno::ECONNREFUSED => io::Error::other(
-            "this is not a host of a fabric: start a program on one by `roce fabric -- PROGRAM`",
-        ),
-        error => error.into(),
-    })?;
+    reach(&socket, pid)?;
     send(&socket, request, &[0, 1, 2])?;
     receive(&socket).map(|(answer, _)| answer)
+}
+
+fn reach(socket: &OwnedFd, pid: Option<u32>) -> io::Result<()> {
+    let reached = |address| connect(socket.as_raw_fd(), &address);
+    if pid.is_none() && reached(address()?).is_ok() {
+        return Ok(());
+    }
+    let pid = match (pid, &fabrics()[..]) {
+        (Some(pid), _) | (None, &[pid]) => pid,
+        (None, []) => {
+            return Err(io::Error::other(
+                "there is no fabric here: start one by `roce fabric`",
+            ));
+        }
+        (None, several) => {
+            return Err(io::Error::other(format!(
+                "there are several fabrics: choose one by --fabric and a number of {several:?}"
+            )));
+        }
+    };
+    reached(outer_address(pid)?)
+        .map_err(|error| io::Error::other(format!("reach the fabric {pid}: {}", error.desc())))
 }
 
 pub(crate) fn send(

@@ -25,6 +25,8 @@ pub(crate) struct Emulator {
     began: time::Instant,
     lag: Lag,
     buffer: Vec<u8>,
+    /// Calls of the fabric that have come since the last turn.
+    calls: Vec<u64>,
 }
 
 /// The interface of a host.
@@ -56,6 +58,7 @@ impl Emulator {
             began: time::Instant::now(),
             lag: Lag::default(),
             buffer: vec![0; MAX_FRAME],
+            calls: Vec::new(),
         }
     }
 
@@ -75,12 +78,16 @@ impl Emulator {
         Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// Waits until there is something to do, at most until `wakes` is readable, and does it.
+    /// Waits until there is something to do, at most until `wakes` is readable, and does it. Returns
+    /// the calls whose time has come.
     ///
     /// # Errors
     /// If the system can't wait.
-    pub(crate) fn turn(&mut self, wakes: &impl AsFd) -> io::Result<()> {
+    pub(crate) fn turn(&mut self, wakes: &impl AsFd) -> io::Result<Vec<u64>> {
         self.handle_events();
+        if !self.calls.is_empty() {
+            return Ok(std::mem::take(&mut self.calls));
+        }
         let readable = self.wait(wakes)?;
         self.handle_events();
         for (host, is_readable) in readable.into_iter().enumerate() {
@@ -88,7 +95,7 @@ impl Emulator {
                 self.read(host);
             }
         }
-        Ok(())
+        Ok(std::mem::take(&mut self.calls))
     }
 
     /// Lets everything happen whose time has come.
@@ -96,9 +103,13 @@ impl Emulator {
         let now = self.now();
         while let Some(step) = self.fabric.step(now) {
             self.lag.note(now.saturating_duration_since(self.fabric.now()));
-            if let Step::Host(host) = step {
-                self.ports[host.0].has_space = true;
-                self.deliver(host);
+            match step {
+                Step::Internal => {}
+                Step::Call(token) => self.calls.push(token),
+                Step::Host(host) => {
+                    self.ports[host.0].has_space = true;
+                    self.deliver(host);
+                }
             }
         }
         self.fabric.advance(now);
@@ -106,12 +117,11 @@ impl Emulator {
 
     fn deliver(&mut self, host: HostId) {
         let tap = &self.ports[host.0].tap;
-        let mut to_interface = |bytes: &mut [u8], meta: &roce_stack::RxMeta| {
-            frame::set_traffic_class(bytes, meta.traffic_class);
+        let to_interface = |bytes: &[u8]| {
             // A host that is down or has no memory loses it, as from a wire.
             let _ = write(tap, bytes);
         };
-        while self.fabric.take(host, &mut to_interface) {}
+        while self.fabric.take(host, to_interface) {}
     }
 
     /// The hosts that have sent frames.

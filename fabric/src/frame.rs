@@ -70,7 +70,6 @@ fn destination(mac: &[u8; 6]) -> Option<IpAddr> {
 /// What is known of an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpHeader {
-    version: u8,
     traffic_class: u8,
     protocol: u8,
     /// Where the header of the protocol begins in the frame; `None` in a later fragment.
@@ -105,7 +104,6 @@ fn ip_header(frame: &[u8]) -> Option<IpHeader> {
             let words = header[0] & 15;
             let offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
             (header[0] >> 4 == 4 && words >= 5).then_some(IpHeader {
-                version: 4,
                 traffic_class: header[1],
                 protocol: header[9],
                 payload: (offset == 0).then_some(ETHERNET + 4 * usize::from(words)),
@@ -114,41 +112,12 @@ fn ip_header(frame: &[u8]) -> Option<IpHeader> {
         IPV6 => {
             let header: &[u8; 40] = header.first_chunk()?;
             (header[0] >> 4 == 6).then_some(IpHeader {
-                version: 6,
                 traffic_class: header[0] << 4 | header[1] >> 4,
                 protocol: header[6],
                 payload: Some(ETHERNET + 40),
             })
         }
         _ => None,
-    }
-}
-
-/// Writes the traffic class that a switch may have changed into the frame, and corrects the
-/// header's checksum.
-pub(crate) fn set_traffic_class(frame: &mut [u8], class: u8) {
-    let Some(ip) = ip_header(frame) else {
-        return;
-    };
-    if ip.traffic_class == class {
-        return;
-    }
-    let header = &mut frame[ETHERNET..];
-    match ip.version {
-        4 => {
-            // RFC 1624, equation 3: the checksum changes by the difference of the 16-bit word.
-            let sum = u16::from_be_bytes([header[10], header[11]]);
-            let added = u32::from(!sum) + u32::from(!u16::from(ip.traffic_class)) + u32::from(class);
-            let folded = (added & 0xffff) + (added >> 16);
-            let folded = (folded & 0xffff) + (folded >> 16);
-            let sum = !u16::try_from(folded).unwrap_or(0);
-            header[1] = class;
-            header[10..12].copy_from_slice(&sum.to_be_bytes());
-        }
-        _ => {
-            header[0] = header[0] & 0xf0 | class >> 4;
-            header[1] = header[1] & 0x0f | class << 4;
-        }
     }
 }
 

@@ -5,11 +5,14 @@ use crate::reaper::{ExitCode, Reaper};
 use crate::{interface, space};
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, sethostname};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -57,7 +60,56 @@ pub(crate) struct Host {
     pub(crate) tap: Option<OwnedFd>,
     /// The socket at which its programs ask for the fabric.
     pub(crate) control: Option<OwnedFd>,
+    /// Where its programs run.
+    pub(crate) place: Place,
     jobs: Sender<Job>,
+}
+
+/// The network namespace of a host, by which its processes are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    device: u64,
+    inode: u64,
+}
+
+impl Place {
+    fn of(path: &str) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        Ok(Self {
+            device: found.dev(),
+            inode: found.ino(),
+        })
+    }
+
+    /// Sends a signal to all processes of the host, also to those that start meanwhile.
+    pub(crate) fn signal(self, signal: Signal) {
+        // A process that was not there in one round was started by one that had no signal yet.
+        let mut reached = BTreeSet::new();
+        loop {
+            let fresh: Vec<i32> = self
+                .processes()
+                .into_iter()
+                .filter(|pid| reached.insert(*pid))
+                .collect();
+            if fresh.is_empty() {
+                return;
+            }
+            for pid in fresh {
+                // It may have ended.
+                let _ = kill(Pid::from_raw(pid), signal);
+            }
+        }
+    }
+
+    fn processes(self) -> Vec<i32> {
+        let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = folders.filter_map(|folder| folder.file_name().to_str()?.parse().ok());
+        let own = std::process::id().cast_signed();
+        let is_here = |pid: &i32| {
+            *pid != own && Self::of(&format!("/proc/{pid}/ns/net")).is_ok_and(|found| found == self)
+        };
+        pids.filter(is_here).collect()
+    }
 }
 
 /// A folder that each host has for itself, in memory.
@@ -80,12 +132,13 @@ impl Host {
             .name(name)
             .spawn(move || serve(&plan, &reaper, &ready, &queue))
             .map_err(failed)?;
-        let (tap, control) = is_ready
+        let (tap, control, place) = is_ready
             .recv()
             .map_err(|_| failed(io::Error::other("it ended")))??;
         Ok(Self {
             tap: Some(tap),
             control: Some(control),
+            place,
             jobs,
         })
     }
@@ -96,7 +149,7 @@ impl Host {
     }
 }
 
-type Ready = Result<(OwnedFd, OwnedFd), FabricError>;
+type Ready = Result<(OwnedFd, OwnedFd, Place), FabricError>;
 
 fn serve(plan: &HostPlan, reaper: &Reaper, ready: &Sender<Ready>, queue: &Receiver<Job>) {
     let made = make(plan);
@@ -127,7 +180,9 @@ fn make(plan: &HostPlan) -> Ready {
     files(plan).map_err(|error| failed("make its files", error))?;
     let control =
         crate::control::listen().map_err(|error| failed("listen for its programs", error))?;
-    Ok((tap, control))
+    let place = Place::of("/proc/thread-self/ns/net");
+    let place = place.map_err(|error| failed("find its namespace", error))?;
+    Ok((tap, control, place))
 }
 
 /// Gives the host its own names in `/etc`, and its own shared memory.

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod control;
+mod desk;
 mod emulator;
 mod error;
 mod frame;
@@ -11,8 +12,9 @@ mod lag;
 mod reaper;
 mod space;
 
-pub use cluster::{Cluster, ClusterPlan, mpi_variables};
-pub use control::{Answer, Request, ask};
+pub use cluster::{Cluster, ClusterPlan, Observer};
+pub use control::{Answer, Request, ask, door};
+pub use desk::mpi_variables;
 pub use error::FabricError;
 pub use frame::{ipv4, ipv6};
 pub use host::HOST_FILE;

@@ -31,26 +31,6 @@ fn a_packet_of_roce_is_known_by_its_port_and_class() {
 }
 
 #[test]
-fn a_mark_leaves_a_right_checksum_whatever_it_was() {
-    for id in 0..=u16::MAX {
-        let mut bytes = packet_v4(2, id);
-        set_traffic_class(&mut bytes, 3);
-        assert_eq!(bytes[ETHERNET + 1], 3);
-        assert_eq!(checksum(&bytes[ETHERNET..ETHERNET + 20]), 0, "identification {id}");
-    }
-}
-
-#[test]
-fn a_mark_is_set_in_ipv6() {
-    let mut frame = [&mac(2)[..], &mac(1), &IPV6.to_be_bytes()].concat();
-    frame.extend([0x60, 0x2f, 0xff, 0xff]);
-    frame.extend([0; 36]);
-    assert_eq!(parse(1, &frame).expect("a frame").meta.traffic_class, 2);
-    set_traffic_class(&mut frame, 0xab);
-    assert_eq!(frame[ETHERNET..ETHERNET + 4], [0x6a, 0xbf, 0xff, 0xff]);
-}
-
-#[test]
 fn frames_to_nobody_are_dropped_and_broadcasts_go_to_all() {
     let mut bytes = packet_v4(2, 7);
     bytes[..6].copy_from_slice(&[0xff; 6]);
@@ -63,10 +43,8 @@ fn frames_to_nobody_are_dropped_and_broadcasts_go_to_all() {
 fn cut_frames_do_no_harm() {
     let whole = packet_v4(2, 7);
     for len in 0..whole.len() {
-        let mut cut = whole[..len].to_vec();
-        if let Some(frame) = parse(1, &cut) {
+        if let Some(frame) = parse(1, &whole[..len]) {
             assert!(frame.meta.traffic_class == 2 || len < ETHERNET + 20);
         }
-        set_traffic_class(&mut cut, 3);
     }
 }

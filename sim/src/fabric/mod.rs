@@ -419,7 +419,7 @@ impl Fabric {
         let capable = waiting.meta.version() == RoceVersion::V2
             && matches!(waiting.meta.traffic_class & 3, 1 | 2);
         if capable && switch.should_mark(self.egresses[output.0].queued_bytes) {
-            waiting.meta.traffic_class |= 3;
+            waiting.mark();
             waiting.marked_at = Some(self.egresses[output.0].queued_bytes);
             self.counters.marked += 1;
             self.egresses[output.0].meter.marked += 1;

@@ -79,9 +79,9 @@ impl Fabric {
         self.start(id);
     }
 
-    /// Takes the next frame that has arrived at a host that is outside. `take` gets its bytes, and
-    /// what is known of it, with the mark that a switch may have set. Returns whether there was one.
-    pub fn take(&mut self, host: HostId, take: impl FnOnce(&mut [u8], &RxMeta)) -> bool {
+    /// Takes the next frame that has arrived at a host that is outside, with the mark that a switch
+    /// may have set. Returns whether there was one.
+    pub fn take(&mut self, host: HostId, take: impl FnOnce(&[u8])) -> bool {
         let host = &mut self.hosts[host.0];
         if host.paused {
             return false;
@@ -89,9 +89,7 @@ impl Fabric {
         let Some(packet) = host.ring.pop_front() else {
             return false;
         };
-        let arrived = self.pool.get_mut(packet);
-        let meta = arrived.meta;
-        take(arrived.bytes_mut(), &meta);
+        take(self.pool.get(packet).bytes());
         self.counters.delivered += 1;
         self.pool.release(packet);
         true

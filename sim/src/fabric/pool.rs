@@ -1,6 +1,6 @@
 //! Packets in flight, in reusable buffers.
 
-use super::{EgressId, HostId};
+use super::{EgressId, HostId, frame};
 use roce_port::SentRef;
 use roce_stack::{IpCovered, RxMeta};
 use std::net::{IpAddr, Ipv4Addr};
@@ -47,6 +47,14 @@ impl Packet {
     /// The length that queues count: that of a transport packet, BTH to ICRC.
     pub(super) fn len(&self) -> usize {
         self.len - self.headers
+    }
+
+    /// Sets "congestion experienced".
+    pub(super) fn mark(&mut self) {
+        self.meta.traffic_class |= 3;
+        if self.is_frame() {
+            frame::mark(self.bytes_mut());
+        }
     }
 
     /// Whether the packet is a whole frame.

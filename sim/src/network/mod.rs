@@ -82,7 +82,7 @@ mod options;
 mod parse;
 mod schedule;
 mod shapes;
-mod units;
+pub mod units;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,10 @@ const MAX_RATE: f64 = 1e12;
 const MAX_BYTES: f64 = (1u64 << 30) as f64;
 
 /// A rate in bits per second, such as `200M`.
-pub(super) fn rate(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// What it should be, if it is none.
+pub fn rate(text: &str) -> Result<u64, String> {
     match scaled(text, 1000.0) {
         Some(rate) if (1.0..=MAX_RATE).contains(&rate) => Ok(rate as u64),
         _ => Err(format!(
@@ -33,7 +36,10 @@ pub(super) fn rate_text(rate: u64) -> String {
 }
 
 /// A number of bytes, such as `256K`.
-pub(super) fn bytes(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// What it should be, if it is none.
+pub fn bytes(text: &str) -> Result<usize, String> {
     match scaled(text, 1024.0) {
         Some(bytes) if (0.0..=MAX_BYTES).contains(&bytes) => Ok(bytes as usize),
         _ => Err(format!(
@@ -42,14 +48,22 @@ pub(super) fn bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-fn percent(text: &str) -> Result<u8, String> {
+/// A whole percentage, such as `10%`.
+///
+/// # Errors
+/// What it should be, if it is none.
+pub fn percent(text: &str) -> Result<u8, String> {
     let number = text.strip_suffix('%').and_then(|n| n.parse().ok());
     number
         .filter(|percent| *percent <= 100)
         .ok_or_else(|| format!("{text:?} should be a whole percentage from 0% to 100%"))
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+/// A time, such as `10us`.
+///
+/// # Errors
+/// What it should be, if it is none.
+pub fn time(text: &str) -> Result<Duration, String> {
     let time = text.parse().map(|DurationText(time)| time);
     time.map_err(|_| {
         format!("{text:?} should be a time such as 10us: with ns, us, ms or s, at most 3600s")
@@ -57,7 +71,10 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Faults, such as `loss=1%,dup=0.1%`.
-pub(super) fn faults(text: &str) -> Result<FaultSpec, String> {
+///
+/// # Errors
+/// What it should be, if it is none.
+pub fn faults(text: &str) -> Result<FaultSpec, String> {
     match text.parse::<FaultSpec>() {
         Ok(FaultSpec { seed: Some(_), .. }) => Err(format!(
             "{text:?} should have no seed: the seed of the whole run determines all faults"

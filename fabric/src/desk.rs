@@ -1,0 +1,169 @@
+//! Where programs ask for something of the cluster.
+
+use crate::cluster::ClusterPlan;
+use crate::control::{self, Answer, Request};
+use crate::error::FabricError;
+use crate::host::{HOST_FILE, Host, Job, Started};
+use crate::reaper::ExitCode;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::{Signal, killpg};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+/// What the thread that carries frames is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// The program has ended.
+    Ended(ExitCode),
+    /// Somebody wants something of the network.
+    Asked(Request, Sender<io::Result<String>>),
+}
+
+/// Takes the requests of programs.
+#[derive(Clone, Debug)]
+pub(crate) struct Desk {
+    plan: Arc<ClusterPlan>,
+    jobs: Vec<Sender<Job>>,
+    messages: Sender<Message>,
+    wakes: Arc<EventFd>,
+}
+
+impl Desk {
+    pub(crate) fn new(
+        plan: &Arc<ClusterPlan>,
+        hosts: &[Host],
+        messages: Sender<Message>,
+    ) -> Result<Self, FabricError> {
+        let wakes = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+            .map_err(|error| FabricError::new("make an eventfd", error))?;
+        Ok(Self {
+            plan: Arc::clone(plan),
+            jobs: hosts.iter().map(Host::jobs).collect(),
+            messages,
+            wakes: Arc::new(wakes),
+        })
+    }
+
+    /// Readable when there is a message.
+    pub(crate) fn wakes(&self) -> &impl AsFd {
+        &*self.wakes
+    }
+
+    /// The messages up to now are about to be read.
+    pub(crate) fn awake(&self) {
+        // It is EAGAIN if there is none.
+        let _ = self.wakes.read();
+    }
+
+    pub(crate) fn tell(&self, message: Message) {
+        // At the end of the fabric nobody listens.
+        let _ = self.messages.send(message);
+        let _ = self.wakes.write(1);
+    }
+
+    /// Starts a program on a host.
+    pub(crate) fn start(
+        &self,
+        host: usize,
+        words: Vec<OsString>,
+        folder: &Path,
+        descriptors: Option<[OwnedFd; 3]>,
+    ) -> io::Result<Started> {
+        let (started, is_started) = channel();
+        let job = Job {
+            words: [&self.plan.prefix[..], &words].concat(),
+            variables: self.plan.variables.clone(),
+            folder: folder.to_owned(),
+            descriptors,
+            started,
+        };
+        let gone = || io::Error::other("the host is gone");
+        self.jobs[host].send(job).map_err(|_| gone())?;
+        is_started.recv().map_err(|_| gone())?
+    }
+
+    /// Serves programs, as long as the cluster lives.
+    pub(crate) fn serve(&self, listener: &OwnedFd) {
+        while let Ok(program) = control::accept(listener) {
+            let desk = self.clone();
+            // Without threads, the program is told that the fabric is gone.
+            let _ = thread("request", move || {
+                let answer = desk.handle(&program);
+                let answer = answer.unwrap_or_else(|error| Answer::Failed(error.to_string()));
+                // The program may be gone.
+                let _ = control::send(&program, &answer, &[]);
+            });
+        }
+    }
+
+    fn handle(&self, program: &OwnedFd) -> io::Result<Answer> {
+        let (request, descriptors) = control::receive(program)?;
+        match request {
+            Request::Run {
+                host,
+                words,
+                folder,
+            } => {
+                let code = self.run(program, &host, words, Path::new(&folder), descriptors)?;
+                Ok(Answer::Ended(code))
+            }
+            other => {
+                let (answer, answered) = channel();
+                self.tell(Message::Asked(other, answer));
+                let gone = |_| io::Error::other("the fabric ends");
+                answered.recv().map_err(gone)?.map(Answer::Done)
+            }
+        }
+    }
+
+    /// Runs a command on a host until it ends, or until the program that wanted it is gone.
+    fn run(
+        &self,
+        program: &OwnedFd,
+        host: &str,
+        words: Vec<String>,
+        folder: &Path,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<ExitCode> {
+        let names = &self.plan.network.hosts;
+        let number = names.iter().position(|name| name == host);
+        let number = number.ok_or_else(|| {
+            let names = names.join(", ");
+            io::Error::other(format!("there is no host {host:?}; there are: {names}"))
+        })?;
+        let descriptors = <[OwnedFd; 3]>::try_from(descriptors);
+        let descriptors = descriptors
+            .map_err(|_| io::Error::other("standard input, output or error is missing"))?;
+        let words = words.into_iter().map(OsString::from).collect();
+        let started = self.start(number, words, folder, Some(descriptors))?;
+        let watched = program.as_fd().try_clone_to_owned()?;
+        let pid = started.pid;
+        thread("hangup", move || {
+            control::wait_for_end(watched.as_fd());
+            // As a terminal does when its user goes. The process may have ended.
+            let _ = killpg(pid, Signal::SIGHUP);
+        })?;
+        Ok(started.end.recv().unwrap_or(1))
+    }
+}
+
+pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let name = name.to_owned();
+    std::thread::Builder::new().name(name).spawn(run).map(drop)
+}
+
+/// The variables that tell MPI of the hosts, and of the way to start programs on them: by `agent`.
+pub fn mpi_variables(agent: &str) -> Vec<(OsString, OsString)> {
+    [
+        ("OMPI_MCA_orte_default_hostfile", HOST_FILE),
+        ("OMPI_MCA_plm_rsh_agent", agent),
+        ("PRTE_MCA_prte_default_hostfile", HOST_FILE),
+        ("PRTE_MCA_plm_ssh_agent", agent),
+    ]
+    .map(|(name, value)| (name.into(), value.into()))
+    .into()
+}
