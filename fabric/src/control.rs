@@ -57,7 +57,9 @@ fn address() -> io::Result<UnixAddr> {
 
 /// The socket of the fabric that this process starts, for programs outside of it.
 fn outer_address(pid: u32) -> io::Result<UnixAddr> {
-    Ok(UnixAddr::new_abstract(format!("roce-fabric-{pid}").as_bytes())?)
+    Ok(UnixAddr::new_abstract(
+        format!("roce-fabric-{pid}").as_bytes(),
+    )?)
 }
 
 /// Listens for programs outside of the fabric that this process is about to start.

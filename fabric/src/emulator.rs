@@ -102,7 +102,8 @@ impl Emulator {
     fn handle_events(&mut self) {
         let now = self.now();
         while let Some(step) = self.fabric.step(now) {
-            self.lag.note(now.saturating_duration_since(self.fabric.now()));
+            self.lag
+                .note(now.saturating_duration_since(self.fabric.now()));
             match step {
                 Step::Internal => {}
                 Step::Call(token) => self.calls.push(token),

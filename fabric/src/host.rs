@@ -160,7 +160,13 @@ fn serve(plan: &HostPlan, reaper: &Reaper, ready: &Sender<Ready>, queue: &Receiv
         return;
     }
     for job in queue {
-        let started = start(reaper, &job.words, &job.variables, &job.folder, job.descriptors);
+        let started = start(
+            reaper,
+            &job.words,
+            &job.variables,
+            &job.folder,
+            job.descriptors,
+        );
         let _ = job.started.send(started);
     }
 }
@@ -174,7 +180,8 @@ fn make(plan: &HostPlan) -> Ready {
         | CloneFlags::CLONE_NEWIPC;
     unshare(own).map_err(|error| failed("make namespaces", error.into()))?;
     sethostname(name).map_err(|error| failed("set its name", error.into()))?;
-    let tap = interface::make(plan.number, plan.mtu).map_err(|(what, error)| failed(what, error))?;
+    let tap =
+        interface::make(plan.number, plan.mtu).map_err(|(what, error)| failed(what, error))?;
     // A container may not allow a new /sys; then programs see the interfaces of the container there.
     let _ = space::mount_over(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty());
     files(plan).map_err(|error| failed("make its files", error))?;

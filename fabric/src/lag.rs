@@ -48,7 +48,8 @@ impl Lag {
         for (class, count) in self.by_log2_us.iter().enumerate() {
             seen += count;
             if seen as f64 >= wanted {
-                return Duration::from_micros((1 << class) - u64::from(class == 0)).min(self.longest);
+                return Duration::from_micros((1 << class) - u64::from(class == 0))
+                    .min(self.longest);
             }
         }
         self.longest

@@ -68,7 +68,10 @@ impl Reaper {
                 // It has no child.
                 _ => {
                     let waiting = self.lock();
-                    let started = self.shared.started.wait_while(waiting, |all| all.is_empty());
+                    let started = self
+                        .shared
+                        .started
+                        .wait_while(waiting, |all| all.is_empty());
                     drop(started);
                 }
             }

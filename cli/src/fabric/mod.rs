@@ -1,20 +1,25 @@
 //! `roce fabric`: a cluster of hosts on this machine.
 
 mod arguments;
+mod ask;
 mod error;
-mod ssh;
+mod watching;
 
-pub use arguments::FabricArgs;
+pub use arguments::{FabricArgs, Topology};
 pub use error::FabricCommandError;
 
 use crate::run::parent::{self, ProgramEnd};
 use crate::say::say;
-use arguments::{Command, NetworkArgs};
-use roce_fabric::{Cluster, ClusterPlan, FabricError};
+use arguments::Command;
+use roce_fabric::{Cluster, ClusterPlan, FabricError, LATE, Lag};
+use roce_sim::network::Network;
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use watching::Watching;
 
 /// Makes the cluster and runs the program on its first host; or does what a subcommand says.
 ///
@@ -22,7 +27,9 @@ use std::process::ExitCode;
 /// If an argument is wrong, or the system does not allow something.
 pub fn run(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
     match &args.command {
-        Some(Command::Ssh(args)) => ssh::run(args),
+        Some(Command::Ssh(args)) => ask::ssh(args),
+        Some(Command::Do(args)) => ask::change(args),
+        Some(Command::Top(args)) => ask::top(args),
         None => start(args),
     }
 }
@@ -32,13 +39,32 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
         what: what.to_owned(),
         source,
     };
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => getrandom::u64().map_err(|error| system("draw a seed", io::Error::other(error)))?,
+    };
+    let network = args.network.network(seed, args.mtu)?;
+    let random = args.network.troubles > 0 || has_chance(&network);
+    if args.seed.is_none() && random {
+        report(format_args!("seed {seed}"));
+    }
     let roce = env::current_exe().map_err(|error| system("find this program", error))?;
     let folder = env::current_dir().map_err(|error| system("find the current folder", error))?;
+    let agent = format!("{} fabric ssh", roce.display());
+    let plan = ClusterPlan {
+        network,
+        seed,
+        mtu: args.mtu.into(),
+        slots: args.slots,
+        prefix: run_command(&roce),
+        variables: roce_fabric::mpi_variables(&agent),
+    };
+    let door = roce_fabric::door().map_err(|error| system("listen for requests", error))?;
     roce_fabric::enter()?;
-    let end = parent::run_forked(|| match serve(args, &roce, &folder) {
+    let end = parent::run_forked(|| match serve(args, plan, door, &folder) {
         Ok(code) => code,
         Err(error) => {
-            say("roce fabric", &error);
+            report(&error);
             FabricCommandError::NOT_MADE
         }
     });
@@ -53,36 +79,21 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
 }
 
 /// The first process in the namespaces of the cluster: the hosts, and the network between them.
-fn serve(args: &FabricArgs, roce: &Path, folder: &Path) -> Result<u8, FabricError> {
-    let network: &NetworkArgs = &args.network;
-    let names: Vec<String> = (1..=args.hosts).map(|n| format!("h{n}")).collect();
-    let agent = format!("{} fabric ssh", roce.display());
-    let plan = ClusterPlan {
-        mtu: network.mtu,
-        slots: args.slots,
-        prefix: run_command(roce),
-        variables: roce_fabric::mpi_variables(&agent),
-        names,
-    };
-    let mut cluster = Cluster::start(plan, network.star(args.hosts))?;
+fn serve(
+    args: &FabricArgs,
+    plan: ClusterPlan,
+    door: std::os::fd::OwnedFd,
+    folder: &Path,
+) -> Result<u8, FabricError> {
+    let network = plan.network.clone();
+    let mut cluster = Cluster::start(plan, Some(door))?;
     let words = match &args.program[..] {
         [] => vec![env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())],
         words => words.to_vec(),
     };
-    let code = cluster.run(0, &words, folder)?;
-    if args.verbose {
-        let lag = cluster.lag();
-        say(
-            "roce fabric",
-            format_args!(
-                "{} events; half of them at most {:?} late, 99 % at most {:?}, all at most {:?}",
-                lag.events(),
-                lag.quantile(0.5),
-                lag.quantile(0.99),
-                lag.longest()
-            ),
-        );
-    }
+    let mut watching = Watching::new(network, cluster.fabric());
+    let code = cluster.run(0, &words, folder, &mut watching)?;
+    report_lag(cluster.lag(), args.verbose);
     Ok(code)
 }
 
@@ -93,4 +104,46 @@ fn run_command(roce: &Path) -> Vec<OsString> {
     let mut command = vec![roce.as_os_str().to_owned()];
     command.extend(words.map(OsString::from));
     command
+}
+
+/// Whether the network draws random numbers.
+fn has_chance(network: &Network) -> bool {
+    let marks = network
+        .switches
+        .iter()
+        .any(|switch| switch.spec.ecn.is_some());
+    let faults = |link: &roce_sim::network::Link| link.faults != Default::default();
+    marks || network.links.iter().any(faults)
+}
+
+/// The part of events that may be late without a warning.
+const TOLERATED: f64 = 0.01;
+
+/// So few late events distort nothing.
+const FEW: u64 = 100;
+
+fn report_lag(lag: &Lag, verbose: bool) {
+    let part = lag.late() as f64 / lag.events().max(1) as f64;
+    // The first frames of a cluster are late while its hosts start.
+    let late = part > TOLERATED && lag.late() >= FEW;
+    if late {
+        report(format_args!(
+            "{:.1} % of all packets were later than {LATE:?}, because this machine did not keep up: \
+             what was measured is distorted. --rate or --slower slows the links down",
+            100.0 * part
+        ));
+    }
+    if late || verbose {
+        report(format_args!(
+            "{} events: half of them at most {:?} late, 99 % at most {:?}, all at most {:?}",
+            lag.events(),
+            lag.quantile(0.5),
+            lag.quantile(0.99),
+            lag.longest()
+        ));
+    }
+}
+
+fn report(message: impl Display) {
+    say("roce fabric", message);
 }

@@ -2,7 +2,9 @@ use super::*;
 
 /// An IPv4 header's checksum, from the sum of its words.
 fn checksum(header: &[u8]) -> u16 {
-    let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let words = header
+        .chunks(2)
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let sum: u32 = words.sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     !u16::try_from((folded & 0xffff) + (folded >> 16)).expect("16 bits")
@@ -11,7 +13,9 @@ fn checksum(header: &[u8]) -> u16 {
 fn packet_v4(class: u8, id: u16) -> Vec<u8> {
     let mut frame = [mac(2), mac(1)].concat();
     frame.extend(IPV4.to_be_bytes());
-    let mut header = [0x45, class, 0, 40, 0, 0, 0x40, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let mut header = [
+        0x45, class, 0, 40, 0, 0, 0x40, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
     header[4..6].copy_from_slice(&id.to_be_bytes());
     let sum = checksum(&header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());

@@ -88,9 +88,9 @@ pub mod units;
 mod tests;
 
 pub use error::NetworkError;
+pub use roce_port::fault::FaultSpec;
 
 use crate::fabric::{CableId, HostId, LinkSpec, NodeId, SwitchId, SwitchSpec};
-use roce_port::fault::FaultSpec;
 use roce_stack::Duration;
 
 /// The most hosts of a description.
