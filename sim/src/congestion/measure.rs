@@ -5,7 +5,9 @@ use super::flow::{Flow, MTU};
 use super::metrics::{jain, percentile};
 use super::outcome::{Completion, Outcome, Phase, Times};
 use super::run::Run;
+use super::scenario::FlowPlan;
 use super::snapshots::{Snapshot, measurement_start, phase_edges};
+use super::topology::Direction;
 use crate::fabric::{HostId, Meter, OVERHEAD_BYTES};
 use roce_stack::{Duration, Instant, Stat};
 
@@ -25,10 +27,11 @@ impl Run<'_> {
             })
             .collect();
         let paused = (0..fabric.hosts())
+            .map(HostId)
             .filter_map(|host| {
-                let (cable, _) = self.scenario.topology.link_to(host);
-                let meter: Option<&mut Meter> = fabric.meter(cable, HostId(host));
-                meter.map(|meter| meter.paused_for(at))
+                let (link, _) = self.network.link_of(host)?;
+                let meter: &mut Meter = fabric.meter(link, host)?;
+                Some(meter.paused_for(at))
             })
             .sum();
         Snapshot {
@@ -59,15 +62,17 @@ impl Run<'_> {
                 })
                 .collect();
             let shares: Vec<f64> = goodput.iter().map(|(_, rate)| *rate).collect();
-            let capacity_bytes = self.scenario.bits_per_sec as f64 / 8.0 * time;
-            let utilisation =
-                |(after, before): (&u64, &u64)| (after - before) as f64 / capacity_bytes;
+            let utilisation = |(number, (link, _)): (usize, &Direction)| {
+                let bits_per_sec = self.network.links[link.0].spec.bits_per_sec;
+                let capacity_bytes = bits_per_sec as f64 / 8.0 * time;
+                (end.wire[number] - begin.wire[number]) as f64 / capacity_bytes
+            };
             Phase {
                 from_ms: edge[0].as_secs_f64() * 1e3,
                 to_ms: edge[1].as_secs_f64() * 1e3,
                 jain: jain(&shares).unwrap_or(f64::NAN),
                 goodput,
-                utilisation: end.wire.iter().zip(&begin.wire).map(utilisation).collect(),
+                utilisation: self.links.iter().enumerate().map(utilisation).collect(),
             }
         };
         edges
@@ -77,14 +82,27 @@ impl Run<'_> {
             .collect()
     }
 
-    /// The time that a flow of `bytes` bytes takes if it has the path to itself.
-    fn time_alone(&self, bytes: u64) -> Duration {
+    /// The time that a flow of `bytes` bytes takes if it has the path to itself. Links between
+    /// switches do not count.
+    fn time_alone(&self, plan: &FlowPlan, bytes: u64) -> Duration {
+        let ends = [plan.from, plan.to].map(HostId);
+        let links = ends.map(|host| self.network.link_of(host));
+        let specs = links
+            .into_iter()
+            .flatten()
+            .map(|(link, _)| self.network.links[link.0].spec);
+        let bits_per_sec = specs
+            .clone()
+            .map(|spec| spec.bits_per_sec)
+            .min()
+            .unwrap_or(1);
+        let delay: Duration = specs.map(|spec| spec.delay).sum();
         let packets = bytes.div_ceil(MTU.bytes() as u64);
         let headers = HEADERS_BYTES + OVERHEAD_BYTES;
         let bits = (bytes + packets * headers) * 8;
-        let ns = bits as f64 * 1e9 / self.scenario.bits_per_sec as f64;
-        // There and back, through a switch.
-        Duration::from_nanos(ns as u64) + self.scenario.delay * 4
+        let ns = bits as f64 * 1e9 / bits_per_sec as f64;
+        // There and back.
+        Duration::from_nanos(ns as u64) + delay * 2
     }
 
     fn times(&self) -> Option<Times> {
@@ -98,7 +116,7 @@ impl Run<'_> {
             Some(Completion {
                 bytes,
                 milliseconds: took.as_secs_f64() * 1e3,
-                alone_ms: self.time_alone(bytes).as_secs_f64() * 1e3,
+                alone_ms: self.time_alone(&flow.plan, bytes).as_secs_f64() * 1e3,
             })
         });
         Some(Times::of(self.flows.len(), done.collect()))
@@ -131,6 +149,8 @@ impl Run<'_> {
         let phases = self.phases();
         let times = self.times();
         let mut queue_samples = std::mem::take(&mut self.queue_samples);
+        let queue_sum: f64 = queue_samples.iter().copied().map(f64::from).sum();
+        let queue_mean = queue_sum / queue_samples.len().max(1) as f64;
         let mut queue = |percent| percentile(&mut queue_samples, percent).unwrap_or(0) as usize;
         let stats = [Stat::Retransmitted, Stat::CnpsSent].map(|stat| {
             let of = |host| self.fabric.nic(HostId(host)).counters().stat(stat);
@@ -145,6 +165,7 @@ impl Run<'_> {
             milliseconds: seconds * 1e3,
             phases,
             goodput: end.done.iter().sum::<u64>() as f64 * 8e-9 / seconds,
+            queue_mean,
             queue_p50: queue(50.0),
             queue_p99: queue(99.0),
             queue_max: peaks(Instant::ZERO),

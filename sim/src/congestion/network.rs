@@ -1,10 +1,9 @@
 //! Hosts, switches and cables of the experiments.
 
 use super::scenario::Scenario;
-use super::topology::Loss;
-use crate::fabric::{
-    BufferSpec, Fabric, FabricBuilder, HostId, HostSpec, LinkSpec, SwitchId, SwitchSpec,
-};
+use super::topology::{Loss, Topology};
+use crate::fabric::{BufferSpec, Fabric, HostSpec, LinkSpec, SwitchSpec};
+use crate::network::Network;
 
 /// The switch of the DCQCN paper's section 4: 12 MB for 32 ports of 40 Gbit/s and eight priorities,
 /// each of which may still have 22.4 KB in flight when it is paused.
@@ -28,17 +27,14 @@ const WINDOW_BYTES: usize = 1 << 20;
 const CNP_DSCP: u8 = 48;
 
 impl Scenario {
-    pub(super) fn build(&self, seed: u64) -> Fabric {
-        let mut builder = FabricBuilder::new();
+    /// The hosts, switches and links of the experiment.
+    pub fn network(&self) -> Network {
         let buffer = (self.loss == Loss::Pfc).then_some(PAPER_BUFFER);
         let switch = SwitchSpec {
             ecn: Some(self.ecn),
             pfc: None,
             buffer,
         };
-        let switches: Vec<SwitchId> = (0..self.topology.switches())
-            .map(|_| builder.switch(switch))
-            .collect();
         let link = LinkSpec {
             bits_per_sec: self.bits_per_sec,
             delay: self.delay,
@@ -46,19 +42,22 @@ impl Scenario {
             urgent_dscp: Some(CNP_DSCP),
             ..LinkSpec::default()
         };
-        for number in 0..self.topology.hosts() {
-            let host = builder.host(HostSpec {
-                seed: seed.wrapping_mul(1000).wrapping_add(number as u64),
-                window_bytes: WINDOW_BYTES,
-                port_bytes: Some(PORT_BYTES),
-                ..HostSpec::default()
-            });
-            debug_assert_eq!(host, HostId(number));
-            builder.cable(host, switches[self.topology.switch_of(number)], link);
+        match &self.topology {
+            Topology::Star(hosts) => Network::star(*hosts, link, switch),
+            Topology::ParkingLot => Network::parking_lot(link, switch),
+            Topology::Given(network) => network.clone(),
         }
-        if let [first, second] = switches[..] {
-            builder.cable(first, second, link);
-        }
-        builder.build(seed)
     }
+}
+
+/// Builds a network with the hosts of all experiments.
+pub(super) fn build(network: &Network, seed: u64) -> Fabric {
+    network.build(
+        seed,
+        HostSpec {
+            window_bytes: WINDOW_BYTES,
+            port_bytes: Some(PORT_BYTES),
+            ..HostSpec::default()
+        },
+    )
 }

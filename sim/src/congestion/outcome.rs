@@ -25,8 +25,10 @@ pub struct Outcome {
     pub phases: Vec<Phase>,
     /// Payload of the completed requests of all flows, over the whole time.
     pub goodput: f64,
-    /// Median of the bytes queued at the bottlenecks, in the second half of the time (for a mix, in
+    /// Mean of the bytes queued at the bottlenecks, in the second half of the time (for a mix, in
     /// all of it).
+    pub queue_mean: f64,
+    /// Median of the same.
     pub queue_p50: usize,
     /// The 99th percentile of the same.
     pub queue_p99: usize,

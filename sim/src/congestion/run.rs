@@ -2,11 +2,13 @@
 
 use super::error::RunError;
 use super::flow::{Flow, HostObjects, decode_wr_id};
+use super::network::build;
 use super::outcome::{Outcome, Row};
 use super::scenario::Scenario;
 use super::snapshots::{Snapshot, measurement_start, snapshot_times};
-use super::topology::Link;
+use super::topology::Direction;
 use crate::fabric::{Fabric, HostId, Step};
+use crate::network::{HostChange, Network};
 use roce_stack::{Duration, Instant};
 
 /// The time between two samples of the queue lengths.
@@ -23,6 +25,8 @@ enum Call {
     AddRow,
     Start(usize),
     Stop(usize),
+    /// An event of the network.
+    Change(usize),
     /// The middle or the end of a phase, or of the experiment.
     TakeSnapshot,
 }
@@ -33,8 +37,9 @@ impl Call {
             Self::SampleQueues => 0,
             Self::AddRow => 1,
             Self::TakeSnapshot => 2,
-            Self::Start(flow) => 4 + 2 * flow as u64,
-            Self::Stop(flow) => 5 + 2 * flow as u64,
+            Self::Start(flow) => 3 + 3 * flow as u64,
+            Self::Stop(flow) => 4 + 3 * flow as u64,
+            Self::Change(event) => 5 + 3 * event as u64,
         }
     }
 
@@ -43,8 +48,14 @@ impl Call {
             0 => Self::SampleQueues,
             1 => Self::AddRow,
             2 => Self::TakeSnapshot,
-            n if n % 2 == 0 => Self::Start(((n - 4) / 2) as usize),
-            n => Self::Stop(((n - 4) / 2) as usize),
+            n => {
+                let number = (n / 3 - 1) as usize;
+                match n % 3 {
+                    0 => Self::Start(number),
+                    1 => Self::Stop(number),
+                    _ => Self::Change(number),
+                }
+            }
         }
     }
 }
@@ -53,7 +64,8 @@ impl Call {
 /// since the last call.
 ///
 /// # Errors
-/// If a request fails, or the stack refuses a call. Both are bugs of the stack.
+/// If a request fails, or the stack refuses a call. Both are bugs of the stack, unless the network
+/// loses many packets or has events.
 pub fn run(
     scenario: &Scenario,
     seed: u64,
@@ -92,7 +104,8 @@ pub(super) struct Run<'a> {
     pub(super) flows: Vec<Flow>,
     /// The number of unfinished flows of a mix.
     unfinished: usize,
-    pub(super) links: Vec<Link>,
+    pub(super) network: Network,
+    pub(super) links: Vec<Direction>,
     pub(super) snapshots: Vec<Snapshot>,
     pub(super) rows: Vec<Row>,
     /// The bytes that each flow's receiver had received at the last row.
@@ -105,9 +118,10 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, seed: u64) -> Result<Self, RunError> {
-        let mut fabric = scenario.build(seed);
+        let network = scenario.network();
+        let mut fabric = build(&network, seed);
         let control = scenario.control();
-        let hosts: Vec<HostId> = (0..scenario.topology.hosts()).map(HostId).collect();
+        let hosts: Vec<HostId> = (0..fabric.hosts()).map(HostId).collect();
         let host_objects = hosts
             .iter()
             .map(|&host| {
@@ -121,6 +135,9 @@ impl<'a> Run<'a> {
             if let Some(stop) = flow.stop {
                 fabric.call_at(Instant::ZERO + stop, Call::Stop(number).to_token());
             }
+        }
+        for (number, event) in network.events.iter().enumerate() {
+            fabric.call_at(Instant::ZERO + event.at, Call::Change(number).to_token());
         }
         for at in snapshot_times(scenario) {
             fabric.call_at(at, Call::TakeSnapshot.to_token());
@@ -136,7 +153,8 @@ impl<'a> Run<'a> {
             host_objects,
             flows: scenario.flows.iter().copied().map(Flow::new).collect(),
             unfinished: scenario.flows.len(),
-            links: scenario.topology.shared_links(&receivers),
+            links: scenario.topology.shared_links(&network, &receivers),
+            network,
             snapshots: Vec::new(),
             rows: Vec::new(),
             received: vec![0; scenario.flows.len()],
@@ -191,12 +209,25 @@ impl<'a> Run<'a> {
                 self.flows[number].start(number, fabric, host_objects)?;
             }
             Call::Stop(number) => self.flows[number].stop(&mut self.fabric, &self.host_objects),
+            Call::Change(number) => self.change(number)?,
             Call::TakeSnapshot => {
                 let snapshot = self.snapshot();
                 self.snapshots.push(snapshot);
             }
         }
         Ok(())
+    }
+
+    /// An event of the network happens.
+    fn change(&mut self, number: usize) -> Result<(), RunError> {
+        let change = self.network.events[number].change;
+        match self.network.apply(&mut self.fabric, &change) {
+            None => Ok(()),
+            Some((host, change)) => {
+                self.fabric.set_paused(host, change != HostChange::Thaw);
+                self.poll_host(host)
+            }
+        }
     }
 
     /// Schedules the call again, but not after the end.
@@ -214,8 +245,8 @@ impl<'a> Run<'a> {
         let mut rates = Vec::new();
         if !self.scenario.is_mix() {
             for (number, flow) in self.scenario.flows.iter().enumerate() {
-                let (cable, from) = self.scenario.topology.link_to(flow.to);
-                let meter = self.fabric.meter(cable, from);
+                let link = self.network.link_of(HostId(flow.to));
+                let meter = link.and_then(|(link, from)| self.fabric.meter(link, from));
                 let bytes = meter.and_then(|meter| meter.wire_bytes_of.get(flow.from).copied());
                 let bytes = bytes.unwrap_or(0);
                 let before = std::mem::replace(&mut self.received[number], bytes);

@@ -66,11 +66,11 @@ pub struct Scenario {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
-    /// Hosts, switches and cables.
+    /// Hosts, switches and links. With [`Topology::Given`] the next four have no effect.
     pub topology: Topology,
-    /// Bits per second of every cable.
+    /// Bits per second of every link.
     pub bits_per_sec: u64,
-    /// The delay from one end of a cable to the other.
+    /// The delay from one end of a link to the other.
     pub delay: Duration,
     /// The switches' marking.
     pub ecn: EcnSpec,

@@ -1,5 +1,6 @@
 use super::*;
-use roce_stack::Duration;
+use crate::network::Network;
+use roce_stack::{DcqcnParameters, Duration};
 
 /// Short enough for every test run.
 fn short(senders: usize, ms: u64, loss: Loss) -> Scenario {
@@ -147,4 +148,102 @@ fn with_delay_based_control_late_flows_get_no_more_than_others() {
     assert!(outcome.jain() >= Some(0.9), "{outcome:?}");
     assert!(outcome.utilisation() >= Some(0.95), "{outcome:?}");
     assert!(outcome.queue_max_late < 200_000, "{outcome:?}");
+}
+
+/// Eight hosts send to one over links of 200 Mbit/s, as a description says.
+const SLOW_INCAST: &str = r#"
+topology = "star"
+hosts = 9
+[defaults]
+rate = "200M"
+delay = "10us"
+queue = "256K"
+urgent_dscp = 48
+ecn = { kmin = "20K", kmax = "80K", pmax = "10%" }
+"#;
+
+fn described(text: &str, senders: usize, ms: u64) -> Scenario {
+    let network = Network::parse(text).expect("well-formed");
+    Scenario {
+        topology: Topology::Given(network),
+        ..short(senders, ms, Loss::Drop)
+    }
+}
+
+#[test]
+fn a_given_network_runs_as_the_same_topology_does() {
+    let scenario = short(3, 2, Loss::Drop);
+    let given = Scenario {
+        topology: Topology::Given(scenario.network()),
+        ..scenario.clone()
+    };
+    let [first, second] = [scenario, given].map(|scenario| outcome(&scenario, 1));
+    assert_eq!(first.fingerprint, second.fingerprint);
+    assert_eq!(first.queue_p99, second.queue_p99);
+    assert_eq!(first.phases[0].utilisation, second.phases[0].utilisation);
+}
+
+/// What a comparison with a network in real time needs: the rate of each flow, and marks, CNPs and
+/// queue lengths in total.
+#[test]
+fn flows_on_a_slow_network_share_its_link() {
+    // The paper's steps and periods are for 40 Gbit/s.
+    let dcqcn = DcqcnParameters {
+        dce_tcp_rtt: Duration::from_millis(5),
+        rpg_time_reset: Duration::from_millis(5),
+        rpg_ai_rate: 1,
+        rpg_hai_rate: 5,
+        rpg_min_rate: 1,
+        rpg_max_rate: 200,
+        ..DcqcnParameters::PAPER
+    };
+    let scenario = Scenario {
+        dcqcn,
+        ..described(SLOW_INCAST, 8, 2000)
+    };
+    let outcome = outcome(&scenario, 1);
+    let [phase] = &outcome.phases[..] else {
+        panic!("{:?}", outcome.phases);
+    };
+    let flows: Vec<usize> = phase.goodput.iter().map(|(flow, _)| *flow).collect();
+    assert_eq!(flows, [0, 1, 2, 3, 4, 5, 6, 7]);
+    let total: f64 = phase.goodput.iter().map(|(_, rate)| rate).sum();
+    assert!((0.14..0.2).contains(&total), "{phase:?}");
+    assert!(phase.jain > 0.9, "{phase:?}");
+    assert!(outcome.marked >= outcome.cnps && outcome.cnps > 0);
+    assert!(outcome.queue_mean > 1000.0, "{}", outcome.queue_mean);
+    assert!(outcome.queue_mean < 40_000.0, "{}", outcome.queue_mean);
+    assert!(outcome.queue_p99 < 100_000, "{}", outcome.queue_p99);
+    assert!(outcome.queue_max <= 256 << 10);
+}
+
+#[test]
+fn events_of_a_given_network_happen() {
+    let slower = "[[event]]\nat = '20ms'\ndo = 'h2-s1 rate=100M'\n";
+    let text = SLOW_INCAST.replace("hosts = 9", "hosts = 2");
+    let rate = |text: &str| outcome(&described(text, 1, 40), 1).phases[0].goodput[0].1;
+    assert!((0.17..0.2).contains(&rate(&text)));
+    assert!((0.08..0.12).contains(&rate(&format!("{text}{slower}"))));
+    // Nothing completes after the receiver is killed.
+    let killed = "[[event]]\nat = '20ms'\ndo = 'h2 kill'\n";
+    let outcome = outcome(&described(&format!("{text}{killed}"), 1, 40), 1);
+    assert_eq!(outcome.phases[0].goodput, [(0, 0.0)]);
+}
+
+#[test]
+fn flows_between_leaves_are_measured_on_the_links_between_switches() {
+    let text = "topology = 'leaf-spine'\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n\
+                defaults = { rate = '200M' }";
+    let scenario = Scenario {
+        flows: vec![FlowPlan::endless(0, 2), FlowPlan::endless(1, 3)],
+        ..described(text, 1, 40)
+    };
+    let outcome = outcome(&scenario, 1);
+    // Both receivers, and two directions of four links.
+    assert_eq!(outcome.phases[0].utilisation.len(), 2 + 8);
+    let (to_hosts, between) = outcome.phases[0].utilisation.split_at(2);
+    let [to_hosts, between]: [f64; 2] = [to_hosts, between].map(|links| links.iter().sum());
+    // All data takes two of the links between switches, and acknowledgements return.
+    assert!(between > 2.0 * to_hosts, "{outcome:?}");
+    assert!(between < 2.2 * to_hosts, "{outcome:?}");
 }

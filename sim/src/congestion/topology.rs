@@ -1,15 +1,19 @@
 //! Topologies, and the switches' behaviour when they are full.
 
-use crate::fabric::{CableId, SwitchId};
+use crate::fabric::{CableId, HostId, NodeId};
+use crate::network::Network;
 use serde::Serialize;
 
 /// The connections between hosts and switches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Topology {
     /// This many hosts at one switch.
     Star(usize),
     /// Hosts 0 and 1 at one switch, 2 to 4 at another, and a cable between the two.
     ParkingLot,
+    /// Any network, whose rates, delays and switches count instead of the scenario's. Its events
+    /// happen; a host that is killed no longer answers.
+    Given(Network),
 }
 
 /// The switches' behaviour when they run full.
@@ -35,46 +39,35 @@ impl Loss {
     }
 }
 
-/// One direction of a cable.
-pub(super) type Link = (CableId, SwitchId);
+/// One direction of a link: the link, and the node that sends.
+pub(super) type Direction = (CableId, NodeId);
 
 impl Topology {
-    /// Number of hosts.
-    pub const fn hosts(self) -> usize {
+    /// The directions that flows to these hosts may have to share.
+    pub(super) fn shared_links(&self, network: &Network, receivers: &[usize]) -> Vec<Direction> {
+        let to = |host: &usize| network.link_of(HostId(*host));
+        let between = || network.between_switches();
         match self {
-            Self::Star(hosts) => hosts,
-            Self::ParkingLot => 5,
+            Self::Star(_) => sorted(receivers.iter().filter_map(to)),
+            Self::ParkingLot => between().take(1).chain(to(&4)).collect(),
+            Self::Given(_) => sorted(receivers.iter().filter_map(to).chain(between())),
         }
     }
+}
 
-    pub(super) const fn switches(self) -> usize {
-        match self {
-            Self::Star(_) => 1,
-            Self::ParkingLot => 2,
-        }
+impl Network {
+    /// Both directions of each link between two switches.
+    fn between_switches(&self) -> impl Iterator<Item = Direction> {
+        let is_switch = |node: &NodeId| matches!(node, NodeId::Switch(_));
+        let links = self.links.iter().enumerate();
+        let links = links.filter(move |(_, link)| link.ends.iter().all(is_switch));
+        links.flat_map(|(number, link)| link.ends.map(|from| (CableId(number), from)))
     }
+}
 
-    /// The switch that a host is connected to.
-    pub(super) const fn switch_of(self, host: usize) -> usize {
-        match self {
-            Self::Star(_) => 0,
-            Self::ParkingLot => (host >= 2) as usize,
-        }
-    }
-
-    /// The link on which a host receives. A host's cable has the host's number.
-    pub(super) const fn link_to(self, host: usize) -> Link {
-        (CableId(host), SwitchId(self.switch_of(host)))
-    }
-
-    /// The links that flows to these hosts may have to share.
-    pub(super) fn shared_links(self, receivers: &[usize]) -> Vec<Link> {
-        if self == Self::ParkingLot {
-            return vec![(CableId(self.hosts()), SwitchId(0)), self.link_to(4)];
-        }
-        let mut links: Vec<Link> = receivers.iter().map(|&host| self.link_to(host)).collect();
-        links.sort_unstable();
-        links.dedup();
-        links
-    }
+fn sorted(links: impl Iterator<Item = Direction>) -> Vec<Direction> {
+    let mut links: Vec<Direction> = links.collect();
+    links.sort_unstable();
+    links.dedup();
+    links
 }

@@ -2,7 +2,7 @@
 
 use super::host::Host;
 use super::link::Egress;
-use super::routes::find_routes;
+use super::routes::{Routes, find_routes};
 use super::switch::Switch;
 use super::trace::Trace;
 use super::{
@@ -76,19 +76,24 @@ impl FabricBuilder {
             host
         };
         let hosts: Vec<Host> = self.hosts.iter().enumerate().map(host).collect();
-        let mut salts = Dice::new(!seed);
-        let mut switches: Vec<Switch> = self
+        let switches: Vec<Switch> = self
             .switches
             .iter()
-            .map(|spec| Switch::new(*spec, salts.number(), dice.split()))
+            .map(|spec| Switch::new(*spec, dice.split()))
             .collect();
-        find_routes(&egresses, &mut switches, hosts.len());
+        let mut salts = Dice::new(!seed);
+        let mut routes: Vec<Routes> = switches
+            .iter()
+            .map(|_| Routes::new(salts.number()))
+            .collect();
+        find_routes(&egresses, &mut routes, hosts.len());
         Fabric {
             now: Instant::ZERO,
             events: Events::new(egresses.len()),
             pool: Pool::default(),
             hosts,
             switches,
+            routes,
             egresses,
             counters: Counters::default(),
             trace: Trace::new(),

@@ -43,16 +43,16 @@ impl Fabric {
         for egress in &mut self.egresses[2 * cable.0..][..2] {
             egress.down = down;
         }
-        find_routes(&self.egresses, &mut self.switches, self.hosts.len());
+        find_routes(&self.egresses, &mut self.routes, self.hosts.len());
     }
 
     /// A switch forgets its routes: it drops every packet, and other switches do not notice.
     pub fn forget_routes(&mut self, switch: SwitchId) {
-        self.switches[switch.0].routes.forgotten = true;
+        self.routes[switch.0].forgotten = true;
     }
 
     /// A switch has its routes again.
     pub fn restore_routes(&mut self, switch: SwitchId) {
-        self.switches[switch.0].routes.forgotten = false;
+        self.routes[switch.0].forgotten = false;
     }
 }

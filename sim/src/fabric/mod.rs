@@ -51,7 +51,7 @@ use link::{Egress, LinkContext};
 use names::EgressId;
 use pool::{PacketId, Pool};
 use roce_stack::{Instant, Nic, RoceVersion, RxMeta};
-use routes::link_towards_member;
+use routes::{Routes, link_towards_member};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use switch::Switch;
@@ -76,6 +76,8 @@ pub struct Fabric {
     pool: Pool,
     hosts: Vec<Host>,
     switches: Vec<Switch>,
+    /// The routes of each switch.
+    routes: Vec<Routes>,
     egresses: Vec<Egress>,
     counters: Counters,
     trace: Trace,
@@ -367,7 +369,7 @@ impl Fabric {
 
     fn arrive_at_switch(&mut self, link: EgressId, id: SwitchId, packet: PacketId) {
         let meta = self.pool.get(packet).meta;
-        let routes = &self.switches[id.0].routes;
+        let routes = &self.routes[id.0];
         if routes.forgotten || !meta.dst.is_multicast() {
             let to = self.host_at(meta.dst).filter(|_| !routes.forgotten);
             let output = to.and_then(|to| routes.choose(to, &meta));
@@ -383,7 +385,7 @@ impl Fabric {
     /// The links of a switch that lead to members of a packet's group, other than the way back.
     fn group_outputs(&self, link: EgressId, id: SwitchId, meta: &RxMeta) -> BTreeSet<EgressId> {
         let came_from = self.egresses[link.0].from;
-        let nodes = (&self.egresses[..], &self.switches[..]);
+        let nodes = (&self.egresses[..], &self.routes[..]);
         let root = self.host_at(meta.src).unwrap_or(HostId(0));
         let members = self.hosts.iter().filter(|h| h.groups.contains(&meta.dst));
         members

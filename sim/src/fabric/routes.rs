@@ -1,7 +1,6 @@
 //! Routes: all shortest paths to each host, and the choice of one of them for each flow (ECMP).
 
 use super::link::Egress;
-use super::switch::Switch;
 use super::{EgressId, HostId, NodeId, SwitchId};
 use roce_stack::RxMeta;
 use std::collections::VecDeque;
@@ -45,7 +44,7 @@ impl Routes {
 /// Replaces the routes of all switches. Routes avoid cables that are down, as if a routing protocol
 /// had converged. If the only paths to a host have such a cable, packets take them, and are lost on
 /// that cable.
-pub(super) fn find_routes(egresses: &[Egress], switches: &mut [Switch], hosts: usize) {
+pub(super) fn find_routes(egresses: &[Egress], switches: &mut [Routes], hosts: usize) {
     let towards = incoming(egresses, switches.len());
     for host in (0..hosts).map(HostId) {
         let of_all = shortest(egresses, &towards, host, |_| true);
@@ -53,8 +52,8 @@ pub(super) fn find_routes(egresses: &[Egress], switches: &mut [Switch], hosts: u
         for (switch, routes) in switches.iter_mut().zip(of_up.into_iter().zip(of_all)) {
             let (up, all) = routes;
             let routes = if up.is_empty() { all } else { up };
-            switch.routes.to_hosts.truncate(host.0);
-            switch.routes.to_hosts.push(routes);
+            switch.to_hosts.truncate(host.0);
+            switch.to_hosts.push(routes);
         }
     }
 }
@@ -105,7 +104,7 @@ fn shortest(
 /// packet that follows them reaches each member once, however many routes there are. With the
 /// packet's source as the root, the way to each member is a shortest one.
 pub(super) fn link_towards_member(
-    (egresses, switches): (&[Egress], &[Switch]),
+    (egresses, switches): (&[Egress], &[Routes]),
     at: SwitchId,
     (root, member): (HostId, EgressId),
     flow: &RxMeta,
@@ -115,9 +114,9 @@ pub(super) fn link_towards_member(
     for _ in 0..=switches.len() {
         match egresses[up.0].to {
             NodeId::Switch(switch) if switch == at => return Some(up.reverse()),
-            NodeId::Switch(switch) => up = switches[switch.0].routes.choose(root, flow)?,
+            NodeId::Switch(switch) => up = switches[switch.0].choose(root, flow)?,
             // The member is not below this switch.
-            NodeId::Host(_) => return switches[at.0].routes.choose(root, flow),
+            NodeId::Host(_) => return switches[at.0].choose(root, flow),
         }
     }
     None

@@ -1,7 +1,6 @@
-//! Switches: routes, tail drop, ECN marks, and pause frames.
+//! Switches: tail drop, ECN marks, and pause frames.
 
 use super::EgressId;
-use super::routes::Routes;
 use crate::dice::Dice;
 use std::collections::BTreeMap;
 
@@ -53,7 +52,6 @@ pub struct PfcSpec {
 #[derive(Debug)]
 pub(super) struct Switch {
     pub(super) spec: SwitchSpec,
-    pub(super) routes: Routes,
     dice: Dice,
     /// For each incoming link, the queued bytes and whether it is paused.
     ingress: BTreeMap<EgressId, (usize, bool)>,
@@ -64,11 +62,9 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    /// A switch whose choice among routes depends on `salt`.
-    pub(super) fn new(spec: SwitchSpec, salt: u64, dice: Dice) -> Self {
+    pub(super) fn new(spec: SwitchSpec, dice: Dice) -> Self {
         Self {
             spec,
-            routes: Routes::new(salt),
             dice,
             ingress: BTreeMap::new(),
             paused: 0,

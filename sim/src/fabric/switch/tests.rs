@@ -1,7 +1,7 @@
 use super::*;
 
 fn switch(spec: SwitchSpec) -> Switch {
-    Switch::new(spec, 0, Dice::new(1))
+    Switch::new(spec, Dice::new(1))
 }
 
 /// The probability of a mark in the DCQCN paper: 0 up to Kmin, then a linear rise to Pmax at Kmax,

@@ -131,7 +131,7 @@ fn the_choice_depends_on_the_seed_and_on_the_switch() {
     let paths = |seed, from: usize, to| -> Vec<Option<EgressId>> {
         let network = LeafSpine::new(2, 4, 2, seed);
         let leaf = network.leaves[from / 2];
-        let routes = &network.fabric.switches[leaf.0].routes;
+        let routes = &network.fabric.routes[leaf.0];
         let mut flow = network.fabric.hosts[0].received_meta(&RxMeta {
             src: network.fabric.address(HostId(0)),
             dst: network.fabric.address(HostId(3)),
