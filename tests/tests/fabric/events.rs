@@ -1,0 +1,108 @@
+//! What programs ask of a fabric, and what happens to hosts.
+
+use crate::running::{User, run};
+use roce_tests::programs::is_installed_or_skip;
+
+#[test]
+fn a_command_on_another_host_has_its_name_its_address_and_its_exit_code() {
+    let script = "
+        $ROCE fabric ssh h3 'hostname; cat; ls /sys/class/net; exit 7' <<< input || echo code $?
+        getent hosts h2
+        $ROCE fabric ssh h3 'cat /etc/hostname; ls /sys/class/infiniband'
+        $ROCE fabric ssh h9 true || echo code $?
+        exit 3";
+    let script = script.replace("<<< input", "< /etc/hostname");
+    let Some(ran) = run(User::Ordinary, &["--hosts", "3"], &script) else {
+        return;
+    };
+    ran.ends_with(3).says("h3\nh1\neth0\nlo\ncode 7\n");
+    ran.says("10.0.0.2").says("h3\nroce_eth0\n");
+    ran.says("there is no host \"h9\"; there are: h1, h2, h3");
+    ran.says("code 125");
+}
+
+/// A host that waits in vain is told by the transport: the peer does not answer.
+#[test]
+fn a_host_that_is_cut_off_is_missed_by_its_peer() {
+    if !is_installed_or_skip("ibv_rc_pingpong") {
+        return;
+    }
+    let script = "
+        ready() { until $ROCE fabric ssh h2 'grep -q :4A4D /proc/net/tcp' ; do :; done; }
+        $ROCE fabric ssh h2 'ibv_rc_pingpong -g 2 -p 19021 -n 100' & ready
+        ibv_rc_pingpong -g 2 -p 19021 -n 100 h2 && wait
+        $ROCE fabric ssh h2 'ibv_rc_pingpong -g 2 -p 19021 -n 100000000' & ready
+        ibv_rc_pingpong -g 2 -p 19021 -n 100000000 h2 & program=$!
+        until $ROCE fabric top --once | grep -q 'h2.*[1-9]'; do :; done
+        $ROCE fabric do h2-s1 down
+        wait $program || echo program $?
+        $ROCE fabric do h2 kill
+        $ROCE fabric do h2-s1 up";
+    let Some(ran) = run(User::Ordinary, &["--hosts", "2"], script) else {
+        return;
+    };
+    ran.ends_with(0);
+    ran.says("Failed status transport retry counter exceeded (12)");
+    ran.says("program 1")
+        .says(": h2-s1 down\n")
+        .says(": h2 kill\n");
+}
+
+#[test]
+fn a_frozen_host_goes_on_and_a_killed_one_does_not() {
+    let script = "
+        state() { $ROCE fabric ssh h2 \"ps -o stat= -C tail\"; }
+        $ROCE fabric ssh h2 'tail -f /dev/null' & program=$!
+        until state; do :; done
+        $ROCE fabric do h2 freeze
+        echo frozen: $(state)
+        $ROCE fabric do h2 thaw
+        echo thawed: $(state)
+        $ROCE fabric do h2 kill
+        wait $program || echo code $?";
+    let Some(ran) = run(User::Ordinary, &["--hosts", "2"], script) else {
+        return;
+    };
+    ran.ends_with(0).says("frozen: T").says("thawed: S");
+    ran.says("code 137");
+}
+
+#[test]
+fn events_come_at_their_times() {
+    let options = ["--event", "1ms h2 cut", "--event", "0s h2-s1 rate=5M"];
+    // The program ends when the second event has been reported.
+    let script = "until $ROCE fabric top --once | grep -q down; do :; done";
+    let Some(ran) = run(User::Ordinary, &options, script) else {
+        return;
+    };
+    let text = &ran.ends_with(0).text;
+    let first = text.find("h2-s1 rate=5M").expect("the first");
+    assert!(
+        text.find("h2-s1 down").is_some_and(|at| at > first),
+        "{text}"
+    );
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let cases = [
+        (["--rate", "fast"], "\"fast\" should be a rate such as 200M"),
+        (
+            ["--event", "2s h7 cut"],
+            "\"h7\" should be a host or switch (h1, h2, s1)",
+        ),
+        (["--event", "h1 cut"], "should be a time such as 10us"),
+        (
+            ["--ecn", "80K:20K:10%"],
+            "KMIN should not be more than KMAX",
+        ),
+        (["--network", "/nonexistent"], "/nonexistent: No such file"),
+    ];
+    for (options, error) in cases {
+        let output = crate::running::command(User::Own, &options, "true").output();
+        let output = output.expect("roce runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {text}");
+        assert!(text.contains(error), "{options:?}: {text}");
+    }
+}

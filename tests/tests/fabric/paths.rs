@@ -1,0 +1,1 @@
+//! Equal paths between leaves.
