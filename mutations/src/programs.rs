@@ -75,7 +75,7 @@ const CRATES: &[Tested] = &[
     Tested {
         folder: "rsockets",
         near: &["-p roce-rsockets --tests"],
-        wide: &["-p roce-verbs-shim --test libibverbs sockets_over_rdma"],
+        wide: &["-p roce-verbs-shim --test libibverbs -- sockets_over_rdma"],
     },
     Tested {
         folder: "cli",

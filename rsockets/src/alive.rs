@@ -1,15 +1,22 @@
 //! SO_KEEPALIVE: a thread that asks idle peers for a sign of life. A peer that does not acknowledge
 //! the message ends the connection with ETIMEDOUT.
 
-use crate::socket::Socket;
+use crate::per_process::PerProcess;
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// A socket whose peer can be asked.
+pub(crate) trait Asks: Send + Sync {
+    /// Asks the peer. Returns after which time to ask again; `None` if the socket no longer wants
+    /// it.
+    fn ask_peer(&self) -> Option<Duration>;
+}
+
 /// The sockets with SO_KEEPALIVE.
 #[derive(Default)]
-pub(crate) struct Alive {
+struct Alive {
     watched: Mutex<Watched>,
     changed: Condvar,
 }
@@ -21,14 +28,19 @@ struct Watched {
 }
 
 struct Entry {
-    socket: Weak<Socket>,
+    socket: Weak<dyn Asks>,
     due: Instant,
 }
 
+static ALIVE: PerProcess<Alive> = PerProcess::new();
+
+/// Asks the peer of a socket from now on, or with another interval than before.
+pub(crate) fn watch(socket: Weak<dyn Asks>, every: Duration) {
+    ALIVE.get().watch(socket, every);
+}
+
 impl Alive {
-    /// Asks the peer of a socket from now on, or with another interval than before.
-    pub(crate) fn watch(&'static self, socket: &Arc<Socket>, every: Duration) {
-        let socket = Arc::downgrade(socket);
+    fn watch(&'static self, socket: Weak<dyn Asks>, every: Duration) {
         let mut watched = self.watched.lock();
         watched
             .sockets
@@ -73,7 +85,7 @@ impl Alive {
 }
 
 /// Asks a peer. Returns when to ask again; `None` if the socket no longer wants it.
-fn ask(socket: Arc<Socket>) -> Option<Entry> {
+fn ask(socket: Arc<dyn Asks>) -> Option<Entry> {
     let every = socket.ask_peer()?;
     Some(Entry {
         socket: Arc::downgrade(&socket),

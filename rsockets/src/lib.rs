@@ -18,6 +18,7 @@ mod error;
 mod lingering;
 mod nic;
 mod options;
+mod per_process;
 mod poll;
 mod shared;
 mod socket;

@@ -1,6 +1,7 @@
 //! The devices that sockets use. Each is opened for the first socket that needs it, and stays open.
 
 use crate::error::{Error, OrErrno};
+use crate::per_process::PerProcess;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::device::{Device, devices};
@@ -17,6 +18,13 @@ pub(crate) struct Nic {
 /// The open devices.
 #[derive(Default)]
 pub(crate) struct Nics(Mutex<Vec<Arc<Nic>>>);
+
+static NICS: PerProcess<Nics> = PerProcess::new();
+
+/// The open devices of the process.
+pub(crate) fn nics() -> &'static Nics {
+    NICS.get()
+}
 
 impl Nics {
     /// The device that has a local address. The scope of a link-local address selects among

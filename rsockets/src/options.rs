@@ -1,11 +1,13 @@
 //! The sizes of a socket's queues and buffers, and where their defaults come from.
 
-use crate::stream::MAX_QUEUE;
 use crate::wire;
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
+
+/// The most requests in a queue, as in rdma-core.
+pub(crate) const MAX_QUEUE: u16 = 0xfffe;
 
 /// The sizes of a socket, set before it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

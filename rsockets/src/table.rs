@@ -1,65 +1,53 @@
 //! The sockets of the process, by descriptor.
 
-use crate::alive::Alive;
 use crate::any::AnySocket;
-use crate::datagram::{Datagram, Service};
 use crate::error::Error;
-use crate::lingering::{self, Lingering};
-use crate::nic::Nics;
+use crate::lingering;
+use crate::per_process::PerProcess;
 use nix::errno::Errno;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::os::fd::RawFd;
-use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-/// Everything that belongs to this process. A forked child starts with a new table: the sockets of
-/// its parent stay with the parent.
+/// The longest time that the end of the process waits for peers.
+const EXIT_LIMIT: Duration = Duration::from_secs(2);
+
 #[derive(Default)]
 pub(crate) struct Table {
-    pub(crate) nics: Nics,
-    pub(crate) alive: Alive,
-    pub(crate) lingering: Lingering,
-    pub(crate) service: Service,
     sockets: RwLock<Vec<Option<AnySocket>>>,
 }
 
-static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+static TABLE: PerProcess<Table> = PerProcess::new();
 
 /// The table, which is made if there is none.
 pub(crate) fn table() -> &'static Table {
-    if let Some(table) = existing() {
+    if let Some(table) = TABLE.existing() {
         return table;
     }
-    // Registered before there is anything that a child must not use. If the system has no memory
-    // for the handler, a child sees its parent's sockets, and every use of them fails there.
-    static REGISTERED: Mutex<bool> = Mutex::new(false);
-    let mut registered = REGISTERED.lock();
-    if !*registered {
-        // SAFETY: the handler only stores to an atomic, which is async-signal-safe, and this code
-        // is never unloaded.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        // SAFETY: as above. If the system refuses, peers learn of the end from the connection
-        // manager alone.
-        unsafe { libc::atexit(lingering::at_exit) };
-        *registered = true;
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: this code is never unloaded. If the system refuses, peers learn of the end from
+        // the connection manager alone.
+        unsafe { libc::atexit(at_exit) };
     }
-    if let Some(table) = existing() {
-        return table;
-    }
-    let new = Box::leak(Box::<Table>::default());
-    CURRENT.store(new, Ordering::Release);
-    new
+    TABLE.get()
 }
 
-fn existing() -> Option<&'static Table> {
-    // SAFETY: tables are leaked, so a pointer that is not null stays valid.
-    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
-}
-
-/// Called in a forked child. The parent's table may be locked for ever, so it is left alone.
-extern "C" fn in_child() {
-    CURRENT.store(ptr::null_mut(), Ordering::Release);
+/// Called when the process ends: peers get what was sent.
+extern "C" fn at_exit() {
+    let Some(table) = TABLE.existing() else {
+        return;
+    };
+    let end = Instant::now() + EXIT_LIMIT;
+    for socket in table.all() {
+        let left = end.saturating_duration_since(Instant::now());
+        match socket {
+            AnySocket::Stream(socket) => socket.leave(left),
+            AnySocket::Datagram(socket) => socket.leave(left),
+        }
+    }
+    lingering::wait_until(end);
 }
 
 impl Table {
@@ -84,19 +72,14 @@ impl Table {
         self.sockets.read().get(place)?.clone()
     }
 
-    pub(crate) fn all(&self) -> Vec<AnySocket> {
+    fn all(&self) -> Vec<AnySocket> {
         self.sockets.read().iter().flatten().cloned().collect()
-    }
-
-    /// The socket of datagrams with a descriptor.
-    pub(crate) fn datagram(&self, fd: RawFd) -> Option<Arc<Datagram>> {
-        self.get(fd)?.datagram().ok().cloned()
     }
 }
 
 /// The socket with a descriptor, if the descriptor is that of an rsocket.
 pub(crate) fn lookup(fd: RawFd) -> Option<AnySocket> {
-    existing()?.get(fd)
+    TABLE.existing()?.get(fd)
 }
 
 /// The socket with a descriptor.

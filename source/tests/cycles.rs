@@ -12,6 +12,8 @@ const CRATES: &[&str] = &[
     "mutations/src/lib.rs",
     "port/src/lib.rs",
     "preload/src/lib.rs",
+    "rsockets/src/lib.rs",
+    "rspreload/src/lib.rs",
     "sim/src/lib.rs",
     "source/src/lib.rs",
     "stack/src/lib.rs",

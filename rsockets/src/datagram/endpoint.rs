@@ -1,10 +1,9 @@
 //! The UD QP of a socket at one local address.
 
 use crate::error::{Error, OrErrno};
-use crate::nic::Nic;
+use crate::nic::{Nic, nics};
 use crate::options::Sizes;
 use crate::stream::Gather;
-use crate::table::table;
 use crate::wire::{HeaderBytes, UdHeader};
 use nix::errno::Errno;
 use roce_verbs::completion::{Completion, CompletionChannel, Notify};
@@ -76,7 +75,7 @@ impl Endpoint {
     /// # Errors
     /// EADDRNOTAVAIL if no device has the address; others if memory or descriptors run out.
     pub(super) fn new(local: SocketAddr, sizes: &Sizes) -> Result<Self, Error> {
-        let nic = table().nics.with_address(local)?;
+        let nic = nics().with_address(local)?;
         let gid_index = nic
             .context
             .gid_index(local.ip())

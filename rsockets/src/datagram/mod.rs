@@ -16,7 +16,6 @@ mod set;
 mod udp;
 
 pub use receiving::Received;
-pub(crate) use service::Service;
 
 use crate::error::Error;
 use crate::nic::Nic;
@@ -32,7 +31,7 @@ use peers::Peers;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use udp::Udp;
 
@@ -44,6 +43,7 @@ const MAX_TURN: usize = 1024;
 
 /// A datagram socket. Its descriptor is that of the UDP socket, as with rdma-core.
 pub(crate) struct Datagram {
+    this: Weak<Self>,
     udp: Udp,
     domain: Domain,
     shared: Shared<State>,
@@ -73,25 +73,28 @@ pub(crate) struct State {
 
 impl Datagram {
     pub(crate) fn new(domain: Domain) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self {
-            udp: Udp::new(domain)?,
+        let udp = Udp::new(domain)?;
+        let shared = Shared::new(State {
+            local: None,
+            bound: None,
+            connected: None,
+            endpoints: Vec::new(),
+            failures: Failures::default(),
+            peers: Peers::default(),
+            inbox: Inbox::default(),
+            sizes: configuration().sizes,
+            receive_timeout: None,
+            send_timeout: None,
+            reads: true,
+            writes: true,
+            closed: false,
+            error: None,
+        })?;
+        Ok(Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            udp,
             domain,
-            shared: Shared::new(State {
-                local: None,
-                bound: None,
-                connected: None,
-                endpoints: Vec::new(),
-                failures: Failures::default(),
-                peers: Peers::default(),
-                inbox: Inbox::default(),
-                sizes: configuration().sizes,
-                receive_timeout: None,
-                send_timeout: None,
-                reads: true,
-                writes: true,
-                closed: false,
-                error: None,
-            })?,
+            shared,
         }))
     }
 

@@ -1,9 +1,8 @@
 //! Binding, connecting and ending, and the addresses of a socket.
 
 use super::*;
-use crate::nic::canonical;
+use crate::nic::{canonical, nics};
 use crate::socket::Shutdown;
-use crate::table::table;
 
 /// The longest time that a close waits until datagrams have left.
 const CLOSE_LIMIT: Duration = Duration::from_millis(100);
@@ -20,7 +19,7 @@ impl Datagram {
         let is_one = !local.ip().is_unspecified() && !local.ip().is_multicast();
         if is_one {
             // Before the port is taken: the socket can be bound once only.
-            table().nics.with_address(local)?;
+            nics().with_address(local)?;
         }
         self.udp.bind(address)?;
         self.serve(&mut state)?;
@@ -85,7 +84,7 @@ impl Datagram {
 
     /// `close`. The caller has taken the socket out of the table.
     pub(crate) fn close(&self) {
-        table().service.remove(self.udp.borrow());
+        service::remove(self.udp.borrow());
         self.flush(CLOSE_LIMIT);
         let mut state = self.state.lock();
         state.closed = true;

@@ -1,10 +1,11 @@
 //! The thread that looks after the UDP sockets of the process.
 
 use super::*;
-use crate::table::table;
+use crate::per_process::PerProcess;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::thread;
@@ -14,49 +15,82 @@ const TURNS: usize = 64;
 
 /// The thread, which starts with the first socket that needs it.
 #[derive(Default)]
-pub(crate) struct Service {
+struct Service {
+    /// By their descriptors.
+    sockets: Mutex<BTreeMap<RawFd, Weak<Datagram>>>,
     started: Mutex<bool>,
-    sockets: OnceLock<Epoll>,
+    ready: OnceLock<Epoll>,
+}
+
+static SERVICE: PerProcess<Service> = PerProcess::new();
+
+/// Looks after a UDP socket no more.
+pub(super) fn remove(fd: BorrowedFd<'_>) {
+    if let Some(service) = SERVICE.existing() {
+        service.remove(fd);
+    }
 }
 
 impl Service {
-    /// Looks after a UDP socket from now on, which is `datagram(fd)`.
-    fn add(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    /// Looks after the UDP socket of `socket` from now on.
+    fn add(&'static self, socket: &Datagram) -> Result<(), Errno> {
         let mut started = self.started.lock();
-        let sockets = match self.sockets.get() {
-            Some(sockets) => sockets,
+        let ready = match self.ready.get() {
+            Some(ready) => ready,
             None => {
                 let new = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-                self.sockets.get_or_init(|| new)
+                self.ready.get_or_init(|| new)
             }
         };
-        let event = EpollEvent::new(EpollFlags::EPOLLIN, fd.as_raw_fd() as u64);
-        sockets.add(fd, event)?;
+        let fd = socket.fd();
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, fd as u64);
+        ready.add(socket.udp.borrow(), event)?;
+        self.sockets.lock().insert(fd, socket.this.clone());
         if !*started {
-            start()?;
+            self.start()?;
             *started = true;
         }
         Ok(())
     }
 
-    /// Looks after a socket no more.
-    pub(super) fn remove(&self, fd: BorrowedFd<'_>) {
-        if let Some(sockets) = self.sockets.get() {
+    fn remove(&self, fd: BorrowedFd<'_>) {
+        if let Some(ready) = self.ready.get() {
             // This fails if it never was looked after.
-            let _ = sockets.delete(fd);
+            let _ = ready.delete(fd);
         }
+        self.sockets.lock().remove(&fd.as_raw_fd());
+    }
+
+    /// Starts the thread. It takes none of the program's signals, except those of its own faults:
+    /// the kernel ends a process whose fault is blocked without calling a handler.
+    fn start(&'static self) -> Result<(), Errno> {
+        let mut blocked = SigSet::all();
+        let faults = [
+            Signal::SIGBUS,
+            Signal::SIGSEGV,
+            Signal::SIGILL,
+            Signal::SIGFPE,
+        ];
+        faults.into_iter().for_each(|fault| blocked.remove(fault));
+        // Threads inherit the mask.
+        let before = blocked.thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let thread = thread::Builder::new().name("rsocket-udp".into());
+        let started = thread.spawn(|| self.run());
+        before.thread_set_mask()?;
+        started.map(drop).map_err(|_| Errno::EAGAIN)
     }
 
     fn run(&self) {
-        let Some(sockets) = self.sockets.get() else {
+        let Some(ready) = self.ready.get() else {
             return;
         };
         let mut events = [EpollEvent::empty(); 16];
         loop {
-            let count = sockets.wait(&mut events, EpollTimeout::NONE).unwrap_or(0);
+            let count = ready.wait(&mut events, EpollTimeout::NONE).unwrap_or(0);
             for event in &events[..count] {
                 let fd = RawFd::try_from(event.data()).unwrap_or(-1);
-                if let Some(socket) = table().datagram(fd) {
+                let socket = self.sockets.lock().get(&fd).and_then(Weak::upgrade);
+                if let Some(socket) = socket {
                     socket.handle_udp(TURNS);
                 }
             }
@@ -64,31 +98,11 @@ impl Service {
     }
 }
 
-/// Starts the thread. It takes none of the program's signals, except those of its own faults: the
-/// kernel ends a process whose fault is blocked without calling a handler.
-fn start() -> Result<(), Errno> {
-    let service = &table().service;
-    let mut blocked = SigSet::all();
-    let faults = [
-        Signal::SIGBUS,
-        Signal::SIGSEGV,
-        Signal::SIGILL,
-        Signal::SIGFPE,
-    ];
-    faults.into_iter().for_each(|fault| blocked.remove(fault));
-    // Threads inherit the mask.
-    let before = blocked.thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let thread = thread::Builder::new().name("rsocket-udp".into());
-    let started = thread.spawn(|| service.run());
-    before.thread_set_mask()?;
-    started.map(drop).map_err(|_| Errno::EAGAIN)
-}
-
 impl Datagram {
     /// The socket has a port: notes its address, and lets the thread look after it.
     pub(super) fn serve(&self, state: &mut State) -> Result<(), Error> {
         state.bound = Some(self.udp.local()?);
         state.local = state.bound;
-        Ok(table().service.add(self.udp.borrow())?)
+        Ok(SERVICE.get().add(self)?)
     }
 }

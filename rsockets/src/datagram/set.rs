@@ -1,9 +1,8 @@
 //! Options of sockets.
 
 use super::*;
-use crate::options::{MAX_BUFFER, MIN_SEND_BUFFER};
+use crate::options::{MAX_BUFFER, MAX_QUEUE, MIN_SEND_BUFFER};
 use crate::socket::{Number, Time};
-use crate::stream::MAX_QUEUE;
 
 impl Datagram {
     /// Sets the size of a queue or of a buffer, for local addresses that the socket does not use

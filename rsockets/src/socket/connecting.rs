@@ -2,8 +2,7 @@
 
 use super::route::connect_options;
 use super::*;
-use crate::nic::{canonical, source_for};
-use crate::table::table;
+use crate::nic::{canonical, nics, source_for};
 use crate::wire::ConnectData;
 use roce_verbs::cm::{Connection, ConnectionError, Establishing, Incoming, PortClaimError};
 use roce_verbs::roce_cm::{Addresses, PortSpace, RejectReason};
@@ -22,7 +21,7 @@ impl Socket {
             IpAddr::V6(ip) if ip.is_unspecified() && state.settings.v6_only => (Addresses::V6, 0),
             IpAddr::V6(ip) if ip.is_unspecified() => (Addresses::All, 0),
             ip => {
-                let nic = table().nics.with_address(address)?;
+                let nic = nics().with_address(address)?;
                 (Addresses::One(ip), nic.context.device().interface().index)
             }
         };
@@ -89,7 +88,7 @@ impl State {
             true => SocketAddr::new(local.ip(), remote.port()),
             false => remote,
         };
-        let nic = table().nics.with_address(local)?;
+        let nic = nics().with_address(local)?;
         if self.claim.is_none() {
             let index = nic.context.device().interface().index;
             self.claim = Some(Arc::new(claim(Addresses::One(local.ip()), index, 0)?));

@@ -2,7 +2,7 @@
 
 use super::connecting::accept_incoming;
 use super::*;
-use crate::table::table;
+use crate::nic::nics;
 use std::net::Ipv4Addr;
 
 impl Socket {
@@ -26,9 +26,9 @@ impl Socket {
             return Err(Errno::EINVAL.into());
         };
         let nics = if local.ip().is_unspecified() {
-            table().nics.all()
+            nics().all()
         } else {
-            vec![table().nics.with_address(local)?]
+            vec![nics().with_address(local)?]
         };
         let mut listeners = Vec::new();
         let mut failed = Error::new(Errno::ENODEV, "there is no RoCE device");

@@ -1,10 +1,10 @@
 //! Options of sockets.
 
 use super::*;
-use crate::options::{MAX_BUFFER, MIN_SEND_BUFFER};
-use crate::stream::MAX_QUEUE;
-use crate::table::table;
+use crate::alive::{self, Asks};
+use crate::options::{MAX_BUFFER, MAX_QUEUE, MIN_SEND_BUFFER};
 use crate::wire;
+use std::sync::Weak;
 
 /// Options that programs set and read.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +102,8 @@ impl Socket {
     pub(super) fn watch_peer(self: &Arc<Self>) {
         let every = self.state.lock().settings.asks_every();
         if let Some(every) = every {
-            table().alive.watch(self, every);
+            let this: Weak<Self> = Arc::downgrade(self);
+            alive::watch(this, every);
         }
     }
 
@@ -174,19 +175,6 @@ impl Socket {
         }
     }
 
-    /// Asks the peer for a sign of life. Returns when to do so again; `None` if the program no
-    /// longer wants it, or the connection is over.
-    pub(crate) fn ask_peer(&self) -> Option<Duration> {
-        let mut state = self.state.lock();
-        self.progress_locked(&mut state, true);
-        let every = state.settings.asks_every()?;
-        match &mut state.phase {
-            Phase::Stream(stream) => stream.ask_peer().then_some(every),
-            Phase::Closed | Phase::Failed(_) => None,
-            _ => Some(every),
-        }
-    }
-
     /// Sets a time; `None` means that there is no limit, or for SO_LINGER that it is off.
     pub(crate) fn set_time(&self, option: Time, time: Option<Duration>) {
         let settings = &mut self.state.lock().settings;
@@ -236,3 +224,17 @@ impl Socket {
 
 /// What Linux sets for TCP.
 const DEFAULT_KEEP_IDLE: u32 = 7200;
+
+impl Asks for Socket {
+    /// `None` if the program no longer wants it, or the connection is over.
+    fn ask_peer(&self) -> Option<Duration> {
+        let mut state = self.state.lock();
+        self.progress_locked(&mut state, true);
+        let every = state.settings.asks_every()?;
+        match &mut state.phase {
+            Phase::Stream(stream) => stream.ask_peer().then_some(every),
+            Phase::Closed | Phase::Failed(_) => None,
+            _ => Some(every),
+        }
+    }
+}

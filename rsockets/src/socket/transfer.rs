@@ -1,6 +1,7 @@
 //! Sending, receiving and ending.
 
 use super::*;
+use crate::lingering;
 use crate::stream::{Gather, Scatter};
 use roce_verbs::memory::Registration;
 use std::io::{IoSlice, IoSliceMut};
@@ -195,11 +196,11 @@ impl Socket {
         if self.flush(linger.unwrap_or(QUICK_CLOSE)) {
             return self.end();
         }
-        crate::lingering::finish(self);
+        lingering::finish(move || self.finish_closing());
     }
 
     /// The rest of a close, which waits.
-    pub(crate) fn finish_closing(&self) {
+    fn finish_closing(&self) {
         self.flush(CLOSE_LIMIT);
         self.end();
     }

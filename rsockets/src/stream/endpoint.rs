@@ -3,7 +3,7 @@
 use super::outbox::CONTROL_SLOTS;
 use crate::error::{Error, OrErrno};
 use crate::nic::Nic;
-use crate::options::Sizes;
+use crate::options::{MAX_QUEUE, Sizes};
 use crate::wire::{ByteOrder, ConnectData, ELEMENT_LEN, Element, MAPPING_LEN};
 use nix::errno::Errno;
 use roce_verbs::completion::CompletionChannel;
@@ -23,9 +23,7 @@ pub(super) const RECEIVE: u64 = 1;
 /// The largest number of bytes that are sent inline.
 const MAX_INLINE: usize = 512;
 
-/// The most requests in a queue, as in rdma-core.
-pub(crate) const MAX_QUEUE: u16 = 0xfffe;
-/// The fewest, as in rdma-core.
+/// The fewest requests in a queue, as in rdma-core.
 const MIN_QUEUE: u16 = 16;
 
 /// The memory and the queues of a stream.

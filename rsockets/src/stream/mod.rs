@@ -12,7 +12,7 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use endpoint::{Endpoint, MAX_QUEUE};
+pub(crate) use endpoint::Endpoint;
 pub(crate) use gather::Gather;
 pub(crate) use receiving::Scatter;
 

@@ -27,6 +27,24 @@ pub(crate) enum Family {
     V6,
 }
 
+impl Family {
+    /// The guest's address, as a program on the side with `interface` takes it.
+    pub(crate) fn guest(self, interface: &str) -> String {
+        match self {
+            Self::V4 => GUEST_IP4.to_string(),
+            Self::V6 => written(GUEST_LL6.into(), interface),
+        }
+    }
+
+    /// Ours.
+    pub(crate) fn host(self, interface: &str) -> String {
+        match self {
+            Self::V4 => HOST_IP4.to_string(),
+            Self::V6 => written(HOST_LL6.into(), interface),
+        }
+    }
+}
+
 const fn rstream(options: &'static str) -> Case {
     Case {
         program: "rstream",
@@ -173,17 +191,19 @@ impl Run<'_> {
     pub(crate) fn of(&self, case: &Case) -> Result<(), String> {
         match self.server {
             Server::Theirs => {
-                let theirs = Guest::start(self.lab, &case.server(&self.theirs(GUEST_INTERFACE)));
+                let theirs =
+                    Guest::start(self.lab, &case.server(&self.family.guest(GUEST_INTERFACE)));
                 theirs.wait_until_it_listens()?;
-                let mut ours = self.ours(&case.client(&self.theirs(HOST_INTERFACE)), "client");
+                let mut ours =
+                    self.ours(&case.client(&self.family.guest(HOST_INTERFACE)), "client");
                 let said = ours.finish()?;
                 theirs.finish()?;
                 has_result(case, &said)
             }
             Server::Ours => {
-                let mut ours = self.ours(&case.server(&self.own(HOST_INTERFACE)), "server");
+                let mut ours = self.ours(&case.server(&self.family.host(HOST_INTERFACE)), "server");
                 ours.wait_until_bound()?;
-                let words = case.client(&self.own(GUEST_INTERFACE));
+                let words = case.client(&self.family.host(GUEST_INTERFACE));
                 let theirs = until_accepted(|| Guest::start(self.lab, &words).finish());
                 let said = ours
                     .finish()
@@ -223,22 +243,6 @@ impl Run<'_> {
         match std::fs::copy(self.capture(role), &kept) {
             Ok(_) => format!("our packets: {}", kept.display()),
             Err(error) => format!("no capture: {error}"),
-        }
-    }
-
-    /// The guest's address.
-    fn theirs(&self, interface: &str) -> String {
-        match self.family {
-            Family::V4 => GUEST_IP4.to_string(),
-            Family::V6 => written(GUEST_LL6.into(), interface),
-        }
-    }
-
-    /// Ours.
-    fn own(&self, interface: &str) -> String {
-        match self.family {
-            Family::V4 => HOST_IP4.to_string(),
-            Family::V6 => written(HOST_LL6.into(), interface),
         }
     }
 }

@@ -141,6 +141,7 @@ static void flags_and_vectors(void)
 	CHECK(rwritev(ends[0], parts, 3) == 8);
 	CHECK(ready(ends[1], POLLIN, 60000) == POLLIN);
 	CHECK(rrecv(ends[1], got, 8, MSG_PEEK) == 8 && !memcmp(got, "abcdefgh", 8));
+	CHECK(ready(ends[1], POLLIN, 0) == POLLIN);
 	CHECK(rreadv(ends[1], into, 2) == 8 && !memcmp(got, "ab", 2) && !memcmp(got + 8, "cdefgh", 6));
 	CHECK(rsendmsg(ends[0], &message, 0) == 8);
 	CHECK(rsend(ends[0], "ij", 2, 0) == 2);
@@ -177,6 +178,7 @@ static void closed_with_data(void)
 	connected(ends);
 	memset(data, 'd', sizeof(data));
 	CHECK(rsend(ends[0], data, sizeof(data), 0) == sizeof(data) && !rclose(ends[0]));
+	CHECK(ready(ends[1], POLLRDHUP, 60000) == POLLRDHUP);
 	CHECK(rrecv(ends[1], got, sizeof(got), MSG_WAITALL) == sizeof(got));
 	CHECK(!memcmp(got, data, sizeof(got)) && !rrecv(ends[1], got, 1, 0));
 	CHECK(SAYS(EPIPE, rsend(ends[1], data, 1, 0)));
@@ -252,6 +254,45 @@ static void shut_by_another(void)
 	CHECK(!pthread_create(&thread, NULL, shuts, &ends[0]));
 	CHECK(!rrecv(ends[0], &byte, 1, 0));
 	CHECK(!pthread_join(thread, NULL) && !rrecv(ends[1], &byte, 1, 0));
+	both_closed(ends);
+}
+
+/* Waits until the first thread of the process sleeps. */
+static void await_sleep(void)
+{
+	char line[256] = "";
+	FILE *file;
+
+	while (!strstr(line, ") S ")) {
+		snprintf(line, sizeof(line), "/proc/self/task/%d/stat", getpid());
+		file = fopen(line, "r");
+		CHECK(file && fgets(line, sizeof(line), file) && !fclose(file));
+	}
+}
+
+static void *shuts_reads_of_sleeper(void *argument)
+{
+	int fd = *(int *)argument;
+
+	await_sleep();
+	CHECK(!rshutdown(fd, SHUT_RD));
+	return NULL;
+}
+
+/* A shutdown that sends nothing wakes a thread up. */
+static void woken_by_another(void)
+{
+	int ends[2];
+	pthread_t thread;
+	char byte;
+
+	connected(ends);
+	CHECK(!pthread_create(&thread, NULL, shuts_reads_of_sleeper, &ends[0]));
+	/* Ends the program if nothing else does. */
+	alarm(60);
+	CHECK(!rrecv(ends[0], &byte, 1, 0));
+	alarm(0);
+	CHECK(!pthread_join(thread, NULL));
 	both_closed(ends);
 }
 
@@ -380,6 +421,7 @@ int main(void)
 	closed_with_data();
 	full_duplex();
 	shut_by_another();
+	woken_by_another();
 	mixed();
 	paths();
 	mapped();
