@@ -4,6 +4,7 @@
 use super::names::Names;
 use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
 use roce_sim::fabric::{DropReason, Fabric, Fate, Port, SeenPacket, SeenPackets};
+use roce_sim::record::PortId;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
@@ -14,13 +15,18 @@ pub(crate) const SNAP_BYTES: usize = 65_536;
 #[derive(Debug)]
 pub(crate) struct FrameCapture {
     capture: Capture,
-    /// The interface and the name of each port.
-    ports: BTreeMap<PortKey, (InterfaceId, String)>,
+    ports: BTreeMap<PortId, Watched>,
     /// The time of day at the fabric's time 0.
     epoch: SystemTime,
 }
 
-type PortKey = (roce_sim::fabric::CableId, roce_sim::fabric::NodeId);
+/// A port, by its interface in the capture and the names of the nodes.
+#[derive(Debug)]
+struct Watched {
+    interface: InterfaceId,
+    from: String,
+    to: String,
+}
 
 impl FrameCapture {
     /// Watches the ports' cables. The capture gets an interface for each port. `epoch` is the time
@@ -40,8 +46,12 @@ impl FrameCapture {
                 description: &format!("the port of {from} to {to}"),
                 link_type: LinkType::Ethernet,
             });
-            let name = format!("{from} port to {to}");
-            ((port.cable, port.from), (interface, name))
+            let watched = Watched {
+                interface,
+                from,
+                to,
+            };
+            ((port.cable, port.from), watched)
         };
         Self {
             ports: ports.iter().map(add).collect(),
@@ -54,7 +64,7 @@ impl FrameCapture {
     /// was sent, and with a comment when it was lost.
     pub(crate) fn add(&self, packets: &SeenPackets) {
         for packet in packets.iter() {
-            let Some((interface, port)) = self.ports.get(&(packet.cable, packet.from)) else {
+            let Some(port) = self.ports.get(&(packet.cable, packet.from)) else {
                 continue;
             };
             if packet.fate == Fate::Arrived {
@@ -62,31 +72,44 @@ impl FrameCapture {
             }
             let time = Duration::from_nanos(packet.time.as_nanos());
             self.capture.packet(&Packet {
-                interface: *interface,
+                interface: port.interface,
                 time: self.epoch + time,
                 direction: Direction::Sent,
                 bytes: packet.frame,
                 wire_len: packet.frame_len,
-                comments: comment(&packet, port).as_slice(),
+                comments: port.comment(&packet).as_slice(),
             });
         }
         self.capture.flush();
     }
 }
 
-/// What happened to a packet, unless it was sent as usual.
-fn comment(packet: &SeenPacket<'_>, port: &str) -> Option<String> {
-    let queued = packet.queued_bytes;
-    Some(match packet.fate {
-        Fate::Sent | Fate::Arrived => return None,
-        Fate::Marked => {
-            format!("marked \"congestion experienced\" at {port}: {queued} bytes queued")
-        }
-        Fate::Dropped(reason @ (DropReason::QueueFull | DropReason::MemoryFull)) => {
-            format!("dropped at {port}: {reason}, {queued} bytes queued")
-        }
-        Fate::Dropped(reason) => format!("dropped at {port}: {reason}"),
-    })
+impl Watched {
+    /// What happened to a packet, unless it was sent as usual.
+    fn comment(&self, packet: &SeenPacket<'_>) -> Option<String> {
+        let Self { from, to, .. } = self;
+        let queued = packet.queued_bytes;
+        let reason = match packet.fate {
+            Fate::Sent | Fate::Arrived => return None,
+            Fate::Marked => {
+                let what = "marked \"congestion experienced\"";
+                return Some(format!(
+                    "{what} at {from} port to {to}: {queued} bytes queued"
+                ));
+            }
+            Fate::Dropped(reason) => reason,
+        };
+        Some(match reason {
+            DropReason::QueueFull | DropReason::MemoryFull => {
+                format!("dropped at {from} port to {to}: {reason}, {queued} bytes queued")
+            }
+            DropReason::TooLong => format!("dropped at {from} port to {to}: {reason}"),
+            DropReason::Lost | DropReason::LinkDown => {
+                format!("dropped between {from} and {to}: {reason}")
+            }
+            DropReason::NoRoute | DropReason::RingFull => format!("dropped by {to}: {reason}"),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -121,5 +144,39 @@ mod tests {
         assert_eq!(marked.count() as u64, counters.marked);
         assert!(text.contains(" bytes queued"));
         assert!(text.contains("the port of s1 to h5"));
+    }
+
+    #[test]
+    fn a_comment_names_the_node_that_dropped() {
+        let mut incast = Incast::new(1);
+        let port = incast.port_to_receiver();
+        let folder = tempfile::tempdir().expect("a folder");
+        let capture = Capture::create(folder.path().join("a.pcapng")).expect("a file");
+        let fabric = &mut incast.fabric;
+        let frames = FrameCapture::new(capture, fabric, &[port], &names(1), UNIX_EPOCH);
+        let watched = &frames.ports[&(port.cable, port.from)];
+        let comment = |fate| {
+            watched.comment(&SeenPacket {
+                time: fabric.now(),
+                cable: port.cable,
+                from: port.from,
+                fate,
+                queued_bytes: 7,
+                frame: &[],
+                frame_len: 60,
+            })
+        };
+        let reasons = DropReason::ALL.map(|reason| comment(Fate::Dropped(reason)));
+        let expected = [
+            "dropped at s1 port to h2: queue full, 7 bytes queued",
+            "dropped at s1 port to h2: switch memory full, 7 bytes queued",
+            "dropped by h2: no route",
+            "dropped at s1 port to h2: too long for the link",
+            "dropped between s1 and h2: lost on the link",
+            "dropped between s1 and h2: link down",
+            "dropped by h2: receive ring full",
+        ];
+        assert_eq!(reasons, expected.map(|text| Some(text.to_owned())));
+        assert_eq!(comment(Fate::Sent), None);
     }
 }

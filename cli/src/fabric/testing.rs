@@ -16,7 +16,7 @@ use std::sync::Arc;
 const LEN: usize = 200_000;
 const IOVA: u64 = 0x10_0000;
 
-/// Hosts that send to the last host, through one switch that marks and drops.
+/// Hosts that send to the last host, through a switch that marks and drops.
 pub(crate) struct Incast {
     pub(crate) fabric: Fabric,
     senders: usize,
@@ -40,7 +40,17 @@ pub(crate) fn names(senders: usize) -> Names {
 }
 
 impl Incast {
+    /// All hosts are at one switch.
     pub(crate) fn new(senders: usize) -> Self {
+        Self::build(senders, false)
+    }
+
+    /// The receiver is at a second switch.
+    pub(crate) fn with_two_switches(senders: usize) -> Self {
+        Self::build(senders, true)
+    }
+
+    fn build(senders: usize, two_switches: bool) -> Self {
         let mut builder = FabricBuilder::new();
         let switch = builder.switch(SwitchSpec {
             ecn: Some(EcnSpec {
@@ -54,13 +64,19 @@ impl Incast {
             queue_bytes: 100 << 10,
             ..LinkSpec::default()
         };
+        let mut last = switch;
+        if two_switches {
+            last = builder.switch(SwitchSpec::default());
+            builder.cable(switch, last, link);
+        }
         for seed in 0..=senders as u64 {
             let host = builder.host(HostSpec {
                 seed,
                 window_bytes: 64 << 10,
                 ..HostSpec::default()
             });
-            builder.cable(host, switch, link);
+            let is_receiver = seed == senders as u64;
+            builder.cable(host, if is_receiver { last } else { switch }, link);
         }
         let mut fabric = builder.build(7);
         let pair = |sender| {

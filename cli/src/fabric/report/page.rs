@@ -58,7 +58,7 @@ fn table(page: &mut String, columns: &[&str], rows: &[Vec<String>]) {
 
 fn plot(page: &mut String, plots: &[Plot], file: &str) {
     if let Some(plot) = plots.iter().find(|plot| plot.file == file) {
-        let _ = writeln!(page, "![{}]({file})\n\n{}\n", plot.about, plot.about);
+        let _ = writeln!(page, "![{}]({file})\n\n{}\n", plot.caption, plot.about);
     }
 }
 
@@ -224,7 +224,7 @@ fn ports(page: &mut String, report: &Report<'_>) {
         "Gb/s",
         "used %",
         "mean queue kB",
-        "longest",
+        "longest queue kB",
         "marked",
         "dropped",
         "pauses",

@@ -2,14 +2,21 @@
 
 use super::{PLOTTED, Report};
 use crate::plot::{Axes, Key, Points, picture, round_up};
-use roce_sim::record::{PortRecord, PortTotals, Recorder};
+use roce_sim::record::{Add, Curve, FlowRecord, PortRecord, PortTotals, Recorder};
 
 /// The size of each plot in pixels.
 const SIZE: (u32, u32) = (1000, 380);
 
+/// The most intervals of a line. More would hide the lines behind one another.
+const INTERVALS: usize = 120;
+
+/// The ports whose queues are plotted, with two lines each.
+const QUEUES: usize = 4;
+
 /// A plot.
 pub(super) struct Plot {
     pub(super) file: &'static str,
+    pub(super) caption: &'static str,
     /// The sentence below it.
     pub(super) about: String,
     pub(super) svg: String,
@@ -55,17 +62,31 @@ impl Time {
     }
 }
 
-/// A line that is level in each interval.
-fn steps(recorder: &Recorder, time: &Time, value: impl Fn(usize, f64) -> f64) -> Points {
+/// A line that is level in each interval. Neighbouring intervals are joined if there are too many.
+fn steps<T: Add>(
+    recorder: &Recorder,
+    time: &Time,
+    curve: &Curve<T>,
+    value: impl Fn(&T, f64) -> f64,
+) -> Points {
     let axis = recorder.axis();
+    let joined = axis.len().div_ceil(INTERVALS).max(1);
     let mut points = Points::new();
-    for index in 0..axis.len() {
-        let Some(ends) = axis.interval(index) else {
-            continue;
-        };
-        let seconds = axis.length(index).as_secs_f64();
-        let value = value(index, seconds);
-        for end in ends {
+    for first in (0..axis.len()).step_by(joined) {
+        let mut sum = T::default();
+        let mut seconds = 0.0;
+        let mut ends = [None; 2];
+        for index in first..(first + joined).min(axis.len()) {
+            if let Some(next) = curve.get(index) {
+                sum.add(next);
+            }
+            seconds += axis.length(index).as_secs_f64();
+            if let Some([begin, end]) = axis.interval(index) {
+                ends = [ends[0].or(Some(begin)), Some(end)];
+            }
+        }
+        let value = value(&sum, seconds);
+        for end in ends.into_iter().flatten() {
             let since = end.saturating_duration_since(axis.begin());
             points.push((since.as_secs_f64() * time.per_second, value));
         }
@@ -101,17 +122,15 @@ fn some_of(plotted: usize, all: usize, what: &str) -> String {
 fn flow_rates(report: &Report<'_>) -> Result<Plot, String> {
     let time = Time::new(report.seconds());
     let flows = report.plotted_flows();
-    let line = |flow: &&roce_sim::record::FlowRecord| {
-        let rate = |index: usize, seconds: f64| {
-            let bytes = flow.arrivals.get(index).copied().unwrap_or(0);
-            gigabits(bytes as f64 * 8.0, seconds)
-        };
+    let line = |flow: &&FlowRecord| {
+        let rate = |bytes: &u64, seconds| gigabits(*bytes as f64 * 8.0, seconds);
         let name = report.names.flow(&flow.key);
-        (name, steps(report.recorder, &time, rate))
+        (name, steps(report.recorder, &time, &flow.arrivals, rate))
     };
     let lines: Vec<_> = flows.iter().map(line).collect();
     Ok(Plot {
         file: "flows.svg",
+        caption: "Throughput of flows",
         about: format!(
             "The rate at which each flow's frames arrive at the host. {}",
             some_of(flows.len(), report.flows.len(), "flows")
@@ -136,9 +155,9 @@ fn port_lines(
     value: impl Fn(&PortTotals) -> f64,
 ) -> Vec<(String, Points)> {
     let line = |record: &&PortRecord| {
-        let at = |index: usize, _| record.curve.get(index).map_or(0.0, &value);
+        let at = |totals: &PortTotals, _| value(totals);
         let name = report.names.port(&record.port);
-        (name, steps(report.recorder, time, at))
+        (name, steps(report.recorder, time, &record.curve, at))
     };
     ports.iter().map(line).collect()
 }
@@ -149,6 +168,7 @@ fn port_rates(report: &Report<'_>) -> Result<Plot, String> {
     let lines = port_lines(report, &ports, &time, |totals| totals.bits_per_sec() / 1e9);
     Ok(Plot {
         file: "ports.svg",
+        caption: "Throughput of ports",
         about: format!(
             "The rate of each port on the wire, with the headers of all layers. {}",
             some_of(ports.len(), report.ports.len(), "ports")
@@ -160,11 +180,10 @@ fn port_rates(report: &Report<'_>) -> Result<Plot, String> {
 fn queues(report: &Report<'_>) -> Result<Plot, String> {
     let time = Time::new(report.seconds());
     let mut ports = report.ports.clone();
-    ports.sort_by_key(|record| std::cmp::Reverse(record.totals.longest_queue));
-    let count = ports.iter().take_while(|r| r.totals.longest_queue > 0);
-    let count = count.count();
-    // The longest and the mean queue are two lines.
-    ports.truncate(count.min(PLOTTED / 2));
+    ports.retain(|record| record.totals.longest_queue > 0);
+    ports.sort_by_key(|record| std::cmp::Reverse(record.totals.queue_byte_ns));
+    let count = ports.len();
+    ports.truncate(QUEUES);
     let longest = port_lines(report, &ports, &time, |t| t.longest_queue as f64 / 1e3);
     let mean = port_lines(report, &ports, &time, |t| t.mean_queue() / 1e3);
     let mut lines = Vec::new();
@@ -174,9 +193,10 @@ fn queues(report: &Report<'_>) -> Result<Plot, String> {
     }
     Ok(Plot {
         file: "queues.svg",
+        caption: "Queues of ports",
         about: format!(
-            "The longest and the mean queue of each interval. The {} ports with the longest queues \
-             of {count} that had one.",
+            "The longest and the mean queue of each interval. The {} ports with the longest mean \
+             queues of {count} that had one.",
             ports.len()
         ),
         svg: over_time("Queues of ports", "kB", &time, &lines)?,
@@ -202,9 +222,10 @@ fn completion_times(report: &Report<'_>) -> Result<Plot, String> {
     let lines = [("all flows with data".to_owned(), points)];
     Ok(Plot {
         file: "completion.svg",
+        caption: "Completion times of flows",
         about: "The share of the flows that took no longer than a time, from the first packet to \
                 the last one."
             .to_owned(),
-        svg: picture(SIZE, &axes, &lines, Key::Beside)?,
+        svg: picture(SIZE, &axes, &lines, Key::Hidden)?,
     })
 }

@@ -6,21 +6,16 @@ fn read(folder: &Path, file: &str) -> String {
     fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Keeps the folder for a look at it if `ROCE_KEEP_REPORT` names one.
-fn folder() -> (PathBuf, tempfile::TempDir) {
-    let temporary = tempfile::tempdir().expect("a folder");
-    let kept = std::env::var_os("ROCE_KEEP_REPORT").map(PathBuf::from);
-    (
-        kept.unwrap_or_else(|| temporary.path().join("report")),
-        temporary,
-    )
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
 }
 
 #[test]
 fn a_report_has_the_flows_ports_and_drops() {
     let mut incast = Incast::new(16);
     let recorder = incast.record();
-    let (folder, _temporary) = folder();
+    let temporary = folder();
+    let folder = temporary.path().join("report");
     write(&folder, "Incast | 16", &recorder, &names(16)).expect("written");
     let counters = incast.fabric.counters();
     let page = read(&folder, "report.md");
@@ -64,11 +59,39 @@ fn a_report_has_the_flows_ports_and_drops() {
 }
 
 #[test]
+fn a_report_names_the_flows_on_links_between_switches() {
+    let mut incast = Incast::with_two_switches(2);
+    let recorder = incast.record();
+    let folder = folder();
+    write(folder.path(), "Two switches", &recorder, &names(2)).expect("written");
+    let page = read(folder.path(), "report.md");
+    let row = |link: &str| {
+        let begin = format!("| {link} | ");
+        let (_, links) = page.split_once("## Links between switches").expect("links");
+        let rows: Vec<&str> = links
+            .lines()
+            .filter(|row| row.starts_with(&begin))
+            .collect();
+        assert_eq!(rows.len(), 1, "{page}");
+        rows[0].to_owned()
+    };
+    let there = row("s1 to s2");
+    assert!(there.contains(" | 2 | "), "{there}");
+    assert!(
+        there.contains("h1:49443 to h3, QP ") && there.contains("; h"),
+        "{there}"
+    );
+    // Acknowledgements are no flows with data.
+    let back = row("s2 to s1");
+    assert!(back.ends_with(" | 0 |  |"), "{back}");
+}
+
+#[test]
 fn a_report_of_an_idle_network_says_so() {
     let mut incast = Incast::new(2);
     let mut recorder = Recorder::new(&mut incast.fabric, Limits::default());
     recorder.step(&mut incast.fabric);
-    let (_, temporary) = folder();
+    let temporary = folder();
     let path = temporary.path().join("new").join("report");
     write(&path, "Idle", &recorder, &Names::default()).expect("written");
     let page = read(&path, "report.md");
@@ -81,7 +104,7 @@ fn a_report_of_an_idle_network_says_so() {
 fn an_unwritable_folder_is_named() {
     let mut incast = Incast::new(1);
     let recorder = Recorder::new(&mut incast.fabric, Limits::default());
-    let (_, temporary) = folder();
+    let temporary = folder();
     let path = temporary.path().join("file");
     fs::write(&path, "").expect("written");
     let error = write(&path, "", &recorder, &Names::default()).expect_err("a file is in the way");
