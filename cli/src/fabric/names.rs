@@ -1,6 +1,7 @@
 //! The names of a network's nodes.
 
 use roce_sim::fabric::{HostId, NodeId, Port, SwitchId};
+use roce_sim::network::Network;
 use roce_sim::record::FlowKey;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,6 +14,18 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// The names of a network's nodes.
+    pub(crate) fn of(network: &Network) -> Self {
+        let mut names = Self::default();
+        for host in (0..network.hosts.len()).map(HostId) {
+            names.set(host, network.name(host.into()));
+        }
+        for switch in (0..network.switches.len()).map(SwitchId) {
+            names.set(switch, network.name(switch.into()));
+        }
+        names
+    }
+
     /// Names a node.
     pub(crate) fn set(&mut self, node: impl Into<NodeId>, name: impl Into<String>) {
         self.nodes.insert(node.into(), name.into());
