@@ -13,6 +13,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The most lines in a plot.
 const PLOTTED: usize = 16;
@@ -38,7 +39,8 @@ impl fmt::Display for ReportError {
 impl std::error::Error for ReportError {}
 
 /// Writes `report.md`, its plots and their data to a folder, which is created if it does not
-/// exist. `title` is the heading of the page.
+/// exist. `title` is the heading of the page. `events` are changes of the network: the fabric's time
+/// of each, and what changed.
 ///
 /// # Errors
 /// See [`ReportError`].
@@ -47,6 +49,7 @@ pub(crate) fn write(
     title: &str,
     recorder: &Recorder,
     names: &Names,
+    events: &[(Duration, String)],
 ) -> Result<(), ReportError> {
     fs::create_dir_all(folder).map_err(|error| ReportError::Io(folder.to_owned(), error))?;
     let report = Report::new(recorder, names);
@@ -58,7 +61,7 @@ pub(crate) fn write(
     save(&folder.join("ports.csv"), &data::ports(&report))?;
     save(
         &folder.join("report.md"),
-        &page::page(title, &report, &plots),
+        &page::page(title, &report, events, &plots),
     )
 }
 

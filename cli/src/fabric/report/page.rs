@@ -8,15 +8,22 @@ use roce_sim::fabric::{NodeId, Port};
 use roce_sim::record::{PortId, PortRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The most rows of a table.
 const ROWS: usize = 64;
 
 /// The whole page.
-pub(super) fn page(title: &str, report: &Report<'_>, plots: &[Plot]) -> String {
+pub(super) fn page(
+    title: &str,
+    report: &Report<'_>,
+    events: &[(Duration, String)],
+    plots: &[Plot],
+) -> String {
     let mut page = format!("# {}\n\n", cell(title));
     summary(&mut page, report);
     topology(&mut page, report);
+    changes(&mut page, report, events);
     flows(&mut page, report);
     plot(&mut page, plots, "flows.svg");
     plot(&mut page, plots, "completion.svg");
@@ -158,6 +165,23 @@ fn topology(page: &mut String, report: &Report<'_>) {
         })
         .collect();
     table(page, &["cables", "Gb/s", "delay", "queue kB"], &rows);
+}
+
+/// What changed in the network, at times since the recorder began.
+fn changes(page: &mut String, report: &Report<'_>, events: &[(Duration, String)]) {
+    if events.is_empty() {
+        return;
+    }
+    page.push_str("## Events\n\n");
+    let begin = Duration::from_nanos(report.recorder.axis().begin().as_nanos());
+    let rows: Vec<_> = events
+        .iter()
+        .map(|(time, what)| {
+            let since = time.saturating_sub(begin).as_secs_f64();
+            vec![format!("{since:.3} s"), what.clone()]
+        })
+        .collect();
+    table(page, &["time", "what"], &rows);
 }
 
 fn count(number: usize, one: &str, many: &str) -> String {

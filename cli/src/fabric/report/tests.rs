@@ -16,12 +16,14 @@ fn a_report_has_the_flows_ports_and_drops() {
     let recorder = incast.record();
     let temporary = folder();
     let folder = temporary.path().join("report");
-    write(&folder, "Incast | 16", &recorder, &names(16)).expect("written");
+    let events = [(Duration::from_millis(1500), "h1-s1 down".to_owned())];
+    write(&folder, "Incast | 16", &recorder, &names(16), &events).expect("written");
     let counters = incast.fabric.counters();
     let page = read(&folder, "report.md");
     assert!(page.starts_with("# Incast \\| 16\n"), "{page}");
     for expected in [
         "17 hosts, 1 switch, 17 cables.".to_owned(),
+        "| 1.500 s | h1-s1 down |".to_owned(),
         "| flows with data | 16 |".to_owned(),
         format!("| packets marked | {} |", counters.marked),
         format!("| packets dropped | {} |", counters.dropped),
@@ -63,7 +65,7 @@ fn a_report_names_the_flows_on_links_between_switches() {
     let mut incast = Incast::with_two_switches(2);
     let recorder = incast.record();
     let folder = folder();
-    write(folder.path(), "Two switches", &recorder, &names(2)).expect("written");
+    write(folder.path(), "Two switches", &recorder, &names(2), &[]).expect("written");
     let page = read(folder.path(), "report.md");
     let row = |link: &str| {
         let begin = format!("| {link} | ");
@@ -93,11 +95,12 @@ fn a_report_of_an_idle_network_says_so() {
     recorder.step(&mut incast.fabric);
     let temporary = folder();
     let path = temporary.path().join("new").join("report");
-    write(&path, "Idle", &recorder, &Names::default()).expect("written");
+    write(&path, "Idle", &recorder, &Names::default(), &[]).expect("written");
     let page = read(&path, "report.md");
     assert!(page.contains("No flow carried data."), "{page}");
     assert!(page.contains("No packet was dropped."), "{page}");
     assert!(!page.contains("svg"), "{page}");
+    assert!(!page.contains("## Events"), "{page}");
 }
 
 #[test]
@@ -107,6 +110,7 @@ fn an_unwritable_folder_is_named() {
     let temporary = folder();
     let path = temporary.path().join("file");
     fs::write(&path, "").expect("written");
-    let error = write(&path, "", &recorder, &Names::default()).expect_err("a file is in the way");
+    let error =
+        write(&path, "", &recorder, &Names::default(), &[]).expect_err("a file is in the way");
     assert!(error.to_string().contains("file"), "{error}");
 }
