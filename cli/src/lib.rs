@@ -11,6 +11,7 @@ pub mod environment;
 pub mod fabric;
 pub mod perf;
 pub mod pingpong;
+mod plot;
 mod quote;
 pub mod run;
 mod say;

@@ -2,7 +2,17 @@
 
 mod arguments;
 mod ask;
+#[allow(dead_code, reason = "the commands that use it follow")]
+mod capture;
 mod error;
+#[allow(dead_code, reason = "the commands that use it follow")]
+mod names;
+#[allow(dead_code, reason = "the commands that use it follow")]
+mod report;
+#[cfg(test)]
+mod testing;
+#[allow(dead_code, reason = "the commands that use it follow")]
+mod top;
 mod watching;
 
 pub use arguments::{FabricArgs, Topology};

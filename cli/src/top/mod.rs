@@ -1,8 +1,8 @@
 //! `roce top`: a live view of the devices, QPs and traffic of this machine's processes.
 
-mod format;
+pub(crate) mod format;
 mod rates;
-mod screen;
+pub(crate) mod screen;
 mod svg;
 mod terminal;
 mod view;

@@ -1,21 +1,10 @@
 //! Curves, as SVG and as CSV.
 
-use plotters::coord::Shift;
+use crate::plot::{Area, Axes, Key, Points, chart};
 use plotters::prelude::*;
 use roce_sim::congestion::{Completion, Outcome};
 use std::error::Error;
 use std::fmt::Write;
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-type Points = Vec<(f64, f64)>;
-
-/// The labels and ranges of a chart's axes.
-struct Axes<'a> {
-    caption: &'a str,
-    x: (&'a str, f64),
-    y: (&'a str, f64),
-}
 
 /// The rate of each flow and, below it, the queue lengths, over time.
 ///
@@ -48,7 +37,8 @@ fn draw_curves(
         x: ("ms", outcome.milliseconds),
         y: ("Gb/s at the receiver", bits_per_sec / 1e9 * 1.1),
     };
-    chart(&above, &axes, &rates.collect::<Vec<_>>(), flows <= 4)?;
+    let key = if flows <= 4 { Key::Inside } else { Key::Hidden };
+    chart(&above, &axes, &rates.collect::<Vec<_>>(), key)?;
     let links = outcome.rows.first().map_or(0, |row| row.queue.len());
     let mut queues = Vec::new();
     for link in 0..links {
@@ -92,7 +82,7 @@ fn draw_curves(
         x: ("ms", outcome.milliseconds),
         y: ("queue, KB", top),
     };
-    chart(&below, &axes, &queues, true)?;
+    chart(&below, &axes, &queues, Key::Inside)?;
     area.present()?;
     Ok(())
 }
@@ -127,45 +117,8 @@ fn draw_slowdowns(outcomes: &[&Outcome], area: &Area<'_>) -> Result<(), Box<dyn 
         x: ("powers of ten of the slowdown", 4.0),
         y: ("percent of flows", 100.0),
     };
-    chart(area, &axes, &lines, true)?;
+    chart(area, &axes, &lines, Key::Inside)?;
     area.present()?;
-    Ok(())
-}
-
-fn chart(
-    area: &Area<'_>,
-    axes: &Axes<'_>,
-    lines: &[(String, Points)],
-    named: bool,
-) -> Result<(), Box<dyn Error>> {
-    let mut chart = ChartBuilder::on(area)
-        .margin(10)
-        .x_label_area_size(34)
-        .y_label_area_size(56)
-        .caption(axes.caption, ("sans-serif", 16))
-        .build_cartesian_2d(0.0..axes.x.1, 0.0..axes.y.1)?;
-    chart
-        .configure_mesh()
-        .light_line_style(WHITE)
-        .x_desc(axes.x.0)
-        .y_desc(axes.y.0)
-        .draw()?;
-    let count = lines.len().max(1);
-    for (number, (name, points)) in lines.iter().enumerate() {
-        let colour = HSLColor(number as f64 / count as f64 * 0.85, 0.8, 0.42);
-        let series = chart.draw_series(LineSeries::new(points.iter().copied(), colour))?;
-        if named {
-            let key = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour);
-            series.label(name.as_str()).legend(key);
-        }
-    }
-    if named {
-        chart
-            .configure_series_labels()
-            .background_style(WHITE.mix(0.8))
-            .position(SeriesLabelPosition::LowerRight)
-            .draw()?;
-    }
     Ok(())
 }
 

@@ -244,3 +244,95 @@ fn frames_have_the_addresses_of_the_packets() {
         assert_eq!([src, dst], hosts.map(|host| fabric.address(host)));
     }
 }
+
+/// The sum of an IPv4 header's words, which is 0xffff if the checksum is right.
+fn sum_of_words(header: &[u8]) -> u32 {
+    let words = header
+        .chunks(2)
+        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum: u32 = words.sum();
+    (sum & 0xffff) + (sum >> 16)
+}
+
+/// A frame from outside is seen with its mark, and its checksum is still right.
+#[test]
+fn frames_from_outside_are_seen_as_they_are() {
+    let ecn = EcnSpec {
+        kmin_bytes: 0,
+        kmax_bytes: 1,
+        pmax_percent: 100,
+    };
+    let switch = SwitchSpec {
+        ecn: Some(ecn),
+        ..SwitchSpec::default()
+    };
+    for ip in [Ip::V4, Ip::V6] {
+        let (mut fabric, _, cables) = incast(switch, 1 << 20, 1);
+        fabric.watch(cables[2], 2000);
+        let link = roce_wire::Link {
+            dst: [2; 6],
+            src: [4; 6],
+            vlans: [None; 2],
+        };
+        for number in 0..300_u16 {
+            let id = number.wrapping_mul(0x4321);
+            let network = match ip {
+                Ip::V6 => NetworkHeader::V6 {
+                    src: [0xfd; 16],
+                    dst: [0xfe; 16],
+                    traffic_class: 2,
+                    flow_label: id.into(),
+                    hop_limit: 9,
+                },
+                _ => NetworkHeader::V4 {
+                    src: [10, 0, 0, 1],
+                    dst: [10, 0, 0, 3],
+                    tos: 1,
+                    ttl: 9,
+                    id,
+                    flags_fragment: 0,
+                    options: &[],
+                },
+            };
+            let repr = roce_wire::FrameRepr {
+                link: Some(link),
+                network,
+                udp: None,
+            };
+            let mut bytes = vec![0; repr.buffer_len(100)];
+            repr.emit(&mut bytes, &[7; 100]);
+            let meta = roce_stack::RxMeta {
+                src: fabric.address(HostId(0)),
+                dst: fabric.address(HostId(2)),
+                src_port: 1,
+                traffic_class: 1,
+                ip: roce_stack::IpCovered::V4Hidden,
+            };
+            let frame = super::super::Frame {
+                bytes: &bytes,
+                headers: 42,
+                meta,
+            };
+            fabric.send(HostId(0), &frame);
+            fabric.send(HostId(1), &frame);
+        }
+        run(&mut fabric);
+        let mut seen = SeenPackets::default();
+        fabric.take_seen(&mut seen);
+        let mut marked = 0;
+        for packet in seen.iter().filter(|packet| packet.fate == Fate::Marked) {
+            marked += 1;
+            let header = &packet.frame[14..];
+            let class = match ip {
+                Ip::V6 => header[0] << 4 | header[1] >> 4,
+                _ => header[1],
+            };
+            assert_eq!(class, 3);
+            if ip == Ip::V4 {
+                assert_eq!(sum_of_words(&header[..20]), 0xffff, "{header:x?}");
+            }
+            assert_eq!(&packet.frame[packet.frame_len - 100..], [7; 100]);
+        }
+        assert!(marked > 100, "{marked}");
+    }
+}
