@@ -42,6 +42,9 @@ pub struct FabricArgs {
     #[command(flatten)]
     pub(super) network: NetworkArgs,
 
+    #[command(flatten)]
+    pub(super) watch: WatchArgs,
+
     /// Processes that MPI may start on each host
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub slots: usize,
@@ -72,6 +75,24 @@ pub(super) enum Command {
     Ssh(SshArgs),
     Do(DoArgs),
     Top(TopArgs),
+}
+
+/// What is kept of a run.
+#[derive(Args, Clone, Debug)]
+pub(super) struct WatchArgs {
+    /// Write a report to a folder at the end: report.md, its plots and their data
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) report: Option<PathBuf>,
+
+    /// Capture frames to a file, with a comment on each that was marked or dropped; ,limit=SIZE and
+    /// ,files=N may follow its name
+    #[arg(long, value_name = "FILE")]
+    pub(super) capture: Option<PathBuf>,
+
+    /// With --capture, only the frames of this link, h1-s1 for example; h1->s1 for one direction;
+    /// may be repeated
+    #[arg(long, value_name = "LINK", requires = "capture")]
+    pub(super) capture_link: Vec<String>,
 }
 
 /// A shape of networks.

@@ -1,5 +1,6 @@
 //! Why there is no cluster.
 
+use super::report::ReportError;
 use roce_fabric::FabricError;
 use std::fmt;
 use std::io;
@@ -12,6 +13,8 @@ pub enum FabricCommandError {
     Usage(String),
     /// The cluster can't be made.
     Fabric(FabricError),
+    /// The report can't be written.
+    Report(ReportError),
     /// The operating system refused something.
     System {
         /// The operation that failed.
@@ -23,13 +26,13 @@ pub enum FabricCommandError {
 
 impl FabricCommandError {
     /// The exit code if there is no cluster.
-    pub(super) const NOT_MADE: u8 = 125;
+    const NOT_MADE: u8 = 125;
 
     /// The exit code that `roce` ends with.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Fabric(_) | Self::System { .. } => Self::NOT_MADE,
+            Self::Fabric(_) | Self::Report(_) | Self::System { .. } => Self::NOT_MADE,
         }
     }
 }
@@ -45,6 +48,7 @@ impl fmt::Display for FabricCommandError {
         match self {
             Self::Usage(what) => f.write_str(what),
             Self::Fabric(error) => error.fmt(f),
+            Self::Report(error) => error.fmt(f),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
     }

@@ -2,26 +2,23 @@
 
 mod arguments;
 mod ask;
-#[allow(dead_code, reason = "the commands that use it follow")]
 mod capture;
 mod error;
-#[allow(dead_code, reason = "the commands that use it follow")]
 mod names;
-#[allow(dead_code, reason = "the commands that use it follow")]
 mod report;
 #[cfg(test)]
 mod testing;
-#[allow(dead_code, reason = "the commands that use it follow")]
 mod top;
 mod watching;
 
 pub use arguments::{FabricArgs, Topology};
 pub use error::FabricCommandError;
+pub use report::ReportError;
 
 use crate::run::parent::{self, ProgramEnd};
 use crate::say::say;
 use arguments::Command;
-use roce_fabric::{Cluster, ClusterPlan, FabricError, LATE, Lag};
+use roce_fabric::{Cluster, ClusterPlan, LATE, Lag};
 use roce_sim::network::Network;
 use std::env;
 use std::ffi::OsString;
@@ -75,7 +72,7 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
         Ok(code) => code,
         Err(error) => {
             report(&error);
-            FabricCommandError::NOT_MADE
+            error.exit_code()
         }
     });
     match end.map_err(|error| system("start a process", error))? {
@@ -94,16 +91,21 @@ fn serve(
     plan: ClusterPlan,
     door: std::os::fd::OwnedFd,
     folder: &Path,
-) -> Result<u8, FabricError> {
+) -> Result<u8, FabricCommandError> {
     let network = plan.network.clone();
     let mut cluster = Cluster::start(plan, Some(door))?;
     let words = match &args.program[..] {
         [] => vec![env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())],
         words => words.to_vec(),
     };
-    let mut watching = Watching::new(network, cluster.fabric());
+    let mut watching = Watching::new(&args.watch, &network, cluster.fabric())
+        .map_err(FabricCommandError::Usage)?;
     let code = cluster.run(0, &words, folder, &mut watching)?;
     report_lag(cluster.lag(), args.verbose);
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    watching
+        .report(args.watch.report.as_deref(), &words.join(" "))
+        .map_err(FabricCommandError::Report)?;
     Ok(code)
 }
 

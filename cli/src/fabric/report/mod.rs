@@ -20,7 +20,7 @@ const PLOTTED: usize = 16;
 
 /// Why a report could not be written.
 #[derive(Debug)]
-pub(crate) enum ReportError {
+pub enum ReportError {
     /// A plot could not be drawn.
     Plot(String),
     /// A file or the folder could not be written.
