@@ -19,6 +19,7 @@ mod frame;
 mod host;
 mod ip;
 mod link;
+mod mark;
 mod meter;
 mod names;
 mod outside;

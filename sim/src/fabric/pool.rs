@@ -1,6 +1,6 @@
 //! Packets in flight, in reusable buffers.
 
-use super::{EgressId, HostId, frame};
+use super::{EgressId, HostId, mark};
 use roce_port::SentRef;
 use roce_stack::{IpCovered, RxMeta};
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,7 +53,7 @@ impl Packet {
     pub(super) fn mark(&mut self) {
         self.meta.traffic_class |= 3;
         if self.is_frame() {
-            frame::mark(self.bytes_mut());
+            mark::mark(self.bytes_mut());
         }
     }
 

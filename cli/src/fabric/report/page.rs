@@ -104,7 +104,10 @@ fn summary(page: &mut String, report: &Report<'_>) {
     ]);
     let unrecorded = recorder.unrecorded();
     for (what, packets) in [
-        ("packets without an IP header", unrecorded.other_packets),
+        (
+            "packets that are not IP or are malformed",
+            unrecorded.other_packets,
+        ),
         (
             "packets of flows that are left out",
             unrecorded.packets_beyond_limit,

@@ -229,3 +229,30 @@ fn completion_times(report: &Report<'_>) -> Result<Plot, String> {
         svg: picture(SIZE, &axes, &lines, Key::Hidden)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::Incast;
+    use super::*;
+
+    /// A line has few enough points, and the area below it is what arrived.
+    #[test]
+    fn joined_intervals_keep_the_mean() {
+        let recorder = Incast::new(4).record();
+        let axis = recorder.axis();
+        assert!(axis.len() > INTERVALS, "{}", axis.len());
+        let seconds = axis.end().saturating_duration_since(axis.begin());
+        let time = Time::new(seconds.as_secs_f64());
+        for flow in recorder.data_flows() {
+            let rate = |bytes: &u64, seconds| gigabits(*bytes as f64 * 8.0, seconds);
+            let points = steps(&recorder, &time, &flow.arrivals, rate);
+            assert!(points.len() <= 2 * INTERVALS, "{}", points.len());
+            let area = points
+                .chunks(2)
+                .map(|ends| (ends[1].0 - ends[0].0) * ends[0].1);
+            let bytes = area.sum::<f64>() / time.per_second * 1e9 / 8.0;
+            let error = (bytes - flow.arrived_bytes as f64).abs();
+            assert!(error < 1.0, "{bytes} of {}", flow.arrived_bytes);
+        }
+    }
+}
