@@ -19,6 +19,9 @@ impl Names {
         let mut names = Self::default();
         for host in (0..network.hosts.len()).map(HostId) {
             names.set(host, network.name(host.into()));
+            let number = u16::try_from(host.0 + 1).unwrap_or(u16::MAX);
+            names.set_address(roce_fabric::ipv4(number).into(), host);
+            names.set_address(roce_fabric::ipv6(number).into(), host);
         }
         for switch in (0..network.switches.len()).map(SwitchId) {
             names.set(switch, network.name(switch.into()));
