@@ -15,10 +15,13 @@ pub const NAME: &str = "eth0";
 /// without a word to the sender, so it is more than the windows of many QPs.
 const QUEUED_FRAMES: u32 = 20_000;
 
+const NO_TUN: &str = "make a TAP device by /dev/net/tun (it comes with the kernel's module tun; a \
+                      container needs --device /dev/net/tun)";
+
 /// Makes the interface of the host with this number, from 1, in the network namespace of this
 /// thread, with its addresses. Its frames come and go by the descriptor, which does not block.
 pub(crate) fn make(number: u16, mtu: usize) -> Result<OwnedFd, (&'static str, io::Error)> {
-    let tap = tap().map_err(|error| ("open /dev/net/tun", error))?;
+    let tap = tap().map_err(|error| (NO_TUN, error))?;
     let socket = control(AddressFamily::Inet).map_err(|error| ("open a socket", error))?;
     let set = |what, request, data: Data| {
         let mut request_data = Request::new(NAME, data);
