@@ -6,11 +6,12 @@ use crate::emulator::Emulator;
 use crate::error::FabricError;
 use crate::host::{Host, HostPlan, Place};
 use crate::lag::Lag;
+use crate::plan::ClusterPlan;
 use crate::reaper::{ExitCode, Reaper};
-use crate::{frame, space};
+use crate::space;
 use nix::sys::signal::Signal;
 use roce_sim::fabric::{Fabric, HostSpec};
-use roce_sim::network::{Change, Event, HostChange, Network};
+use roce_sim::network::{Change, Event, HostChange};
 use roce_stack::Duration;
 use std::ffi::OsString;
 use std::io;
@@ -18,23 +19,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-
-/// What a cluster is made of.
-#[derive(Clone, Debug)]
-pub struct ClusterPlan {
-    /// Hosts, switches, links, and what happens to them.
-    pub network: Network,
-    /// The seed of all that the network draws.
-    pub seed: u64,
-    /// The MTU of the hosts' interfaces.
-    pub mtu: usize,
-    /// Processes that MPI may start on each host.
-    pub slots: usize,
-    /// What every program is started by: `roce run --`, say.
-    pub prefix: Vec<OsString>,
-    /// Variables for all programs.
-    pub variables: Vec<(OsString, OsString)>,
-}
 
 /// Someone who watches the network while programs run.
 pub trait Observer {
@@ -83,8 +67,8 @@ impl Cluster {
             number,
             name: name.clone(),
             mtu: plan.mtu,
-            hosts: hosts_file(names),
-            host_file: mpi_hosts(&plan),
+            hosts: plan.hosts_file(),
+            host_file: plan.mpi_hosts(),
         };
         let mut hosts = (1..)
             .zip(names)
@@ -219,17 +203,4 @@ impl Cluster {
     pub fn fabric(&mut self) -> &mut Fabric {
         self.emulator.fabric()
     }
-}
-
-fn hosts_file(names: &[String]) -> String {
-    let mut text = String::from("127.0.0.1 localhost\n::1 localhost\n");
-    for (number, name) in (1..).zip(names) {
-        text += &format!("{} {name}\n", frame::ipv4(number));
-    }
-    text
-}
-
-fn mpi_hosts(plan: &ClusterPlan) -> String {
-    let line = |name: &String| format!("{name} slots={}\n", plan.slots);
-    plan.network.hosts.iter().map(line).collect()
 }

@@ -1,9 +1,9 @@
 //! Where programs ask for something of the cluster.
 
-use crate::cluster::ClusterPlan;
 use crate::control::{self, Answer, Request};
 use crate::error::FabricError;
-use crate::host::{HOST_FILE, Host, Job, Started};
+use crate::host::{Host, Job, Started};
+use crate::plan::ClusterPlan;
 use crate::reaper::ExitCode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{Signal, killpg};
@@ -154,16 +154,4 @@ impl Desk {
 pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let name = name.to_owned();
     std::thread::Builder::new().name(name).spawn(run).map(drop)
-}
-
-/// The variables that tell MPI of the hosts, and of the way to start programs on them: by `agent`.
-pub fn mpi_variables(agent: &str) -> Vec<(OsString, OsString)> {
-    [
-        ("OMPI_MCA_orte_default_hostfile", HOST_FILE),
-        ("OMPI_MCA_plm_rsh_agent", agent),
-        ("PRTE_MCA_prte_default_hostfile", HOST_FILE),
-        ("PRTE_MCA_plm_ssh_agent", agent),
-    ]
-    .map(|(name, value)| (name.into(), value.into()))
-    .into()
 }

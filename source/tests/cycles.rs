@@ -9,6 +9,7 @@ const CRATES: &[&str] = &[
     "cli/src/lib.rs",
     "cm/src/lib.rs",
     "conformance/src/lib.rs",
+    "fabric/src/lib.rs",
     "mutations/src/lib.rs",
     "port/src/lib.rs",
     "preload/src/lib.rs",

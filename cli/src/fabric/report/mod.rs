@@ -20,6 +20,7 @@ const PLOTTED: usize = 16;
 
 /// Why a report could not be written.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ReportError {
     /// A plot could not be drawn.
     Plot(String),
