@@ -40,7 +40,7 @@ enum Command {
     /// Run swarms of simulated fabrics against an independent model of verbs semantics
     Sim(sim::SimArgs),
     /// Make a cluster of hosts on this machine, joined by an emulated network, and run a program on it
-    Fabric(fabric::FabricArgs),
+    Fabric(Box<fabric::FabricArgs>),
     /// Show rates, retransmissions and drops of each process and device, live
     Top(top::TopArgs),
 }

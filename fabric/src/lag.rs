@@ -55,3 +55,6 @@ impl Lag {
         self.longest
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,4 +4,5 @@ mod aborts;
 mod events;
 mod mpi;
 mod paths;
+mod poor;
 mod running;
