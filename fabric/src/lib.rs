@@ -6,6 +6,8 @@ mod desk;
 mod emulator;
 mod error;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod host;
 mod interface;
 mod lag;
