@@ -1,6 +1,7 @@
 //! `roce fabric`: unmodified programs on clusters that it makes, without privilege and as root.
 
 mod aborts;
+mod deaths;
 mod events;
 mod mpi;
 mod paths;
