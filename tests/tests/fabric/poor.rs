@@ -49,3 +49,29 @@ fn without_user_namespaces_it_says_what_to_do() {
     assert_eq!(output.status.code(), Some(125), "{text}");
     assert!(text.contains("is user.max_user_namespaces 0"), "{text}");
 }
+
+/// As in a container that hides parts of `/proc`: the kernel allows no other one without privilege.
+#[test]
+fn where_proc_is_hidden_programs_run_and_no_host_can_be_killed() {
+    // SAFETY: it has no arguments and no effect.
+    let is_root = unsafe { libc::geteuid() == 0 };
+    if !can_or_skip(User::Ordinary) || !is_root {
+        // Only root can hide a part of /proc.
+        return;
+    }
+    let script = "mount -t tmpfs none /proc/fs &&
+        exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$ROCE\" fabric -- sh -c '
+            $ROCE fabric ssh h2 hostname; $ROCE fabric do h2 cut; $ROCE fabric do h2 kill'";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-euc", script])
+        .env("ROCE", roce())
+        .env("HOME", "/tmp")
+        .output();
+    let output = output.expect("unshare runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{errors}");
+    assert_eq!(output.stdout, b"h2\n", "{errors}");
+    assert!(errors.contains(": h2-s1 down"), "{errors}");
+    let refused = "h2 kill: this system allows no /proc of the cluster's own";
+    assert!(errors.contains(refused), "{errors}");
+}
