@@ -1,7 +1,9 @@
 //! Any frames of the hosts, for the fuzz target `fabric_frames`.
 
 use crate::frame;
-use roce_sim::fabric::{EcnSpec, Fabric, HostId, HostSpec, LinkSpec, SeenPackets, Step, SwitchSpec};
+use roce_sim::fabric::{
+    EcnSpec, Fabric, HostId, HostSpec, LinkSpec, SeenPackets, Step, SwitchSpec,
+};
 use roce_sim::network::Network;
 use roce_sim::record::{Limits, Recorder};
 use roce_stack::{Duration, Instant};
@@ -15,7 +17,10 @@ const HOSTS: u8 = 4;
 /// If a frame is neither delivered nor dropped, or is delivered with another length.
 pub fn carry(mut data: &[u8]) {
     let mut fabric = fabric();
-    let limits = Limits { flows: 8, points: 4 };
+    let limits = Limits {
+        flows: 8,
+        points: 4,
+    };
     let mut recorder = Recorder::new(&mut fabric, limits);
     let mut seen = SeenPackets::default();
     let mut now = Instant::ZERO;

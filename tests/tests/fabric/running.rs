@@ -78,7 +78,7 @@ pub(crate) fn can_or_skip(user: User) -> bool {
     let output = output.expect("roce runs");
     // 125: there is no cluster.
     if output.status.code() == Some(125) {
-        say_skipped(&format!("namespaces: {}", Ran::of(&output).text));
+        say_skipped(&format!("a cluster: {}", Ran::of(&output).text));
         return false;
     }
     assert_eq!(output.status.code(), Some(0), "{output:?}");
