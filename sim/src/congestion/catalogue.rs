@@ -4,7 +4,7 @@ use super::mix::{all_to_all, web_search};
 use super::scenario::{Algorithm, FlowPlan, Scenario};
 use super::topology::{Loss, Topology};
 use crate::fabric::EcnSpec;
-use roce_stack::{DcqcnParameters, DelayParameters, Duration};
+use roce_stack::{DcqcnParameters, DelayParameters, Duration, NotificationPoint};
 
 /// The link rate of the testbed in the DCQCN paper.
 const BITS_PER_SEC: u64 = 40_000_000_000;
@@ -32,6 +32,7 @@ fn paper(name: &'static str, about: &'static str, topology: Topology) -> Scenari
         loss: Loss::Pfc,
         algorithm: Algorithm::Dcqcn,
         dcqcn: DcqcnParameters::PAPER,
+        notification: NotificationPoint::default(),
         round_trips: DelayParameters::DEFAULT,
         flows: Vec::new(),
         duration: ms(200),

@@ -114,6 +114,8 @@ pub struct Row {
     pub rates: Vec<f64>,
     /// Bytes queued for each shared link at the end of the interval.
     pub queue: Vec<usize>,
+    /// Mean of the bytes queued there in the interval.
+    pub mean: Vec<f64>,
     /// The most bytes queued there in the interval.
     pub peak: Vec<usize>,
     /// Pause frames in the interval.

@@ -110,6 +110,8 @@ pub(super) struct Run<'a> {
     pub(super) rows: Vec<Row>,
     /// The bytes that each flow's receiver had received at the last row.
     received: Vec<u64>,
+    /// The sums of the queue lengths of each shared link at the last row.
+    queue_byte_ns: Vec<u128>,
     /// The number of pause frames at the last row.
     pauses: u64,
     /// The queue lengths of the links, for each sample in the second half.
@@ -125,11 +127,14 @@ impl<'a> Run<'a> {
         let host_objects = hosts
             .iter()
             .map(|&host| {
-                fabric.nic(host).set_congestion_control(control);
+                let nic = fabric.nic(host);
+                nic.set_congestion_control(control);
+                nic.set_notification_point(scenario.notification);
                 HostObjects::new(&mut fabric, host, scenario.flows.len())
             })
             .collect::<Result<_, _>>()?;
         let receivers: Vec<usize> = scenario.flows.iter().map(|flow| flow.to).collect();
+        let links = scenario.topology.shared_links(&network, &receivers);
         for (number, flow) in scenario.flows.iter().enumerate() {
             fabric.call_at(Instant::ZERO + flow.start, Call::Start(number).to_token());
             if let Some(stop) = flow.stop {
@@ -153,7 +158,8 @@ impl<'a> Run<'a> {
             host_objects,
             flows: scenario.flows.iter().copied().map(Flow::new).collect(),
             unfinished: scenario.flows.len(),
-            links: scenario.topology.shared_links(&network, &receivers),
+            queue_byte_ns: vec![0; links.len()],
+            links,
             network,
             snapshots: Vec::new(),
             rows: Vec::new(),
@@ -254,9 +260,13 @@ impl<'a> Run<'a> {
             }
         }
         let mut queue = Vec::new();
+        let mut mean = Vec::new();
         let mut peak = Vec::new();
-        for (cable, from) in &self.links {
+        for ((cable, from), before) in self.links.iter().zip(&mut self.queue_byte_ns) {
             if let Some(meter) = self.fabric.meter(*cable, *from) {
+                let byte_ns = meter.queue_byte_ns(now);
+                let added = byte_ns - std::mem::replace(before, byte_ns);
+                mean.push(added as f64 / (seconds * 1e9));
                 queue.push(meter.queue_bytes);
                 peak.push(meter.take_peak());
             }
@@ -266,6 +276,7 @@ impl<'a> Run<'a> {
             ms: now.as_nanos() as f64 / 1e6,
             rates,
             queue,
+            mean,
             peak,
             pauses: pauses - self.pauses,
         });

@@ -2,7 +2,9 @@
 
 use super::topology::{Loss, Topology};
 use crate::fabric::EcnSpec;
-use roce_stack::{CongestionControl, DcqcnParameters, DelayParameters, Duration};
+use roce_stack::{
+    CongestionControl, DcqcnParameters, DelayParameters, Duration, NotificationPoint,
+};
 use serde::Serialize;
 
 /// The senders' reaction to congestion.
@@ -80,6 +82,8 @@ pub struct Scenario {
     pub algorithm: Algorithm,
     /// The parameters of DCQCN.
     pub dcqcn: DcqcnParameters,
+    /// How receivers respond to marked packets.
+    pub notification: NotificationPoint,
     /// The parameters of the algorithm based on round-trip times.
     pub round_trips: DelayParameters,
     /// The flows.
