@@ -8,7 +8,7 @@ use crate::host::{Host, HostPlan, Place};
 use crate::lag::Lag;
 use crate::plan::ClusterPlan;
 use crate::reaper::{ExitCode, Reaper};
-use crate::space;
+use crate::{space, urgent};
 use nix::sys::signal::Signal;
 use roce_sim::fabric::{Fabric, HostSpec};
 use roce_sim::network::{Change, Event, HostChange};
@@ -125,6 +125,8 @@ impl Cluster {
             desk.tell(Message::Ended(started.end.recv().unwrap_or(1)));
         })
         .map_err(failed)?;
+        // Without privilege, frames are late while programs keep all processors busy.
+        let _ = urgent::become_urgent();
         self.look(observer);
         loop {
             let turn = self.emulator.turn(self.desk.wakes());

@@ -14,6 +14,7 @@ mod lag;
 mod plan;
 mod reaper;
 mod space;
+mod urgent;
 
 pub use cluster::{Cluster, Observer};
 pub use control::{Answer, Request, ask, door};
