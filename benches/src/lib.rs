@@ -4,6 +4,7 @@
 
 pub mod command;
 pub mod curves;
+pub mod emulation;
 pub mod fabric;
 pub mod flames;
 pub mod frameworks;

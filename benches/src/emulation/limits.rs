@@ -1,0 +1,104 @@
+//! What the emulator can carry, and the latency that it adds.
+
+use crate::output::output;
+use crate::peers::serve;
+use crate::veth::{ADDRESSES, VethPair};
+use std::path::Path;
+use std::process::Command;
+
+/// Payload of the packets, in bytes.
+const PAYLOAD: u32 = 64;
+
+/// Round trips of a measurement of latency.
+const ROUND_TRIPS: &str = "5000";
+
+/// Packets per second that arrive, when as many pairs of hosts send as fast as they can over links
+/// of 100 Gbit/s.
+///
+/// # Errors
+/// If a program fails.
+pub fn packets_per_second(roce: &Path, pairs: usize) -> Result<f64, String> {
+    let command = roce.display();
+    let mut script = String::from("set -e\nfolder=$(mktemp -d)\n");
+    for pair in 1..=pairs {
+        let (from, to) = (2 * pair - 1, 2 * pair);
+        script += &format!(
+            "{command} fabric ssh h{to} 'iperf3 -s -1' >/dev/null &\n\
+             {command} fabric ssh h{from} 'until iperf3 -c h{to} -J -u -b 0 -l {PAYLOAD} -t 3 \
+             >'$folder'/{pair}.json; do :; done' &\n"
+        );
+    }
+    script += "wait\ncat $folder/*.json\nrm -r $folder\n";
+    let text = fabric(roce, 2 * pairs, &script)?;
+    let results = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
+    let mut sum = 0.0;
+    for result in results {
+        let result = result.map_err(|e| format!("iperf3: {e}"))?;
+        let arrived = &result["end"]["sum"];
+        let figure = |name: &str| {
+            let figure = arrived[name].as_f64();
+            figure.ok_or_else(|| format!("iperf3 gave no {name}"))
+        };
+        sum += (figure("packets")? - figure("lost_packets")?) / figure("seconds")?;
+    }
+    Ok(sum)
+}
+
+/// Half a round trip of a message of 64 bytes between two hosts, in microseconds, of programs that
+/// sleep until it comes.
+///
+/// # Errors
+/// If a program fails.
+pub fn latency(roce: &Path) -> Result<f64, String> {
+    let ping = pingpong();
+    let script = format!(
+        "{} fabric ssh h2 '{ping}' >/dev/null &\nuntil {ping} h2; do :; done\n",
+        roce.display()
+    );
+    half_round_trip(&fabric(roce, 2, &script)?)
+}
+
+/// The same between two namespaces that a cable of the kernel joins.
+///
+/// # Errors
+/// If a program fails.
+pub fn latency_without(roce: &Path) -> Result<f64, String> {
+    let pair = VethPair::new(1500)?;
+    let command = |host: usize| {
+        let mut command = pair.command(host, "stdbuf");
+        command
+            .arg("-oL")
+            .arg(roce)
+            .args(["run", "-q", "--devices", "veth0", "--"]);
+        command.args(pingpong().split(' '));
+        command
+    };
+    let server = serve(command(0), "local address")?;
+    let mut client = command(1);
+    client.arg(ADDRESSES[0]);
+    let text = output(client)?;
+    server.wait()?;
+    half_round_trip(&text)
+}
+
+fn pingpong() -> String {
+    format!("ibv_rc_pingpong -e -g 1 -s {PAYLOAD} -m 1024 -n {ROUND_TRIPS}")
+}
+
+/// Runs a script on the first of these hosts. Returns its output.
+fn fabric(roce: &Path, hosts: usize, script: &str) -> Result<String, String> {
+    let mut command = Command::new(roce);
+    command.args(["fabric", "--hosts", &hosts.to_string()]);
+    command.args(["--rate", "100G", "--delay", "0us", "--", "sh", "-c", script]);
+    output(command)
+}
+
+fn half_round_trip(text: &str) -> Result<f64, String> {
+    // "5000 iters in 0.12 seconds = 24.00 usec/iter", of which each is a message to and fro.
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_suffix(" usec/iter"));
+    let figure = line.and_then(|line| line.split_whitespace().last()?.parse::<f64>().ok());
+    let figure = figure.ok_or_else(|| format!("ibv_rc_pingpong said {text:?}"))?;
+    Ok(figure / 2.0)
+}
