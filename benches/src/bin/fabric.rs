@@ -23,8 +23,12 @@ struct Args {
     runs: u32,
 
     /// The rate of each link, in Mbit/s
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     rate: u32,
+
+    /// The delay of each link, in microseconds
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    delay: u32,
 
     /// The seconds of a run, of which the second half is measured
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(4..=40))]
@@ -75,6 +79,7 @@ fn build() -> Result<PathBuf, String> {
 fn incast_page(roce: &Path, args: &Args) -> Result<String, String> {
     let scenario = Incast {
         megabits_per_sec: args.rate,
+        delay_us: args.delay,
         seconds: args.seconds,
     };
     let bar = progress(args.runs * 2);

@@ -14,8 +14,6 @@ pub(super) const MTU: usize = 1500;
 /// Bytes of payload of a packet, and of its Ethernet frame.
 pub(super) const PAYLOAD_OF_FRAME: (f64, f64) = (1024.0, 1024.0 + 16.0 + 42.0);
 
-/// The delay of each link, its queue, and the marking of the switch.
-pub(super) const DELAY: &str = "10us";
 /// The queue of each port.
 pub(super) const QUEUE: &str = "256K";
 /// The switch's marking: KMIN, KMAX and PMAX.
@@ -23,22 +21,25 @@ pub(super) const ECN: [&str; 3] = ["20K", "80K", "10%"];
 
 /// Eight hosts send to one, on links of the same rate.
 ///
-/// The parameters of DCQCN are for such rates: its steps in Mbit/s and its periods are the paper's
-/// for 40 Gbit/s, scaled. The time between CNPs is to the other periods as in the paper.
+/// The parameters of DCQCN are for such rates: its periods are the paper's for 40 Gbit/s times some
+/// 400, the time between CNPs included, and its steps are less than the paper's. A millisecond more
+/// or less of delay in a host then changes little.
 #[derive(Clone, Copy, Debug)]
 pub struct Incast {
     /// The rate of each link, in Mbit/s.
     pub megabits_per_sec: u32,
+    /// The delay of each link, in microseconds.
+    pub delay_us: u32,
     /// The length of a run. What happens in its second half is measured.
     pub seconds: u32,
 }
 
 impl Incast {
     /// The period of DCQCN's timers, in microseconds.
-    pub const PERIOD_US: u32 = 5000;
+    pub const PERIOD_US: u32 = 20_000;
 
     /// The least time between CNPs, in microseconds.
-    pub const CNP_US: u32 = 4500;
+    pub const CNP_US: u32 = 18_000;
 
     /// The additive increase, the hyper increase, and the least rate, in Mbit/s.
     pub const STEPS: [u32; 3] = [1, 5, 1];

@@ -1,6 +1,6 @@
 //! The incast in real time.
 
-use super::incast::{DELAY, ECN, Figures, Incast, MTU, PAYLOAD_OF_FRAME, QUEUE, SENDERS};
+use super::incast::{ECN, Figures, Incast, MTU, PAYLOAD_OF_FRAME, QUEUE, SENDERS};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,10 @@ const START: u32 = 4;
 pub fn measure(roce: &Path, scenario: &Incast, seed: u64) -> Result<(Figures, String), String> {
     let folder = Folder::new()?;
     let rate = format!("{}M", scenario.megabits_per_sec);
+    let delay = format!("{}us", scenario.delay_us);
     let mut command = Command::new(roce);
     command.args(["fabric", "--verbose", "--hosts", &(SENDERS + 1).to_string()]);
-    command.args(["--rate", &rate, "--delay", DELAY, "--queue", QUEUE]);
+    command.args(["--rate", &rate, "--delay", &delay, "--queue", QUEUE]);
     command.args(["--ecn", &ECN.join(":"), "--mtu", &MTU.to_string()]);
     command.args(["--seed", &seed.to_string(), "--report"]);
     command.arg(&folder.0).args(["--", "sh", "-c"]);

@@ -1,6 +1,6 @@
 //! The incast in virtual time.
 
-use super::incast::{DELAY, ECN, Figures, INTERVAL_MS, Incast, MTU, QUEUE, SENDERS};
+use super::incast::{ECN, Figures, INTERVAL_MS, Incast, MTU, QUEUE, SENDERS};
 use roce_sim::congestion::{Loss, Outcome, Scenario, Topology, incast, run};
 use roce_sim::network::Network;
 use roce_stack::{DcqcnParameters, Duration, NotificationPoint};
@@ -28,10 +28,10 @@ pub fn measure(scenario: &Incast, seed: u64) -> Result<Figures, String> {
 }
 
 fn outcome(scenario: &Incast, seed: u64, seconds: u32) -> Result<Outcome, String> {
-    let rate = scenario.megabits_per_sec;
+    let (rate, delay) = (scenario.megabits_per_sec, scenario.delay_us);
     let [kmin, kmax, pmax] = ECN;
     let network = format!(
-        "topology = 'star'\nhosts = {}\n[defaults]\nrate = '{rate}M'\ndelay = '{DELAY}'\n\
+        "topology = 'star'\nhosts = {}\n[defaults]\nrate = '{rate}M'\ndelay = '{delay}us'\n\
          queue = '{QUEUE}'\nmax_packet = {MTU}\n\
          ecn = {{ kmin = '{kmin}', kmax = '{kmax}', pmax = '{pmax}' }}\n",
         SENDERS + 1
