@@ -1,6 +1,7 @@
 //! The incast that both networks run, and what is measured of it.
 
 use crate::median;
+use roce_sim::congestion::percentile;
 
 /// The hosts that send; one more receives.
 pub(super) const SENDERS: usize = 8;
@@ -83,6 +84,11 @@ impl Figures {
     /// The median of the intervals' means.
     pub fn queue_usual(&self) -> f64 {
         median(&self.queue_means).unwrap_or(f64::NAN)
+    }
+
+    /// The 99th percentile of the intervals' means.
+    pub fn queue_high(&self) -> f64 {
+        percentile(&mut self.queue_means.clone(), 99.0).unwrap_or(f64::NAN)
     }
 
     /// The median of the intervals' longest queues.

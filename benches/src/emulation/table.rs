@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 type Measure = (&'static str, &'static str, fn(&Figures) -> f64);
 
-const ROWS: [Measure; 10] = [
+const ROWS: [Measure; 11] = [
     ("payload of all flows", "Mb/s", Figures::total),
     ("of the slowest flow", "Mb/s", |figures| figures.flow(0)),
     ("of the median flow", "Mb/s", |figures| {
@@ -21,6 +21,9 @@ const ROWS: [Measure; 10] = [
     ("mean queue", "KB", |figures| figures.queue_mean() / 1e3),
     ("mean queue of 0.1 s, median", "KB", |figures| {
         figures.queue_usual() / 1e3
+    }),
+    ("mean queue of 0.1 s, 99th percentile", "KB", |figures| {
+        figures.queue_high() / 1e3
     }),
     ("longest queue in 0.1 s, median", "KB", |figures| {
         figures.queue_peak() / 1e3
