@@ -2,7 +2,7 @@
 
 use crate::control::{self, Answer, Request};
 use crate::error::FabricError;
-use crate::host::{Host, Job, Started};
+use crate::host::{Host, Job, Start, Started};
 use crate::plan::ClusterPlan;
 use crate::reaper::ExitCode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -74,7 +74,7 @@ impl Desk {
         descriptors: Option<[OwnedFd; 3]>,
     ) -> io::Result<Started> {
         let (started, is_started) = channel();
-        let job = Job {
+        let job = Start {
             words: [&self.plan.prefix[..], &words].concat(),
             variables: self.plan.variables.clone(),
             folder: folder.to_owned(),
@@ -82,7 +82,7 @@ impl Desk {
             started,
         };
         let gone = || io::Error::other("the host is gone");
-        self.jobs[host].send(job).map_err(|_| gone())?;
+        self.jobs[host].send(Job::Start(job)).map_err(|_| gone())?;
         is_started.recv().map_err(|_| gone())?
     }
 
@@ -111,12 +111,40 @@ impl Desk {
                 let code = self.run(program, &host, words, Path::new(&folder), descriptors)?;
                 Ok(Answer::Ended(code))
             }
-            other => {
-                let (answer, answered) = channel();
-                self.tell(Message::Asked(other, answer));
-                let gone = |_| io::Error::other("the fabric ends");
-                answered.recv().map_err(gone)?.map(Answer::Done)
-            }
+            Request::State => Ok(Answer::Done(
+                self.ask_network(Request::State)? + &self.look(),
+            )),
+            change => self.ask_network(change).map(Answer::Done),
+        }
+    }
+
+    /// What the thread that carries frames answers.
+    fn ask_network(&self, request: Request) -> io::Result<String> {
+        let (answer, answered) = channel();
+        self.tell(Message::Asked(request, answer));
+        let gone = |_| io::Error::other("the fabric ends");
+        answered.recv().map_err(gone)?
+    }
+
+    /// What there is to say of each host, a line for each.
+    fn look(&self) -> String {
+        let ask = |jobs: &Sender<Job>| {
+            let (answer, answered) = channel();
+            // A host that is gone says nothing.
+            let _ = jobs.send(Job::Look(self.plan.look, answer));
+            answered
+        };
+        // All look at the same time.
+        let answers: Vec<_> = self.jobs.iter().map(ask).collect();
+        let names = self.plan.network.hosts.iter();
+        let said = names.zip(answers).filter_map(|(name, answered)| {
+            let said = answered.recv().ok().filter(|said| !said.is_empty())?;
+            Some(format!("{name:<18} {said}\n"))
+        });
+        let lines: String = said.collect();
+        match lines.is_empty() {
+            true => lines,
+            false => format!("\n{lines}"),
         }
     }
 

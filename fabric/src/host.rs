@@ -18,9 +18,18 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+/// Something to do in the namespaces of a host.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// To start a program.
+    Start(Start),
+    /// To say what there is.
+    Look(fn() -> String, Sender<String>),
+}
+
 /// A program to start on a host.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct Start {
     /// The program and its arguments.
     pub(crate) words: Vec<OsString>,
     /// Variables besides those of this process.
@@ -160,14 +169,16 @@ fn serve(plan: &HostPlan, reaper: &Reaper, ready: &Sender<Ready>, queue: &Receiv
         return;
     }
     for job in queue {
-        let started = start(
-            reaper,
-            &job.words,
-            &job.variables,
-            &job.folder,
-            job.descriptors,
-        );
-        let _ = job.started.send(started);
+        // Whoever wanted it may be gone.
+        match job {
+            Job::Start(job) => {
+                let answer = job.started.clone();
+                let _ = answer.send(start(reaper, job));
+            }
+            Job::Look(look, answer) => {
+                let _ = answer.send(look());
+            }
+        }
     }
 }
 
@@ -218,20 +229,15 @@ fn in_memory() -> io::Result<()> {
     space::mount_over(Some("tmpfs"), SHARED_MEMORY, Some("tmpfs"), flags)
 }
 
-fn start(
-    reaper: &Reaper,
-    words: &[OsString],
-    variables: &[(OsString, OsString)],
-    folder: &std::path::Path,
-    descriptors: Option<[OwnedFd; 3]>,
-) -> io::Result<Started> {
-    let (program, arguments) = words
+fn start(reaper: &Reaper, job: Start) -> io::Result<Started> {
+    let (program, arguments) = job
+        .words
         .split_first()
         .ok_or_else(|| io::Error::other("name a program to start"))?;
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(folder);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
-    if let Some([input, output, error]) = descriptors {
+    command.args(arguments).current_dir(&job.folder);
+    command.envs(job.variables.iter().map(|(name, value)| (name, value)));
+    if let Some([input, output, error]) = job.descriptors {
         command
             .stdin(Stdio::from(input))
             .stdout(Stdio::from(output))

@@ -20,6 +20,8 @@ pub struct ClusterPlan {
     pub prefix: Vec<OsString>,
     /// Variables for all programs.
     pub variables: Vec<(OsString, OsString)>,
+    /// What there is to say of a host beside its traffic. It is called in the namespaces of the host.
+    pub look: fn() -> String,
 }
 
 impl ClusterPlan {

@@ -20,12 +20,14 @@ use crate::say::say;
 use arguments::Command;
 use roce_fabric::{Cluster, ClusterPlan, LATE, Lag};
 use roce_sim::network::Network;
+use roce_verbs::observation::watch_processes;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 use watching::Watching;
 
 /// Makes the cluster and runs the program on its first host; or does what a subcommand says.
@@ -65,6 +67,7 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
         slots: args.slots,
         prefix: run_command(&roce),
         variables: roce_fabric::mpi_variables(&agent),
+        look,
     };
     let door = roce_fabric::door().map_err(|error| system("listen for requests", error))?;
     roce_fabric::enter()?;
@@ -107,6 +110,29 @@ fn serve(
         .report(args.watch.report.as_deref(), &words.join(" "))
         .map_err(FabricCommandError::Report)?;
     Ok(code)
+}
+
+/// How long a program may take to say what QPs it has. One that is stopped says nothing.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The RDMA programs of a host, and their QPs; nothing if there are none.
+fn look() -> String {
+    let Ok(found) = watch_processes(PATIENCE) else {
+        return String::new();
+    };
+    let programs = found.snapshots.len() + found.silent;
+    let devices = found.snapshots.iter().flat_map(|program| &program.devices);
+    let qps: u64 = devices
+        .map(|device| device.qps.len() as u64 + device.qps_left_out)
+        .sum();
+    let silent = match found.silent {
+        0 => String::new(),
+        silent => format!(", and those of {silent} that do not answer"),
+    };
+    match programs {
+        0 => String::new(),
+        programs => format!("RDMA programs: {programs}, QPs: {qps}{silent}"),
+    }
 }
 
 /// The command that starts every program. The loopback would be a second device, which leads to no

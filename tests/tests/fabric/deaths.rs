@@ -61,7 +61,7 @@ fn a_job_ends_with_an_error_when_a_host_is_frozen_for_long() {
 fn a_job_survives_a_host_that_is_frozen_for_a_moment() {
     let what = "
         $ROCE fabric do h3 freeze
-        while $ROCE fabric top --once | grep -q '^h[1-4] .*M'; do runs; done
+        while $ROCE fabric top --once | grep -q '^h[1-4] .*[0-9]M'; do runs; done
         rounds=$(grep -c ^round $out)
         $ROCE fabric do h3 thaw
         more; more; touch $stop";
