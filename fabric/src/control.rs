@@ -140,7 +140,15 @@ fn reach(socket: &OwnedFd, pid: Option<u32>) -> io::Result<()> {
         }
     };
     reached(outer_address(pid)?)
-        .map_err(|error| io::Error::other(format!("reach the fabric {pid}: {}", error.desc())))
+        .map_err(|error| io::Error::other(format!("reach the fabric {pid}: {}", error.desc())))?;
+    // Any user can give a socket this name, and would get our standard input and output.
+    let owner = getsockopt(socket, sockopt::PeerCredentials)?.uid();
+    if owner != geteuid().as_raw() && owner != 0 {
+        return Err(io::Error::other(format!(
+            "the fabric {pid} belongs to the user {owner}: ask it as that user"
+        )));
+    }
+    Ok(())
 }
 
 pub(crate) fn send(

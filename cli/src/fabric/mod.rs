@@ -25,6 +25,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -69,9 +70,15 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
         variables: roce_fabric::mpi_variables(&agent),
         look,
     };
-    let door = roce_fabric::door().map_err(|error| system("listen for requests", error))?;
+    // Another user may have taken the name of the socket. The cluster does not depend on it.
+    let door = roce_fabric::door();
+    if let Err(error) = &door {
+        report(format_args!(
+            "no requests from outside of the cluster: {error}"
+        ));
+    }
     roce_fabric::enter()?;
-    let end = parent::run_forked(|| match serve(args, plan, door, &folder) {
+    let end = parent::run_forked(|| match serve(args, plan, door.ok(), &folder) {
         Ok(code) => code,
         Err(error) => {
             report(&error);
@@ -92,11 +99,11 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
 fn serve(
     args: &FabricArgs,
     plan: ClusterPlan,
-    door: std::os::fd::OwnedFd,
+    door: Option<OwnedFd>,
     folder: &Path,
 ) -> Result<u8, FabricCommandError> {
     let network = plan.network.clone();
-    let mut cluster = Cluster::start(plan, Some(door))?;
+    let mut cluster = Cluster::start(plan, door)?;
     let words = match &args.program[..] {
         [] => vec![env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())],
         words => words.to_vec(),

@@ -1,7 +1,9 @@
 //! What programs ask of a fabric, and what happens to hosts.
 
-use crate::running::{User, run};
-use roce_tests::programs::is_installed_or_skip;
+use crate::running::{User, can_or_skip, command, run};
+use roce_tests::programs::{is_installed_or_skip, roce};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_command_on_another_host_has_its_name_its_address_and_its_exit_code() {
@@ -101,10 +103,70 @@ fn wrong_arguments_are_named() {
         (["--network", "/nonexistent"], "/nonexistent: No such file"),
     ];
     for (options, error) in cases {
-        let output = crate::running::command(User::Own, &options, "true").output();
+        let output = command(User::Own, &options, "true").output();
         let output = output.expect("roce runs");
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{options:?}: {text}");
         assert!(text.contains(error), "{options:?}: {text}");
     }
+}
+
+/// Otherwise somebody could give a socket the name of a fabric, and get the input and output of
+/// those who ask it.
+#[test]
+fn the_fabric_of_another_user_is_not_asked() {
+    // SAFETY: it has no arguments and no effect.
+    let is_root = unsafe { libc::geteuid() == 0 };
+    if !is_root || !can_or_skip(User::Ordinary) {
+        // An ordinary user can't start one of somebody else's; root's run of this test does.
+        return;
+    }
+    let mut cluster = command(User::Ordinary, &[], "echo ready; exec cat");
+    let mut cluster = cluster
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("roce starts");
+    let mut line = String::new();
+    let output = cluster.stdout.take().expect("piped");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    let pid = cluster.id().to_string();
+    let asked = Command::new(roce())
+        .args(["fabric", "ssh", "--fabric", &pid, "h1", "true"])
+        .output();
+    let asked = asked.expect("roce runs");
+    drop(cluster.stdin.take());
+    let ended = cluster.wait().expect("it ends");
+    assert!(ended.success(), "{ended}");
+    let text = String::from_utf8_lossy(&asked.stderr);
+    assert_eq!(asked.status.code(), Some(125), "{text}");
+    assert!(text.contains("belongs to the user 65534"), "{text}");
+}
+
+/// Another user can take the name by which requests from outside come, and keeps no one from a
+/// cluster by that.
+#[test]
+fn a_name_that_is_taken_does_not_matter() {
+    if !is_installed_or_skip("python3") || !can_or_skip(User::Own) {
+        return;
+    }
+    let squat = "
+import os, socket, sys
+taken = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+taken.bind('\\0roce-fabric-%d' % os.getpid())
+taken.set_inheritable(True)
+os.execv(sys.argv[1], [sys.argv[1], 'fabric', '--', 'hostname'])";
+    let output = Command::new("python3")
+        .args(["-c", squat])
+        .arg(roce())
+        .output();
+    let output = output.expect("python3 runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(output.stdout, b"h1\n", "{text}");
+    assert!(
+        text.contains("no requests from outside of the cluster"),
+        "{text}"
+    );
 }
