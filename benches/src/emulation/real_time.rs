@@ -44,7 +44,7 @@ fn script(roce: &Path, seconds: u32) -> String {
     let mut script = String::new();
     for sender in 1..=SENDERS {
         let program = format!(
-            "ib_send_bw -e -n 100000000 -t 16 -r 64 -s 65536 -q 1 -m 1024 -p {}",
+            "ib_send_bw -F -e -n 100000000 -t 16 -r 64 -s 65536 -q 1 -m 1024 -p {}",
             18600 + sender
         );
         let quiet = ">/dev/null 2>&1";

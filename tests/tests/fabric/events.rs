@@ -30,7 +30,7 @@ fn a_host_that_is_cut_off_is_missed_by_its_peer() {
         return;
     }
     let script = "
-        write='ib_write_bw -d roce_eth0 -x 1 -D 60 -p 19021'
+        write='ib_write_bw -F -d roce_eth0 -x 1 -D 60 -p 19021'
         $ROCE fabric ssh h2 $write &
         until $ROCE fabric ssh h2 'cat /proc/net/tcp /proc/net/tcp6 | grep -q :4A4D'; do :; done
         $write h2 & program=$!
