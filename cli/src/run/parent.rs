@@ -10,13 +10,16 @@
 //! - when this process is killed, the program is, too.
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{
     SigHandler, SigSet, SigmaskHow, Signal, kill, pthread_sigmask, raise, signal,
 };
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -68,17 +71,34 @@ pub(super) fn run(mut command: Command, may_end: &mut dyn FnMut()) -> io::Result
 /// If there can be no such process.
 pub(crate) fn run_forked(child: impl FnOnce() -> u8) -> io::Result<ProgramEnd> {
     let masks = Masks::block()?;
+    let (child_end, parent_end) = pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: the process has no other threads, so none holds a lock that the child needs.
     match unsafe { fork() }? {
         ForkResult::Child => {
-            let code = match masks.begin_child() {
-                Ok(()) => child(),
-                Err(_) => 1,
+            drop(parent_end);
+            // It can't kill itself if it is the first process of a PID namespace.
+            let orphaned = masks.begin_child().and_then(|()| has_closed(&child_end));
+            drop(child_end);
+            let code = match orphaned {
+                Ok(false) => child(),
+                Ok(true) | Err(_) => 1,
             };
             std::process::exit(code.into())
         }
-        ForkResult::Parent { child } => watch(child, &masks, &mut || {}),
+        ForkResult::Parent { child } => {
+            drop(child_end);
+            let end = watch(child, &masks, &mut || {});
+            drop(parent_end);
+            end
+        }
     }
+}
+
+/// Whether the other end of a pipe is closed. A child in a new PID namespace can't see whether its
+/// parent is alive, but the kernel closes what the parent had open.
+fn has_closed(pipe: &OwnedFd) -> io::Result<bool> {
+    let mut polled = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    Ok(poll(&mut polled, PollTimeout::ZERO)? > 0)
 }
 
 /// The signals that a parent waits for, and those that were blocked before.
