@@ -122,7 +122,7 @@ impl Place {
 }
 
 /// A folder that each host has for itself, in memory.
-const SHARED_MEMORY: &str = "/dev/shm";
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The file that names all hosts, for MPI.
 pub const HOST_FILE: &str = "/dev/shm/fabric-hosts";

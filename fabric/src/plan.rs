@@ -1,7 +1,7 @@
 //! What a cluster is made of, and what follows from it for its hosts.
 
 use crate::frame;
-use crate::host::HOST_FILE;
+use crate::host::{HOST_FILE, SHARED_MEMORY};
 use roce_sim::network::Network;
 use std::ffi::OsString;
 
@@ -46,6 +46,10 @@ pub fn mpi_variables(agent: &str) -> Vec<(OsString, OsString)> {
     [
         ("OMPI_MCA_orte_default_hostfile", HOST_FILE),
         ("OMPI_MCA_plm_rsh_agent", agent),
+        // Its files have names that follow from the host's name and from process IDs, which are the
+        // same in each cluster: in a folder that clusters share, they would take each other's.
+        ("OMPI_MCA_orte_tmpdir_base", SHARED_MEMORY),
+        ("PRTE_MCA_prte_tmpdir_base", SHARED_MEMORY),
         ("PRTE_MCA_prte_default_hostfile", HOST_FILE),
         ("PRTE_MCA_plm_ssh_agent", agent),
     ]
