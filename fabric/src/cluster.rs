@@ -130,7 +130,8 @@ impl Cluster {
         self.look(observer);
         loop {
             let turn = self.emulator.turn(self.desk.wakes());
-            for call in turn.map_err(|error| FabricError::new("carry frames", error))? {
+            let turn = turn.map_err(|error| FabricError::new("carry frames", error))?;
+            for call in turn.calls {
                 match usize::try_from(call).map(|number| self.plan.network.events.get(number)) {
                     Ok(Some(&Event { change, .. })) => {
                         let done = self.change(&change, observer);
@@ -138,6 +139,9 @@ impl Cluster {
                     }
                     _ => self.look(observer),
                 }
+            }
+            if !turn.woken {
+                continue;
             }
             self.desk.awake();
             while let Ok(message) = self.messages.try_recv() {

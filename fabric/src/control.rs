@@ -1,6 +1,7 @@
 //! How programs on a host talk to the fabric: a socket without a file, which exists in the host's
 //! network namespace, and so for its programs alone.
 
+use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
     UnixAddr, accept4, bind, connect, getsockopt, listen as listen_on, recvmsg, sendmsg, socket,
@@ -99,7 +100,12 @@ pub(crate) fn listen() -> io::Result<OwnedFd> {
 /// The next program that wants something. Programs of other users are turned away.
 pub(crate) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     loop {
-        let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC)?;
+        let accepted = match accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
+            Ok(accepted) => accepted,
+            // The program has given up, or a signal came.
+            Err(Errno::ECONNABORTED | Errno::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
         // SAFETY: the call has just returned this descriptor, which is nobody else's.
         let accepted = unsafe { OwnedFd::from_raw_fd(accepted) };
         let peer = getsockopt(&accepted, sockopt::PeerCredentials)?;

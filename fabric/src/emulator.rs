@@ -29,6 +29,15 @@ pub(crate) struct Emulator {
     calls: Vec<u64>,
 }
 
+/// What has happened meanwhile that is the caller's.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// The calls whose time has come.
+    pub(crate) calls: Vec<u64>,
+    /// Whether somebody woke it.
+    pub(crate) woken: bool,
+}
+
 /// The interface of a host.
 #[derive(Debug)]
 struct Port {
@@ -36,6 +45,8 @@ struct Port {
     number: u16,
     /// Whether the link can take a frame.
     has_space: bool,
+    /// Whether the host has sent some.
+    is_readable: bool,
     /// The most bytes of a frame that a queue counts.
     frame_bytes: usize,
 }
@@ -50,6 +61,7 @@ impl Emulator {
             tap,
             number,
             has_space: true,
+            is_readable: false,
             frame_bytes: mtu,
         };
         Self {
@@ -78,24 +90,26 @@ impl Emulator {
         Instant::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// Waits until there is something to do, at most until `wakes` is readable, and does it. Returns
-    /// the calls whose time has come.
+    /// Waits until there is something to do, at most until `wakes` is readable, and does it.
     ///
     /// # Errors
     /// If the system can't wait.
-    pub(crate) fn turn(&mut self, wakes: &impl AsFd) -> io::Result<Vec<u64>> {
+    pub(crate) fn turn(&mut self, wakes: &impl AsFd) -> io::Result<Turn> {
         self.handle_events();
-        if !self.calls.is_empty() {
-            return Ok(std::mem::take(&mut self.calls));
-        }
-        let readable = self.wait(wakes)?;
-        self.handle_events();
-        for (host, is_readable) in readable.into_iter().enumerate() {
-            if is_readable {
-                self.read(host);
+        let mut woken = false;
+        if self.calls.is_empty() {
+            woken = self.wait(wakes)?;
+            self.handle_events();
+            for host in 0..self.ports.len() {
+                if self.ports[host].is_readable {
+                    self.read(host);
+                }
             }
         }
-        Ok(std::mem::take(&mut self.calls))
+        Ok(Turn {
+            calls: std::mem::take(&mut self.calls),
+            woken,
+        })
     }
 
     /// Lets everything happen whose time has come.
@@ -125,8 +139,9 @@ impl Emulator {
         while self.fabric.take(host, to_interface) {}
     }
 
-    /// The hosts that have sent frames.
-    fn wait(&mut self, wakes: &impl AsFd) -> io::Result<Vec<bool>> {
+    /// Waits until a host has sent frames, or the next event is due, or `wakes` is readable, which it
+    /// returns.
+    fn wait(&mut self, wakes: &impl AsFd) -> io::Result<bool> {
         let mut polled = vec![PollFd::new(wakes.as_fd(), PollFlags::POLLIN)];
         let of_ports = self.ports.iter().map(|port| {
             let events = match port.has_space {
@@ -150,7 +165,11 @@ impl Emulator {
             let found = fd.revents().unwrap_or(PollFlags::empty());
             found.contains(PollFlags::POLLIN)
         };
-        Ok(polled[1..].iter().map(readable).collect())
+        let readable: Vec<bool> = polled.iter().map(readable).collect();
+        for (port, is_readable) in self.ports.iter_mut().zip(&readable[1..]) {
+            port.is_readable = *is_readable;
+        }
+        Ok(readable[0])
     }
 
     fn read(&mut self, host: usize) {

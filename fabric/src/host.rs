@@ -169,7 +169,7 @@ fn serve(plan: &HostPlan, reaper: &Reaper, ready: &Sender<Ready>, queue: &Receiv
         return;
     }
     for job in queue {
-        // Whoever wanted it may be gone.
+        // The one that asked may be gone.
         match job {
             Job::Start(job) => {
                 let answer = job.started.clone();

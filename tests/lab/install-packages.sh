@@ -20,7 +20,7 @@ apt-get install --yes --no-install-recommends \
     gcc libc6-dev binutils libibverbs-dev librdmacm-dev rdmacm-utils
 # Programs that are tested under `roce run`.
 apt-get install --yes --no-install-recommends \
-    bsdutils dapl2-utils fio libfabric-bin libiscsi-bin libiscsi-dev libmpich-dev libopenmpi-dev \
+    bsdutils procps dapl2-utils fio libfabric-bin libiscsi-bin libiscsi-dev libmpich-dev libopenmpi-dev \
     libucx-dev mpich openmpi-bin qperf strace tgt ucx-utils
 # Programs that are tested under `roce run --sockets`. The policy keeps their services from starting
 # where they are installed now.

@@ -122,7 +122,7 @@ pub(super) fn link_towards_member(
     None
 }
 
-/// A hash of what identifies a flow to a switch.
+/// A hash of the flow's addresses and source port.
 fn hash_flow(salt: u64, flow: &RxMeta) -> u64 {
     let of_address = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(v4.to_bits()),

@@ -15,6 +15,20 @@ mod seen;
 pub(crate) const LEN: usize = 100_000;
 const IOVA: u64 = 0x10_0000;
 
+/// The marking of [`marking_switch`].
+pub(crate) const MARKING: EcnSpec = EcnSpec {
+    kmin_bytes: 8 << 10,
+    kmax_bytes: 16 << 10,
+    pmax_percent: 50,
+};
+
+pub(crate) fn marking_switch() -> SwitchSpec {
+    SwitchSpec {
+        ecn: Some(MARKING),
+        ..SwitchSpec::default()
+    }
+}
+
 /// One end of a connection.
 pub(crate) struct End {
     pub(crate) host: HostId,

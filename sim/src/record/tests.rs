@@ -2,7 +2,7 @@ use super::*;
 use crate::congestion::ns3_parameters;
 use crate::connect::{ConnectSpec, connect};
 use crate::dice::Dice;
-use crate::fabric::tests::{End, LEN, incast, send_all};
+use crate::fabric::tests::{End, LEN, incast, marking_switch, send_all};
 use crate::fabric::{
     DropReason, EcnSpec, FabricBuilder, HostId, HostSpec, LinkSpec, SwitchId, SwitchSpec,
 };
@@ -29,16 +29,7 @@ fn record(fabric: &mut Fabric, recorder: &mut Recorder, step: Duration) {
 
 #[test]
 fn curves_and_totals_agree_with_the_fabric() {
-    let ecn = EcnSpec {
-        kmin_bytes: 8 << 10,
-        kmax_bytes: 16 << 10,
-        pmax_percent: 50,
-    };
-    let switch = SwitchSpec {
-        ecn: Some(ecn),
-        ..SwitchSpec::default()
-    };
-    let (mut fabric, ends, cables) = incast(switch, 32 << 10, 1);
+    let (mut fabric, ends, cables) = incast(marking_switch(), 32 << 10, 1);
     let mut recorder = Recorder::new(&mut fabric, Limits::default());
     send_all(&mut fabric, &ends);
     record(&mut fabric, &mut recorder, Duration::from_micros(50));

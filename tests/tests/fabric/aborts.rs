@@ -105,7 +105,7 @@ fn abort(random: &mut Random, cluster: &mut Child) {
     let signals = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT];
     let signal = signals[random.below(3) as usize];
     kill(victim, signal);
-    // The first process of a cluster, and its program before it begins, need not heed others.
+    // The first process of a cluster ignores other signals. Its program may not have begun.
     if signal != libc::SIGKILL {
         kill(launcher, libc::SIGKILL);
     }

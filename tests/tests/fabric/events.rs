@@ -1,6 +1,6 @@
 //! What programs ask of a fabric, and what happens to hosts.
 
-use crate::running::{User, can_or_skip, command, run};
+use crate::running::{User, can_or_skip, command, is_root_or_skip, run};
 use roce_tests::programs::{is_installed_or_skip, roce};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -51,6 +51,9 @@ fn a_host_that_is_cut_off_is_missed_by_its_peer() {
 
 #[test]
 fn a_frozen_host_goes_on_and_a_killed_one_does_not() {
+    if !is_installed_or_skip("ps") {
+        return;
+    }
     let script = "
         state() { $ROCE fabric ssh h2 \"ps -o stat= -C tail\"; }
         $ROCE fabric ssh h2 'tail -f /dev/null' & program=$!
@@ -112,10 +115,7 @@ fn wrong_arguments_are_named() {
 /// those who ask it.
 #[test]
 fn the_fabric_of_another_user_is_not_asked() {
-    // SAFETY: it has no arguments and no effect.
-    let is_root = unsafe { libc::geteuid() == 0 };
-    if !is_root || !can_or_skip(User::Ordinary) {
-        // An ordinary user can't start one of somebody else's; root's run of this test does.
+    if !is_root_or_skip() || !can_or_skip(User::Ordinary) {
         return;
     }
     let mut cluster = command(User::Ordinary, &[], "echo ready; exec cat");

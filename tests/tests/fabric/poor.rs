@@ -1,15 +1,12 @@
 //! A machine that lacks something says what.
 
-use crate::running::{User, can_or_skip};
+use crate::running::{User, can_or_skip, is_root_or_skip};
 use roce_tests::programs::roce;
 use std::process::Command;
 
 /// Runs `roce fabric -- true` where a command of root's has changed the files first.
 fn after(change: &str) -> Option<(Option<i32>, String)> {
-    // SAFETY: it has no arguments and no effect.
-    let is_root = unsafe { libc::geteuid() == 0 };
-    if !can_or_skip(User::Own) || !is_root {
-        // Only root can change the files; the same test runs as root, too.
+    if !is_root_or_skip() || !can_or_skip(User::Own) {
         return None;
     }
     let script = format!("{change} && exec {} fabric -- true", roce().display());
@@ -53,10 +50,7 @@ fn without_user_namespaces_it_says_what_to_do() {
 /// As in a container that hides parts of `/proc`: the kernel allows no other one without privilege.
 #[test]
 fn where_proc_is_hidden_programs_run_and_no_host_can_be_killed() {
-    // SAFETY: it has no arguments and no effect.
-    let is_root = unsafe { libc::geteuid() == 0 };
-    if !can_or_skip(User::Ordinary) || !is_root {
-        // Only root can hide a part of /proc.
+    if !is_root_or_skip() || !can_or_skip(User::Ordinary) {
         return;
     }
     let script = "mount -t tmpfs none /proc/fs &&

@@ -9,10 +9,13 @@ use std::process::{Command, Output, Stdio};
 /// The user without privilege, who owns nothing.
 const NOBODY: u32 = 65534;
 
+/// The most seconds of a script. What it waits for may never come.
+const LIMIT: &str = "100";
+
 /// Who makes a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// Whoever runs the tests.
+    /// The user who runs the tests.
     Own,
     /// If that is root, an ordinary user.
     Ordinary,
@@ -25,38 +28,37 @@ pub(crate) struct Ran {
     pub(crate) text: String,
 }
 
-/// `roce fabric` with these options, which runs a script of the shell on h1. In the script, `$ROCE`
-/// is the command.
+/// `roce fabric` with these options, which runs a script of the shell on h1, for a limited time. In the
+/// script, `$ROCE` is the command.
 pub(crate) fn command(user: User, options: &[&str], script: &str) -> Command {
     let mut command = Command::new(roce());
     command.arg("fabric").args(options);
-    command.args(["--", "sh", "-euc", script]);
+    command.args(["--", "timeout", LIMIT, "sh", "-euc", script]);
     command
         .env("ROCE", roce())
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("HOME", "/tmp")
         .stdin(Stdio::null());
-    if user == User::Ordinary && nix_is_root() {
+    if user == User::Ordinary && is_root() {
+        // This also drops all groups.
         command.uid(NOBODY).gid(NOBODY);
-        // SAFETY: between fork and exec, it makes one system call.
-        unsafe { command.pre_exec(drop_groups) };
     }
     command
 }
 
-fn drop_groups() -> std::io::Result<()> {
-    // SAFETY: a list of no groups.
-    match unsafe { libc::setgroups(0, std::ptr::null()) } {
-        0 => Ok(()),
-        // `uid` has already changed the user, and with it lost the groups.
-        _ => Ok(()),
-    }
-}
-
-fn nix_is_root() -> bool {
+/// Whether root runs the tests.
+pub(crate) fn is_root() -> bool {
     // SAFETY: it has no arguments and no effect.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// Whether root runs the tests. If not, the calling test is skipped.
+pub(crate) fn is_root_or_skip() -> bool {
+    if !is_root() {
+        say_skipped("root");
+    }
+    is_root()
 }
 
 /// Runs a script on a cluster; `None` if this machine can't have one.

@@ -62,16 +62,7 @@ fn a_packet_is_seen_at_each_hop_and_at_its_end() {
 
 #[test]
 fn drops_and_marks_name_the_port_and_its_queue() {
-    let ecn = EcnSpec {
-        kmin_bytes: 8 << 10,
-        kmax_bytes: 16 << 10,
-        pmax_percent: 50,
-    };
-    let switch = SwitchSpec {
-        ecn: Some(ecn),
-        ..SwitchSpec::default()
-    };
-    let (mut fabric, ends, cables) = incast(switch, 32 << 10, 1);
+    let (mut fabric, ends, cables) = incast(marking_switch(), 32 << 10, 1);
     fabric.watch(cables[2], 60);
     send_all(&mut fabric, &ends);
     run(&mut fabric);
@@ -90,7 +81,7 @@ fn drops_and_marks_name_the_port_and_its_queue() {
             assert!(fits > 32 << 10, "{packet:?}");
         } else if packet.fate == Fate::Marked {
             counts[1] += 1;
-            assert!(packet.queued_bytes > ecn.kmin_bytes, "{packet:?}");
+            assert!(packet.queued_bytes > MARKING.kmin_bytes, "{packet:?}");
             assert_eq!(tos & 3, 3);
         } else if packet.fate == Fate::Sent {
             assert_ne!(tos & 3, 3);
