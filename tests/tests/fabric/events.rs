@@ -1,6 +1,6 @@
 //! What programs ask of a fabric, and what happens to hosts.
 
-use crate::running::{User, can_or_skip, command, is_root_or_skip, run};
+use crate::running::{User, can_or_skip, command, is_root_or_skip, run, with_roce};
 use roce_tests::programs::{is_installed_or_skip, roce};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -154,7 +154,7 @@ taken = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 taken.bind('\\0roce-fabric-%d' % os.getpid())
 taken.set_inheritable(True)
 os.execv(sys.argv[1], [sys.argv[1], 'fabric', '--', 'hostname'])";
-    let output = Command::new("python3")
+    let output = with_roce(&mut Command::new("python3"))
         .args(["-c", squat])
         .arg(roce())
         .output();

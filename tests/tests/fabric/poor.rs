@@ -1,7 +1,6 @@
 //! A machine that lacks something says what.
 
-use crate::running::{User, can_or_skip, is_root_or_skip};
-use roce_tests::programs::roce;
+use crate::running::{User, can_or_skip, is_root_or_skip, with_roce};
 use std::process::Command;
 
 /// Runs `roce fabric -- true` where a command of root's has changed the files first.
@@ -9,8 +8,8 @@ fn after(change: &str) -> Option<(Option<i32>, String)> {
     if !is_root_or_skip() || !can_or_skip(User::Own) {
         return None;
     }
-    let script = format!("{change} && exec {} fabric -- true", roce().display());
-    let output = Command::new("unshare")
+    let script = format!("{change} && exec \"$ROCE\" fabric -- true");
+    let output = with_roce(&mut Command::new("unshare"))
         .args(["--mount", "sh", "-c", &script])
         .output();
     let output = output.expect("unshare runs");
@@ -37,9 +36,8 @@ fn without_user_namespaces_it_says_what_to_do() {
     // A user namespace in which there can be no others.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces &&
         exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all \"$ROCE\" fabric -- true";
-    let output = Command::new("unshare")
+    let output = with_roce(&mut Command::new("unshare"))
         .args(["--user", "--map-root-user", "sh", "-euc", script])
-        .env("ROCE", roce())
         .output();
     let output = output.expect("unshare runs");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -56,9 +54,8 @@ fn where_proc_is_hidden_programs_run_and_no_host_can_be_killed() {
     let script = "mount -t tmpfs none /proc/fs &&
         exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$ROCE\" fabric -- sh -c '
             $ROCE fabric ssh h2 hostname; $ROCE fabric do h2 cut; $ROCE fabric do h2 kill'";
-    let output = Command::new("unshare")
+    let output = with_roce(&mut Command::new("unshare"))
         .args(["--mount", "sh", "-euc", script])
-        .env("ROCE", roce())
         .env("HOME", "/tmp")
         .output();
     let output = output.expect("unshare runs");

@@ -1,6 +1,6 @@
 //! Clusters for tests.
 
-use roce_tests::programs::{roce, say_skipped};
+use roce_tests::programs::{built, roce, say_skipped};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -34,8 +34,7 @@ pub(crate) fn command(user: User, options: &[&str], script: &str) -> Command {
     let mut command = Command::new(roce());
     command.arg("fabric").args(options);
     command.args(["--", "timeout", LIMIT, "sh", "-euc", script]);
-    command
-        .env("ROCE", roce())
+    with_roce(&mut command)
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("HOME", "/tmp")
@@ -45,6 +44,15 @@ pub(crate) fn command(user: User, options: &[&str], script: &str) -> Command {
         command.uid(NOBODY).gid(NOBODY);
     }
     command
+}
+
+/// Tells a script where the command is, `$ROCE`, and tells the command where cargo builds the
+/// libraries with the tests: beside the calling test.
+pub(crate) fn with_roce(command: &mut Command) -> &mut Command {
+    let library = built("libroce_verbs_shim.so");
+    command
+        .env("ROCE", roce())
+        .env("ROCE_LIBRARY_DIR", library.parent().expect("its folder"))
 }
 
 /// Whether root runs the tests.
