@@ -3,6 +3,7 @@
 mod aborts;
 mod deaths;
 mod events;
+mod incast;
 mod mpi;
 mod paths;
 mod poor;

@@ -96,7 +96,7 @@ pub(crate) fn can_or_skip(user: User) -> bool {
 }
 
 impl Ran {
-    fn of(output: &Output) -> Self {
+    pub(crate) fn of(output: &Output) -> Self {
         let texts = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
         Self {
             code: output.status.code(),
