@@ -1,9 +1,8 @@
 //! A host reads from eight others at once, with congestion control and without.
 
-use crate::running::{Ran, User, can_or_skip, command};
+use crate::running::{Ran, User, can_or_skip, command, shared_folder};
 use roce_tests::programs::built;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 const OPTIONS: [&str; 7] = [
     "--hosts",
@@ -30,8 +29,7 @@ fn incast(congestion_control: &str) -> Option<Incast> {
     if !can_or_skip(User::Ordinary) {
         return None;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).expect("a folder of ours");
+    let folder = shared_folder();
     let folder = folder.path().join("report");
     let folder_name = folder.to_str().expect("text");
     let script = include_str!("scripts/storage_incast.sh");

@@ -1,6 +1,6 @@
 //! Equal paths between leaves: switches choose one by addresses and source port.
 
-use crate::running::{User, run};
+use crate::running::{User, run, shared_folder};
 use roce_tests::programs::is_installed_or_skip;
 use std::fs;
 
@@ -32,9 +32,7 @@ fn qps_by_spine(ports: &str) -> Option<Vec<usize>> {
     if !is_installed_or_skip("ib_write_bw") {
         return None;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777))
-        .expect("a folder of ours");
+    let folder = shared_folder();
     let folder = folder.path().join("report");
     let folder_name = folder.to_str().expect("text");
     let script = format!("export ROCE_UDP_FLOWS={ports}\n{SCRIPT}");

@@ -119,6 +119,14 @@ impl Ran {
     }
 }
 
+/// A folder in which all users can make files, for reports.
+pub(crate) fn shared_folder() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).expect("a folder of ours");
+    folder
+}
+
 /// A file that all users can execute, as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Shared(std::path::PathBuf);
