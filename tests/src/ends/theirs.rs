@@ -25,7 +25,7 @@ pub struct Theirs {
 
 impl Theirs {
     /// Opens the guest's device.
-    pub(super) fn open(lab: &Lab, options: &Options) -> Self {
+    pub fn open(lab: &Lab, options: &Options) -> Self {
         let mut peer = RxePeer::start(lab, options.gid).expect("the peer starts");
         let region = peer
             .register(options.length, options.their_region)
@@ -48,7 +48,7 @@ impl Theirs {
     }
 
     /// Connects the queue pair.
-    pub(super) fn connect(&mut self, options: &Options, remote: &Endpoint) {
+    pub fn connect(&mut self, options: &Options, remote: &Endpoint) {
         let path_mtu = options.path_mtu.unwrap_or(self.peer.active_mtu());
         let connect = Connect {
             local_psn: FIRST_PSN,

@@ -9,6 +9,7 @@ mod errors;
 mod lab_self;
 mod loss;
 mod ops;
+mod option;
 mod pingpong;
 mod programs;
 mod rust_cm;

@@ -1,9 +1,10 @@
 //! Injected loss and duplication, and their removal.
 
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
 
 use roce_tests::lab::{Counters, Direction, Drops, GUEST_IP4, GuestStatus, HOST_IP4, Lab};
+
+use crate::option::set_option;
 
 use super::{ROCE, TIMEOUT, count, ping};
 
@@ -94,7 +95,7 @@ fn each_packet_of_a_batch_is_lost_on_its_own() {
     let socket = lab
         .enter(|| UdpSocket::bind((HOST_IP4, 0)).unwrap())
         .unwrap();
-    set_segment_size(&socket, 100);
+    set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 100);
     // The kernel gets one datagram and segments it into 20 packets, as late as possible.
     let sent = socket.send_to(&[0xee; 2000], (GUEST_IP4, ROCE)).unwrap();
     assert_eq!(sent, 2000);
@@ -110,22 +111,6 @@ fn each_packet_of_a_batch_is_lost_on_its_own() {
             15
         );
     }
-}
-
-/// Makes the kernel segment datagrams of the socket.
-fn set_segment_size(socket: &UdpSocket, bytes: libc::c_int) {
-    let size = libc::socklen_t::try_from(size_of_val(&bytes)).unwrap();
-    // SAFETY: the option's value is an int, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_UDP,
-            libc::UDP_SEGMENT,
-            (&raw const bytes).cast(),
-            size,
-        )
-    };
-    assert_eq!(result, 0);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The guest, its link, and captures of it.
 
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
 
 use roce_tests::lab::{
     GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, HOST_INTERFACE, HOST_IP4, HOST_LL6, Lab,
 };
 
 use super::{ROCE, TIMEOUT, count, ping};
+use crate::option::set_option;
 
 #[test]
 fn the_guest_has_an_rxe_device_with_both_gids() {
@@ -155,18 +155,7 @@ fn captures_hold_what_passed_and_nothing_of_the_lab() {
 fn unfragmented_socket() -> UdpSocket {
     let socket = UdpSocket::bind((HOST_IP4, 0)).unwrap();
     socket.connect((GUEST_IP4, ROCE)).unwrap();
-    let value = libc::IP_PMTUDISC_DO;
-    let size = libc::socklen_t::try_from(size_of_val(&value)).unwrap();
-    // SAFETY: the option's value is an int, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_MTU_DISCOVER,
-            (&raw const value).cast(),
-            size,
-        )
-    };
-    assert_eq!(result, 0);
+    let never = libc::IP_PMTUDISC_DO;
+    set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, never);
     socket
 }
