@@ -7,6 +7,7 @@ use crate::plan::ClusterPlan;
 use crate::reaper::ExitCode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{Signal, killpg};
+use roce_sim::fabric::HostId;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -76,7 +77,7 @@ impl Desk {
         let (started, is_started) = channel();
         let job = Start {
             words: [&self.plan.prefix[..], &words].concat(),
-            variables: self.plan.variables.clone(),
+            variables: self.plan.variables_of(HostId(host)),
             folder: folder.to_owned(),
             descriptors,
             started,

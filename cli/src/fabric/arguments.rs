@@ -143,7 +143,8 @@ pub(super) struct NetworkArgs {
     queue: usize,
 
     /// Switches mark packets: none up to KMIN bytes in the queue, all from KMAX, and in between up
-    /// to PMAX of them
+    /// to PMAX of them. Hosts then have DCQCN for their link, ROCE_CC=dcqcn,link=RATE, unless
+    /// ROCE_CC is set
     #[arg(long, value_name = "KMIN:KMAX:PMAX", value_parser = ecn)]
     ecn: Option<EcnSpec>,
 

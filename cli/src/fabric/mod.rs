@@ -68,6 +68,7 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
         slots: args.slots,
         prefix: run_command(&roce),
         variables: roce_fabric::mpi_variables(&agent),
+        fit_congestion_control: env::var_os("ROCE_CC").is_none(),
         look,
     };
     // Another user may have taken the name of the socket. The cluster does not depend on it.
@@ -153,12 +154,8 @@ fn run_command(roce: &Path) -> Vec<OsString> {
 
 /// Whether the network draws random numbers.
 fn has_chance(network: &Network) -> bool {
-    let marks = network
-        .switches
-        .iter()
-        .any(|switch| switch.spec.ecn.is_some());
     let faults = |link: &roce_sim::network::Link| link.faults != Default::default();
-    marks || network.links.iter().any(faults)
+    network.marks() || network.links.iter().any(faults)
 }
 
 /// The part of events that may be late without a warning.

@@ -118,6 +118,13 @@ pub struct Network {
     pub events: Vec<Event>,
 }
 
+impl Network {
+    /// Whether a switch marks packets "congestion experienced".
+    pub fn marks(&self) -> bool {
+        self.switches.iter().any(|switch| switch.spec.ecn.is_some())
+    }
+}
+
 /// A switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch {

@@ -1,5 +1,6 @@
 //! The notification point: the receiver of ECN-marked packets informs their sender.
 
+use super::parameters;
 use crate::time::{Duration, Instant};
 
 /// How receivers respond to packets with the ECN mark "congestion experienced" (RoCEv2 Annex
@@ -24,6 +25,17 @@ impl Default for NotificationPoint {
 }
 
 impl NotificationPoint {
+    /// The default for a link of `rate` Mbit/s instead of 40 Gbit/s: the time between CNPs is longer
+    /// by as much as the link is slower. For senders with
+    /// [`DcqcnParameters::paper_for_link`](super::DcqcnParameters::paper_for_link).
+    pub fn for_link(rate: u32) -> Self {
+        let default = Self::default();
+        Self {
+            min_time_between_cnps: parameters::for_link(default.min_time_between_cnps, rate),
+            ..default
+        }
+    }
+
     /// The traffic class of CNPs. They are not ECN-capable: a mark on a CNP would cause no CNP.
     pub(crate) fn traffic_class(&self) -> u8 {
         self.cnp_dscp << 2

@@ -136,6 +136,41 @@ impl DcqcnParameters {
         start_rate: 0,
     };
 
+    /// [`PAPER`](Self::PAPER) for a link of `rate` Mbit/s instead of 40 Gbit/s: its rates in the same
+    /// proportion to the link's rate, but at least 1 Mbit/s, and times that are longer by as much as
+    /// the link is slower. So senders react after as many packets. A QP starts at the link's rate, as
+    /// an adapter's does.
+    pub fn paper_for_link(rate: u32) -> Self {
+        let part = |of_paper: u32| {
+            let part = u64::from(of_paper) * u64::from(rate) / u64::from(Self::PAPER.rpg_max_rate);
+            u32::try_from(part.max(1)).unwrap_or(u32::MAX)
+        };
+        let paper = Self::PAPER;
+        Self {
+            dce_tcp_rtt: for_link(paper.dce_tcp_rtt, rate),
+            rpg_time_reset: for_link(paper.rpg_time_reset, rate),
+            rpg_ai_rate: part(paper.rpg_ai_rate),
+            rpg_hai_rate: part(paper.rpg_hai_rate),
+            rpg_min_rate: part(paper.rpg_min_rate),
+            ..paper
+        }
+        .with_link(rate)
+    }
+
+    /// [`CONNECT_X`](Self::CONNECT_X) for a link of `rate` Mbit/s: its full rate, at which a QP
+    /// starts. Adapters have the other values at any link.
+    pub fn connect_x_for_link(rate: u32) -> Self {
+        Self::CONNECT_X.with_link(rate)
+    }
+
+    fn with_link(self, rate: u32) -> Self {
+        Self {
+            rpg_max_rate: rate,
+            start_rate: rate,
+            ..self
+        }
+    }
+
     pub(super) fn alpha_weight(&self) -> f64 {
         f64::from(self.dce_tcp_g.min(1024)) / 1024.0
     }
@@ -187,6 +222,12 @@ impl DcqcnParameters {
     pub(super) fn max_rate(&self) -> f64 {
         mbps(self.rpg_max_rate).max(self.min_rate())
     }
+}
+
+/// A time of the paper's parameters, for a link of `rate` Mbit/s.
+pub(super) fn for_link(of_paper: Duration, rate: u32) -> Duration {
+    let slower = f64::from(DcqcnParameters::PAPER.rpg_max_rate) / f64::from(rate.max(1));
+    of_paper.mul_f64(slower).max(MIN_PERIOD)
 }
 
 /// In bits a second.

@@ -7,12 +7,14 @@ use super::{CongestionControl, DcqcnParameters, DelayParameters, NotificationPoi
 use core::fmt;
 use core::str::FromStr;
 use names::{DCQCN, DELAY, NOTIFICATION, Name, find};
+use value::Slot;
 
 /// The congestion control settings of a device: as a sender, and as a receiver of marked packets.
 ///
 /// As text: `dcqcn`, `delay` or `none`, then parameters, separated by commas or on lines of their
 /// own: `dcqcn,connectx,rpg_ai_rate=50,min_time_between_cnps=20us`. For `dcqcn` there are two sets
-/// of parameters, `paper` (the default) and `connectx`. Names are those of the fields of
+/// of parameters, `paper` (the default) and `connectx`. `link=25000` after it fits the set to a link
+/// of this rate ([`DcqcnParameters::paper_for_link`]). Names are those of the fields of
 /// [`DcqcnParameters`], [`DelayParameters`] and [`NotificationPoint`]; case does not matter. The
 /// names of Linux's driver for ConnectX adapters (`rp_ai_rate`), those of their firmware
 /// (`RPG_AI_RATE_P1`), and those of the papers (`R_AI`, `T`, `B`, `F`, `g=1/256`) work, too. Rates
@@ -66,16 +68,17 @@ impl FromStr for CongestionSettings {
             }
         };
         parts.next();
-        if let CongestionControl::Dcqcn(parameters) = &mut settings.control {
+        if matches!(settings.control, CongestionControl::Dcqcn(_)) {
             let set = parts.peek().map(|part| bare(part));
-            match set.as_deref() {
-                Some("paper") => drop(parts.next()),
-                Some("connectx") => {
-                    *parameters = DcqcnParameters::CONNECT_X;
-                    parts.next();
-                }
-                _ => {}
+            let connect_x = set.as_deref() == Some("connectx");
+            if connect_x || set.as_deref() == Some("paper") {
+                parts.next();
             }
+            let link = parts.peek().copied().and_then(link);
+            if link.is_some() {
+                parts.next();
+            }
+            settings = Self::dcqcn(connect_x, link.transpose()?);
         }
         let mut seen: Vec<(&str, &str)> = Vec::new();
         for part in parts {
@@ -91,6 +94,21 @@ impl FromStr for CongestionSettings {
 }
 
 impl CongestionSettings {
+    /// DCQCN with one of the two sets of parameters, for a link of this rate in Mbit/s.
+    fn dcqcn(connect_x: bool, link: Option<u32>) -> Self {
+        let control = match (connect_x, link) {
+            (false, None) => DcqcnParameters::PAPER,
+            (false, Some(rate)) => DcqcnParameters::paper_for_link(rate),
+            (true, None) => DcqcnParameters::CONNECT_X,
+            (true, Some(rate)) => DcqcnParameters::connect_x_for_link(rate),
+        };
+        let paper_rate = link.filter(|_| !connect_x);
+        Self {
+            control: CongestionControl::Dcqcn(control),
+            notification: paper_rate.map_or_else(Default::default, NotificationPoint::for_link),
+        }
+    }
+
     /// Parses `name=value`. Returns the parameter's canonical name.
     fn set(&mut self, part: &str) -> Result<&'static str, CongestionSettingsError> {
         let Some((name, value)) = part.split_once('=') else {
@@ -129,7 +147,9 @@ impl CongestionSettings {
             .chain(NOTIFICATION.iter().map(|known| known.name));
         let names: Vec<&str> = all.collect();
         let sets = match self.control {
-            CongestionControl::Dcqcn(_) => "; a set of parameters, paper or connectx, comes first",
+            CongestionControl::Dcqcn(_) => {
+                "; a set of parameters, paper or connectx, comes first, and link=RATE after it"
+            }
             _ => "",
         };
         let algorithm = self.control.name();
@@ -194,6 +214,16 @@ fn bare(part: &str) -> String {
     });
     let word = word.map_or(part, |(_, word)| word).trim();
     word.to_ascii_lowercase()
+}
+
+/// The rate in `link=RATE`; `None` if the part is something else.
+fn link(part: &str) -> Option<Result<u32, CongestionSettingsError>> {
+    let (name, value) = part.split_once('=')?;
+    name.trim().eq_ignore_ascii_case("link").then(|| {
+        let mut rate = 0;
+        let set = Slot::NonZeroRate(&mut rate).set(value.trim());
+        set.map(|()| rate).map_err(|valid| wrong(part, valid))
+    })
 }
 
 fn wrong(part: &str, valid: impl Into<String>) -> CongestionSettingsError {

@@ -126,7 +126,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     library(
         "ROCE_CC",
-        "dcqcn|delay|none[,paper|connectx][,NAME=VALUE...]|@FILE",
+        "dcqcn|delay|none[,paper|connectx][,link=RATE][,NAME=VALUE...]|@FILE",
         "congestion control [default: dcqcn,paper]; its parameters have the names that NVIDIA's \
          adapters use",
     ),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::time::Duration;
 
 mod names;
 
@@ -45,10 +46,67 @@ fn lines_are_as_good_as_commas() {
 }
 
 #[test]
+fn a_set_fits_a_link() {
+    let slower = read("dcqcn,link=50").expect("well-formed");
+    let ms = |milliseconds| Duration::from_millis(milliseconds);
+    let expected = DcqcnParameters {
+        dce_tcp_rtt: ms(44),
+        rpg_time_reset: ms(44),
+        // 0.05 Mbit/s would be in proportion.
+        rpg_ai_rate: 1,
+        rpg_hai_rate: 1,
+        rpg_min_rate: 1,
+        rpg_max_rate: 50,
+        start_rate: 50,
+        ..DcqcnParameters::PAPER
+    };
+    assert_eq!(slower.control, CongestionControl::Dcqcn(expected));
+    assert_eq!(slower.notification.min_time_between_cnps, ms(40));
+
+    let faster = dcqcn("dcqcn, paper, LINK = 400000, rpg_min_rate=7");
+    assert_eq!(faster.rpg_time_reset, Duration::from_nanos(5_500));
+    assert_eq!((faster.rpg_ai_rate, faster.rpg_min_rate), (400, 7));
+
+    let expected = DcqcnParameters {
+        rpg_max_rate: 25_000,
+        start_rate: 25_000,
+        ..DcqcnParameters::CONNECT_X
+    };
+    let text = "algorithm = dcqcn\nparameters = connectx\nlink = 25000 # Mbit/s";
+    assert_eq!(dcqcn(text), expected);
+    assert_eq!(
+        read(text).map(|settings| settings.notification),
+        Ok(NotificationPoint::default())
+    );
+
+    // The paper's own link.
+    let same = DcqcnParameters::paper_for_link(40_000);
+    let start_rate = DcqcnParameters::PAPER.start_rate;
+    assert_eq!(
+        DcqcnParameters { start_rate, ..same },
+        DcqcnParameters::PAPER
+    );
+    assert_eq!(
+        NotificationPoint::for_link(40_000),
+        NotificationPoint::default()
+    );
+    // Whatever the rate, no timer stands still.
+    for rate in [0, 1, u32::MAX] {
+        let extreme = DcqcnParameters::paper_for_link(rate);
+        assert!(extreme.rpg_time_reset >= Duration::from_micros(1), "{rate}");
+        assert!(extreme.rpg_ai_rate > 0, "{rate}");
+    }
+}
+
+#[test]
 fn what_is_written_is_read_again() {
     for (text, written) in [
         ("dcqcn,paper", "dcqcn"),
         ("delay", "delay"),
+        (
+            "dcqcn,connectx,link=100",
+            "dcqcn,connectx,rpg_max_rate=100,start_rate=100",
+        ),
         ("none,cnp_dscp=46", "none,cnp_dscp=46"),
         ("dcqcn,connectx", "dcqcn,connectx"),
         (
@@ -86,6 +144,23 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
             "\"connectx\"",
             "paper or connectx, comes first",
         ),
+        (
+            "dcqcn,link=0",
+            "\"link=0\"",
+            "a rate in Mbit/s, 1 to 10000000",
+        ),
+        ("dcqcn,link=25G", "\"link=25G\"", "a rate in Mbit/s"),
+        (
+            "dcqcn,rpg_gd=11,link=100",
+            "\"link=100\"",
+            "comes first, and link=RATE after it",
+        ),
+        (
+            "dcqcn,link=100,connectx",
+            "\"connectx\"",
+            "comes first, and link=RATE after it",
+        ),
+        ("delay,link=100", "\"link=100\"", "with delay one of"),
         (
             "delay,rpg_gd=11",
             "\"rpg_gd=11\"",
