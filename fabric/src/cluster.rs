@@ -5,6 +5,7 @@ use crate::desk::{Desk, Message, thread};
 use crate::emulator::Emulator;
 use crate::error::FabricError;
 use crate::host::{Host, HostPlan, Place};
+use crate::inherited::{self, Inherited};
 use crate::lag::Lag;
 use crate::plan::ClusterPlan;
 use crate::reaper::{ExitCode, Reaper};
@@ -58,8 +59,23 @@ impl Cluster {
     /// If the system does not allow something.
     pub fn start(plan: ClusterPlan, door: Option<OwnedFd>) -> Result<Self, FabricError> {
         let failed = |error| FabricError::new("start a thread", error);
+        let inherited = Inherited::take()
+            .map_err(|error| FabricError::new("prepare for signals and descriptors", error))?;
         // Without it, tools see the processes of the system outside.
         let signals = space::show_processes().is_ok();
+        let of_host = |event: &&Event| matches!(event.change, Change::Host(..));
+        if let Some(event) = plan
+            .network
+            .events
+            .iter()
+            .find(of_host)
+            .filter(|_| !signals)
+        {
+            return Err(FabricError::new(
+                "an event",
+                unreachable(&plan, &event.change),
+            ));
+        }
         let reaper = Reaper::start().map_err(failed)?;
         let plan = Arc::new(plan);
         let names = &plan.network.hosts;
@@ -69,6 +85,7 @@ impl Cluster {
             mtu: plan.mtu,
             hosts: plan.hosts_file(),
             host_file: plan.mpi_hosts(),
+            inherited,
         };
         let mut hosts = (1..)
             .zip(names)
@@ -120,6 +137,8 @@ impl Cluster {
         let failed = |error| FabricError::new("run the program", error);
         let started = self.desk.start(host, words.to_vec(), folder, None);
         let started = started.map_err(failed)?;
+        let pid = started.pid;
+        thread("signals", move || inherited::forward(pid)).map_err(failed)?;
         let desk = self.desk.clone();
         thread("program", move || {
             desk.tell(Message::Ended(started.end.recv().unwrap_or(1)));
@@ -179,20 +198,17 @@ impl Cluster {
         }
     }
 
-    fn change(&mut self, change: &Change, observer: &mut dyn Observer) -> io::Result<()> {
+    fn change(&mut self, what: &Change, observer: &mut dyn Observer) -> io::Result<()> {
         let fabric = self.emulator.fabric();
-        let text = self.plan.network.describe(change);
-        if let Some((host, change)) = self.plan.network.apply(fabric, change) {
+        let text = self.plan.network.describe(what);
+        if let Some((host, change)) = self.plan.network.apply(fabric, what) {
             let signal = match change {
                 HostChange::Freeze => Signal::SIGSTOP,
                 HostChange::Thaw => Signal::SIGCONT,
                 HostChange::Kill => Signal::SIGKILL,
             };
             if !self.signals {
-                return Err(io::Error::other(format!(
-                    "{text}: this system allows no /proc of the cluster's own, by which its \
-                     processes could be found"
-                )));
+                return Err(unreachable(&self.plan, what));
             }
             self.places[host.0].signal(signal);
         }
@@ -209,4 +225,12 @@ impl Cluster {
     pub fn fabric(&mut self) -> &mut Fabric {
         self.emulator.fabric()
     }
+}
+
+/// A host's processes can't be found.
+fn unreachable(plan: &ClusterPlan, change: &Change) -> io::Error {
+    io::Error::other(format!(
+        "{}: this system allows no /proc of the cluster's own, by which its processes could be found",
+        plan.network.describe(change)
+    ))
 }

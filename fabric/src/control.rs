@@ -66,12 +66,24 @@ fn outer_address(pid: u32) -> io::Result<UnixAddr> {
 /// Listens for programs outside of the fabric that this process is about to start.
 ///
 /// # Errors
-/// If the system has no more sockets.
+/// If the system has no more sockets, or if other users could not be told from this one.
 pub fn door() -> io::Result<OwnedFd> {
+    let user = geteuid().as_raw();
+    if user == overflow_uid() {
+        return Err(io::Error::other(format!(
+            "in a user namespace, all other users have the number of this one, {user}"
+        )));
+    }
     let listener = new_socket()?;
     bind(listener.as_raw_fd(), &outer_address(std::process::id())?)?;
     listen_on(&listener, Backlog::MAXCONN)?;
     Ok(listener)
+}
+
+/// The number of users whom a user namespace does not know.
+fn overflow_uid() -> u32 {
+    let said = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    said.trim().parse().unwrap_or(65534)
 }
 
 /// The fabrics that programs outside can ask, by the process IDs of the commands that started them.
@@ -108,8 +120,7 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
         };
         // SAFETY: the call has just returned this descriptor, which is nobody else's.
         let accepted = unsafe { OwnedFd::from_raw_fd(accepted) };
-        let peer = getsockopt(&accepted, sockopt::PeerCredentials)?;
-        if peer.uid() == geteuid().as_raw() || peer.uid() == 0 {
+        if is_own(owner(&accepted)?) {
             return Ok(accepted);
         }
     }
@@ -121,16 +132,19 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
 /// # Errors
 /// If there is no such fabric, or it has ended.
 pub fn ask(pid: Option<u32>, request: &Request) -> io::Result<Answer> {
-    let socket = new_socket()?;
-    reach(&socket, pid)?;
+    let socket = reach(pid)?;
     send(&socket, request, &[0, 1, 2])?;
     receive(&socket).map(|(answer, _)| answer)
 }
 
-fn reach(socket: &OwnedFd, pid: Option<u32>) -> io::Result<()> {
-    let reached = |address| connect(socket.as_raw_fd(), &address);
-    if pid.is_none() && reached(address()?).is_ok() {
-        return Ok(());
+/// A fabric's socket. Any user can give a socket its name, and would get our standard input and
+/// output: so the owner counts.
+fn reach(pid: Option<u32>) -> io::Result<OwnedFd> {
+    if pid.is_none()
+        && let Ok(socket) = connected(&address()?)
+        && is_own(owner(&socket)?)
+    {
+        return Ok(socket);
     }
     let pid = match (pid, &fabrics()[..]) {
         (Some(pid), _) | (None, &[pid]) => pid,
@@ -145,16 +159,30 @@ fn reach(socket: &OwnedFd, pid: Option<u32>) -> io::Result<()> {
             )));
         }
     };
-    reached(outer_address(pid)?)
-        .map_err(|error| io::Error::other(format!("reach the fabric {pid}: {}", error.desc())))?;
-    // Any user can give a socket this name, and would get our standard input and output.
-    let owner = getsockopt(socket, sockopt::PeerCredentials)?.uid();
-    if owner != geteuid().as_raw() && owner != 0 {
-        return Err(io::Error::other(format!(
+    let socket = connected(&outer_address(pid)?)
+        .map_err(|error| io::Error::other(format!("reach the fabric {pid}: {error}")))?;
+    match owner(&socket)? {
+        owner if is_own(owner) => Ok(socket),
+        owner => Err(io::Error::other(format!(
             "the fabric {pid} belongs to the user {owner}: ask it as that user"
-        )));
+        ))),
     }
-    Ok(())
+}
+
+fn connected(address: &UnixAddr) -> io::Result<OwnedFd> {
+    let socket = new_socket()?;
+    connect(socket.as_raw_fd(), address)?;
+    Ok(socket)
+}
+
+/// The user at the other end.
+fn owner(socket: &OwnedFd) -> io::Result<u32> {
+    Ok(getsockopt(socket, sockopt::PeerCredentials)?.uid())
+}
+
+/// Whether it is this process's user, or root.
+fn is_own(user: u32) -> bool {
+    user == geteuid().as_raw() || user == 0
 }
 
 pub(crate) fn send(

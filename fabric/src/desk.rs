@@ -13,7 +13,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// The time until the next attempt where the system has no descriptor for a program that asks.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What the thread that carries frames is told.
 #[derive(Debug)]
@@ -89,7 +94,15 @@ impl Desk {
 
     /// Serves programs, as long as the cluster lives.
     pub(crate) fn serve(&self, listener: &OwnedFd) {
-        while let Ok(program) = control::accept(listener) {
+        loop {
+            let program = match control::accept(listener) {
+                Ok(program) => program,
+                // Too many descriptors or too little memory at this moment.
+                Err(_) => {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+            };
             let desk = self.clone();
             // Without threads, the program is told that the fabric is gone.
             let _ = thread("request", move || {
@@ -171,12 +184,20 @@ impl Desk {
         let started = self.start(number, words, folder, Some(descriptors))?;
         let watched = program.as_fd().try_clone_to_owned()?;
         let pid = started.pid;
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
         thread("hangup", move || {
             control::wait_for_end(watched.as_fd());
-            // As a terminal does when its user goes. The process may have ended.
-            let _ = killpg(pid, Signal::SIGHUP);
+            // What a command that has ended left in the background stays.
+            if !ended.load(Ordering::Acquire) {
+                // As a terminal does when its user goes, for what is stopped, too.
+                let _ = killpg(pid, Signal::SIGHUP);
+                let _ = killpg(pid, Signal::SIGCONT);
+            }
         })?;
-        Ok(started.end.recv().unwrap_or(1))
+        let code = started.end.recv().unwrap_or(1);
+        has_ended.store(true, Ordering::Release);
+        Ok(code)
     }
 }
 

@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{read, write};
 use roce_sim::fabric::{Fabric, HostId, Step};
-use roce_stack::Instant;
+use roce_stack::{Duration, Instant};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time;
@@ -24,6 +24,8 @@ pub(crate) struct Emulator {
     ports: Vec<Port>,
     began: time::Instant,
     lag: Lag,
+    /// When the last turn ended.
+    turned: Instant,
     buffer: Vec<u8>,
     /// Calls of the fabric that have come since the last turn.
     calls: Vec<u64>,
@@ -69,6 +71,7 @@ impl Emulator {
             ports: (1..).zip(taps).map(port).collect(),
             began: time::Instant::now(),
             lag: Lag::default(),
+            turned: Instant::ZERO,
             buffer: vec![0; MAX_FRAME],
             calls: Vec::new(),
         }
@@ -97,8 +100,11 @@ impl Emulator {
     pub(crate) fn turn(&mut self, wakes: &impl AsFd) -> io::Result<Turn> {
         self.handle_events();
         let mut woken = false;
+        let mut idle = Duration::ZERO;
         if self.calls.is_empty() {
+            let before = self.now();
             woken = self.wait(wakes)?;
+            idle = self.now().saturating_duration_since(before);
             self.handle_events();
             for host in 0..self.ports.len() {
                 if self.ports[host].is_readable {
@@ -106,6 +112,10 @@ impl Emulator {
                 }
             }
         }
+        let now = self.now();
+        self.lag
+            .note_turn(now.saturating_duration_since(self.turned), idle);
+        self.turned = now;
         Ok(Turn {
             calls: std::mem::take(&mut self.calls),
             woken,

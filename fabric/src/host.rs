@@ -1,6 +1,7 @@
 //! A host: a thread in namespaces of its own, which starts the host's programs there.
 
 use crate::error::FabricError;
+use crate::inherited::{Inherited, Session};
 use crate::reaper::{ExitCode, Reaper};
 use crate::{interface, space};
 use nix::mount::{MntFlags, MsFlags, umount2};
@@ -13,7 +14,6 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -60,6 +60,8 @@ pub(crate) struct HostPlan {
     pub(crate) hosts: String,
     /// The contents of the file of MPI's hosts.
     pub(crate) host_file: String,
+    /// For its programs.
+    pub(crate) inherited: Inherited,
 }
 
 /// A host that is ready.
@@ -90,7 +92,8 @@ impl Place {
         })
     }
 
-    /// Sends a signal to all processes of the host, also to those that start meanwhile.
+    /// Sends a signal to all processes of the host; one that stops or kills also to those that
+    /// start meanwhile.
     pub(crate) fn signal(self, signal: Signal) {
         // A process that was not there in one round was started by one that had no signal yet.
         let mut reached = BTreeSet::new();
@@ -106,6 +109,10 @@ impl Place {
             for pid in fresh {
                 // It may have ended.
                 let _ = kill(Pid::from_raw(pid), signal);
+            }
+            // Those that go on can start others for ever.
+            if signal == Signal::SIGCONT {
+                return;
             }
         }
     }
@@ -173,7 +180,7 @@ fn serve(plan: &HostPlan, reaper: &Reaper, ready: &Sender<Ready>, queue: &Receiv
         match job {
             Job::Start(job) => {
                 let answer = job.started.clone();
-                let _ = answer.send(start(reaper, job));
+                let _ = answer.send(start(reaper, job, plan.inherited));
             }
             Job::Look(look, answer) => {
                 let _ = answer.send(look());
@@ -229,7 +236,7 @@ fn in_memory() -> io::Result<()> {
     space::mount_over(Some("tmpfs"), SHARED_MEMORY, Some("tmpfs"), flags)
 }
 
-fn start(reaper: &Reaper, job: Start) -> io::Result<Started> {
+fn start(reaper: &Reaper, job: Start, inherited: Inherited) -> io::Result<Started> {
     let (program, arguments) = job
         .words
         .split_first()
@@ -237,13 +244,17 @@ fn start(reaper: &Reaper, job: Start) -> io::Result<Started> {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&job.folder);
     command.envs(job.variables.iter().map(|(name, value)| (name, value)));
-    if let Some([input, output, error]) = job.descriptors {
-        command
-            .stdin(Stdio::from(input))
-            .stdout(Stdio::from(output))
-            .stderr(Stdio::from(error))
-            .process_group(0);
-    }
+    let session = match job.descriptors {
+        None => Session::Shared,
+        Some([input, output, error]) => {
+            command
+                .stdin(Stdio::from(input))
+                .stdout(Stdio::from(output))
+                .stderr(Stdio::from(error));
+            Session::Own
+        }
+    };
+    inherited.give_to(&mut command, session);
     let (pid, end) = reaper.spawn(&mut command)?;
     Ok(Started { pid, end })
 }

@@ -5,9 +5,18 @@ use roce_stack::Duration;
 /// A frame that is later than this distorts what is measured.
 pub const LATE: Duration = Duration::from_millis(1);
 
+/// The emulation is saturated in a window of this length if it had nothing to do for less than the
+/// [`IDLE`]th part of it. Frames then wait in the interfaces of their hosts, where no event is late.
+const WINDOW: Duration = Duration::from_millis(100);
+const IDLE: u32 = 20;
+
 /// How late events were: the time at which each was handled, less the time at which it was due.
 #[derive(Clone, Debug, Default)]
 pub struct Lag {
+    /// Of the present window: its length up to now, and the part in which there was nothing to do.
+    window: (Duration, Duration),
+    /// The length of all windows, and of those in which the emulation was saturated.
+    windows: (Duration, Duration),
     /// Events that were late by less than 2^i us, and not less than half of it.
     by_log2_us: [u64; 32],
     events: u64,
@@ -23,6 +32,30 @@ impl Lag {
         self.events += 1;
         self.late += u64::from(lag > LATE);
         self.longest = self.longest.max(lag);
+    }
+
+    /// Notes a turn that took `time`, and waited for `idle` of it.
+    pub(crate) fn note_turn(&mut self, time: Duration, idle: Duration) {
+        self.window.0 += time;
+        self.window.1 += idle;
+        let (length, idle) = self.window;
+        if length >= WINDOW {
+            self.windows.0 += length;
+            if idle < length / IDLE {
+                self.windows.1 += length;
+            }
+            self.window = Default::default();
+        }
+    }
+
+    /// The time in which the emulation was saturated: hosts sent more frames than it could carry.
+    pub fn saturated(&self) -> Duration {
+        self.windows.1
+    }
+
+    /// The time in all.
+    pub fn time(&self) -> Duration {
+        self.windows.0
     }
 
     /// Number of events.

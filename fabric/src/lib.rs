@@ -9,6 +9,7 @@ mod frame;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod host;
+mod inherited;
 mod interface;
 mod lag;
 mod plan;

@@ -1,7 +1,7 @@
 //! The end of processes. The first process of a PID namespace inherits all orphans in it, so it
 //! waits for any process, and tells those who wait for one.
 
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::errno::Errno;
 use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::io;
@@ -62,11 +62,11 @@ impl Reaper {
 
     fn run(&self) {
         loop {
-            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-            match waitid(Id::All, flags).map(|status| status.pid()) {
-                Ok(Some(pid)) => self.reap(pid),
+            match ended() {
+                Ok(pid) => self.reap(pid),
+                Err(Errno::EINTR) => {}
                 // It has no child.
-                _ => {
+                Err(_) => {
                     let waiting = self.lock();
                     let started = self
                         .shared
@@ -80,14 +80,34 @@ impl Reaper {
 
     fn reap(&self, pid: Pid) {
         let mut waiting = self.lock();
-        let code = match waitpid(pid, None) {
-            Ok(WaitStatus::Exited(_, code)) => code,
-            Ok(WaitStatus::Signaled(_, signal, _)) => 128 + signal as i32,
-            _ => return,
-        };
+        let Ok(code) = exit_code(pid) else { return };
         if let Some(sender) = waiting.remove(&pid) {
             // Nobody may be interested.
-            let _ = sender.send(u8::try_from(code & 0xff).unwrap_or(1));
+            let _ = sender.send(code);
         }
     }
+}
+
+/// Waits until any child has ended, and leaves it for [`exit_code`]. (`nix` has no value for a child
+/// that was killed by a real-time signal.)
+fn ended() -> nix::Result<Pid> {
+    // SAFETY: every bit pattern is a value of this type.
+    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOWAIT;
+    // SAFETY: it points to a value that lives for the call.
+    Errno::result(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, flags) })?;
+    // SAFETY: the call has filled in the fields of SIGCHLD.
+    Ok(Pid::from_raw(unsafe { found.si_pid() }))
+}
+
+/// How a child ended.
+fn exit_code(pid: Pid) -> nix::Result<ExitCode> {
+    let mut status = 0;
+    // SAFETY: it points to a value that lives for the call.
+    Errno::result(unsafe { libc::waitpid(pid.as_raw(), &raw mut status, 0) })?;
+    let code = match libc::WIFSIGNALED(status) {
+        true => 128 + libc::WTERMSIG(status),
+        false => libc::WEXITSTATUS(status),
+    };
+    Ok(u8::try_from(code & 0xff).unwrap_or(1))
 }

@@ -19,7 +19,7 @@ use crate::run::parent::{self, ProgramEnd};
 use crate::say::say;
 use arguments::Command;
 use roce_fabric::{Cluster, ClusterPlan, LATE, Lag};
-use roce_sim::network::Network;
+use roce_sim::network::{Change, Event, FaultSpec, Link, LinkChange, Network};
 use roce_verbs::observation::watch_processes;
 use std::env;
 use std::ffi::OsString;
@@ -91,7 +91,7 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
         ProgramEnd::Signal(signal) => {
             parent::die_by_signal(signal);
             // The shell's convention, in case this process survives the signal.
-            Ok(ExitCode::from(128_u8.saturating_add(signal as u8)))
+            Ok(ExitCode::from(ProgramEnd::code_of_signal(signal)))
         }
     }
 }
@@ -154,8 +154,17 @@ fn run_command(roce: &Path) -> Vec<OsString> {
 
 /// Whether the network draws random numbers.
 fn has_chance(network: &Network) -> bool {
-    let faults = |link: &roce_sim::network::Link| link.faults != Default::default();
-    network.marks() || network.links.iter().any(faults)
+    let faults = |link: &Link| link.faults != FaultSpec::default();
+    let later = |event: &Event| {
+        let Change::Link(_, change) = event.change else {
+            return false;
+        };
+        matches!(change, LinkChange::Faults(_) | LinkChange::FaultsFrom(..))
+    };
+    // Several switches may have several paths, of which they choose by a random key.
+    let paths = network.switches.len() > 1;
+    let network_draws = network.marks() || network.links.iter().any(faults);
+    network_draws || paths || network.events.iter().any(later)
 }
 
 /// The part of events that may be late without a warning.
@@ -163,6 +172,9 @@ const TOLERATED: f64 = 0.01;
 
 /// So few late events distort nothing.
 const FEW: u64 = 100;
+
+/// A saturation that is shorter may be the start of programs.
+const MUCH: Duration = Duration::from_millis(500);
 
 fn report_lag(lag: &Lag, verbose: bool) {
     let part = lag.late() as f64 / lag.events().max(1) as f64;
@@ -173,6 +185,15 @@ fn report_lag(lag: &Lag, verbose: bool) {
             "{:.1} % of all packets were later than {LATE:?}, because this machine did not keep up: \
              what was measured is distorted. --rate or --slower slows the links down",
             100.0 * part
+        ));
+    }
+    let saturated = lag.saturated();
+    if saturated >= MUCH && saturated.as_secs_f64() > TOLERATED * lag.time().as_secs_f64() {
+        report(format_args!(
+            "hosts sent more than this machine can carry for {:.1} of {:.1} s: frames waited in their \
+             interfaces, and what was measured is distorted. --rate or --slower slows the links down",
+            saturated.as_secs_f64(),
+            lag.time().as_secs_f64()
         ));
     }
     if late || verbose {

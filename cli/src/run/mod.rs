@@ -287,7 +287,7 @@ fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) ->
         ProgramEnd::Signal(signal) => {
             parent::die_by_signal(signal);
             // The shell's convention, in case this process survives the signal.
-            ExitCode::from(128_u8.saturating_add(signal as u8))
+            ExitCode::from(ProgramEnd::code_of_signal(signal))
         }
     }
 }

@@ -13,10 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{
-    SigHandler, SigSet, SigmaskHow, Signal, kill, pthread_sigmask, raise, signal,
-};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask, raise};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,8 +25,24 @@ use std::process::Command;
 pub(crate) enum ProgramEnd {
     /// With an exit code.
     Code(u8),
-    /// By a signal.
-    Signal(Signal),
+    /// By the signal of this number, which may be a real-time signal.
+    Signal(i32),
+}
+
+impl ProgramEnd {
+    /// How a process ended whose status is `status`, if it has.
+    fn of(status: i32) -> Option<Self> {
+        if libc::WIFEXITED(status) {
+            let code = libc::WEXITSTATUS(status);
+            return Some(Self::Code(u8::try_from(code & 0xff).unwrap_or(1)));
+        }
+        libc::WIFSIGNALED(status).then(|| Self::Signal(libc::WTERMSIG(status)))
+    }
+
+    /// The exit code that shells report for the end by a signal.
+    pub(crate) fn code_of_signal(signal: i32) -> u8 {
+        128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
+    }
 }
 
 /// Signals that a fault of this process raises, and those that can't be caught.
@@ -61,11 +74,12 @@ pub(super) fn run(mut command: Command, may_end: &mut dyn FnMut()) -> io::Result
     // SAFETY: between fork and exec, it makes nothing but system calls.
     unsafe { command.pre_exec(move || masks.begin_child()) };
     let child = command.spawn()?;
-    watch(Pid::from_raw(child.id().cast_signed()), &masks, may_end)
+    let child = Pid::from_raw(child.id().cast_signed());
+    watch(child, &masks, Stop::WithChild, may_end)
 }
 
 /// Does something in a process of its own, and waits for its end. The process must have no other
-/// threads.
+/// threads. The child may be the first process of a PID namespace, which the terminal can't stop.
 ///
 /// # Errors
 /// If there can be no such process.
@@ -87,7 +101,7 @@ pub(crate) fn run_forked(child: impl FnOnce() -> u8) -> io::Result<ProgramEnd> {
         }
         ForkResult::Parent { child } => {
             drop(child_end);
-            let end = watch(child, &masks, &mut || {});
+            let end = watch(child, &masks, Stop::BySignal, &mut || {});
             drop(parent_end);
             end
         }
@@ -138,24 +152,40 @@ impl Masks {
     }
 }
 
+/// When this process stops.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// When the child has stopped.
+    WithChild,
+    /// When a signal wants it: the program stops by itself, but the child does not.
+    BySignal,
+}
+
 /// Forwards signals to the child until it ends.
-fn watch(child: Pid, masks: &Masks, may_end: &mut dyn FnMut()) -> io::Result<ProgramEnd> {
+fn watch(
+    child: Pid,
+    masks: &Masks,
+    stop: Stop,
+    may_end: &mut dyn FnMut(),
+) -> io::Result<ProgramEnd> {
     loop {
         let (signal, by_kernel) = wait(&masks.forwarded)?;
         match signal {
-            Signal::SIGCHLD => {
+            libc::SIGCHLD => {
                 if let Some(end) = check_child(child)? {
                     return Ok(end);
                 }
             }
+            libc::SIGTSTP if stop == Stop::BySignal => raise(Signal::SIGSTOP)?,
             // The program has received the terminal's signal, too.
             _ if by_kernel => {}
             _ => {
-                if ENDING.contains(&signal) {
+                if ENDING.iter().any(|ending| *ending as i32 == signal) {
                     may_end();
                 }
                 // If it has just ended, the next iteration notices.
-                let _ = kill(child, signal);
+                // SAFETY: it sends a signal to the child, which has not been waited for.
+                let _ = unsafe { libc::kill(child.as_raw(), signal) };
             }
         }
     }
@@ -181,39 +211,32 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 /// How the program has ended, if it has. Stops this process if the program is stopped.
 fn check_child(child: Pid) -> io::Result<Option<ProgramEnd>> {
     loop {
-        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        match waitpid(child, Some(flags)) {
-            Ok(WaitStatus::Exited(_, code)) => {
-                return Ok(Some(ProgramEnd::Code(
-                    u8::try_from(code & 0xff).unwrap_or(1),
-                )));
-            }
-            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Some(ProgramEnd::Signal(signal))),
-            Ok(WaitStatus::Stopped(..)) => {
+        let mut status = 0;
+        let flags = libc::WNOHANG | libc::WUNTRACED;
+        // SAFETY: it points to a value that lives for the call.
+        match Errno::result(unsafe { libc::waitpid(child.as_raw(), &raw mut status, flags) }) {
+            Ok(0) => return Ok(None),
+            Ok(_) if libc::WIFSTOPPED(status) => {
                 raise(Signal::SIGSTOP)?;
                 // The signal that continued this process was meant for the program.
                 let _ = kill(child, Signal::SIGCONT);
             }
-            Ok(_) => return Ok(None),
+            Ok(_) => return Ok(ProgramEnd::of(status)),
             Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The next signal, and whether the kernel or the terminal sent it.
-fn wait(signals: &SigSet) -> io::Result<(Signal, bool)> {
+/// The number of the next signal, and whether the kernel or the terminal sent it.
+fn wait(signals: &SigSet) -> io::Result<(i32, bool)> {
     loop {
         // SAFETY: every bit pattern is a value of this type.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: both point to values that live for the call.
         let found = unsafe { libc::sigwaitinfo(signals.as_ref(), &raw mut info) };
         match Errno::result(found) {
-            Ok(number) => match Signal::try_from(number) {
-                Ok(signal) => return Ok((signal, info.si_code > 0)),
-                // A real-time signal, which has no name and is not used here.
-                Err(_) => continue,
-            },
+            Ok(signal) => return Ok((signal, info.si_code > 0)),
             Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -222,11 +245,16 @@ fn wait(signals: &SigSet) -> io::Result<(Signal, bool)> {
 
 /// Kills this process with the signal that ended the program, so that its parent sees the same.
 /// Returns if that is not possible.
-pub(crate) fn die_by_signal(ended: Signal) {
+pub(crate) fn die_by_signal(ended: i32) {
     // The core dump, if there is one, belongs to the program.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    // SAFETY: no handler is set but the default one.
-    let _ = unsafe { signal(ended, SigHandler::SigDfl) };
-    let _ = SigSet::from(ended).thread_unblock();
-    let _ = raise(ended);
+    // SAFETY: no handler is set but the default one, and the set lives for the calls.
+    unsafe {
+        libc::signal(ended, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, ended);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(ended);
+    }
 }

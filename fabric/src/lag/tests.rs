@@ -29,3 +29,19 @@ fn more_than_a_millisecond_is_late() {
     assert_eq!((lag.events(), lag.late()), (5, 2));
     assert_eq!(lag.longest(), Duration::from_micros(u64::MAX / 1000));
 }
+
+#[test]
+fn it_is_saturated_where_it_has_nothing_to_do_for_less_than_a_twentieth() {
+    let mut lag = Lag::default();
+    let ms = Duration::from_millis;
+    // Windows of 100 ms: idle for 5 ms, for 4 ms, and one that has not ended.
+    for (turns, idle) in [(10, 5), (10, 4), (9, 0)] {
+        for turn in 0..turns {
+            lag.note_turn(ms(10), ms(u64::from(turn < idle)));
+        }
+    }
+    assert_eq!((lag.time(), lag.saturated()), (ms(200), ms(100)));
+    // A turn may be longer than a window.
+    lag.note_turn(ms(1000), ms(900));
+    assert_eq!((lag.time(), lag.saturated()), (ms(1290), ms(100)));
+}

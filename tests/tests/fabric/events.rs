@@ -3,7 +3,11 @@
 use crate::running::{User, can_or_skip, command, is_root_or_skip, run, with_roce};
 use roce_tests::programs::{is_installed_or_skip, roce};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+
+/// A user without privilege, of whom others can be told in a user namespace.
+const SOMEBODY: u32 = 65533;
 
 #[test]
 fn a_command_on_another_host_has_its_name_its_address_and_its_exit_code() {
@@ -120,6 +124,7 @@ fn the_fabric_of_another_user_is_not_asked() {
     }
     let mut cluster = command(User::Ordinary, &[], "echo ready; exec cat");
     let mut cluster = cluster
+        .uid(SOMEBODY)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -138,7 +143,7 @@ fn the_fabric_of_another_user_is_not_asked() {
     assert!(ended.success(), "{ended}");
     let text = String::from_utf8_lossy(&asked.stderr);
     assert_eq!(asked.status.code(), Some(125), "{text}");
-    assert!(text.contains("belongs to the user 65534"), "{text}");
+    assert!(text.contains("belongs to the user 65533"), "{text}");
 }
 
 /// Another user can take the name by which requests from outside come, and keeps no one from a

@@ -7,4 +7,5 @@ mod incast;
 mod mpi;
 mod paths;
 mod poor;
+mod processes;
 mod running;

@@ -258,6 +258,6 @@ enum End {
 
 /// Ends this process as the signal would have ended it.
 fn interrupted(signal: Signal) -> ! {
-    parent::die_by_signal(signal);
+    parent::die_by_signal(signal as i32);
     std::process::exit(128 + signal as i32)
 }
