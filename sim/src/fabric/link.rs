@@ -280,7 +280,7 @@ impl Egress {
 
     fn schedule_arrival(&self, context: &mut LinkContext<'_>, arrival: &Arrival, packet: PacketId) {
         if arrival.flipped_bit.is_some() {
-            arrival.damage(context.pool.get_mut(packet).bytes_mut());
+            arrival.damage(context.pool.get_mut(packet).transport_mut());
         }
         if arrival.held_back {
             let event = Event::Arrive(self.id, packet);

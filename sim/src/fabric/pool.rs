@@ -48,6 +48,11 @@ impl Packet {
         &mut self.bytes[..self.len]
     }
 
+    /// The transport packet, BTH to ICRC: what is behind the headers.
+    pub(super) fn transport_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.headers..self.len]
+    }
+
     /// The length of a transport packet, BTH to ICRC, to which links add the headers.
     pub(super) fn len(&self) -> usize {
         self.len - self.headers

@@ -2,6 +2,7 @@
 
 use super::*;
 use roce_stack::{IpCovered, RxMeta};
+use std::collections::BTreeSet;
 
 /// The headers of Ethernet, IPv4 and UDP.
 const HEADERS: usize = 42;
@@ -135,4 +136,35 @@ fn a_switch_marks_pauses_and_drops_frames_that_are_nothing_but_headers() {
         assert_eq!(lost, 0);
         assert!(pauses > 2, "{pauses}");
     }
+}
+
+#[test]
+fn a_damaged_frame_has_a_wrong_bit_behind_its_headers() {
+    let (mut fabric, cables) = three(SwitchSpec::default(), 1 << 20);
+    fabric.set_faults(cables[2], "corrupt=100%".parse().expect("well-formed"));
+    for _ in 0..1000 {
+        send(&mut fabric, 0, &[0; 60]);
+    }
+    let mut damaged = BTreeSet::new();
+    for frame in arrivals(&mut fabric) {
+        let wrong = |at: &usize| frame[*at] != 0;
+        let wrong: Vec<usize> = (0..frame.len()).filter(wrong).collect();
+        assert_eq!(wrong.len(), 1, "{frame:?}");
+        assert_eq!(frame[wrong[0]].count_ones(), 1, "{frame:?}");
+        damaged.insert(wrong[0]);
+    }
+    assert_eq!(damaged, (HEADERS..60).collect());
+    assert_eq!(fabric.counters().corrupted, 1000);
+}
+
+#[test]
+fn a_frame_that_is_nothing_but_headers_is_not_damaged() {
+    let (mut fabric, cables) = three(SwitchSpec::default(), 1 << 20);
+    fabric.set_faults(cables[2], "corrupt=100%".parse().expect("well-formed"));
+    for len in 6..=HEADERS {
+        send(&mut fabric, 0, &vec![0; len]);
+    }
+    let expected: Vec<_> = (6..=HEADERS).map(|len| vec![0; len]).collect();
+    assert_eq!(arrivals(&mut fabric), expected);
+    assert_eq!(fabric.counters().corrupted, 0);
 }
