@@ -177,7 +177,7 @@ impl NetworkArgs {
     /// The network, with all that happens to it.
     pub(super) fn network(&self, seed: u64, mtu: u16) -> Result<Network, FabricCommandError> {
         let usage = |text: String| FabricCommandError::Usage(text);
-        let mut network = match &self.network {
+        let network = match &self.network {
             Some(path) => {
                 let text = fs::read_to_string(path)
                     .map_err(|error| usage(format!("{}: {error}", path.display())))?;
@@ -186,10 +186,7 @@ impl NetworkArgs {
             }
             None => self.shape(mtu),
         };
-        for link in &mut network.links {
-            link.spec.bits_per_sec = (link.spec.bits_per_sec / u64::from(self.slower)).max(1);
-            link.spec.delay *= self.slower;
-        }
+        let mut network = network.slower(self.slower);
         let longest = usize::from(mtu) - BELOW_TRANSPORT;
         if let Some(link) = network
             .links
