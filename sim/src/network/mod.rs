@@ -129,6 +129,27 @@ impl Network {
     pub fn marks(&self) -> bool {
         self.switches.iter().any(|switch| switch.spec.ecn.is_some())
     }
+
+    /// Checks that it is as large as a description may make it.
+    ///
+    /// # Errors
+    /// If it has no host, or has more hosts, switches or links than that.
+    pub fn check_size(&self) -> Result<(), NetworkError> {
+        let (hosts, switches, links) = (self.hosts.len(), self.switches.len(), self.links.len());
+        let refused = |what: String| Err(NetworkError::new(what));
+        if !(1..=MAX_HOSTS).contains(&hosts) {
+            return refused(format!("{hosts} hosts should be 1 to {MAX_HOSTS}"));
+        }
+        if switches > MAX_SWITCHES {
+            return refused(format!(
+                "{switches} switches should be at most {MAX_SWITCHES}"
+            ));
+        }
+        if links > MAX_LINKS {
+            return refused(format!("{links} links should be at most {MAX_LINKS}"));
+        }
+        Ok(())
+    }
 }
 
 /// A switch.
