@@ -3,8 +3,8 @@
 use super::ask::{DoArgs, SshArgs, TopArgs};
 use super::error::FabricCommandError;
 use clap::{Args, Subcommand, ValueEnum};
-use roce_sim::fabric::{EcnSpec, LinkSpec, PfcSpec, SwitchSpec};
-use roce_sim::network::{Event, FaultSpec, Network, units};
+use roce_sim::fabric::{CableId, EcnSpec, LinkSpec, PfcSpec, SwitchSpec};
+use roce_sim::network::{Event, FaultSpec, Network, NetworkError, units};
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -138,7 +138,7 @@ pub(super) struct NetworkArgs {
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = units::time)]
     delay: Duration,
 
-    /// The queue of each port, in bytes
+    /// The queue of each port, in bytes; at least the MTU
     #[arg(long, value_name = "BYTES", default_value = "256K", value_parser = units::bytes)]
     queue: usize,
 
@@ -168,7 +168,8 @@ pub(super) struct NetworkArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::time)]
     over: Duration,
 
-    /// Divide all rates by N and multiply all delays by N, so that this machine keeps up
+    /// Divide all rates by N and multiply all delays by N, those of faults and events too, so that
+    /// this machine keeps up
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     slower: u32,
 }
@@ -177,7 +178,7 @@ impl NetworkArgs {
     /// The network, with all that happens to it.
     pub(super) fn network(&self, seed: u64, mtu: u16) -> Result<Network, FabricCommandError> {
         let usage = |text: String| FabricCommandError::Usage(text);
-        let mut network = match &self.network {
+        let network = match &self.network {
             Some(path) => {
                 let text = fs::read_to_string(path)
                     .map_err(|error| usage(format!("{}: {error}", path.display())))?;
@@ -186,21 +187,10 @@ impl NetworkArgs {
             }
             None => self.shape(mtu),
         };
-        for link in &mut network.links {
-            link.spec.bits_per_sec = (link.spec.bits_per_sec / u64::from(self.slower)).max(1);
-            link.spec.delay *= self.slower;
-        }
-        let longest = usize::from(mtu) - BELOW_TRANSPORT;
-        if let Some(link) = network
-            .links
-            .iter()
-            .find(|link| link.spec.max_packet_bytes < longest)
-        {
-            return Err(usage(format!(
-                "an MTU of {mtu} needs links whose max_packet is at least {longest}, and one has {}",
-                link.spec.max_packet_bytes
-            )));
-        }
+        let too_large = |error: NetworkError| usage(error.to_string());
+        network.check_size().map_err(too_large)?;
+        check_links(&network, mtu.into()).map_err(usage)?;
+        let mut network = network.slower(self.slower);
         for text in &self.event {
             let event = event(&network, text).map_err(usage)?;
             network.events.push(event);
@@ -216,7 +206,7 @@ impl NetworkArgs {
             bits_per_sec: self.rate,
             delay: self.delay,
             max_packet_bytes: usize::from(mtu),
-            queue_bytes: self.queue.max(usize::from(mtu)),
+            queue_bytes: self.queue,
             urgent_dscp: None,
         };
         let switch = SwitchSpec {
@@ -242,6 +232,28 @@ impl NetworkArgs {
 
 /// Headers of IPv4 and UDP.
 const BELOW_TRANSPORT: usize = 28;
+
+/// Checks that all links carry the frames of hosts with this MTU.
+fn check_links(network: &Network, mtu: usize) -> Result<(), String> {
+    let longest = mtu - BELOW_TRANSPORT;
+    for (number, link) in network.links.iter().enumerate() {
+        let (packet, queue) = (link.spec.max_packet_bytes, link.spec.queue_bytes);
+        let name = network.link_name(CableId(number));
+        if packet < longest {
+            return Err(format!(
+                "an MTU of {mtu} needs links whose max_packet is at least {longest}, and that of \
+                 {name} is {packet}"
+            ));
+        }
+        // A host's port asks for space for the longest frame before it reads any.
+        if queue < mtu {
+            return Err(format!(
+                "an MTU of {mtu} needs queues of at least {mtu} bytes, and that of {name} has {queue}"
+            ));
+        }
+    }
+    Ok(())
+}
 
 fn event(network: &Network, text: &str) -> Result<Event, String> {
     let (at, change) = text.trim().split_once(' ').ok_or_else(|| {
@@ -282,3 +294,6 @@ fn pfc(text: &str) -> Result<PfcSpec, String> {
         false => Err("RESUME should not be more than PAUSE".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,7 +125,7 @@ impl Egress {
     /// [`Egress::start`].
     pub(super) fn push(&mut self, context: &mut LinkContext<'_>, packet: PacketId) {
         let waiting = context.pool.get(packet);
-        let len = waiting.len();
+        let len = waiting.queue_len();
         if self.spec.is_urgent(waiting.meta.traffic_class) {
             self.urgent_bytes += len;
             self.urgent.push_back(packet);
@@ -140,10 +140,10 @@ impl Egress {
         !self.queue.is_empty() || !self.urgent.is_empty()
     }
 
-    /// The next packet to send, and its length.
+    /// The next packet to send, and its length in the queue.
     fn next_packet(&mut self, pool: &Pool) -> Option<(PacketId, usize)> {
         if let Some(packet) = self.urgent.pop_front() {
-            let len = pool.get(packet).len();
+            let len = pool.get(packet).queue_len();
             self.urgent_bytes -= len;
             return Some((packet, len));
         }
@@ -151,7 +151,7 @@ impl Egress {
             return None;
         }
         let packet = self.queue.pop_front()?;
-        let len = pool.get(packet).len();
+        let len = pool.get(packet).queue_len();
         self.queued_bytes -= len;
         Some((packet, len))
     }
@@ -176,8 +176,8 @@ impl Egress {
     }
 
     /// Starts to send the next packet, if possible. Returns the link on which the packet arrived at
-    /// this switch, and its length, so that the caller can tell the switch that the packet has
-    /// left.
+    /// this switch, and its length in the queue, so that the caller can tell the switch that the
+    /// packet has left.
     pub(super) fn start(&mut self, context: &mut LinkContext<'_>) -> Option<(EgressId, usize)> {
         if self.is_sending(context.events) {
             if self.has_waiting() {
@@ -185,8 +185,9 @@ impl Egress {
             }
             return None;
         }
-        let (packet, len) = self.next_packet(context.pool)?;
+        let (packet, queue_len) = self.next_packet(context.pool)?;
         let sending = context.pool.get_mut(packet);
+        let len = sending.len();
         let from = sending.from.take();
         let marked_at = sending.marked_at.take();
         let now = context.now;
@@ -209,7 +210,7 @@ impl Egress {
         if lost || self.host_waits || self.has_waiting() {
             self.queue_sent_event(context.events);
         }
-        from.map(|from| (from, len))
+        from.map(|from| (from, queue_len))
     }
 
     /// The last bit of the packet has left. A host that found the queue full is woken next.
@@ -279,7 +280,7 @@ impl Egress {
 
     fn schedule_arrival(&self, context: &mut LinkContext<'_>, arrival: &Arrival, packet: PacketId) {
         if arrival.flipped_bit.is_some() {
-            arrival.damage(context.pool.get_mut(packet).bytes_mut());
+            arrival.damage(context.pool.get_mut(packet).transport_mut());
         }
         if arrival.held_back {
             let event = Event::Arrive(self.id, packet);

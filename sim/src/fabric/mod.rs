@@ -404,14 +404,14 @@ impl Fabric {
         packet: PacketId,
     ) {
         let arrived = self.pool.get(packet);
-        let (len, meta) = (arrived.len(), arrived.meta);
+        let (len, queue_len, meta) = (arrived.len(), arrived.queue_len(), arrived.meta);
         let Some(output) = output else {
             self.counters.dropped += 1;
             return self.drop_packet([link; 2], DropReason::NoRoute, packet);
         };
         let egress = &self.egresses[output.0];
         let switch = &mut self.switches[id.0];
-        if let Err(reason) = check_space(egress, switch, len, meta.traffic_class) {
+        if let Err(reason) = check_space(egress, switch, [len, queue_len], meta.traffic_class) {
             self.counters.dropped += 1;
             return self.drop_packet([link, output], reason, packet);
         }
@@ -427,7 +427,7 @@ impl Fabric {
             self.counters.marked += 1;
             self.egresses[output.0].meter.marked += 1;
         }
-        if !urgent && switch.packet_queued(link, len) {
+        if !urgent && switch.packet_queued(link, queue_len) {
             self.pause(link, true);
         }
         with_link!(self, output, context, egress, egress.push(context, packet));
@@ -444,8 +444,8 @@ impl Fabric {
     /// and resumes links.
     fn start(&mut self, link: EgressId) {
         let left = with_link!(self, link, context, egress, egress.start(context));
-        if let (Some((from, len)), NodeId::Switch(id)) = (left, self.egresses[link.0].from) {
-            self.switches[id.0].packet_left(from, len);
+        if let (Some((from, queue_len)), NodeId::Switch(id)) = (left, self.egresses[link.0].from) {
+            self.switches[id.0].packet_left(from, queue_len);
             while let Some(resumed) = self.switches[id.0].resume() {
                 self.pause(resumed, false);
             }
@@ -503,21 +503,22 @@ impl Fabric {
     }
 }
 
-/// Checks that a port of a switch can queue a packet of `len` bytes.
+/// Checks that a port of a switch can queue a packet of `len` bytes, which has `queue_len` bytes in
+/// queues.
 ///
 /// # Errors
 /// Why not.
 fn check_space(
     egress: &Egress,
     switch: &Switch,
-    len: usize,
+    [len, queue_len]: [usize; 2],
     traffic_class: u8,
 ) -> Result<(), DropReason> {
     if len > egress.spec.max_packet_bytes {
         Err(DropReason::TooLong)
-    } else if !egress.has_space(len, traffic_class) {
+    } else if !egress.has_space(queue_len, traffic_class) {
         Err(DropReason::QueueFull)
-    } else if !switch.has_space(len) {
+    } else if !switch.has_space(queue_len) {
         Err(DropReason::MemoryFull)
     } else {
         Ok(())

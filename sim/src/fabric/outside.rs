@@ -14,6 +14,7 @@ pub struct Frame<'a> {
     /// All its bytes.
     pub bytes: &'a [u8],
     /// The bytes before the transport's, which links count as their own ([`super::OVERHEAD_BYTES`]).
+    /// Queues do not count them, but at least 18 bytes for each frame: a frame of Ethernet has 60.
     pub headers: usize,
     /// The addresses that say where it goes, and the class and port that switches look at.
     pub meta: RxMeta,
@@ -56,9 +57,9 @@ impl Fabric {
         sent.bytes_mut().copy_from_slice(frame.bytes);
         sent.set_headers(frame.headers);
         sent.meta = frame.meta;
-        let (len, class) = (sent.len(), frame.meta.traffic_class);
+        let (len, queue_len) = (sent.len(), sent.queue_len());
         let egress = &self.egresses[id.0];
-        let reason = match egress.has_space(len, class) {
+        let reason = match egress.has_space(queue_len, frame.meta.traffic_class) {
             _ if len > egress.spec.max_packet_bytes => Some(DropReason::TooLong),
             true => None,
             false => Some(DropReason::QueueFull),

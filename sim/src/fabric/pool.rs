@@ -17,6 +17,10 @@ impl PacketId {
     }
 }
 
+/// What remains of the shortest Ethernet frame, of 60 bytes without its check sequence, behind the
+/// headers of Ethernet, IPv4 and UDP.
+const SHORTEST_FRAME: usize = 60 - 42;
+
 /// A packet on its way.
 #[derive(Debug)]
 pub(super) struct Packet {
@@ -44,9 +48,23 @@ impl Packet {
         &mut self.bytes[..self.len]
     }
 
-    /// The length that queues count: that of a transport packet, BTH to ICRC.
+    /// The transport packet, BTH to ICRC: what is behind the headers.
+    pub(super) fn transport_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.headers..self.len]
+    }
+
+    /// The length of a transport packet, BTH to ICRC, to which links add the headers.
     pub(super) fn len(&self) -> usize {
         self.len - self.headers
+    }
+
+    /// The length that queues count. A frame has at least that of the shortest one, or a queue could
+    /// hold any number of frames that are nothing but headers.
+    pub(super) fn queue_len(&self) -> usize {
+        match self.is_frame() {
+            true => self.len().max(SHORTEST_FRAME),
+            false => self.len(),
+        }
     }
 
     /// Sets "congestion experienced".

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 mod changes;
 mod congestion;
+mod outside;
 mod routes;
 mod seen;
 

@@ -24,7 +24,7 @@ impl Network {
                 self.link_name(CableId(0))
             )));
         };
-        match self.node(target) {
+        let change = match self.node(target) {
             Some(NodeId::Host(host)) => self.host_change(host, target, what),
             Some(NodeId::Switch(switch)) => match what {
                 "forget" => Ok(Change::Routes(switch, false)),
@@ -32,7 +32,8 @@ impl Network {
                 _ => Err(wrong(what, "the switch", target, SWITCH_WORDS)),
             },
             None => self.change_of_link(target, what),
-        }
+        };
+        change.map(|change| self.slowdown.apply(change))
     }
 
     fn host_change(&self, host: HostId, name: &str, what: &str) -> Result<Change, NetworkError> {
@@ -87,7 +88,7 @@ impl Network {
             true => "heal".to_owned(),
             false => faults.to_string(),
         };
-        match change {
+        match &self.slowdown.undo(*change) {
             Change::Host(host, change) => {
                 let what = match change {
                     HostChange::Freeze => "freeze",

@@ -59,6 +59,8 @@
 //! `star` takes `hosts`, and has the switch s1. `parking-lot` has h1 and h2 at s1, and h3 to h5 at
 //! s2.
 //!
+//! [`Network::slower`] divides all rates and multiplies all times by the same factor.
+//!
 //! What happens to a link, a host or a switch, in an event and in [`Network::change`]:
 //!
 //! | text | what happens |
@@ -82,6 +84,7 @@ mod options;
 mod parse;
 mod schedule;
 mod shapes;
+mod slower;
 pub mod units;
 
 #[cfg(test)]
@@ -92,6 +95,7 @@ pub use roce_port::fault::FaultSpec;
 
 use crate::fabric::{CableId, HostId, LinkSpec, NodeId, SwitchId, SwitchSpec};
 use roce_stack::Duration;
+use slower::Slowdown;
 
 /// The most hosts of a description.
 pub const MAX_HOSTS: usize = 250;
@@ -116,12 +120,35 @@ pub struct Network {
     pub links: Vec<Link>,
     /// What happens, in order of time.
     pub events: Vec<Event>,
+    /// How much slower it is than described.
+    slowdown: Slowdown,
 }
 
 impl Network {
     /// Whether a switch marks packets "congestion experienced".
     pub fn marks(&self) -> bool {
         self.switches.iter().any(|switch| switch.spec.ecn.is_some())
+    }
+
+    /// Checks that it is as large as a description may make it.
+    ///
+    /// # Errors
+    /// If it has no host, or has more hosts, switches or links than that.
+    pub fn check_size(&self) -> Result<(), NetworkError> {
+        let (hosts, switches, links) = (self.hosts.len(), self.switches.len(), self.links.len());
+        let refused = |what: String| Err(NetworkError::new(what));
+        if !(1..=MAX_HOSTS).contains(&hosts) {
+            return refused(format!("{hosts} hosts should be 1 to {MAX_HOSTS}"));
+        }
+        if switches > MAX_SWITCHES {
+            return refused(format!(
+                "{switches} switches should be at most {MAX_SWITCHES}"
+            ));
+        }
+        if links > MAX_LINKS {
+            return refused(format!("{links} links should be at most {MAX_LINKS}"));
+        }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use roce_stack::{
 use std::sync::Arc;
 
 mod hostile;
+mod slower;
 
 const EXAMPLE: &str = r#"
 hosts = 4

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dice::Dice;
+use crate::network::options::DEFAULT_LINK;
 
 #[test]
 fn a_wrong_description_is_refused_with_its_line() {
@@ -281,6 +282,38 @@ fn there_are_limits_on_everything() {
         message.contains("there should be at most 10000 events"),
         "{message}"
     );
+}
+
+#[test]
+fn shapes_in_code_have_the_limits_of_descriptions() {
+    let (link, spec) = (DEFAULT_LINK, SwitchSpec::default());
+    let leaf_spine = |counts, hosts| Network::leaf_spine(counts, hosts, link, spec);
+    for (network, expected) in [
+        (Network::star(250, link, spec), Ok(())),
+        (
+            Network::star(251, link, spec),
+            Err("251 hosts should be 1 to 250"),
+        ),
+        (
+            Network::star(0, link, spec),
+            Err("0 hosts should be 1 to 250"),
+        ),
+        (Network::parking_lot(link, spec), Ok(())),
+        (leaf_spine((2, 2), 125), Ok(())),
+        (leaf_spine((2, 98), 1), Ok(())),
+        (
+            leaf_spine((2, 99), 1),
+            Err("101 switches should be at most 100"),
+        ),
+        (leaf_spine((50, 39), 1), Ok(())),
+        (
+            leaf_spine((50, 40), 1),
+            Err("2050 links should be at most 2000"),
+        ),
+    ] {
+        let checked = network.check_size().map_err(|error| error.to_string());
+        assert_eq!(checked, expected.map_err(str::to_owned));
+    }
 }
 
 #[test]
