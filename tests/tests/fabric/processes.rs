@@ -114,7 +114,8 @@ fn signals_to_the_command_reach_its_program() {
         let mut text = String::new();
         output.read_to_string(&mut text).expect("text");
         assert_eq!(cluster.wait().expect("it ends").code(), Some(9), "{name}");
-        assert_eq!(text, "trapped\n", "{name}");
+        // `timeout` sends it to its child, and to the group of both.
+        assert!(text.starts_with("trapped\n"), "{name}: {text}");
     }
 }
 
