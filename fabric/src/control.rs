@@ -219,7 +219,11 @@ pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
         let got = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
         let mut descriptors = Vec::new();
-        for message in got.cmsgs()? {
+        // They are cut off if there were more descriptors than this process may have.
+        let messages = got.cmsgs().map_err(|_| {
+            io::Error::other("the fabric has too many descriptors open at this moment")
+        })?;
+        for message in messages {
             if let ControlMessageOwned::ScmRights(found) = message {
                 // SAFETY: the kernel has just made these descriptors, which are nobody else's.
                 let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
