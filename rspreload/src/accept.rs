@@ -5,11 +5,10 @@ use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::signals;
 use crate::socket::Socket;
-use crate::{rdmacm, real, say, table};
+use crate::{epoll, rdmacm, real, say, table};
 use libc::{pollfd, sockaddr, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Accepts a connection at a socket that listens over RDMA. Its descriptor is the kernel's next one,
 /// whichever way the connection takes.
@@ -28,8 +27,9 @@ pub(crate) unsafe fn accept(
     }
     let until = Until::after_limit(socket.receive_limit());
     loop {
-        socket.reads.fetch_add(1, Ordering::AcqRel);
-        if let Some((rs, peer)) = over_rdma(socket)? {
+        let accepted = over_rdma(socket);
+        epoll::called(socket, &socket.reads);
+        if let Some((rs, peer)) = accepted? {
             let made = adopt(socket, rs, flags)?;
             if let Some(peer) = peer {
                 // SAFETY: the caller promises the buffer.

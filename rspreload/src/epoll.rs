@@ -5,11 +5,11 @@ use crate::errno::{Errno, Outcome, check};
 use crate::interest::{Epoll, KNOCK, Member, State};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
-use crate::{claim, connect, rdmacm, ready, real};
+use crate::{claim, connect, rdmacm, ready, real, table};
 use libc::{epoll_event, pollfd, sigset_t};
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -142,9 +142,10 @@ fn wait_for_both(
         let mut entries = vec![entry(epoll, libc::POLLIN), entry(changed, libc::POLLIN)];
         entries.push(entry(mask.and_then(Mask::fd).unwrap_or(-1), libc::POLLIN));
         let fixed = entries.len();
-        let (asked, attempts) = ask(&mut state, &mut entries);
+        let (asked, attempts, masked) = ask(&mut state, &mut entries);
         drop(state);
         let polled = rdmacm::poll(&mut entries, until.min(attempts).left_milliseconds());
+        drop(masked);
         interest.state().stop_waiting(changed);
         polled?;
         if let (Some(mask), 1..) = (mask, entries[2].revents) {
@@ -166,8 +167,40 @@ fn entry(fd: c_int, events: i16) -> pollfd {
     }
 }
 
+/// Sockets of which a thread leaves out events while it waits.
+#[derive(Default)]
+struct Masked(Vec<Arc<Socket>>);
+
+impl Masked {
+    /// Called before the counts of calls are looked at: the calls after that wake up the thread.
+    fn add(&mut self, socket: &Arc<Socket>) {
+        socket.masked.fetch_add(1, Ordering::SeqCst);
+        self.0.push(socket.clone());
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        for socket in &self.0 {
+            socket.masked.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Counts a call of the program, after it: with `EPOLLET`, events of the socket may be reported again.
+/// Threads that have left them out wake up.
+pub(crate) fn called(socket: &Socket, count: &AtomicU32) {
+    count.fetch_add(1, Ordering::SeqCst);
+    if socket.masked.load(Ordering::SeqCst) > 0 {
+        for (_, interest) in table::epolls() {
+            interest.wake_waiting();
+        }
+    }
+}
+
 /// Adds an entry for each socket of which an event may be reported.
-fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until) {
+fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until, Masked) {
+    let mut masked = Masked::default();
     let mut attempts = Until::NEVER;
     let mut asked = Vec::with_capacity(state.members.len());
     for (fd, member) in &mut state.members {
@@ -181,8 +214,11 @@ fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until) {
                 libc::POLLOUT
             }
             None => {
-                let reads = socket.reads.load(Ordering::Acquire);
-                member.renew(reads, socket.full.load(Ordering::Acquire));
+                if member.reported != 0 {
+                    masked.add(&socket);
+                }
+                let reads = socket.reads.load(Ordering::SeqCst);
+                member.renew(reads, socket.full.load(Ordering::SeqCst));
                 if member.reported & OVER != 0 {
                     continue;
                 }
@@ -192,7 +228,7 @@ fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until) {
         entries.push(entry(socket.rs(), events));
         asked.push(Asked { fd: *fd, socket });
     }
-    (asked, attempts)
+    (asked, attempts, masked)
 }
 
 impl Member {

@@ -213,6 +213,11 @@ impl Epoll {
         self.state().wake();
     }
 
+    /// Wakes up threads that wait for sockets of this library.
+    pub(crate) fn wake_waiting(&self) {
+        self.state().wake_waiting();
+    }
+
     /// Wakes up the next thread that waits in the kernel.
     pub(crate) fn pass_on(&self) {
         if self.in_kernel.load(Ordering::SeqCst) > 0
@@ -225,8 +230,15 @@ impl Epoll {
 
 impl State {
     fn wake(&self) {
-        for fd in self.waiting.iter().copied().chain(self.knock) {
-            write(fd);
+        self.wake_waiting();
+        if let Some(knock) = self.knock {
+            write(knock);
+        }
+    }
+
+    fn wake_waiting(&self) {
+        for fd in &self.waiting {
+            write(*fd);
         }
     }
 

@@ -90,10 +90,12 @@ pub(crate) struct Socket {
     pub(crate) is_used: AtomicBool,
     /// For a listener: which child listens over RDMA instead.
     pub(crate) given: Arc<Given>,
-    /// The calls that read so far: since then, an edge-triggered event may be reported again.
+    /// The calls that have read so far: since then, an edge-triggered event may be reported again.
     pub(crate) reads: AtomicU32,
     /// The calls that could not send everything.
     pub(crate) full: AtomicU32,
+    /// The threads that wait for an epoll instance and leave out events of this socket.
+    pub(crate) masked: AtomicU32,
     /// An error that `SO_ERROR` returns once.
     pub(crate) error: AtomicI32,
     attempt: Mutex<Option<Attempt>>,
@@ -138,6 +140,7 @@ impl Socket {
             given: Arc::default(),
             reads: AtomicU32::new(0),
             full: AtomicU32::new(0),
+            masked: AtomicU32::new(0),
             error: AtomicI32::new(0),
             attempt: Mutex::new(None),
             relays: Mutex::new(Vec::new()),

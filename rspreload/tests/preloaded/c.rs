@@ -47,6 +47,7 @@ cases! {
     one_shot, 1, 1;
     listeners_are_ready_both_ways, 1, 0;
     a_thread_that_waits_sees_changes, 2, 2;
+    edges_are_seen_while_another_thread_works, 2, 4096;
     "forks":
     a_child_serves_what_its_parent_accepted, 1, 18;
     a_program_gets_the_connection, 1, 14;

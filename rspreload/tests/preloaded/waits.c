@@ -204,19 +204,26 @@ static void listeners_are_ready_both_ways(void)
     CHECK(!close(fd));
 }
 
-static void *wait_for_one(void *fd)
+struct wait {
+    int fd;
+    unsigned events;
+};
+
+static void *wait_for_one(void *of)
 {
+    struct wait *wait = of;
     struct epoll_event found;
     CHECK(epoll_wait(epoll, &found, 1, -1) == 1);
-    CHECK(found.data.fd == *(int *)fd && found.events == EPOLLIN);
+    CHECK(found.data.fd == wait->fd && found.events == wait->events);
     return 0;
 }
 
-/* A thread that waits notices what another one adds. */
-static void wakes_up_for(int *waited_for, void (*then)(void))
+/* A thread that waits notices what another one does. */
+static void wakes_up_for(int fd, unsigned events, void (*then)(void))
 {
     pthread_t thread;
-    CHECK(!pthread_create(&thread, 0, wait_for_one, waited_for));
+    struct wait wait = {fd, events};
+    CHECK(!pthread_create(&thread, 0, wait_for_one, &wait));
     /* Usually it waits by then; if not, the outcome is the same. */
     usleep(20000);
     then();
@@ -244,15 +251,71 @@ static void a_thread_that_waits_sees_changes(void)
     epoll = epoll_create1(0);
     add(pipes[0], EPOLLIN);
     connection(&one, &two);
-    wakes_up_for(&two, add_ready);
+    wakes_up_for(two, EPOLLIN, add_ready);
     hear(two, "x");
     connection(&three, &four);
     add(four, 0);
-    wakes_up_for(&four, modify_ready);
+    wakes_up_for(four, EPOLLIN, modify_ready);
+}
+
+static void read_all_and_get_more(void)
+{
+    char byte;
+    hear(two, "x");
+    FAILS(read(two, &byte, 1), EAGAIN);
+    say(one, "y");
+}
+
+static void read_short_and_get_more(void)
+{
+    char room[8];
+    /* A stream that gives less than it was asked for is empty. */
+    CHECK(read(two, room, sizeof room) == 1);
+    say(one, "z");
+}
+
+static void write_all_and_get_room(void)
+{
+    char much[4096] = {0};
+    while (write(two, much, sizeof much) > 0)
+        ;
+    CHECK(errno == EAGAIN);
+    while (read(one, much, sizeof much) > 0)
+        ;
+}
+
+static void accept_and_get_another(void)
+{
+    CHECK(accept(three, 0, 0) >= 0);
+    FAILS(accept(three, 0, 0), EAGAIN);
+    client();
+}
+
+static void edges_are_seen_while_another_thread_works(void)
+{
+    connection(&one, &two);
+    CHECK(!fcntl(one, F_SETFL, O_NONBLOCK) && !fcntl(two, F_SETFL, O_NONBLOCK));
+    epoll = epoll_create1(0);
+    add(two, EPOLLIN | EPOLLET);
+    say(one, "x");
+    CHECK(events(two) == EPOLLIN);
+    wakes_up_for(two, EPOLLIN, read_all_and_get_more);
+    wakes_up_for(two, EPOLLIN, read_short_and_get_more);
+    modify(two, EPOLLOUT | EPOLLET);
+    CHECK(events(two) == EPOLLOUT);
+    wakes_up_for(two, EPOLLOUT, write_all_and_get_room);
+    CHECK(!close(two));
+    three = listener();
+    CHECK(!fcntl(three, F_SETFL, O_NONBLOCK));
+    add(three, EPOLLIN | EPOLLET);
+    client();
+    CHECK(events(three) == EPOLLIN);
+    wakes_up_for(three, EPOLLIN, accept_and_get_another);
 }
 
 CASES({"poll_and_select_mix_descriptors", poll_and_select_mix_descriptors},
       {"a_mask_lets_a_pending_signal_through", a_mask_lets_a_pending_signal_through},
       {"level_triggered", level_triggered}, {"edge_triggered", edge_triggered},
       {"one_shot", one_shot}, {"listeners_are_ready_both_ways", listeners_are_ready_both_ways},
-      {"a_thread_that_waits_sees_changes", a_thread_that_waits_sees_changes})
+      {"a_thread_that_waits_sees_changes", a_thread_that_waits_sees_changes},
+      {"edges_are_seen_while_another_thread_works", edges_are_seen_while_another_thread_works})
