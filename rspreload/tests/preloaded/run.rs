@@ -113,7 +113,9 @@ impl Run {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let bytes = fs::read(self.files().join("counts")).unwrap_or_else(|_| vec![0; 48]);
+        let bytes = fs::read(self.files().join("counts")).unwrap_or_default();
+        // The first process makes the file, and then gives it its size.
+        let bytes = if bytes.is_empty() { vec![0; 48] } else { bytes };
         let mut numbers = bytes
             .chunks_exact(8)
             .map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")));
