@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Attempt, Phase, Socket};
-use crate::{names, rdmacm, real, say, settings, table};
+use crate::{exit, names, rdmacm, real, say, settings, table};
 use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -73,6 +73,7 @@ fn is_tried(to: Address) -> bool {
 fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
     let to = to.unmapped();
     let rs = rdmacm::stream(to.domain())?;
+    exit::register();
     let result = start(fd, rs, to);
     if !matches!(result, Ok(()) | Err(Errno(libc::EINPROGRESS))) {
         rdmacm::close(rs);

@@ -594,7 +594,7 @@ replace! {
 
 fn ended(status: c_int) -> ! {
     call((), || {
-        exit::close_all();
+        exit::at_once();
         Ok(())
     });
     // SAFETY: only a number is passed. This is what the C library's function does.

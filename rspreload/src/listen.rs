@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Phase, Socket};
-use crate::{names, rdmacm, real, say, settings, table};
+use crate::{exit, names, rdmacm, real, say, settings, table};
 use libc::{c_long, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -58,6 +58,7 @@ fn refuse(at: Address, error: Errno) {
 
 fn begin(fd: c_int, socket: &Arc<Socket>, at: Address, backlog: c_int) -> Outcome<()> {
     let rs = rdmacm::stream(at.domain())?;
+    exit::register();
     let result = start(fd, rs, at, backlog);
     if result.is_err() {
         rdmacm::close(rs);

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Which child listens over RDMA instead of this process.
@@ -120,6 +120,20 @@ static IDS: AtomicU64 = AtomicU64::new(1);
 /// Locks a mutex. A panic elsewhere does not make this fail.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a mutex at the end of the process. `None` if it stays locked, maybe by this thread, which a
+/// signal interrupted.
+pub(crate) fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    const TRIES: u32 = 100;
+    for _ in 0..TRIES {
+        match mutex.try_lock() {
+            Ok(locked) => return Some(locked),
+            Err(TryLockError::Poisoned(locked)) => return Some(locked.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
 }
 
 impl Socket {

@@ -60,6 +60,8 @@ cases! {
     a_daemon_listens_after_its_parent, 1, 1;
     threads_may_fork, 1, 50;
     what_a_parent_relays_outlasts_it, 1, 12;
+    what_a_parent_relays_outlasts_an_exit_at_once, 1, 12;
+    last_words, 3, 30;
 }
 
 const NOTHING: Counts = Counts {
@@ -133,6 +135,14 @@ fn only_rdma() {
         .with("ROCE_SOCKETS", "loopback,only")
         .with("DOUBLE_REFUSE", "113");
     assert_eq!(run.case("connects", "only_rdma"), "");
+}
+
+/// Where a close leaves the rest to a thread.
+#[test]
+fn what_was_sent_before_an_exit_arrives_although_it_takes_time() {
+    let run = Run::new().with("DOUBLE_LATE", "1");
+    assert_eq!(run.case("forks", "last_words"), "");
+    assert_eq!(run.counts().received, 30);
 }
 
 #[test]

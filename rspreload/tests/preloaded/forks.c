@@ -181,7 +181,7 @@ static void much_is_relayed_in_order(void)
     ended(child);
 }
 
-static int ready[2], life[2];
+static int ready[2], life[2], heard[2];
 
 static void begin_workers(void)
 {
@@ -349,7 +349,8 @@ static void threads_may_fork(void)
         pthread_join(threads[i], 0);
 }
 
-static void what_a_parent_relays_outlasts_it(void)
+/* A parent relays to its child for as long as that wants, and ends by `end`. */
+static void relays_to_the_end(void (*end)(int))
 {
     int a, b;
     connection(&a, &b);
@@ -366,8 +367,51 @@ static void what_a_parent_relays_outlasts_it(void)
     if (!forked()) {
         hear(a, "moremoremore");
         hear_end(a);
-        say(1, "heard all");
+        say(heard[1], "heard all");
         exit(0);
+    }
+    end(0);
+}
+
+static void ends_after_its_child(void (*end)(int))
+{
+    CHECK(!pipe(heard));
+    pid_t parent = forked();
+    if (!parent)
+        relays_to_the_end(end);
+    ended(parent);
+    CHECK(!close(heard[1]));
+    hear(heard[0], "heard all");
+}
+
+static void what_a_parent_relays_outlasts_it(void)
+{
+    ends_after_its_child(exit);
+}
+
+static void what_a_parent_relays_outlasts_an_exit_at_once(void)
+{
+    ends_after_its_child(_exit);
+}
+
+/* What was sent by a process that ends reaches the peer. */
+static void last_words(void)
+{
+    int at_fd = listener();
+    void (*ends[])(int) = {exit, _exit, _Exit};
+    for (int i = 0; i < 3; i++) {
+        pid_t child = forked();
+        if (!child) {
+            int fd = client();
+            say(fd, "last words");
+            ends[i](0);
+        }
+        int fd = accept(at_fd, 0, 0);
+        CHECK(fd >= 0);
+        hear(fd, "last words");
+        hear_end(fd);
+        ended(child);
+        CHECK(!close(fd));
     }
 }
 
@@ -383,4 +427,7 @@ CASES({"a_child_serves_what_its_parent_accepted", a_child_serves_what_its_parent
       {"a_worker_that_ended_is_followed_by_another", a_worker_that_ended_is_followed_by_another},
       {"a_daemon_listens_after_its_parent", a_daemon_listens_after_its_parent},
       {"threads_may_fork", threads_may_fork},
-      {"what_a_parent_relays_outlasts_it", what_a_parent_relays_outlasts_it})
+      {"what_a_parent_relays_outlasts_it", what_a_parent_relays_outlasts_it},
+      {"what_a_parent_relays_outlasts_an_exit_at_once",
+       what_a_parent_relays_outlasts_an_exit_at_once},
+      {"last_words", last_words})
