@@ -2,7 +2,7 @@
 
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
-use crate::interest::{Epoll, KNOCK, Member, State};
+use crate::interest::{Epoll, InKernel, KNOCK, Member, State};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
 use crate::{claim, connect, rdmacm, ready, real, table};
@@ -45,38 +45,47 @@ pub(crate) fn control(
     }
 }
 
+/// What a wait has come to.
+pub(crate) enum Step<'a> {
+    /// Events.
+    Found(usize),
+    /// The caller waits in the kernel, and asks [`found_in_kernel`] about what it finds.
+    InKernel(InKernel<'a>),
+}
+
 /// Waits for events, and writes them to `to`.
 ///
 /// # Safety
 /// The mask is NULL or can be read.
-pub(crate) unsafe fn wait(
+pub(crate) unsafe fn wait<'a>(
     epoll: c_int,
-    interest: &Epoll,
+    interest: &'a Epoll,
     to: &mut [epoll_event],
     until: Until,
     mask: *const sigset_t,
-) -> Outcome<usize> {
-    loop {
-        progress(interest);
-        let state = interest.state();
-        if state.members.values().any(Member::is_ours) {
-            drop(state);
-            // SAFETY: the caller promises the mask.
-            let mask = unsafe { Mask::new(mask) }?;
-            return wait_for_both(epoll, interest, to, until, mask.as_ref());
-        }
-        interest.in_kernel.fetch_add(1, Ordering::SeqCst);
-        drop(state);
-        let found = kernel(epoll, to, until.left_milliseconds(), mask);
-        interest.in_kernel.fetch_sub(1, Ordering::SeqCst);
-        let (count, knocked) = without_knock(to, found?);
-        if knocked {
-            interest.pass_on();
-        }
-        if count > 0 || !knocked {
-            return Ok(count);
-        }
+) -> Outcome<Step<'a>> {
+    progress(interest);
+    let state = interest.state();
+    if !state.members.values().any(Member::is_ours) {
+        return Ok(Step::InKernel(interest.enter_kernel()));
     }
+    drop(state);
+    // SAFETY: the caller promises the mask.
+    let mask = unsafe { Mask::new(mask) }?;
+    wait_for_both(epoll, interest, to, until, mask.as_ref()).map(Step::Found)
+}
+
+/// What of the events that the kernel has found is the program's. `None` if the wait goes on.
+pub(crate) fn found_in_kernel(
+    interest: &Epoll,
+    events: &mut [epoll_event],
+    count: usize,
+) -> Option<usize> {
+    let (count, knocked) = without_knock(events, count);
+    if knocked {
+        interest.pass_on();
+    }
+    (count > 0 || !knocked).then_some(count)
 }
 
 /// Takes connection attempts further, and a forked child takes over from its parent.
@@ -97,15 +106,11 @@ fn progress(interest: &Epoll) {
     }
 }
 
-fn kernel(
-    epoll: c_int,
-    to: &mut [epoll_event],
-    timeout: c_int,
-    mask: *const sigset_t,
-) -> Outcome<usize> {
+/// What the kernel has now.
+fn kernel(epoll: c_int, to: &mut [epoll_event]) -> Outcome<usize> {
     let room = to.len() as c_int;
-    // SAFETY: there is room for this many events. The mask is the program's, or NULL.
-    let found = unsafe { real::epoll_pwait(epoll, to.as_mut_ptr(), room, timeout, mask) };
+    // SAFETY: there is room for this many events.
+    let found = unsafe { real::epoll_wait(epoll, to.as_mut_ptr(), room, 0) };
     check(found).map(|count| count as usize)
 }
 
@@ -276,7 +281,7 @@ fn collect(
     let mut count = 0;
     if kernel_is_ready && (!has_some || to.len() > 1 || turn.is_multiple_of(2)) {
         let room = to.len() - usize::from(has_some && to.len() > 1);
-        let found = kernel(epoll, &mut to[..room], 0, std::ptr::null())?;
+        let found = kernel(epoll, &mut to[..room])?;
         count = without_knock(to, found).0;
     }
     let mut state = interest.state();

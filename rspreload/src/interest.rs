@@ -66,12 +66,27 @@ pub(crate) struct State {
 pub(crate) struct Epoll {
     state: Mutex<State>,
     /// Threads that wait in the kernel, for nothing of this library's.
-    pub(crate) in_kernel: AtomicUsize,
+    in_kernel: AtomicUsize,
     /// Counts waits, so that sockets take turns.
     pub(crate) turn: AtomicU32,
 }
 
+/// While it exists, a thread waits in the kernel.
+pub(crate) struct InKernel<'a>(&'a Epoll);
+
+impl Drop for InKernel<'_> {
+    fn drop(&mut self) {
+        self.0.in_kernel.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Epoll {
+    /// Called with the state locked: who changes it then wakes up the thread.
+    pub(crate) fn enter_kernel(&self) -> InKernel<'_> {
+        self.in_kernel.fetch_add(1, Ordering::SeqCst);
+        InKernel(self)
+    }
+
     /// The instance in a forked child, where `to_child` finds the child's socket.
     pub(crate) fn in_child(&self, mut to_child: impl FnMut(&Arc<Socket>) -> Arc<Socket>) -> Self {
         let child = Self::default();

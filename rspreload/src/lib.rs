@@ -23,6 +23,7 @@
 mod accept;
 mod address;
 mod atfork;
+mod cancel;
 mod children;
 mod claim;
 mod clock;

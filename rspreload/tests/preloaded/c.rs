@@ -48,6 +48,8 @@ cases! {
     listeners_are_ready_both_ways, 1, 0;
     a_thread_that_waits_sees_changes, 2, 2;
     edges_are_seen_while_another_thread_works, 2, 4096;
+    a_thread_that_waits_for_the_kernel_can_be_cancelled, 0, 0;
+    a_thread_is_cancelled_after_its_wait_for_rdma, 1, 2;
     "forks":
     a_child_serves_what_its_parent_accepted, 1, 18;
     a_program_gets_the_connection, 1, 14;

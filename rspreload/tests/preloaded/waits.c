@@ -1,5 +1,6 @@
 /* poll, select and epoll. */
 #include "case.h"
+#include <sys/un.h>
 
 static int epoll;
 
@@ -313,9 +314,118 @@ static void edges_are_seen_while_another_thread_works(void)
     wakes_up_for(three, EPOLLIN, accept_and_get_another);
 }
 
+static int idle[2], local, fresh;
+
+static void *read_pipe(void *room)
+{
+    CHECK(read(idle[0], room, 1) == 1);
+    return 0;
+}
+
+static void *poll_pipe(void *room)
+{
+    struct pollfd entry = {idle[0], POLLIN, 0};
+    poll(&entry, 1, -1);
+    return room;
+}
+
+static void *select_pipe(void *room)
+{
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(idle[0], &set);
+    select(idle[0] + 1, &set, 0, 0, 0);
+    return room;
+}
+
+static void *accept_local(void *room)
+{
+    accept(local, 0, 0);
+    return room;
+}
+
+static void *read_local(void *room)
+{
+    CHECK(read(one, room, 1) == 1);
+    return 0;
+}
+
+static void *wait_at_epoll(void *room)
+{
+    struct epoll_event found;
+    epoll_wait(epoll, &found, 1, -1);
+    return room;
+}
+
+static void cancelled(void *(*body)(void *))
+{
+    pthread_t thread;
+    char room;
+    void *result;
+    CHECK(!pthread_create(&thread, 0, body, &room));
+    /* Usually it waits by then; if not, the outcome is the same. */
+    usleep(20000);
+    CHECK(!pthread_cancel(thread));
+    CHECK(!pthread_join(thread, &result));
+    CHECK(result == PTHREAD_CANCELED);
+}
+
+static void a_thread_that_waits_for_the_kernel_can_be_cancelled(void)
+{
+    struct sockaddr_un name = {AF_UNIX};
+    int pair[2];
+    CHECK(!pipe(idle) && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    local = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(!bind(local, (void *)&name, sizeof(sa_family_t)) && !listen(local, 1));
+    one = pair[0];
+    cancelled(read_pipe);
+    cancelled(poll_pipe);
+    cancelled(select_pipe);
+    cancelled(accept_local);
+    cancelled(read_local);
+    epoll = epoll_create1(0);
+    add(idle[0], EPOLLIN);
+    cancelled(wait_at_epoll);
+    /* A socket that is not connected yet is the kernel's. */
+    fresh = socket(AF_INET, SOCK_STREAM, 0);
+    add(fresh, EPOLLIN | EPOLLONESHOT);
+    CHECK(events(fresh) & EPOLLHUP);
+    cancelled(wait_at_epoll);
+    /* The instance goes on. */
+    CHECK(events(fresh) == 0);
+    modify(fresh, EPOLLIN | EPOLLONESHOT);
+    CHECK(events(fresh) & EPOLLHUP);
+}
+
+static void *read_over_rdma(void *room)
+{
+    CHECK(read(two, room, 1) == 1);
+    for (;;)
+        pthread_testcancel();
+}
+
+static void a_thread_is_cancelled_after_its_wait_for_rdma(void)
+{
+    pthread_t thread;
+    char room;
+    void *result;
+    connection(&one, &two);
+    CHECK(!pthread_create(&thread, 0, read_over_rdma, &room));
+    usleep(20000);
+    CHECK(!pthread_cancel(thread));
+    say(one, "x");
+    CHECK(!pthread_join(thread, &result));
+    CHECK(result == PTHREAD_CANCELED);
+    say(one, "y");
+}
+
 CASES({"poll_and_select_mix_descriptors", poll_and_select_mix_descriptors},
       {"a_mask_lets_a_pending_signal_through", a_mask_lets_a_pending_signal_through},
       {"level_triggered", level_triggered}, {"edge_triggered", edge_triggered},
       {"one_shot", one_shot}, {"listeners_are_ready_both_ways", listeners_are_ready_both_ways},
       {"a_thread_that_waits_sees_changes", a_thread_that_waits_sees_changes},
-      {"edges_are_seen_while_another_thread_works", edges_are_seen_while_another_thread_works})
+      {"edges_are_seen_while_another_thread_works", edges_are_seen_while_another_thread_works},
+      {"a_thread_that_waits_for_the_kernel_can_be_cancelled",
+       a_thread_that_waits_for_the_kernel_can_be_cancelled},
+      {"a_thread_is_cancelled_after_its_wait_for_rdma",
+       a_thread_is_cancelled_after_its_wait_for_rdma})
