@@ -9,7 +9,7 @@ use crate::inside::is_inside;
 use crate::kinds::{self, Kind};
 use crate::options::End;
 use crate::real::{self, Handler, Start, Strings};
-use crate::select::Sets;
+use crate::select::{self, Sets};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
 use crate::{
@@ -432,10 +432,14 @@ unsafe fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd
 }
 
 /// The sets that a program passed to `select`, with their descriptors; `None` if the kernel alone
-/// can answer.
-unsafe fn sets(count: c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<pollfd>)> {
+/// can answer. Lowers the count to the descriptors that are looked at.
+unsafe fn sets(count: &mut c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<pollfd>)> {
+    if sets.iter().all(|set| set.is_null()) {
+        return None;
+    }
+    *count = call(*count, || Ok(select::within_table(*count)));
     // SAFETY: the caller promises them.
-    let sets = unsafe { Sets::new(sets, count) };
+    let sets = unsafe { Sets::new(sets, *count) };
     let entries = sets.entries();
     let is_ours = entries.iter().any(|fd| kind(fd.fd) == Kind::Socket);
     is_ours.then_some((sets, entries))
@@ -521,30 +525,34 @@ replace! {
         ppoll(fds, count, timeout, mask)
     }
 
-    fn select(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *mut timeval) -> c_int;
-    match sets(count, [reads, writes, excepts]) {
-        None => real::select(count, reads, writes, excepts, timeout),
-        Some((sets, entries)) => waits(|| {
-            let until = Until::timeval(timeout)?;
-            let result = sets.wait(entries, until, None);
-            if let Some(left) = until.left() {
-                // As Linux does.
-                timeout.write(timeval {
-                    tv_sec: left.as_secs() as _,
-                    tv_usec: left.subsec_micros().into(),
-                });
-            }
-            result
-        }),
+    fn select(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *mut timeval) -> c_int; {
+        let mut count = count;
+        match sets(&mut count, [reads, writes, excepts]) {
+            None => real::select(count, reads, writes, excepts, timeout),
+            Some((sets, entries)) => waits(|| {
+                let until = Until::timeval(timeout)?;
+                let result = sets.wait(entries, until, None);
+                if let Some(left) = until.left() {
+                    // As Linux does.
+                    timeout.write(timeval {
+                        tv_sec: left.as_secs() as _,
+                        tv_usec: left.subsec_micros().into(),
+                    });
+                }
+                result
+            }),
+        }
     }
 
-    fn pselect(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
-    match sets(count, [reads, writes, excepts]) {
-        None => real::pselect(count, reads, writes, excepts, timeout, mask),
-        Some((sets, entries)) => waits(|| {
-            let until = Until::timespec(timeout)?;
-            sets.wait(entries, until, Mask::new(mask)?.as_ref())
-        }),
+    fn pselect(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int; {
+        let mut count = count;
+        match sets(&mut count, [reads, writes, excepts]) {
+            None => real::pselect(count, reads, writes, excepts, timeout, mask),
+            Some((sets, entries)) => waits(|| {
+                let until = Until::timespec(timeout)?;
+                sets.wait(entries, until, Mask::new(mask)?.as_ref())
+            }),
+        }
     }
 
     fn epoll_create(size: c_int) -> c_int;

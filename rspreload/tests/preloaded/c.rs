@@ -41,6 +41,7 @@ cases! {
     a_blocking_connection, 2, 18;
     "waits":
     poll_and_select_mix_descriptors, 2, 1;
+    select_looks_at_no_more_than_there_is, 1, 1;
     a_mask_lets_a_pending_signal_through, 1, 1;
     level_triggered, 1, 3;
     edge_triggered, 1, 4096;

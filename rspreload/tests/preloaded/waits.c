@@ -64,6 +64,46 @@ static void poll_and_select_mix_descriptors(void)
     CHECK(poll(all, 2, 0) == 2 && all[1].revents == POLLNVAL);
 }
 
+/* The kernel looks at no more descriptors than there are, whatever the program says. */
+static void select_looks_at_no_more_than_there_is(void)
+{
+    static struct {
+        fd_set set;
+        unsigned char after[1 << 17];
+    } of;
+    static unsigned char untouched[sizeof of.after];
+    struct rlimit limit;
+    struct timeval now = {0, 0};
+    struct timespec at_once = {0, 0};
+    int a, b, pipes[2];
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = limit.rlim_max < 1 << 20 ? limit.rlim_max : 1 << 20;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    CHECK(getdtablesize() > 3000 && !pipe(pipes));
+    connection(&a, &b);
+    say(a, "x");
+    say(pipes[1], "x");
+    memset(of.after, 0xff, sizeof of.after);
+    memset(untouched, 0xff, sizeof untouched);
+    for (int of_kernel = 0; of_kernel < 2; of_kernel++) {
+        int fd = of_kernel ? pipes[0] : b;
+        FD_ZERO(&of.set);
+        FD_SET(fd, &of.set);
+        CHECK(select(getdtablesize(), &of.set, 0, 0, &now) == 1 && FD_ISSET(fd, &of.set));
+        CHECK(pselect(getdtablesize(), &of.set, 0, 0, &at_once, 0) == 1 && FD_ISSET(fd, &of.set));
+        CHECK(!memcmp(of.after, untouched, sizeof untouched));
+    }
+    /* There is one more, for which the program has made room. */
+    memset(&of, 0, sizeof of);
+    for (int of_kernel = 0; of_kernel < 2; of_kernel++) {
+        unsigned char *byte = (unsigned char *)&of + 2500 / 8;
+        CHECK(dup2(of_kernel ? pipes[0] : b, 2500) == 2500);
+        *byte = 1 << 2500 % 8;
+        CHECK(select(of_kernel ? 2501 : getdtablesize(), (fd_set *)&of, 0, 0, &now) == 1 && *byte);
+    }
+    CHECK(select(getdtablesize(), 0, 0, 0, &now) == 0);
+}
+
 static volatile int signals;
 
 static void count(int number)
@@ -420,6 +460,7 @@ static void a_thread_is_cancelled_after_its_wait_for_rdma(void)
 }
 
 CASES({"poll_and_select_mix_descriptors", poll_and_select_mix_descriptors},
+      {"select_looks_at_no_more_than_there_is", select_looks_at_no_more_than_there_is},
       {"a_mask_lets_a_pending_signal_through", a_mask_lets_a_pending_signal_through},
       {"level_triggered", level_triggered}, {"edge_triggered", edge_triggered},
       {"one_shot", one_shot}, {"listeners_are_ready_both_ways", listeners_are_ready_both_ways},
