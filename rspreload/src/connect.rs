@@ -143,7 +143,11 @@ fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
             socket.attempt().take();
             return Ok(0);
         }
-        return fall_back(fd, socket, to, error);
+        return fall_back(fd, socket, to, error).inspect_err(|error| {
+            if error.0 != libc::EINPROGRESS {
+                return_to_kernel(socket);
+            }
+        });
     }
 }
 
@@ -172,7 +176,19 @@ pub(crate) fn progress(socket: &Arc<Socket>) {
     };
     match fall_back(fd, socket, to, error) {
         Ok(_) | Err(Errno(libc::EINPROGRESS)) => {}
-        Err(error) => socket.error.store(error.0, Ordering::Release),
+        Err(error) => {
+            socket.error.store(error.0, Ordering::Release);
+            return_to_kernel(socket);
+        }
+    }
+}
+
+/// After an attempt that failed. The kernel's socket, which is not connected, is ready for all calls.
+fn return_to_kernel(socket: &Arc<Socket>) {
+    for fd in table::descriptors(socket) {
+        for (epoll, interest) in table::epolls() {
+            interest.return_to_kernel(epoll, fd);
+        }
     }
 }
 

@@ -44,6 +44,18 @@ impl Member {
         }
     }
 
+    /// What the kernel's instance gets for it.
+    fn of_kernel(&self) -> epoll_event {
+        let events = match self.is_disarmed {
+            true => libc::EPOLLONESHOT as u32,
+            false => self.events,
+        };
+        epoll_event {
+            events,
+            u64: self.data,
+        }
+    }
+
     /// Whether this library answers for it.
     pub(crate) fn is_ours(&self) -> bool {
         self.socket.phase() != Phase::Fresh
@@ -200,6 +212,19 @@ impl Epoll {
         }
     }
 
+    /// The kernel answers for the socket until this library does so again.
+    pub(crate) fn return_to_kernel(&self, epoll: c_int, fd: c_int) {
+        let mut state = self.state();
+        if let Some(member) = state.members.get_mut(&fd)
+            && !std::mem::replace(&mut member.in_kernel, true)
+        {
+            // If the kernel has no memory for it, nobody can be told.
+            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.of_kernel());
+            member.reported = 0;
+            state.wake();
+        }
+    }
+
     /// The kernel answers for the socket from now on.
     pub(crate) fn give_to_kernel(&self, epoll: c_int, fd: c_int) {
         let mut state = self.state();
@@ -207,16 +232,8 @@ impl Epoll {
             return;
         };
         if !member.in_kernel {
-            let events = match member.is_disarmed {
-                true => libc::EPOLLONESHOT as u32,
-                false => member.events,
-            };
-            let event = epoll_event {
-                events,
-                u64: member.data,
-            };
             // If the kernel has no memory for it, nobody can be told.
-            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, event);
+            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.of_kernel());
         }
         state.wake();
         // Before the member, whose end may close the rsocket.

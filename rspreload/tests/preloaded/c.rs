@@ -134,10 +134,12 @@ fn nobody_listens() {
 
 #[test]
 fn only_rdma() {
-    let run = Run::new()
-        .with("ROCE_SOCKETS", "loopback,only")
-        .with("DOUBLE_REFUSE", "113");
-    assert_eq!(run.case("connects", "only_rdma"), "");
+    for case in ["only_rdma", "epoll_sees_that_only_rdma_failed"] {
+        let run = Run::new()
+            .with("ROCE_SOCKETS", "loopback,only")
+            .with("DOUBLE_REFUSE", "113");
+        assert_eq!(run.case("connects", case), "");
+    }
 }
 
 /// Where a close leaves the rest to a thread.

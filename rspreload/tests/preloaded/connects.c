@@ -111,6 +111,37 @@ static void only_rdma(void)
     CHECK(!close(at_fd));
 }
 
+static void epoll_sees_that_only_rdma_failed(void)
+{
+    int at_fd = listener(), epoll = epoll_create1(0);
+    /* In the set before the attempt, or from then on. */
+    for (int before = 0; before < 2; before++) {
+        int fd = nonblocking();
+        struct epoll_event event = {EPOLLIN | EPOLLOUT | EPOLLET, {.u64 = 5}};
+        if (before)
+            CHECK(!epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+        for (int tries = 0; tries < 2; tries++) {
+            FAILS(connect(fd, (void *)&at, sizeof at), EINPROGRESS);
+            if (!before && !tries)
+                CHECK(!epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+            int error;
+            do {
+                CHECK(epoll_wait(epoll, &event, 1, -1) == 1 && event.data.u64 == 5);
+                CHECK(event.events == (EPOLLOUT | EPOLLHUP));
+                /* The event may be that of the socket before the attempt. */
+                error = error_of(fd);
+            } while (!error);
+            CHECK(error == EHOSTUNREACH);
+            CHECK(error_of(fd) == 0);
+        }
+        event.events = EPOLLOUT;
+        CHECK(!epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event));
+        CHECK(!epoll_ctl(epoll, EPOLL_CTL_DEL, fd, 0));
+        CHECK(!close(fd));
+    }
+    CHECK(!close(at_fd));
+}
+
 /* A listener takes both kinds, in the order in which they come. */
 static void tcp_and_rdma_at_one_port(void)
 {
@@ -154,5 +185,7 @@ static void by_tcp(void)
 CASES({"connects_while_the_program_goes_on", connects_while_the_program_goes_on},
       {"epoll_and_select_see_the_end_of_an_attempt", epoll_and_select_see_the_end_of_an_attempt},
       {"a_blocking_connection", a_blocking_connection}, {"nobody_listens", nobody_listens},
-      {"only_rdma", only_rdma}, {"tcp_and_rdma_at_one_port", tcp_and_rdma_at_one_port},
+      {"only_rdma", only_rdma},
+      {"epoll_sees_that_only_rdma_failed", epoll_sees_that_only_rdma_failed},
+      {"tcp_and_rdma_at_one_port", tcp_and_rdma_at_one_port},
       {"by_tcp", by_tcp})
