@@ -5,7 +5,7 @@ use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::signals;
 use crate::socket::Socket;
-use crate::{epoll, rdmacm, real, say, table};
+use crate::{epoll, listen, rdmacm, real, say, table};
 use libc::{pollfd, sockaddr, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub(crate) unsafe fn accept(
             }
             return Ok(made);
         }
+        // Another process may have cleared the flag, for a program that it executed.
+        listen::set_kernel_nonblocking(fd, true)?;
         // SAFETY: the caller promises the buffer.
         match check(unsafe { real::accept4(fd, address, size, flags) }) {
             Err(error) if error.is_again() && !socket.is_nonblocking() => {}

@@ -183,8 +183,11 @@ unsafe fn accepted(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flag
     let real = || unsafe { hidden::if_inside(real::accept4(fd, address, size, flags)) };
     ours_or(real, || match claim::waited_for(fd) {
         // SAFETY: as above.
-        Some(socket) => unsafe { accept::accept(fd, &socket, address, size, flags) }.map(Some),
-        None => Ok(None),
+        Some(socket) if socket.is_kernel_nonblocking.load(Ordering::Acquire) => unsafe {
+            accept::accept(fd, &socket, address, size, flags).map(Some)
+        },
+        // One that listens over TCP alone.
+        _ => Ok(None),
     })
 }
 

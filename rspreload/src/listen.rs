@@ -102,10 +102,13 @@ pub(crate) fn set_kernel_nonblocking(fd: c_int, is_set: bool) -> Outcome<()> {
     // SAFETY: only numbers are passed.
     unsafe {
         let flags = check(real::fcntl(fd, libc::F_GETFL, 0))?;
-        let flags = match is_set {
+        let wanted = match is_set {
             true => flags | libc::O_NONBLOCK,
             false => flags & !libc::O_NONBLOCK,
         };
-        check(real::fcntl(fd, libc::F_SETFL, c_long::from(flags))).map(drop)
+        if wanted != flags {
+            check(real::fcntl(fd, libc::F_SETFL, c_long::from(wanted)))?;
+        }
+        Ok(())
     }
 }

@@ -59,6 +59,7 @@ cases! {
     much_is_relayed_in_order, 1, 41_943_040;
     a_worker_listens_instead_of_its_parent, 5, 5;
     a_child_may_look_at_a_listener, 2, 0;
+    a_program_waits_at_the_listener_that_it_inherits, 1, 0;
     a_worker_that_ended_is_followed_by_another, 3, 3;
     a_daemon_listens_after_its_parent, 1, 1;
     threads_may_fork, 1, 50;
@@ -140,6 +141,14 @@ fn only_rdma() {
             .with("DOUBLE_REFUSE", "113");
         assert_eq!(run.case("connects", case), "");
     }
+}
+
+#[test]
+fn a_thread_that_waits_for_tcp_can_be_cancelled() {
+    let run = Run::new().with("ROCE_SOCKETS", "");
+    let case = "a_thread_that_accepts_by_tcp_can_be_cancelled";
+    assert_eq!(run.case("waits", case), "");
+    assert_eq!(run.counts(), NOTHING);
 }
 
 /// Where a close leaves the rest to a thread.

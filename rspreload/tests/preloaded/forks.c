@@ -282,6 +282,46 @@ static void a_child_may_look_at_a_listener(void)
     CHECK(!close(a));
 }
 
+static void executes_with(int at_fd)
+{
+    char number[8];
+    snprintf(number, sizeof number, "%d", at_fd);
+    execl("/proc/self/exe", "forks", "waits_at_a_listener", number, (char *)0);
+    _exit(1);
+}
+
+static void a_program_waits_at_the_listener_that_it_inherits(void)
+{
+    int at_fd = listener();
+    struct pollfd entry = {at_fd, POLLIN, 0};
+    pid_t child = forked();
+    if (!child)
+        executes_with(at_fd);
+    ended(child);
+    /* From now on, connections over RDMA are this process's. */
+    CHECK(poll(&entry, 1, 0) == 0);
+    child = forked();
+    if (!child) {
+        CHECK(poll(&entry, 1, 0) == 0);
+        executes_with(at_fd);
+    }
+    ended(child);
+    /* It does not wait for TCP alone, although the flag is the program's, too. */
+    child = forked();
+    if (!child) {
+        client();
+        exit(0);
+    }
+    CHECK(accept(at_fd, 0, 0) >= 0);
+    ended(child);
+}
+
+static void waits_at_a_listener(void)
+{
+    int flags = fcntl(atoi(arguments[2]), F_GETFL);
+    CHECK(flags >= 0 && !(flags & O_NONBLOCK));
+}
+
 static void a_worker_that_ended_is_followed_by_another(void)
 {
     int at_fd = listener();
@@ -424,6 +464,9 @@ CASES({"a_child_serves_what_its_parent_accepted", a_child_serves_what_its_parent
       {"much_is_relayed_in_order", much_is_relayed_in_order},
       {"a_worker_listens_instead_of_its_parent", a_worker_listens_instead_of_its_parent},
       {"a_child_may_look_at_a_listener", a_child_may_look_at_a_listener},
+      {"a_program_waits_at_the_listener_that_it_inherits",
+       a_program_waits_at_the_listener_that_it_inherits},
+      {"waits_at_a_listener", waits_at_a_listener},
       {"a_worker_that_ended_is_followed_by_another", a_worker_that_ended_is_followed_by_another},
       {"a_daemon_listens_after_its_parent", a_daemon_listens_after_its_parent},
       {"threads_may_fork", threads_may_fork},

@@ -437,6 +437,16 @@ static void a_thread_that_waits_for_the_kernel_can_be_cancelled(void)
     CHECK(events(fresh) & EPOLLHUP);
 }
 
+static void a_thread_that_accepts_by_tcp_can_be_cancelled(void)
+{
+    local = listener();
+    cancelled(accept_local);
+    one = client();
+    CHECK(accept(local, 0, 0) >= 0);
+    CHECK(!(fcntl(local, F_GETFL) & O_NONBLOCK));
+    cancelled(read_local);
+}
+
 static void *read_over_rdma(void *room)
 {
     CHECK(read(two, room, 1) == 1);
@@ -468,5 +478,7 @@ CASES({"poll_and_select_mix_descriptors", poll_and_select_mix_descriptors},
       {"edges_are_seen_while_another_thread_works", edges_are_seen_while_another_thread_works},
       {"a_thread_that_waits_for_the_kernel_can_be_cancelled",
        a_thread_that_waits_for_the_kernel_can_be_cancelled},
+      {"a_thread_that_accepts_by_tcp_can_be_cancelled",
+       a_thread_that_accepts_by_tcp_can_be_cancelled},
       {"a_thread_is_cancelled_after_its_wait_for_rdma",
        a_thread_is_cancelled_after_its_wait_for_rdma})
