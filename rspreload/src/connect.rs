@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Attempt, Phase, Socket};
-use crate::{exit, names, rdmacm, real, say, settings, table};
+use crate::{exit, names, rdmacm, real, say, settings, signals, table};
 use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -134,7 +134,10 @@ fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
             events: libc::POLLOUT,
             revents: 0,
         }];
-        rdmacm::poll(&mut fds, until.left_milliseconds())?;
+        match rdmacm::poll(&mut fds, until.left_milliseconds()) {
+            Err(Errno(libc::EINTR)) if signals::restarts() => {}
+            result => drop(result?),
+        }
         let Some((to, error)) = outcome(socket) else {
             continue;
         };

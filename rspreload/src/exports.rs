@@ -243,12 +243,13 @@ fn moved(
     })
 }
 
-/// The same for calls that move messages: -1 with `errno` set, or how many.
+/// The same for calls that move messages: -1 with `errno` set, or how many. `one` returns whether a
+/// further message may follow.
 fn messages(
     fd: c_int,
     real: impl Fn() -> c_int,
     count: c_uint,
-    mut one: impl FnMut(&Arc<Socket>, usize) -> Result<usize, Errno>,
+    mut one: impl FnMut(&Arc<Socket>, usize) -> Result<bool, Errno>,
 ) -> c_int {
     if kind(fd) != Kind::Socket {
         return real();
@@ -260,7 +261,8 @@ fn messages(
         };
         for done in 0..count as usize {
             match one(&socket, done) {
-                Ok(_) => {}
+                Ok(true) => {}
+                Ok(false) => return Ok(Some(done as c_int + 1)),
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => return Ok(Some(done as c_int)),
             }
@@ -354,7 +356,7 @@ replace! {
         let flags = if index > 0 { flags | libc::MSG_DONTWAIT } else { flags };
         let received = receive(socket, &raw mut (*message).msg_hdr, flags)?;
         (*message).msg_len = received as c_uint;
-        Ok(received)
+        Ok(true)
     })
 
     fn write(fd: c_int, from: *const c_void, size: size_t) -> ssize_t;
@@ -388,7 +390,7 @@ replace! {
         let message = all.add(index);
         let sent = send_message(socket, &raw const (*message).msg_hdr, flags)?;
         (*message).msg_len = sent as c_uint;
-        Ok(sent)
+        Ok(sent == io::total(io::buffers((*message).msg_hdr.msg_iov, (*message).msg_hdr.msg_iovlen)?)?)
     })
 
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, size: size_t) -> ssize_t;

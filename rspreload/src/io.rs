@@ -218,7 +218,8 @@ fn rest(of: &[iovec], mut skip: usize) -> impl Iterator<Item = iovec> {
     })
 }
 
-fn total(of: &[iovec]) -> Outcome<usize> {
+/// The bytes of all buffers.
+pub(crate) fn total(of: &[iovec]) -> Outcome<usize> {
     let invalid = Errno(libc::EINVAL);
     let is_nowhere = |buffer: &iovec| buffer.iov_base.is_null() && buffer.iov_len > 0;
     if of.iter().any(is_nowhere) {

@@ -257,7 +257,24 @@ static void a_signal_interrupts_unless_the_program_restarts_calls(void)
     pthread_join(other, 0);
 }
 
-CASES({"moves_bytes_by_every_call", moves_bytes_by_every_call},
+/* An rsocket takes 1000 bytes at a time. */
+static void a_message_that_was_sent_in_part_is_the_last(void)
+{
+    int a, b;
+    char much[1500] = {0}, heard[2000];
+    struct iovec parts[] = {{much, 500}, {much, sizeof much}, {much, 1}};
+    struct mmsghdr all[] = {{{.msg_iov = &parts[0], .msg_iovlen = 1}, 0},
+                            {{.msg_iov = &parts[1], .msg_iovlen = 1}, 0},
+                            {{.msg_iov = &parts[2], .msg_iovlen = 1}, 0}};
+    connection(&a, &b);
+    CHECK(sendmmsg(a, all, 3, MSG_DONTWAIT) == 2);
+    CHECK(all[0].msg_len == 500 && all[1].msg_len == 1000);
+    CHECK(!close(a));
+    CHECK(recv(b, heard, sizeof heard, MSG_WAITALL) == 1500);
+}
+
+CASES({"a_message_that_was_sent_in_part_is_the_last", a_message_that_was_sent_in_part_is_the_last},
+      {"moves_bytes_by_every_call", moves_bytes_by_every_call},
       {"closes_each_way", closes_each_way},
       {"writing_to_a_closed_peer_is_a_broken_pipe", writing_to_a_closed_peer_is_a_broken_pipe},
       {"copies_of_a_descriptor_share_the_connection", copies_of_a_descriptor_share_the_connection},

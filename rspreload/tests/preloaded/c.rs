@@ -151,6 +151,24 @@ fn a_thread_that_waits_for_tcp_can_be_cancelled() {
     assert_eq!(run.counts(), NOTHING);
 }
 
+#[test]
+fn a_message_that_was_sent_in_part_is_the_last() {
+    let run = Run::new().with("DOUBLE_SHORT", "1000");
+    let case = "a_message_that_was_sent_in_part_is_the_last";
+    assert_eq!(run.case("bytes", case), "");
+    assert_eq!(run.counts().sent, 1500);
+}
+
+#[test]
+fn a_signal_interrupts_a_connection_unless_the_program_restarts_calls() {
+    let run = Run::new()
+        .with("DOUBLE_SILENT", "1")
+        .with("ROCE_SOCKETS", "loopback,quiet,wait=500");
+    let case = "a_signal_interrupts_a_connection_unless_the_program_restarts_calls";
+    assert_eq!(run.case("connects", case), "");
+    assert_eq!(run.counts().connects, 0);
+}
+
 /// Where a close leaves the rest to a thread.
 #[test]
 fn what_was_sent_before_an_exit_arrives_although_it_takes_time() {

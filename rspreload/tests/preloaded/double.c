@@ -4,6 +4,7 @@
  * DOUBLE_REFUSE=ERRNO  connections fail with this error
  * DOUBLE_SILENT=1      connections neither succeed nor fail
  * DOUBLE_NO_DEVICE=1   listeners fail, as without a device
+ * DOUBLE_SHORT=SIZE    a call sends no more bytes
  * DOUBLE_LATE=1        a close leaves what was sent to a thread, which an exit waits for, unless the
  *                      rsocket blocks and lingers */
 #define _GNU_SOURCE
@@ -337,6 +338,9 @@ ssize_t rrecv(int fd, void *to, size_t size, int flags)
 ssize_t rsend(int fd, const void *from, size_t size, int flags)
 {
     struct rsocket *rs = find(fd);
+    const char *most = getenv("DOUBLE_SHORT");
+    if (most && (size_t)atoi(most) < size)
+        size = atoi(most);
     if (rs && getenv("DOUBLE_LATE")) {
         if (rs->is_late + size > sizeof rs->late)
             abort();
