@@ -5,7 +5,7 @@ use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::signals;
 use crate::socket::Socket;
-use crate::{epoll, listen, rdmacm, real, say, table};
+use crate::{carried, epoll, listen, rdmacm, real, say, table};
 use libc::{pollfd, sockaddr, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) unsafe fn accept(
         let accepted = over_rdma(socket);
         epoll::called(socket, &socket.reads);
         if let Some((rs, peer)) = accepted? {
-            let made = adopt(socket, rs, flags)?;
+            let made = adopt(fd, socket, rs, flags)?;
             if let Some(peer) = peer {
                 // SAFETY: the caller promises the buffer.
                 unsafe { peer.in_domain(socket.domain).write(address, size) };
@@ -74,7 +74,7 @@ fn wait(fd: c_int, socket: &Socket, until: Until) -> Outcome<()> {
 }
 
 /// Gives a connection over RDMA a descriptor.
-fn adopt(listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int> {
+fn adopt(fd: c_int, listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int> {
     // SAFETY: only numbers are passed.
     let made = unsafe { real::socket(listener.domain, libc::SOCK_STREAM | flags, 0) };
     let made = check(made).inspect_err(|_| rdmacm::close(rs))?;
@@ -84,6 +84,7 @@ fn adopt(listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int> {
         _ => String::from("a connection over RDMA"),
     });
     let socket = Socket::connected(listener.domain, is_nonblocking, rs);
+    carried::from_listener(fd, listener, made, &socket);
     table::insert_socket(made, Arc::new(socket));
     Ok(made)
 }

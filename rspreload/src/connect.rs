@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Attempt, Phase, Socket};
-use crate::{exit, names, rdmacm, real, say, settings, signals, table};
+use crate::{carried, exit, names, rdmacm, real, say, settings, signals, table};
 use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -74,7 +74,7 @@ fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
     let to = to.unmapped();
     let rs = rdmacm::stream(to.domain())?;
     exit::register();
-    let result = start(fd, rs, to);
+    let result = start(fd, socket, rs, to);
     if !matches!(result, Ok(()) | Err(Errno(libc::EINPROGRESS))) {
         rdmacm::close(rs);
         return result;
@@ -96,12 +96,13 @@ fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
     result
 }
 
-fn start(fd: c_int, rs: c_int, to: Address) -> Outcome<()> {
+fn start(fd: c_int, socket: &Socket, rs: c_int, to: Address) -> Outcome<()> {
     if let Some(own) = names::of_kernel(fd)?
         && !own.is_nothing()
     {
         rdmacm::bind(rs, own.unmapped())?;
     }
+    carried::to_rsocket(fd, socket, rs);
     rdmacm::connect(rs, to)
 }
 

@@ -48,6 +48,8 @@ fn end(before_close: impl Fn(c_int, c_int)) {
     children::wait_for_all(GRACE);
     relay::wait_for_all();
     for (fd, socket) in table::sockets_at_exit() {
+        // The end of a process is no close that the program waits for.
+        socket.lingers.store(false, Ordering::Relaxed);
         if socket.rs() >= 0 {
             before_close(fd, socket.rs());
         }

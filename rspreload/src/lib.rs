@@ -24,6 +24,7 @@ mod accept;
 mod address;
 mod atfork;
 mod cancel;
+mod carried;
 mod children;
 mod claim;
 mod clock;

@@ -174,24 +174,33 @@ pub(crate) fn close(rs: c_int) {
     keep(|| unsafe { (library.rclose)(rs) });
 }
 
+/// Lets [`close`] wait as `SO_LINGER` says.
+pub(crate) fn set_blocking(rs: c_int) {
+    let Ok(library) = library() else { return };
+    let _inside = Inside::enter();
+    // SAFETY: only numbers are passed.
+    keep(|| unsafe { (library.rfcntl)(rs, libc::F_SETFL, 0) });
+}
+
 /// Lets [`close`] wait until the peer has what was sent, but no longer than the limit, which is rounded
 /// up to seconds. A library that does not know the option closes in its own way.
 pub(crate) fn wait_at_close(rs: c_int, limit: Duration) {
-    let Ok(library) = library() else { return };
+    set_blocking(rs);
     let seconds = limit.as_nanos().div_ceil(1_000_000_000);
     let linger = libc::linger {
         l_onoff: 1,
         l_linger: c_int::try_from(seconds).unwrap_or(c_int::MAX),
     };
     let (value, size) = ((&raw const linger).cast(), size_of::<libc::linger>());
-    keep(|| {
-        let _inside = Inside::enter();
-        // SAFETY: the value can be read.
-        unsafe {
-            (library.rfcntl)(rs, libc::F_SETFL, 0);
-            let name = libc::SO_LINGER;
-            (library.rsetsockopt)(rs, libc::SOL_SOCKET, name, value, size as socklen_t);
-        }
+    // SAFETY: the value can be read.
+    let _ = keep(|| unsafe {
+        set_option(
+            rs,
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            value,
+            size as socklen_t,
+        )
     });
 }
 

@@ -86,6 +86,8 @@ pub(crate) struct Socket {
     pub(crate) fds: AtomicUsize,
     /// Whether the program will send nothing more.
     pub(crate) is_send_shut: AtomicBool,
+    /// Whether closing it waits until the peer has what was sent.
+    pub(crate) lingers: AtomicBool,
     /// Whether this process waits for connections to it, or accepted one.
     pub(crate) is_used: AtomicBool,
     /// For a listener: which child listens over RDMA instead.
@@ -150,6 +152,7 @@ impl Socket {
             send_limit: AtomicU64::new(0),
             fds: AtomicUsize::new(0),
             is_send_shut: AtomicBool::new(false),
+            lingers: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             given: Arc::default(),
             reads: AtomicU32::new(0),
@@ -227,6 +230,9 @@ impl Socket {
         let rs = self.rs.swap(-1, Ordering::AcqRel);
         // A forked child has a copy of its parent's.
         if rs >= 0 && self.process == forks() {
+            if self.lingers.load(Ordering::Relaxed) {
+                rdmacm::set_blocking(rs);
+            }
             rdmacm::close(rs);
             kinds::set(rs, kinds::Kind::Other);
         }

@@ -169,6 +169,30 @@ fn a_signal_interrupts_a_connection_unless_the_program_restarts_calls() {
     assert_eq!(run.counts().connects, 0);
 }
 
+#[test]
+fn options_reach_the_connection() {
+    let run = Run::new();
+    let file = run.files().join("options");
+    let run = run.with("DOUBLE_OPTIONS", file.display().to_string());
+    assert_eq!(run.case("bytes", "options_reach_the_connection"), "");
+    let set = std::fs::read_to_string(file).expect("options were set");
+    let all = |name| {
+        let start = format!("{} {name} ", libc::IPPROTO_TCP);
+        let values = set.lines().filter_map(|line| line.strip_prefix(&start));
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    // The client's, and the accepted one's from the listener and from the program.
+    assert_eq!(all(libc::TCP_KEEPIDLE), ["12", "11", "13"], "{set}");
+    let on = format!("{} {} 1", libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+    assert_eq!(set.lines().filter(|line| **line == on).count(), 3, "{set}");
+}
+
+#[test]
+fn a_close_lingers_where_it_would_leave_the_rest_to_a_thread() {
+    let run = Run::new().with("DOUBLE_LATE", "1");
+    assert_eq!(run.case("bytes", "a_close_lingers"), "");
+}
+
 /// Where a close leaves the rest to a thread.
 #[test]
 fn what_was_sent_before_an_exit_arrives_although_it_takes_time() {

@@ -4,6 +4,7 @@
  * DOUBLE_REFUSE=ERRNO  connections fail with this error
  * DOUBLE_SILENT=1      connections neither succeed nor fail
  * DOUBLE_NO_DEVICE=1   listeners fail, as without a device
+ * DOUBLE_OPTIONS=FILE  has a line for each option that is set: level, name, number
  * DOUBLE_SHORT=SIZE    a call sends no more bytes
  * DOUBLE_LATE=1        a close leaves what was sent to a thread, which an exit waits for, unless the
  *                      rsocket blocks and lingers */
@@ -408,6 +409,12 @@ int rgetsockname(int fd, struct sockaddr *to, socklen_t *size)
 int rsetsockopt(int fd, int level, int name, const void *value, socklen_t size)
 {
     struct rsocket *rs = find(fd);
+    const char *options = getenv("DOUBLE_OPTIONS");
+    if (rs && options && size >= sizeof(int)) {
+        int file = open(options, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+        dprintf(file, "%d %d %d\n", level, name, *(const int *)value);
+        close(file);
+    }
     if (rs && level == SOL_SOCKET && name == SO_LINGER && size >= sizeof(struct linger))
         rs->lingers = ((const struct linger *)value)->l_onoff && ((const struct linger *)value)->l_linger;
     return rs ? 0 : -1;
