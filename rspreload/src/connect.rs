@@ -73,7 +73,7 @@ fn is_tried(to: Address) -> bool {
 fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
     let to = to.unmapped();
     let rs = rdmacm::stream(to.domain())?;
-    exit::register();
+    exit::register_wait();
     let result = start(fd, socket, rs, to);
     if !matches!(result, Ok(()) | Err(Errno(libc::EINPROGRESS))) {
         rdmacm::close(rs);

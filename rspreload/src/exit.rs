@@ -14,18 +14,29 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long `_exit` waits for peers. At `exit`, librdmacm does so.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Registers what `exit` does. Called once there is an rsocket: librdmacm may disconnect all rsockets
-/// at `exit`, and what is registered last is called first.
+/// Registers what `exit` does after all that the program has registered.
 pub(crate) fn register() {
+    // SAFETY: the function can be called at the end, since the library is never unloaded.
+    unsafe { libc::atexit(at_exit) };
+}
+
+/// Called once there is an rsocket. This project's librdmacm disconnects all rsockets at `exit`, and
+/// what is registered last is called first.
+pub(crate) fn register_wait() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if !REGISTERED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the function can be called at the end, since the library is never unloaded.
-        unsafe { libc::atexit(at_exit) };
+        // SAFETY: as above.
+        unsafe { libc::atexit(wait_at_exit) };
     }
 }
 
-extern "C" fn at_exit() {
+extern "C" fn wait_at_exit() {
     // A panic of this library must not change how the process ends.
+    let _ = std::panic::catch_unwind(wait_for_children);
+}
+
+extern "C" fn at_exit() {
+    // As above.
     let _ = std::panic::catch_unwind(|| end(|_, _| {}));
 }
 
@@ -40,13 +51,21 @@ pub(crate) fn at_once() {
     });
 }
 
+/// Waits, once, until children no longer need this process.
+fn wait_for_children() {
+    static HAS_WAITED: AtomicBool = AtomicBool::new(false);
+    if rdmacm::was_used() && !is_inside() && !HAS_WAITED.swap(true, Ordering::Relaxed) {
+        children::wait_for_all(GRACE);
+        relay::wait_for_all();
+    }
+}
+
 /// Waits for children, and closes all rsockets of this process.
 fn end(before_close: impl Fn(c_int, c_int)) {
     if !rdmacm::was_used() || is_inside() {
         return;
     }
-    children::wait_for_all(GRACE);
-    relay::wait_for_all();
+    wait_for_children();
     for (fd, socket) in table::sockets_at_exit() {
         // The end of a process is no close that the program waits for.
         socket.lingers.store(false, Ordering::Relaxed);

@@ -58,7 +58,7 @@ fn refuse(at: Address, error: Errno) {
 
 fn begin(fd: c_int, socket: &Arc<Socket>, at: Address, backlog: c_int) -> Outcome<()> {
     let rs = rdmacm::stream(at.domain())?;
-    exit::register();
+    exit::register_wait();
     let result = start(fd, rs, at, backlog);
     if result.is_err() {
         rdmacm::close(rs);

@@ -1,6 +1,6 @@
 //! What happens when the library is loaded, before `main`.
 
-use crate::{errno, fork, real, say, settings};
+use crate::{errno, exit, fork, real, say, settings};
 use std::ffi::{c_char, c_int};
 
 extern "C" fn initialise(_: c_int, _: *const *const c_char, _: *const *const c_char) {
@@ -14,6 +14,7 @@ extern "C" fn initialise(_: c_int, _: *const *const c_char, _: *const *const c_c
         }
         if !settings::get().is_off {
             fork::register();
+            exit::register();
         }
         Ok(())
     });
