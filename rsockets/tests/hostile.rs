@@ -282,6 +282,44 @@ fn private_data_of_others_are_refused() {
     scene.end();
 }
 
+/// The peer's shutdown may arrive before this end could send its own, or its disconnect.
+#[test]
+fn shutdowns_that_cross_while_the_connection_is_confirmed_end_it() {
+    let scene = Scene::new();
+    let at = rs::local_name(scene.listener).expect("a name");
+    for theirs in [Control::Shutdown, Control::Disconnect] {
+        let options = ConnectOptions::default();
+        let from = SocketAddr::new(HERE, 0);
+        let private = scene.liar.data().encode();
+        let pending = Connection::start(scene.liar.qp(), from, at, &options, &private);
+        let pending = pending.expect("asked");
+        let (fd, _) = rs::accept(scene.listener).expect("accepted");
+        // Nothing can be sent yet.
+        rs::shutdown(fd, rs::Shutdown::Writes).expect("shut");
+        let connection = pending.wait().expect("connected");
+        let imm = Message::Control(theirs).encode();
+        scene.liar.tell(&connection, NOWHERE, imm, &[]);
+        assert_eq!(end_of(fd), Ok(0));
+        if theirs == Control::Shutdown {
+            let ends = Message::Control(Control::Disconnect).encode();
+            loop {
+                let completion = scene.liar.cq.poll_for(Duration::from_secs(20));
+                let completion = completion.expect("no overrun").expect("in time");
+                if completion.imm == Some(ends) {
+                    break;
+                }
+            }
+        }
+        rs::close(fd).expect("closed");
+        // Nothing that nobody takes any more is waited for.
+        assert!(
+            connection.wait_for_end(Duration::from_secs(20)),
+            "{theirs:?}"
+        );
+    }
+    scene.end();
+}
+
 /// A peer that is silent is asked whether it is there.
 #[test]
 fn a_silent_peer_is_asked_for_a_sign_of_life() {

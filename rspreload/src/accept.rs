@@ -5,11 +5,10 @@ use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::signals;
 use crate::socket::Socket;
-use crate::{rdmacm, real, say, table};
+use crate::{carried, epoll, listen, rdmacm, real, say, table};
 use libc::{pollfd, sockaddr, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Accepts a connection at a socket that listens over RDMA. Its descriptor is the kernel's next one,
 /// whichever way the connection takes.
@@ -28,15 +27,18 @@ pub(crate) unsafe fn accept(
     }
     let until = Until::after_limit(socket.receive_limit());
     loop {
-        socket.reads.fetch_add(1, Ordering::AcqRel);
-        if let Some((rs, peer)) = over_rdma(socket)? {
-            let made = adopt(socket, rs, flags)?;
+        let accepted = over_rdma(socket);
+        epoll::called(socket, &socket.reads);
+        if let Some((rs, peer)) = accepted? {
+            let made = adopt(fd, socket, rs, flags)?;
             if let Some(peer) = peer {
                 // SAFETY: the caller promises the buffer.
                 unsafe { peer.in_domain(socket.domain).write(address, size) };
             }
             return Ok(made);
         }
+        // Another process may have cleared the flag, for a program that it executed.
+        listen::set_kernel_nonblocking(fd, true)?;
         // SAFETY: the caller promises the buffer.
         match check(unsafe { real::accept4(fd, address, size, flags) }) {
             Err(error) if error.is_again() && !socket.is_nonblocking() => {}
@@ -72,7 +74,7 @@ fn wait(fd: c_int, socket: &Socket, until: Until) -> Outcome<()> {
 }
 
 /// Gives a connection over RDMA a descriptor.
-fn adopt(listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int> {
+fn adopt(fd: c_int, listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int> {
     // SAFETY: only numbers are passed.
     let made = unsafe { real::socket(listener.domain, libc::SOCK_STREAM | flags, 0) };
     let made = check(made).inspect_err(|_| rdmacm::close(rs))?;
@@ -82,6 +84,7 @@ fn adopt(listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int> {
         _ => String::from("a connection over RDMA"),
     });
     let socket = Socket::connected(listener.domain, is_nonblocking, rs);
+    carried::from_listener(fd, listener, made, &socket);
     table::insert_socket(made, Arc::new(socket));
     Ok(made)
 }

@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Outcome};
 use crate::link::{self, Message, What};
 use crate::signals::Blocked;
-use crate::socket::{Given, Phase, Socket, lock};
+use crate::socket::{Given, Phase, Socket, lock, lock_at_exit};
 use crate::{hidden, inside, parent, real, relay};
 use libc::pollfd;
 use std::collections::BTreeMap;
@@ -235,7 +235,9 @@ fn is_there(number: u64) -> bool {
 /// Waits, at the end of the process, until children have the connections that they inherited, or
 /// until the limit.
 pub(crate) fn wait_for_all(limit: Duration) {
-    let mut children = lock(&CHILDREN);
+    let Some(mut children) = lock_at_exit(&CHILDREN) else {
+        return;
+    };
     let until = Instant::now() + limit;
     while children.all.iter().any(Child::may_want_a_connection) {
         let left = until.saturating_duration_since(Instant::now());

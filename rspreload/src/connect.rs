@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Attempt, Phase, Socket};
-use crate::{names, rdmacm, real, say, settings, table};
+use crate::{carried, exit, names, rdmacm, real, say, settings, signals, table};
 use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -73,7 +73,8 @@ fn is_tried(to: Address) -> bool {
 fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
     let to = to.unmapped();
     let rs = rdmacm::stream(to.domain())?;
-    let result = start(fd, rs, to);
+    exit::register_wait();
+    let result = start(fd, socket, rs, to);
     if !matches!(result, Ok(()) | Err(Errno(libc::EINPROGRESS))) {
         rdmacm::close(rs);
         return result;
@@ -95,12 +96,13 @@ fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
     result
 }
 
-fn start(fd: c_int, rs: c_int, to: Address) -> Outcome<()> {
+fn start(fd: c_int, socket: &Socket, rs: c_int, to: Address) -> Outcome<()> {
     if let Some(own) = names::of_kernel(fd)?
         && !own.is_nothing()
     {
         rdmacm::bind(rs, own.unmapped())?;
     }
+    carried::to_rsocket(fd, socket, rs);
     rdmacm::connect(rs, to)
 }
 
@@ -133,7 +135,10 @@ fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
             events: libc::POLLOUT,
             revents: 0,
         }];
-        rdmacm::poll(&mut fds, until.left_milliseconds())?;
+        match rdmacm::poll(&mut fds, until.left_milliseconds()) {
+            Err(Errno(libc::EINTR)) if signals::restarts() => {}
+            result => drop(result?),
+        }
         let Some((to, error)) = outcome(socket) else {
             continue;
         };
@@ -142,7 +147,11 @@ fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
             socket.attempt().take();
             return Ok(0);
         }
-        return fall_back(fd, socket, to, error);
+        return fall_back(fd, socket, to, error).inspect_err(|error| {
+            if error.0 != libc::EINPROGRESS {
+                return_to_kernel(socket);
+            }
+        });
     }
 }
 
@@ -171,7 +180,19 @@ pub(crate) fn progress(socket: &Arc<Socket>) {
     };
     match fall_back(fd, socket, to, error) {
         Ok(_) | Err(Errno(libc::EINPROGRESS)) => {}
-        Err(error) => socket.error.store(error.0, Ordering::Release),
+        Err(error) => {
+            socket.error.store(error.0, Ordering::Release);
+            return_to_kernel(socket);
+        }
+    }
+}
+
+/// After an attempt that failed. The kernel's socket, which is not connected, is ready for all calls.
+fn return_to_kernel(socket: &Arc<Socket>) {
+    for fd in table::descriptors(socket) {
+        for (epoll, interest) in table::epolls() {
+            interest.return_to_kernel(epoll, fd);
+        }
     }
 }
 

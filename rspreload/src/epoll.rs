@@ -2,14 +2,14 @@
 
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
-use crate::interest::{Epoll, KNOCK, Member, State};
+use crate::interest::{Epoll, InKernel, KNOCK, Member, State};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
-use crate::{claim, connect, rdmacm, ready, real};
+use crate::{claim, connect, rdmacm, ready, real, table};
 use libc::{epoll_event, pollfd, sigset_t};
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -45,38 +45,47 @@ pub(crate) fn control(
     }
 }
 
+/// What a wait has come to.
+pub(crate) enum Step<'a> {
+    /// Events.
+    Found(usize),
+    /// The caller waits in the kernel, and asks [`found_in_kernel`] about what it finds.
+    InKernel(InKernel<'a>),
+}
+
 /// Waits for events, and writes them to `to`.
 ///
 /// # Safety
 /// The mask is NULL or can be read.
-pub(crate) unsafe fn wait(
+pub(crate) unsafe fn wait<'a>(
     epoll: c_int,
-    interest: &Epoll,
+    interest: &'a Epoll,
     to: &mut [epoll_event],
     until: Until,
     mask: *const sigset_t,
-) -> Outcome<usize> {
-    loop {
-        progress(interest);
-        let state = interest.state();
-        if state.members.values().any(Member::is_ours) {
-            drop(state);
-            // SAFETY: the caller promises the mask.
-            let mask = unsafe { Mask::new(mask) }?;
-            return wait_for_both(epoll, interest, to, until, mask.as_ref());
-        }
-        interest.in_kernel.fetch_add(1, Ordering::SeqCst);
-        drop(state);
-        let found = kernel(epoll, to, until.left_milliseconds(), mask);
-        interest.in_kernel.fetch_sub(1, Ordering::SeqCst);
-        let (count, knocked) = without_knock(to, found?);
-        if knocked {
-            interest.pass_on();
-        }
-        if count > 0 || !knocked {
-            return Ok(count);
-        }
+) -> Outcome<Step<'a>> {
+    progress(interest);
+    let state = interest.state();
+    if !state.members.values().any(Member::is_ours) {
+        return Ok(Step::InKernel(interest.enter_kernel()));
     }
+    drop(state);
+    // SAFETY: the caller promises the mask.
+    let mask = unsafe { Mask::new(mask) }?;
+    wait_for_both(epoll, interest, to, until, mask.as_ref()).map(Step::Found)
+}
+
+/// What of the events that the kernel has found is the program's. `None` if the wait goes on.
+pub(crate) fn found_in_kernel(
+    interest: &Epoll,
+    events: &mut [epoll_event],
+    count: usize,
+) -> Option<usize> {
+    let (count, knocked) = without_knock(events, count);
+    if knocked {
+        interest.pass_on();
+    }
+    (count > 0 || !knocked).then_some(count)
 }
 
 /// Takes connection attempts further, and a forked child takes over from its parent.
@@ -97,15 +106,11 @@ fn progress(interest: &Epoll) {
     }
 }
 
-fn kernel(
-    epoll: c_int,
-    to: &mut [epoll_event],
-    timeout: c_int,
-    mask: *const sigset_t,
-) -> Outcome<usize> {
+/// What the kernel has now.
+fn kernel(epoll: c_int, to: &mut [epoll_event]) -> Outcome<usize> {
     let room = to.len() as c_int;
-    // SAFETY: there is room for this many events. The mask is the program's, or NULL.
-    let found = unsafe { real::epoll_pwait(epoll, to.as_mut_ptr(), room, timeout, mask) };
+    // SAFETY: there is room for this many events.
+    let found = unsafe { real::epoll_wait(epoll, to.as_mut_ptr(), room, 0) };
     check(found).map(|count| count as usize)
 }
 
@@ -142,9 +147,10 @@ fn wait_for_both(
         let mut entries = vec![entry(epoll, libc::POLLIN), entry(changed, libc::POLLIN)];
         entries.push(entry(mask.and_then(Mask::fd).unwrap_or(-1), libc::POLLIN));
         let fixed = entries.len();
-        let (asked, attempts) = ask(&mut state, &mut entries);
+        let (asked, attempts, masked) = ask(&mut state, &mut entries);
         drop(state);
         let polled = rdmacm::poll(&mut entries, until.min(attempts).left_milliseconds());
+        drop(masked);
         interest.state().stop_waiting(changed);
         polled?;
         if let (Some(mask), 1..) = (mask, entries[2].revents) {
@@ -166,8 +172,40 @@ fn entry(fd: c_int, events: i16) -> pollfd {
     }
 }
 
+/// Sockets of which a thread leaves out events while it waits.
+#[derive(Default)]
+struct Masked(Vec<Arc<Socket>>);
+
+impl Masked {
+    /// Called before the counts of calls are looked at: the calls after that wake up the thread.
+    fn add(&mut self, socket: &Arc<Socket>) {
+        socket.masked.fetch_add(1, Ordering::SeqCst);
+        self.0.push(socket.clone());
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        for socket in &self.0 {
+            socket.masked.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Counts a call of the program, after it: with `EPOLLET`, events of the socket may be reported again.
+/// Threads that have left them out wake up.
+pub(crate) fn called(socket: &Socket, count: &AtomicU32) {
+    count.fetch_add(1, Ordering::SeqCst);
+    if socket.masked.load(Ordering::SeqCst) > 0 {
+        for (_, interest) in table::epolls() {
+            interest.wake_waiting();
+        }
+    }
+}
+
 /// Adds an entry for each socket of which an event may be reported.
-fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until) {
+fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until, Masked) {
+    let mut masked = Masked::default();
     let mut attempts = Until::NEVER;
     let mut asked = Vec::with_capacity(state.members.len());
     for (fd, member) in &mut state.members {
@@ -181,8 +219,11 @@ fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until) {
                 libc::POLLOUT
             }
             None => {
-                let reads = socket.reads.load(Ordering::Acquire);
-                member.renew(reads, socket.full.load(Ordering::Acquire));
+                if member.reported != 0 {
+                    masked.add(&socket);
+                }
+                let reads = socket.reads.load(Ordering::SeqCst);
+                member.renew(reads, socket.full.load(Ordering::SeqCst));
                 if member.reported & OVER != 0 {
                     continue;
                 }
@@ -192,7 +233,7 @@ fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until) {
         entries.push(entry(socket.rs(), events));
         asked.push(Asked { fd: *fd, socket });
     }
-    (asked, attempts)
+    (asked, attempts, masked)
 }
 
 impl Member {
@@ -240,7 +281,7 @@ fn collect(
     let mut count = 0;
     if kernel_is_ready && (!has_some || to.len() > 1 || turn.is_multiple_of(2)) {
         let room = to.len() - usize::from(has_some && to.len() > 1);
-        let found = kernel(epoll, &mut to[..room], 0, std::ptr::null())?;
+        let found = kernel(epoll, &mut to[..room])?;
         count = without_knock(to, found).0;
     }
     let mut state = interest.state();

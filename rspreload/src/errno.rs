@@ -1,5 +1,6 @@
 //! Error numbers, and the wrapper around the body of each C function.
 
+use crate::cancel::Deferred;
 use libc::ssize_t;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,8 +57,9 @@ pub(crate) fn check_size(result: ssize_t) -> Outcome<ssize_t> {
 }
 
 /// Runs the body of a C function. It returns `failed` with `errno` set if the body fails; a success
-/// leaves `errno` as it was. A panic is a bug of this library: the call fails with `EIO`.
+/// leaves `errno` as it was. The thread is not cancelled meanwhile. A panic is a bug of this library: the call fails with `EIO`.
 pub(crate) fn call<T>(failed: T, work: impl FnOnce() -> Outcome<T>) -> T {
+    let _deferred = Deferred::new();
     let before = Errno::last();
     // Unwind safety: shared state is behind locks whose users ignore poison, or in atomics.
     match catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno(libc::EIO))) {

@@ -5,6 +5,7 @@ use crate::link::What;
 use crate::socket::Phase;
 use crate::{claim, listen, real, say, table};
 use std::ffi::c_int;
+use std::sync::atomic::Ordering;
 
 /// Called before each `exec`.
 pub(crate) fn prepare() {
@@ -19,8 +20,10 @@ pub(crate) fn prepare() {
                     "descriptor {fd} is a connection over RDMA, which ends as this process executes \
                      another program"
                 )),
-                Phase::Listening if !socket.is_nonblocking() => {
-                    // It listens over TCP alone.
+                _ if !socket.is_nonblocking()
+                    && socket.is_kernel_nonblocking.load(Ordering::Acquire) =>
+                {
+                    // The program listens over TCP alone. A parent that listens sets the flag again.
                     let _ = listen::set_kernel_nonblocking(fd, false);
                 }
                 _ => {}

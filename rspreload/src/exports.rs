@@ -3,17 +3,18 @@
 
 use crate::address::Address;
 use crate::clock::Until;
-use crate::errno::{Errno, call, check, check_size};
+use crate::epoll::Step;
+use crate::errno::{Errno, call, check};
 use crate::inside::is_inside;
 use crate::kinds::{self, Kind};
 use crate::options::End;
 use crate::real::{self, Handler, Start, Strings};
-use crate::select::Sets;
+use crate::select::{self, Sets};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
 use crate::{
-    accept, atfork, claim, connect, descriptors, epoll, exec, exit, hidden, io, listen, options,
-    poll, rdmacm, sendfile, table, threads,
+    accept, atfork, cancel, claim, connect, descriptors, epoll, exec, exit, hidden, io, listen,
+    options, poll, rdmacm, sendfile, table, threads,
 };
 use libc::{
     epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t,
@@ -29,7 +30,7 @@ macro_rules! replace {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty; $body:expr)*) => {
         $(
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret {
                 #[expect(clippy::allow_attributes, reason = "only some bodies are safe")]
                 #[allow(unused_unsafe)]
                 // SAFETY: the caller promises what the C library's function asks for.
@@ -104,6 +105,7 @@ replace! {
         if is_kernels(fd) {
             return real();
         }
+        cancel::point();
         call(-1, || match claim::known(fd) {
             Some(socket) => connect::connect(fd, &socket, Address::read(address, size), real),
             None => check(real()),
@@ -177,15 +179,28 @@ replace! {
 
 /// `accept` at a socket that may listen over RDMA.
 unsafe fn accepted(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int {
-    call(-1, || {
-        let Some(socket) = claim::waited_for(fd) else {
-            // SAFETY: the caller promises the buffer.
-            let made = unsafe { real::accept4(fd, address, size, flags) };
-            return check(hidden::if_inside(made));
-        };
+    // SAFETY: the caller promises the buffer.
+    let real = || unsafe { hidden::if_inside(real::accept4(fd, address, size, flags)) };
+    ours_or(real, || match claim::waited_for(fd) {
         // SAFETY: as above.
-        unsafe { accept::accept(fd, &socket, address, size, flags) }
+        Some(socket) if socket.is_kernel_nonblocking.load(Ordering::Acquire) => unsafe {
+            accept::accept(fd, &socket, address, size, flags).map(Some)
+        },
+        // One that listens over TCP alone.
+        _ => Ok(None),
     })
+}
+
+/// Does `ours`, and then `real` if the kernel has to answer, which may wait. -1 if `ours` fails.
+fn ours_or<T: From<i8>>(
+    real: impl Fn() -> T,
+    ours: impl FnOnce() -> Result<Option<T>, Errno>,
+) -> T {
+    cancel::point();
+    match call(Some(T::from(-1)), ours) {
+        Some(result) => result,
+        None => real(),
+    }
 }
 
 /// Hides a copy of a descriptor that librdmacm makes.
@@ -220,35 +235,39 @@ fn moved(
     if kind(fd) != Kind::Socket {
         return real();
     }
-    call(-1, || match claim::in_use(fd) {
-        Some(socket) if socket.phase() != Phase::Listening => ours(&socket).map(usize::cast_signed),
-        _ => check_size(real()),
+    ours_or(real, || match claim::in_use(fd) {
+        Some(socket) if socket.phase() != Phase::Listening => {
+            ours(&socket).map(|count| Some(count.cast_signed()))
+        }
+        _ => Ok(None),
     })
 }
 
-/// The same for calls that move messages: -1 with `errno` set, or how many.
+/// The same for calls that move messages: -1 with `errno` set, or how many. `one` returns whether a
+/// further message may follow.
 fn messages(
     fd: c_int,
     real: impl Fn() -> c_int,
     count: c_uint,
-    mut one: impl FnMut(&Arc<Socket>, usize) -> Result<usize, Errno>,
+    mut one: impl FnMut(&Arc<Socket>, usize) -> Result<bool, Errno>,
 ) -> c_int {
     if kind(fd) != Kind::Socket {
         return real();
     }
-    call(-1, || {
+    ours_or(real, || {
         let Some(socket) = claim::in_use(fd).filter(|socket| socket.phase() != Phase::Listening)
         else {
-            return check(real());
+            return Ok(None);
         };
         for done in 0..count as usize {
             match one(&socket, done) {
-                Ok(_) => {}
+                Ok(true) => {}
+                Ok(false) => return Ok(Some(done as c_int + 1)),
                 Err(error) if done == 0 => return Err(error),
-                Err(_) => return Ok(done as c_int),
+                Err(_) => return Ok(Some(done as c_int)),
             }
         }
-        Ok(count as c_int)
+        Ok(Some(count as c_int))
     })
 }
 
@@ -337,7 +356,7 @@ replace! {
         let flags = if index > 0 { flags | libc::MSG_DONTWAIT } else { flags };
         let received = receive(socket, &raw mut (*message).msg_hdr, flags)?;
         (*message).msg_len = received as c_uint;
-        Ok(received)
+        Ok(true)
     })
 
     fn write(fd: c_int, from: *const c_void, size: size_t) -> ssize_t;
@@ -371,7 +390,7 @@ replace! {
         let message = all.add(index);
         let sent = send_message(socket, &raw const (*message).msg_hdr, flags)?;
         (*message).msg_len = sent as c_uint;
-        Ok(sent)
+        Ok(sent == io::total(io::buffers((*message).msg_hdr.msg_iov, (*message).msg_hdr.msg_iovlen)?)?)
     })
 
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, size: size_t) -> ssize_t;
@@ -418,13 +437,23 @@ unsafe fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd
 }
 
 /// The sets that a program passed to `select`, with their descriptors; `None` if the kernel alone
-/// can answer.
-unsafe fn sets(count: c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<pollfd>)> {
+/// can answer. Lowers the count to the descriptors that are looked at.
+unsafe fn sets(count: &mut c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<pollfd>)> {
+    if sets.iter().all(|set| set.is_null()) {
+        return None;
+    }
+    *count = call(*count, || Ok(select::within_table(*count)));
     // SAFETY: the caller promises them.
-    let sets = unsafe { Sets::new(sets, count) };
+    let sets = unsafe { Sets::new(sets, *count) };
     let entries = sets.entries();
     let is_ours = entries.iter().any(|fd| kind(fd.fd) == Kind::Socket);
     is_ours.then_some((sets, entries))
+}
+
+/// Runs the body of a function that waits.
+fn waits(work: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    cancel::point();
+    call(-1, work)
 }
 
 /// `epoll_wait` and its like.
@@ -436,26 +465,46 @@ unsafe fn waited(
     mask: *const sigset_t,
     real: impl Fn() -> c_int,
 ) -> c_int {
+    cancel::point();
     let Some(interest) = table::epoll(epoll) else {
         return real();
     };
     if events.is_null() || count <= 0 {
         return real();
     }
-    call(-1, || {
+    // SAFETY: the caller promises the room.
+    let to = unsafe { std::slice::from_raw_parts_mut(events, count as usize) };
+    loop {
+        // SAFETY: the caller promises the mask.
+        let step = call(None, || unsafe {
+            epoll::wait(epoll, &interest, to, until, mask).map(Some)
+        });
+        let waiting = match step {
+            None => return -1,
+            Some(Step::Found(found)) => return found as c_int,
+            Some(Step::InKernel(waiting)) => waiting,
+        };
         // SAFETY: the caller promises the room and the mask.
-        unsafe {
-            let to = std::slice::from_raw_parts_mut(events, count as usize);
-            epoll::wait(epoll, &interest, to, until, mask).map(|count| count as c_int)
+        let found =
+            unsafe { real::epoll_pwait(epoll, events, count, until.left_milliseconds(), mask) };
+        drop(waiting);
+        if found < 0 {
+            return found;
         }
-    })
+        let found = call(None, || {
+            Ok(epoll::found_in_kernel(&interest, to, found as usize))
+        });
+        if let Some(found) = found {
+            return found as c_int;
+        }
+    }
 }
 
 replace! {
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     match entries(fds, count) {
         None => real::poll(fds, count, timeout),
-        Some(fds) => call(-1, || poll::wait(fds, Until::milliseconds(timeout), None)),
+        Some(fds) => waits(|| poll::wait(fds, Until::milliseconds(timeout), None)),
     }
 
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
@@ -468,7 +517,7 @@ replace! {
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     match entries(fds, count) {
         None => real::ppoll(fds, count, timeout, mask),
-        Some(fds) => call(-1, || {
+        Some(fds) => waits(|| {
             let until = Until::timespec(timeout)?;
             poll::wait(fds, until, Mask::new(mask)?.as_ref())
         }),
@@ -481,30 +530,34 @@ replace! {
         ppoll(fds, count, timeout, mask)
     }
 
-    fn select(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *mut timeval) -> c_int;
-    match sets(count, [reads, writes, excepts]) {
-        None => real::select(count, reads, writes, excepts, timeout),
-        Some((sets, entries)) => call(-1, || {
-            let until = Until::timeval(timeout)?;
-            let result = sets.wait(entries, until, None);
-            if let Some(left) = until.left() {
-                // As Linux does.
-                timeout.write(timeval {
-                    tv_sec: left.as_secs() as _,
-                    tv_usec: left.subsec_micros().into(),
-                });
-            }
-            result
-        }),
+    fn select(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *mut timeval) -> c_int; {
+        let mut count = count;
+        match sets(&mut count, [reads, writes, excepts]) {
+            None => real::select(count, reads, writes, excepts, timeout),
+            Some((sets, entries)) => waits(|| {
+                let until = Until::timeval(timeout)?;
+                let result = sets.wait(entries, until, None);
+                if let Some(left) = until.left() {
+                    // As Linux does.
+                    timeout.write(timeval {
+                        tv_sec: left.as_secs() as _,
+                        tv_usec: left.subsec_micros().into(),
+                    });
+                }
+                result
+            }),
+        }
     }
 
-    fn pselect(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
-    match sets(count, [reads, writes, excepts]) {
-        None => real::pselect(count, reads, writes, excepts, timeout, mask),
-        Some((sets, entries)) => call(-1, || {
-            let until = Until::timespec(timeout)?;
-            sets.wait(entries, until, Mask::new(mask)?.as_ref())
-        }),
+    fn pselect(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int; {
+        let mut count = count;
+        match sets(&mut count, [reads, writes, excepts]) {
+            None => real::pselect(count, reads, writes, excepts, timeout, mask),
+            Some((sets, entries)) => waits(|| {
+                let until = Until::timespec(timeout)?;
+                sets.wait(entries, until, Mask::new(mask)?.as_ref())
+            }),
+        }
     }
 
     fn epoll_create(size: c_int) -> c_int;
@@ -594,7 +647,7 @@ replace! {
 
 fn ended(status: c_int) -> ! {
     call((), || {
-        exit::close_all();
+        exit::at_once();
         Ok(())
     });
     // SAFETY: only a number is passed. This is what the C library's function does.

@@ -44,6 +44,18 @@ impl Member {
         }
     }
 
+    /// What the kernel's instance gets for it.
+    fn of_kernel(&self) -> epoll_event {
+        let events = match self.is_disarmed {
+            true => libc::EPOLLONESHOT as u32,
+            false => self.events,
+        };
+        epoll_event {
+            events,
+            u64: self.data,
+        }
+    }
+
     /// Whether this library answers for it.
     pub(crate) fn is_ours(&self) -> bool {
         self.socket.phase() != Phase::Fresh
@@ -66,12 +78,27 @@ pub(crate) struct State {
 pub(crate) struct Epoll {
     state: Mutex<State>,
     /// Threads that wait in the kernel, for nothing of this library's.
-    pub(crate) in_kernel: AtomicUsize,
+    in_kernel: AtomicUsize,
     /// Counts waits, so that sockets take turns.
     pub(crate) turn: AtomicU32,
 }
 
+/// While it exists, a thread waits in the kernel.
+pub(crate) struct InKernel<'a>(&'a Epoll);
+
+impl Drop for InKernel<'_> {
+    fn drop(&mut self) {
+        self.0.in_kernel.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Epoll {
+    /// Called with the state locked: who changes it then wakes up the thread.
+    pub(crate) fn enter_kernel(&self) -> InKernel<'_> {
+        self.in_kernel.fetch_add(1, Ordering::SeqCst);
+        InKernel(self)
+    }
+
     /// The instance in a forked child, where `to_child` finds the child's socket.
     pub(crate) fn in_child(&self, mut to_child: impl FnMut(&Arc<Socket>) -> Arc<Socket>) -> Self {
         let child = Self::default();
@@ -185,6 +212,19 @@ impl Epoll {
         }
     }
 
+    /// The kernel answers for the socket until this library does so again.
+    pub(crate) fn return_to_kernel(&self, epoll: c_int, fd: c_int) {
+        let mut state = self.state();
+        if let Some(member) = state.members.get_mut(&fd)
+            && !std::mem::replace(&mut member.in_kernel, true)
+        {
+            // If the kernel has no memory for it, nobody can be told.
+            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.of_kernel());
+            member.reported = 0;
+            state.wake();
+        }
+    }
+
     /// The kernel answers for the socket from now on.
     pub(crate) fn give_to_kernel(&self, epoll: c_int, fd: c_int) {
         let mut state = self.state();
@@ -192,16 +232,8 @@ impl Epoll {
             return;
         };
         if !member.in_kernel {
-            let events = match member.is_disarmed {
-                true => libc::EPOLLONESHOT as u32,
-                false => member.events,
-            };
-            let event = epoll_event {
-                events,
-                u64: member.data,
-            };
             // If the kernel has no memory for it, nobody can be told.
-            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, event);
+            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.of_kernel());
         }
         state.wake();
         // Before the member, whose end may close the rsocket.
@@ -211,6 +243,11 @@ impl Epoll {
     /// Wakes up threads that wait, as a socket has changed its phase.
     pub(crate) fn wake(&self) {
         self.state().wake();
+    }
+
+    /// Wakes up threads that wait for sockets of this library.
+    pub(crate) fn wake_waiting(&self) {
+        self.state().wake_waiting();
     }
 
     /// Wakes up the next thread that waits in the kernel.
@@ -225,8 +262,15 @@ impl Epoll {
 
 impl State {
     fn wake(&self) {
-        for fd in self.waiting.iter().copied().chain(self.knock) {
-            write(fd);
+        self.wake_waiting();
+        if let Some(knock) = self.knock {
+            write(knock);
+        }
+    }
+
+    fn wake_waiting(&self) {
+        for fd in &self.waiting {
+            write(*fd);
         }
     }
 

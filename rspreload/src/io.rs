@@ -3,7 +3,7 @@
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
 use crate::socket::{Phase, Socket};
-use crate::{connect, rdmacm, signals};
+use crate::{connect, epoll, rdmacm, signals};
 use libc::{iovec, pollfd};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -80,7 +80,15 @@ unsafe fn receive_now(
     flags: c_int,
 ) -> Outcome<usize> {
     let rs = connected(socket)?;
-    socket.reads.fetch_add(1, Ordering::AcqRel);
+    // SAFETY: the caller promises the buffers.
+    let received = unsafe { receive_from(rs, to, skip, flags) };
+    epoll::called(socket, &socket.reads);
+    received
+}
+
+/// # Safety
+/// The buffers can be written to.
+unsafe fn receive_from(rs: c_int, to: &[iovec], skip: usize, flags: c_int) -> Outcome<usize> {
     let mut received = 0;
     for buffer in rest(to, skip) {
         // SAFETY: the caller promises the buffer.
@@ -116,7 +124,7 @@ pub(crate) unsafe fn send(socket: &Arc<Socket>, from: &[iovec], flags: c_int) ->
             Ok(count) => sent += count,
             Err(error) if !error.is_again() => return or(sent, broken(error, flags, sent)),
             Err(error) => {
-                socket.full.fetch_add(1, Ordering::AcqRel);
+                epoll::called(socket, &socket.full);
                 if !waits {
                     return or(sent, error);
                 }
@@ -126,7 +134,7 @@ pub(crate) unsafe fn send(socket: &Arc<Socket>, from: &[iovec], flags: c_int) ->
             }
         }
         if sent < size && !waits {
-            socket.full.fetch_add(1, Ordering::AcqRel);
+            epoll::called(socket, &socket.full);
             break;
         }
     }
@@ -210,7 +218,8 @@ fn rest(of: &[iovec], mut skip: usize) -> impl Iterator<Item = iovec> {
     })
 }
 
-fn total(of: &[iovec]) -> Outcome<usize> {
+/// The bytes of all buffers.
+pub(crate) fn total(of: &[iovec]) -> Outcome<usize> {
     let invalid = Errno(libc::EINVAL);
     let is_nowhere = |buffer: &iovec| buffer.iov_base.is_null() && buffer.iov_len > 0;
     if of.iter().any(is_nowhere) {

@@ -23,6 +23,8 @@
 mod accept;
 mod address;
 mod atfork;
+mod cancel;
+mod carried;
 mod children;
 mod claim;
 mod clock;

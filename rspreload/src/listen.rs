@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Phase, Socket};
-use crate::{names, rdmacm, real, say, settings, table};
+use crate::{exit, names, rdmacm, real, say, settings, table};
 use libc::{c_long, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -58,6 +58,7 @@ fn refuse(at: Address, error: Errno) {
 
 fn begin(fd: c_int, socket: &Arc<Socket>, at: Address, backlog: c_int) -> Outcome<()> {
     let rs = rdmacm::stream(at.domain())?;
+    exit::register_wait();
     let result = start(fd, rs, at, backlog);
     if result.is_err() {
         rdmacm::close(rs);
@@ -101,10 +102,13 @@ pub(crate) fn set_kernel_nonblocking(fd: c_int, is_set: bool) -> Outcome<()> {
     // SAFETY: only numbers are passed.
     unsafe {
         let flags = check(real::fcntl(fd, libc::F_GETFL, 0))?;
-        let flags = match is_set {
+        let wanted = match is_set {
             true => flags | libc::O_NONBLOCK,
             false => flags & !libc::O_NONBLOCK,
         };
-        check(real::fcntl(fd, libc::F_SETFL, c_long::from(flags))).map(drop)
+        if wanted != flags {
+            check(real::fcntl(fd, libc::F_SETFL, c_long::from(wanted)))?;
+        }
+        Ok(())
     }
 }

@@ -4,8 +4,8 @@
 use crate::address::Address;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Phase, Socket};
-use crate::{claim, connect, names, rdmacm};
-use libc::{c_void, sockaddr, socklen_t, timeval};
+use crate::{carried, claim, connect, names, rdmacm};
+use libc::{c_void, linger, sockaddr, socklen_t, timeval};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,18 +88,24 @@ pub(crate) unsafe fn set(
     let Some(socket) = claim::known(fd) else {
         return Ok(result);
     };
-    if level == libc::SOL_SOCKET {
-        // SAFETY: the caller promises the value, which the kernel accepted.
-        unsafe { set_here(&socket, name, value, size) };
-    }
+    // SAFETY: the caller promises the value, which the kernel accepted.
+    unsafe { set_here(&socket, level, name, value, size) };
     Ok(result)
 }
 
 /// # Safety
 /// The value has the size that the option asks for.
-unsafe fn set_here(socket: &Socket, name: c_int, value: *const c_void, size: socklen_t) {
-    match name {
-        libc::SO_RCVTIMEO | libc::SO_SNDTIMEO if size as usize >= size_of::<timeval>() => {
+unsafe fn set_here(
+    socket: &Socket,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    size: socklen_t,
+) {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)
+            if size as usize >= size_of::<timeval>() =>
+        {
             // SAFETY: the caller promises the value.
             let limit = unsafe { value.cast::<timeval>().read_unaligned() };
             let seconds = u64::try_from(limit.tv_sec).unwrap_or(0);
@@ -110,10 +116,17 @@ unsafe fn set_here(socket: &Socket, name: c_int, value: *const c_void, size: soc
                 _ => socket.set_send_limit(limit),
             }
         }
-        libc::SO_LINGER if socket.rs() >= 0 => {
-            // A library that does not know it closes in its own way.
+        (libc::SOL_SOCKET, libc::SO_LINGER | libc::SO_KEEPALIVE)
+        | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE)
+            if matches!(socket.phase(), Phase::Connecting | Phase::Connected) =>
+        {
+            // A library that does not know it has its own way.
             // SAFETY: the caller promises the value.
-            let _ = unsafe { rdmacm::set_option(socket.rs(), libc::SOL_SOCKET, name, value, size) };
+            let _ = unsafe { rdmacm::set_option(socket.rs(), level, name, value, size) };
+            if name == libc::SO_LINGER && size as usize >= size_of::<linger>() {
+                // SAFETY: as above.
+                carried::note_linger(socket, unsafe { value.cast::<linger>().read_unaligned() });
+            }
         }
         _ => {}
     }

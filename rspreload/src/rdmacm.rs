@@ -8,6 +8,7 @@ use libc::{iovec, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const NAME: &CStr = c"librdmacm.so.1";
 
@@ -171,6 +172,36 @@ pub(crate) fn close(rs: c_int) {
     let _inside = Inside::enter();
     // SAFETY: only numbers are passed. The rsocket is gone even if this fails.
     keep(|| unsafe { (library.rclose)(rs) });
+}
+
+/// Lets [`close`] wait as `SO_LINGER` says.
+pub(crate) fn set_blocking(rs: c_int) {
+    let Ok(library) = library() else { return };
+    let _inside = Inside::enter();
+    // SAFETY: only numbers are passed.
+    keep(|| unsafe { (library.rfcntl)(rs, libc::F_SETFL, 0) });
+}
+
+/// Lets [`close`] wait until the peer has what was sent, but no longer than the limit, which is rounded
+/// up to seconds. A library that does not know the option closes in its own way.
+pub(crate) fn wait_at_close(rs: c_int, limit: Duration) {
+    set_blocking(rs);
+    let seconds = limit.as_nanos().div_ceil(1_000_000_000);
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: c_int::try_from(seconds).unwrap_or(c_int::MAX),
+    };
+    let (value, size) = ((&raw const linger).cast(), size_of::<libc::linger>());
+    // SAFETY: the value can be read.
+    let _ = keep(|| unsafe {
+        set_option(
+            rs,
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            value,
+            size as socklen_t,
+        )
+    });
 }
 
 /// # Safety

@@ -2,6 +2,8 @@
 //!
 //! On the processors that this library supports, a variadic function receives its arguments like
 //! one with a fixed list. So `fcntl`, `ioctl` and `open` always pass their optional argument on.
+//!
+//! Where the functions wait, a cancelled thread unwinds its stack: see `cancel`.
 
 use crate::errno::{Errno, keep};
 use libc::{
@@ -59,7 +61,7 @@ macro_rules! originals {
                 // SAFETY: the C library's function of this name has this type. The caller promises
                 // what it asks for.
                 unsafe {
-                    let next = std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $ret>(next);
+                    let next = std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> $ret>(next);
                     next($($arg),*)
                 }
             }

@@ -7,7 +7,7 @@
 use crate::errno::{Errno, Outcome, check, check_size};
 use crate::names::Names;
 use crate::signals::Blocked;
-use crate::socket::{Phase, Socket, lock};
+use crate::socket::{Phase, Socket, lock, lock_at_exit};
 use crate::{hidden, link, rdmacm, real};
 use libc::pollfd;
 use std::ffi::c_int;
@@ -38,7 +38,9 @@ pub(crate) fn relays() -> MutexGuard<'static, Relays> {
 
 /// Waits until no child needs this process any more.
 pub(crate) fn wait_for_all() {
-    let mut relays = relays();
+    let Some(mut relays) = lock_at_exit(&RELAYS) else {
+        return;
+    };
     while relays.receiving > 0 {
         relays = ENDED
             .wait(relays)

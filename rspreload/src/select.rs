@@ -2,10 +2,11 @@
 
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
+use crate::kinds::{self, Kind};
 use crate::poll;
 use crate::signals::Mask;
 use libc::{fd_set, pollfd};
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 const WORD: usize = usize::BITS as usize;
 
@@ -18,6 +19,53 @@ const FOUND: [i16; 3] = [
     libc::POLLOUT | libc::POLLERR,
     libc::POLLPRI,
 ];
+
+/// How many of the first `count` descriptors are looked at. The kernel goes no further than its own
+/// table, so that programs may pass the largest number that there could be, with sets that have less
+/// room. Hidden descriptors, which are high, must not change that.
+pub(crate) fn within_table(count: c_int) -> c_int {
+    let always = libc::FD_SETSIZE as c_int;
+    if count <= always || kinds::marked(0, u32::MAX).is_empty() {
+        return count;
+    }
+    count.min(always.max(end_of_table()))
+}
+
+/// One more than the program's highest descriptor.
+fn end_of_table() -> c_int {
+    end_of_open(|fd| kinds::of(fd) != Kind::Hidden).unwrap_or_else(|| {
+        let known = kinds::marked(0, u32::MAX).into_iter();
+        let known = known.filter(|(_, kind)| *kind != Kind::Hidden);
+        known.map(|(fd, _)| fd + 1).max().unwrap_or(0)
+    })
+}
+
+/// One more than the highest open descriptor of those that count; `None` without a `/proc`.
+fn end_of_open(counts: impl Fn(c_int) -> bool) -> Option<c_int> {
+    let mut end = 0;
+    // SAFETY: the name is a string; the folder is this function's, and an entry is read before the next
+    // one is asked for.
+    unsafe {
+        let folder = libc::opendir(c"/proc/self/fd".as_ptr());
+        if folder.is_null() {
+            return None;
+        }
+        let own = libc::dirfd(folder);
+        loop {
+            let entry = libc::readdir(folder);
+            if entry.is_null() {
+                break;
+            }
+            let name = CStr::from_ptr((*entry).d_name.as_ptr()).to_str();
+            let fd = name.ok().and_then(|name| name.parse().ok());
+            if let Some(fd) = fd.filter(|fd| *fd != own && counts(*fd)) {
+                end = end.max(fd + 1);
+            }
+        }
+        libc::closedir(folder);
+    }
+    Some(end)
+}
 
 /// The three sets of descriptors of a program: to read from, to write to, and with exceptions.
 pub(crate) struct Sets {

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Which child listens over RDMA instead of this process.
@@ -86,14 +86,18 @@ pub(crate) struct Socket {
     pub(crate) fds: AtomicUsize,
     /// Whether the program will send nothing more.
     pub(crate) is_send_shut: AtomicBool,
+    /// Whether closing it waits until the peer has what was sent.
+    pub(crate) lingers: AtomicBool,
     /// Whether this process waits for connections to it, or accepted one.
     pub(crate) is_used: AtomicBool,
     /// For a listener: which child listens over RDMA instead.
     pub(crate) given: Arc<Given>,
-    /// The calls that read so far: since then, an edge-triggered event may be reported again.
+    /// The calls that have read so far: since then, an edge-triggered event may be reported again.
     pub(crate) reads: AtomicU32,
     /// The calls that could not send everything.
     pub(crate) full: AtomicU32,
+    /// The threads that wait for an epoll instance and leave out events of this socket.
+    pub(crate) masked: AtomicU32,
     /// An error that `SO_ERROR` returns once.
     pub(crate) error: AtomicI32,
     attempt: Mutex<Option<Attempt>>,
@@ -120,6 +124,20 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Locks a mutex at the end of the process. `None` if it stays locked, maybe by this thread, which a
+/// signal interrupted.
+pub(crate) fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    const TRIES: u32 = 100;
+    for _ in 0..TRIES {
+        match mutex.try_lock() {
+            Ok(locked) => return Some(locked),
+            Err(TryLockError::Poisoned(locked)) => return Some(locked.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
+}
+
 impl Socket {
     pub(crate) fn new(domain: c_int, is_nonblocking: bool) -> Self {
         Self {
@@ -134,10 +152,12 @@ impl Socket {
             send_limit: AtomicU64::new(0),
             fds: AtomicUsize::new(0),
             is_send_shut: AtomicBool::new(false),
+            lingers: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             given: Arc::default(),
             reads: AtomicU32::new(0),
             full: AtomicU32::new(0),
+            masked: AtomicU32::new(0),
             error: AtomicI32::new(0),
             attempt: Mutex::new(None),
             relays: Mutex::new(Vec::new()),
@@ -210,6 +230,9 @@ impl Socket {
         let rs = self.rs.swap(-1, Ordering::AcqRel);
         // A forked child has a copy of its parent's.
         if rs >= 0 && self.process == forks() {
+            if self.lingers.load(Ordering::Relaxed) {
+                rdmacm::set_blocking(rs);
+            }
             rdmacm::close(rs);
             kinds::set(rs, kinds::Kind::Other);
         }

@@ -125,10 +125,10 @@ pub(crate) fn give_to_kernel(socket: &Arc<Socket>) {
 
 /// All sockets, at the end of the process: none if the lock is held, maybe by this thread, which a
 /// signal interrupted.
-pub(crate) fn sockets_at_exit() -> Vec<Arc<Socket>> {
-    let table = TABLE.try_read();
-    table.map_or_else(
-        |_| Vec::new(),
-        |table| table.sockets.values().cloned().collect(),
-    )
+pub(crate) fn sockets_at_exit() -> Vec<(c_int, Arc<Socket>)> {
+    let Ok(table) = TABLE.try_read() else {
+        return Vec::new();
+    };
+    let all = table.sockets.iter();
+    all.map(|(fd, socket)| (*fd, socket.clone())).collect()
 }

@@ -83,12 +83,17 @@ impl Stream {
             Message::Control(Control::KeepAlive) => {}
             Message::Control(Control::Shutdown) => {
                 self.reads = false;
-                if !self.writes {
+                if self.unsent.is_some() {
+                    // The peer does not know yet that this end sends no more.
+                    self.unsent = Some(Control::Disconnect);
+                } else if !self.writes {
                     self.ended();
                 }
             }
             Message::Control(Control::Disconnect) => {
                 (self.reads, self.writes) = (false, false);
+                // The peer takes no further message.
+                self.unsent = None;
                 self.ended();
             }
         }

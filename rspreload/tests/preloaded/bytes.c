@@ -257,7 +257,84 @@ static void a_signal_interrupts_unless_the_program_restarts_calls(void)
     pthread_join(other, 0);
 }
 
-CASES({"moves_bytes_by_every_call", moves_bytes_by_every_call},
+static int keep_alive(int fd, int idle)
+{
+    int on = 1;
+    CHECK(!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on));
+    CHECK(!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle));
+    return fd;
+}
+
+static int number(int fd, int level, int name)
+{
+    int value;
+    socklen_t size = sizeof value;
+    CHECK(!getsockopt(fd, level, name, &value, &size));
+    return value;
+}
+
+/* With TCP_KEEPIDLE, the test sees which sockets have it. */
+static void options_reach_the_connection(void)
+{
+    int at_fd = keep_alive(listener(), 11), on = 1;
+    int a = keep_alive(socket(AF_INET, SOCK_STREAM, 0), 12), b;
+    struct timeval limit = {0, 1000}, found;
+    socklen_t size = sizeof found;
+    char byte;
+    CHECK(!setsockopt(at_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+    CHECK(!setsockopt(at_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+    CHECK(!connect(a, (void *)&at, sizeof at));
+    b = accept(at_fd, 0, 0);
+    CHECK(b >= 0);
+    FAILS(recv(b, &byte, 1, 0), EAGAIN);
+    CHECK(!getsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &found, &size) && found.tv_usec);
+    CHECK(number(b, IPPROTO_TCP, TCP_KEEPIDLE) == 11 && number(b, IPPROTO_TCP, TCP_NODELAY));
+    CHECK(number(b, SOL_SOCKET, SO_KEEPALIVE));
+    keep_alive(b, 13);
+}
+
+/* Where a close leaves the rest to a thread, and that waits. */
+static void a_close_lingers(void)
+{
+    struct linger linger = {1, 5};
+    int at_fd, a, b;
+    for (int way = 0; way < 3; way++) {
+        at_fd = listener();
+        a = socket(AF_INET, SOCK_STREAM, 0);
+        if (way == 0)
+            CHECK(!setsockopt(a, SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
+        if (way == 1)
+            CHECK(!setsockopt(at_fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
+        CHECK(!connect(a, (void *)&at, sizeof at));
+        b = accept(at_fd, 0, 0);
+        if (way == 2)
+            CHECK(!setsockopt(b, SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
+        say(way ? b : a, "before the end");
+        CHECK(!close(way ? b : a));
+        hear(way ? a : b, "before the end");
+    }
+}
+
+/* An rsocket takes 1000 bytes at a time. */
+static void a_message_that_was_sent_in_part_is_the_last(void)
+{
+    int a, b;
+    char much[1500] = {0}, heard[2000];
+    struct iovec parts[] = {{much, 500}, {much, sizeof much}, {much, 1}};
+    struct mmsghdr all[] = {{{.msg_iov = &parts[0], .msg_iovlen = 1}, 0},
+                            {{.msg_iov = &parts[1], .msg_iovlen = 1}, 0},
+                            {{.msg_iov = &parts[2], .msg_iovlen = 1}, 0}};
+    connection(&a, &b);
+    CHECK(sendmmsg(a, all, 3, MSG_DONTWAIT) == 2);
+    CHECK(all[0].msg_len == 500 && all[1].msg_len == 1000);
+    CHECK(!close(a));
+    CHECK(recv(b, heard, sizeof heard, MSG_WAITALL) == 1500);
+}
+
+CASES({"options_reach_the_connection", options_reach_the_connection},
+      {"a_close_lingers", a_close_lingers},
+      {"a_message_that_was_sent_in_part_is_the_last", a_message_that_was_sent_in_part_is_the_last},
+      {"moves_bytes_by_every_call", moves_bytes_by_every_call},
       {"closes_each_way", closes_each_way},
       {"writing_to_a_closed_peer_is_a_broken_pipe", writing_to_a_closed_peer_is_a_broken_pipe},
       {"copies_of_a_descriptor_share_the_connection", copies_of_a_descriptor_share_the_connection},

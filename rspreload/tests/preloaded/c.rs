@@ -41,12 +41,16 @@ cases! {
     a_blocking_connection, 2, 18;
     "waits":
     poll_and_select_mix_descriptors, 2, 1;
+    select_looks_at_no_more_than_there_is, 1, 1;
     a_mask_lets_a_pending_signal_through, 1, 1;
     level_triggered, 1, 3;
     edge_triggered, 1, 4096;
     one_shot, 1, 1;
     listeners_are_ready_both_ways, 1, 0;
     a_thread_that_waits_sees_changes, 2, 2;
+    edges_are_seen_while_another_thread_works, 2, 4096;
+    a_thread_that_waits_for_the_kernel_can_be_cancelled, 0, 0;
+    a_thread_is_cancelled_after_its_wait_for_rdma, 1, 2;
     "forks":
     a_child_serves_what_its_parent_accepted, 1, 18;
     a_program_gets_the_connection, 1, 14;
@@ -55,10 +59,13 @@ cases! {
     much_is_relayed_in_order, 1, 41_943_040;
     a_worker_listens_instead_of_its_parent, 5, 5;
     a_child_may_look_at_a_listener, 2, 0;
+    a_program_waits_at_the_listener_that_it_inherits, 1, 0;
     a_worker_that_ended_is_followed_by_another, 3, 3;
     a_daemon_listens_after_its_parent, 1, 1;
     threads_may_fork, 1, 50;
     what_a_parent_relays_outlasts_it, 1, 12;
+    what_a_parent_relays_outlasts_an_exit_at_once, 1, 12;
+    last_words, 3, 30;
 }
 
 const NOTHING: Counts = Counts {
@@ -128,10 +135,70 @@ fn nobody_listens() {
 
 #[test]
 fn only_rdma() {
+    for case in ["only_rdma", "epoll_sees_that_only_rdma_failed"] {
+        let run = Run::new()
+            .with("ROCE_SOCKETS", "loopback,only")
+            .with("DOUBLE_REFUSE", "113");
+        assert_eq!(run.case("connects", case), "");
+    }
+}
+
+#[test]
+fn a_thread_that_waits_for_tcp_can_be_cancelled() {
+    let run = Run::new().with("ROCE_SOCKETS", "");
+    let case = "a_thread_that_accepts_by_tcp_can_be_cancelled";
+    assert_eq!(run.case("waits", case), "");
+    assert_eq!(run.counts(), NOTHING);
+}
+
+#[test]
+fn a_message_that_was_sent_in_part_is_the_last() {
+    let run = Run::new().with("DOUBLE_SHORT", "1000");
+    let case = "a_message_that_was_sent_in_part_is_the_last";
+    assert_eq!(run.case("bytes", case), "");
+    assert_eq!(run.counts().sent, 1500);
+}
+
+#[test]
+fn a_signal_interrupts_a_connection_unless_the_program_restarts_calls() {
     let run = Run::new()
-        .with("ROCE_SOCKETS", "loopback,only")
-        .with("DOUBLE_REFUSE", "113");
-    assert_eq!(run.case("connects", "only_rdma"), "");
+        .with("DOUBLE_SILENT", "1")
+        .with("ROCE_SOCKETS", "loopback,quiet,wait=500");
+    let case = "a_signal_interrupts_a_connection_unless_the_program_restarts_calls";
+    assert_eq!(run.case("connects", case), "");
+    assert_eq!(run.counts().connects, 0);
+}
+
+#[test]
+fn options_reach_the_connection() {
+    let run = Run::new();
+    let file = run.files().join("options");
+    let run = run.with("DOUBLE_OPTIONS", file.display().to_string());
+    assert_eq!(run.case("bytes", "options_reach_the_connection"), "");
+    let set = std::fs::read_to_string(file).expect("options were set");
+    let all = |name| {
+        let start = format!("{} {name} ", libc::IPPROTO_TCP);
+        let values = set.lines().filter_map(|line| line.strip_prefix(&start));
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    // The client's, and the accepted one's from the listener and from the program.
+    assert_eq!(all(libc::TCP_KEEPIDLE), ["12", "11", "13"], "{set}");
+    let on = format!("{} {} 1", libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+    assert_eq!(set.lines().filter(|line| **line == on).count(), 3, "{set}");
+}
+
+#[test]
+fn a_close_lingers_where_it_would_leave_the_rest_to_a_thread() {
+    let run = Run::new().with("DOUBLE_LATE", "1");
+    assert_eq!(run.case("bytes", "a_close_lingers"), "");
+}
+
+/// Where a close leaves the rest to a thread.
+#[test]
+fn what_was_sent_before_an_exit_arrives_although_it_takes_time() {
+    let run = Run::new().with("DOUBLE_LATE", "1");
+    assert_eq!(run.case("forks", "last_words"), "");
+    assert_eq!(run.counts().received, 30);
 }
 
 #[test]

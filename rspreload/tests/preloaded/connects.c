@@ -87,6 +87,39 @@ static void a_blocking_connection(void)
     talk(at_fd, client());
 }
 
+static volatile int signals;
+
+static void count(int number)
+{
+    (void)number;
+    signals++;
+}
+
+/* Over RDMA, nobody answers. */
+static void a_signal_interrupts_a_connection_unless_the_program_restarts_calls(void)
+{
+    int at_fd = listener(), fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+    CHECK(!sigaction(SIGALRM, &action, 0) && !setitimer(ITIMER_REAL, &often, 0));
+    CHECK(!connect(fd, (void *)&at, sizeof at));
+    CHECK(!setitimer(ITIMER_REAL, &never, 0) && signals > 0);
+    talk(at_fd, fd);
+    CHECK(!close(at_fd));
+    /* Another host: the first one is not tried again. */
+    at_fd = socket(AF_INET, SOCK_STREAM, 0);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    CHECK(!bind(at_fd, (void *)&at, sizeof at) && !listen(at_fd, 1));
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    action.sa_flags = 0;
+    CHECK(!sigaction(SIGALRM, &action, 0) && !setitimer(ITIMER_REAL, &often, 0));
+    FAILS(connect(fd, (void *)&at, sizeof at), EINTR);
+    CHECK(!setitimer(ITIMER_REAL, &never, 0));
+    /* The attempt goes on. */
+    CHECK(!connect(fd, (void *)&at, sizeof at));
+    talk(at_fd, fd);
+}
+
 static void nobody_listens(void)
 {
     int fd = listener(), a = nonblocking();
@@ -108,6 +141,37 @@ static void only_rdma(void)
     FAILS(connect(a, (void *)&at, sizeof at), EINPROGRESS);
     CHECK(poll(&entry, 1, -1) == 1 && entry.revents & POLLOUT);
     CHECK(error_of(a) == EHOSTUNREACH);
+    CHECK(!close(at_fd));
+}
+
+static void epoll_sees_that_only_rdma_failed(void)
+{
+    int at_fd = listener(), epoll = epoll_create1(0);
+    /* In the set before the attempt, or from then on. */
+    for (int before = 0; before < 2; before++) {
+        int fd = nonblocking();
+        struct epoll_event event = {EPOLLIN | EPOLLOUT | EPOLLET, {.u64 = 5}};
+        if (before)
+            CHECK(!epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+        for (int tries = 0; tries < 2; tries++) {
+            FAILS(connect(fd, (void *)&at, sizeof at), EINPROGRESS);
+            if (!before && !tries)
+                CHECK(!epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+            int error;
+            do {
+                CHECK(epoll_wait(epoll, &event, 1, -1) == 1 && event.data.u64 == 5);
+                CHECK(event.events == (EPOLLOUT | EPOLLHUP));
+                /* The event may be that of the socket before the attempt. */
+                error = error_of(fd);
+            } while (!error);
+            CHECK(error == EHOSTUNREACH);
+            CHECK(error_of(fd) == 0);
+        }
+        event.events = EPOLLOUT;
+        CHECK(!epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event));
+        CHECK(!epoll_ctl(epoll, EPOLL_CTL_DEL, fd, 0));
+        CHECK(!close(fd));
+    }
     CHECK(!close(at_fd));
 }
 
@@ -154,5 +218,9 @@ static void by_tcp(void)
 CASES({"connects_while_the_program_goes_on", connects_while_the_program_goes_on},
       {"epoll_and_select_see_the_end_of_an_attempt", epoll_and_select_see_the_end_of_an_attempt},
       {"a_blocking_connection", a_blocking_connection}, {"nobody_listens", nobody_listens},
-      {"only_rdma", only_rdma}, {"tcp_and_rdma_at_one_port", tcp_and_rdma_at_one_port},
+      {"a_signal_interrupts_a_connection_unless_the_program_restarts_calls",
+       a_signal_interrupts_a_connection_unless_the_program_restarts_calls},
+      {"only_rdma", only_rdma},
+      {"epoll_sees_that_only_rdma_failed", epoll_sees_that_only_rdma_failed},
+      {"tcp_and_rdma_at_one_port", tcp_and_rdma_at_one_port},
       {"by_tcp", by_tcp})

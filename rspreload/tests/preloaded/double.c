@@ -3,7 +3,11 @@
  * DOUBLE_COUNTS=FILE   counts calls and bytes there, those of all processes together
  * DOUBLE_REFUSE=ERRNO  connections fail with this error
  * DOUBLE_SILENT=1      connections neither succeed nor fail
- * DOUBLE_NO_DEVICE=1   listeners fail, as without a device */
+ * DOUBLE_NO_DEVICE=1   listeners fail, as without a device
+ * DOUBLE_OPTIONS=FILE  has a line for each option that is set: level, name, number
+ * DOUBLE_SHORT=SIZE    a call sends no more bytes
+ * DOUBLE_LATE=1        a close leaves what was sent to a thread, which an exit waits for, unless the
+ *                      rsocket blocks and lingers */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +31,10 @@ struct counts {
 };
 
 static struct rsocket {
-    int used, domain, flags, connecting, silent, error;
+    int used, domain, flags, connecting, silent, error, lingers;
+    /* What was sent and has not left yet. */
+    char late[64];
+    size_t is_late;
     struct sockaddr_storage own, peer;
 } all[COUNT];
 
@@ -138,9 +145,41 @@ static int make(int fd, int domain)
     return fd;
 }
 
+/* What closes have left behind. */
+static struct {
+    int fd;
+    char bytes[64];
+    size_t count;
+} behind[16];
+static int is_behind;
+
+static void leave(int fd, const char *bytes, size_t count)
+{
+    if (count && send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)count)
+        abort();
+}
+
+/* At the end of the process, peers get what was sent, and the end. */
+static void end(void)
+{
+    for (int fd = 0; fd < COUNT; fd++)
+        if (all[fd].used) {
+            leave(fd, all[fd].late, all[fd].is_late);
+            shutdown(fd, SHUT_RDWR);
+        }
+    while (is_behind) {
+        is_behind--;
+        leave(behind[is_behind].fd, behind[is_behind].bytes, behind[is_behind].count);
+    }
+}
+
 int rsocket(int domain, int type, int protocol)
 {
+    static int is_registered;
     pthread_mutex_lock(&changes);
+    if (!is_registered)
+        atexit(end);
+    is_registered = 1;
     int made = make(socket(AF_UNIX, type | SOCK_CLOEXEC, protocol), domain);
     pthread_mutex_unlock(&changes);
     return made;
@@ -262,6 +301,15 @@ int rclose(int fd)
     if (!rs)
         return -1;
     pthread_mutex_lock(&changes);
+    if (rs->is_late && (rs->flags & O_NONBLOCK || !rs->lingers)) {
+        if (is_behind == 16)
+            abort();
+        behind[is_behind].fd = dup(fd);
+        memcpy(behind[is_behind].bytes, rs->late, rs->is_late);
+        behind[is_behind++].count = rs->is_late;
+    } else {
+        leave(fd, rs->late, rs->is_late);
+    }
     rs->used = 0;
     int result = close(fd);
     pthread_mutex_unlock(&changes);
@@ -290,7 +338,18 @@ ssize_t rrecv(int fd, void *to, size_t size, int flags)
 
 ssize_t rsend(int fd, const void *from, size_t size, int flags)
 {
-    return find(fd) ? sent(send(fd, from, size, flags | MSG_NOSIGNAL)) : -1;
+    struct rsocket *rs = find(fd);
+    const char *most = getenv("DOUBLE_SHORT");
+    if (most && (size_t)atoi(most) < size)
+        size = atoi(most);
+    if (rs && getenv("DOUBLE_LATE")) {
+        if (rs->is_late + size > sizeof rs->late)
+            abort();
+        memcpy(rs->late + rs->is_late, from, size);
+        rs->is_late += size;
+        return sent(size);
+    }
+    return rs ? sent(send(fd, from, size, flags | MSG_NOSIGNAL)) : -1;
 }
 
 ssize_t rwritev(int fd, const struct iovec *from, int count)
@@ -349,7 +408,16 @@ int rgetsockname(int fd, struct sockaddr *to, socklen_t *size)
 
 int rsetsockopt(int fd, int level, int name, const void *value, socklen_t size)
 {
-    return find(fd) ? 0 : -1;
+    struct rsocket *rs = find(fd);
+    const char *options = getenv("DOUBLE_OPTIONS");
+    if (rs && options && size >= sizeof(int)) {
+        int file = open(options, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+        dprintf(file, "%d %d %d\n", level, name, *(const int *)value);
+        close(file);
+    }
+    if (rs && level == SOL_SOCKET && name == SO_LINGER && size >= sizeof(struct linger))
+        rs->lingers = ((const struct linger *)value)->l_onoff && ((const struct linger *)value)->l_linger;
+    return rs ? 0 : -1;
 }
 
 int rgetsockopt(int fd, int level, int name, void *value, socklen_t *size)

@@ -181,7 +181,7 @@ static void much_is_relayed_in_order(void)
     ended(child);
 }
 
-static int ready[2], life[2];
+static int ready[2], life[2], heard[2];
 
 static void begin_workers(void)
 {
@@ -282,6 +282,46 @@ static void a_child_may_look_at_a_listener(void)
     CHECK(!close(a));
 }
 
+static void executes_with(int at_fd)
+{
+    char number[8];
+    snprintf(number, sizeof number, "%d", at_fd);
+    execl("/proc/self/exe", "forks", "waits_at_a_listener", number, (char *)0);
+    _exit(1);
+}
+
+static void a_program_waits_at_the_listener_that_it_inherits(void)
+{
+    int at_fd = listener();
+    struct pollfd entry = {at_fd, POLLIN, 0};
+    pid_t child = forked();
+    if (!child)
+        executes_with(at_fd);
+    ended(child);
+    /* From now on, connections over RDMA are this process's. */
+    CHECK(poll(&entry, 1, 0) == 0);
+    child = forked();
+    if (!child) {
+        CHECK(poll(&entry, 1, 0) == 0);
+        executes_with(at_fd);
+    }
+    ended(child);
+    /* It does not wait for TCP alone, although the flag is the program's, too. */
+    child = forked();
+    if (!child) {
+        client();
+        exit(0);
+    }
+    CHECK(accept(at_fd, 0, 0) >= 0);
+    ended(child);
+}
+
+static void waits_at_a_listener(void)
+{
+    int flags = fcntl(atoi(arguments[2]), F_GETFL);
+    CHECK(flags >= 0 && !(flags & O_NONBLOCK));
+}
+
 static void a_worker_that_ended_is_followed_by_another(void)
 {
     int at_fd = listener();
@@ -349,7 +389,8 @@ static void threads_may_fork(void)
         pthread_join(threads[i], 0);
 }
 
-static void what_a_parent_relays_outlasts_it(void)
+/* A parent relays to its child for as long as that wants, and ends by `end`. */
+static void relays_to_the_end(void (*end)(int))
 {
     int a, b;
     connection(&a, &b);
@@ -366,8 +407,51 @@ static void what_a_parent_relays_outlasts_it(void)
     if (!forked()) {
         hear(a, "moremoremore");
         hear_end(a);
-        say(1, "heard all");
+        say(heard[1], "heard all");
         exit(0);
+    }
+    end(0);
+}
+
+static void ends_after_its_child(void (*end)(int))
+{
+    CHECK(!pipe(heard));
+    pid_t parent = forked();
+    if (!parent)
+        relays_to_the_end(end);
+    ended(parent);
+    CHECK(!close(heard[1]));
+    hear(heard[0], "heard all");
+}
+
+static void what_a_parent_relays_outlasts_it(void)
+{
+    ends_after_its_child(exit);
+}
+
+static void what_a_parent_relays_outlasts_an_exit_at_once(void)
+{
+    ends_after_its_child(_exit);
+}
+
+/* What was sent by a process that ends reaches the peer. */
+static void last_words(void)
+{
+    int at_fd = listener();
+    void (*ends[])(int) = {exit, _exit, _Exit};
+    for (int i = 0; i < 3; i++) {
+        pid_t child = forked();
+        if (!child) {
+            int fd = client();
+            say(fd, "last words");
+            ends[i](0);
+        }
+        int fd = accept(at_fd, 0, 0);
+        CHECK(fd >= 0);
+        hear(fd, "last words");
+        hear_end(fd);
+        ended(child);
+        CHECK(!close(fd));
     }
 }
 
@@ -380,7 +464,13 @@ CASES({"a_child_serves_what_its_parent_accepted", a_child_serves_what_its_parent
       {"much_is_relayed_in_order", much_is_relayed_in_order},
       {"a_worker_listens_instead_of_its_parent", a_worker_listens_instead_of_its_parent},
       {"a_child_may_look_at_a_listener", a_child_may_look_at_a_listener},
+      {"a_program_waits_at_the_listener_that_it_inherits",
+       a_program_waits_at_the_listener_that_it_inherits},
+      {"waits_at_a_listener", waits_at_a_listener},
       {"a_worker_that_ended_is_followed_by_another", a_worker_that_ended_is_followed_by_another},
       {"a_daemon_listens_after_its_parent", a_daemon_listens_after_its_parent},
       {"threads_may_fork", threads_may_fork},
-      {"what_a_parent_relays_outlasts_it", what_a_parent_relays_outlasts_it})
+      {"what_a_parent_relays_outlasts_it", what_a_parent_relays_outlasts_it},
+      {"what_a_parent_relays_outlasts_an_exit_at_once",
+       what_a_parent_relays_outlasts_an_exit_at_once},
+      {"last_words", last_words})

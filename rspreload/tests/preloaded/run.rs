@@ -67,20 +67,20 @@ pub(crate) struct Counts {
 /// Programs that share a count.
 pub(crate) struct Run {
     folder: TempDir,
-    settings: Vec<(&'static str, &'static str)>,
+    settings: Vec<(&'static str, String)>,
 }
 
 impl Run {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().expect("a folder"),
-            settings: vec![("ROCE_SOCKETS", "loopback")],
+            settings: vec![("ROCE_SOCKETS", String::from("loopback"))],
         }
     }
 
     /// The same with a variable of the environment.
-    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
-        self.settings.push((name, value));
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.settings.push((name, value.into()));
         self
     }
 
@@ -98,7 +98,7 @@ impl Run {
             .arg(program)
             .env("LD_LIBRARY_PATH", folder())
             .env("DOUBLE_COUNTS", self.files().join("counts"))
-            .envs(self.settings.iter().copied())
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }
@@ -113,7 +113,9 @@ impl Run {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let bytes = fs::read(self.files().join("counts")).unwrap_or_else(|_| vec![0; 48]);
+        let bytes = fs::read(self.files().join("counts")).unwrap_or_default();
+        // The first process makes the file, and then gives it its size.
+        let bytes = if bytes.is_empty() { vec![0; 48] } else { bytes };
         let mut numbers = bytes
             .chunks_exact(8)
             .map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")));

@@ -1,5 +1,6 @@
 /* poll, select and epoll. */
 #include "case.h"
+#include <sys/un.h>
 
 static int epoll;
 
@@ -61,6 +62,46 @@ static void poll_and_select_mix_descriptors(void)
     CHECK(!close(c));
     all[1].fd = c;
     CHECK(poll(all, 2, 0) == 2 && all[1].revents == POLLNVAL);
+}
+
+/* The kernel looks at no more descriptors than there are, whatever the program says. */
+static void select_looks_at_no_more_than_there_is(void)
+{
+    static struct {
+        fd_set set;
+        unsigned char after[1 << 17];
+    } of;
+    static unsigned char untouched[sizeof of.after];
+    struct rlimit limit;
+    struct timeval now = {0, 0};
+    struct timespec at_once = {0, 0};
+    int a, b, pipes[2];
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = limit.rlim_max < 1 << 20 ? limit.rlim_max : 1 << 20;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    CHECK(getdtablesize() > 3000 && !pipe(pipes));
+    connection(&a, &b);
+    say(a, "x");
+    say(pipes[1], "x");
+    memset(of.after, 0xff, sizeof of.after);
+    memset(untouched, 0xff, sizeof untouched);
+    for (int of_kernel = 0; of_kernel < 2; of_kernel++) {
+        int fd = of_kernel ? pipes[0] : b;
+        FD_ZERO(&of.set);
+        FD_SET(fd, &of.set);
+        CHECK(select(getdtablesize(), &of.set, 0, 0, &now) == 1 && FD_ISSET(fd, &of.set));
+        CHECK(pselect(getdtablesize(), &of.set, 0, 0, &at_once, 0) == 1 && FD_ISSET(fd, &of.set));
+        CHECK(!memcmp(of.after, untouched, sizeof untouched));
+    }
+    /* There is one more, for which the program has made room. */
+    memset(&of, 0, sizeof of);
+    for (int of_kernel = 0; of_kernel < 2; of_kernel++) {
+        unsigned char *byte = (unsigned char *)&of + 2500 / 8;
+        CHECK(dup2(of_kernel ? pipes[0] : b, 2500) == 2500);
+        *byte = 1 << 2500 % 8;
+        CHECK(select(of_kernel ? 2501 : getdtablesize(), (fd_set *)&of, 0, 0, &now) == 1 && *byte);
+    }
+    CHECK(select(getdtablesize(), 0, 0, 0, &now) == 0);
 }
 
 static volatile int signals;
@@ -204,19 +245,26 @@ static void listeners_are_ready_both_ways(void)
     CHECK(!close(fd));
 }
 
-static void *wait_for_one(void *fd)
+struct wait {
+    int fd;
+    unsigned events;
+};
+
+static void *wait_for_one(void *of)
 {
+    struct wait *wait = of;
     struct epoll_event found;
     CHECK(epoll_wait(epoll, &found, 1, -1) == 1);
-    CHECK(found.data.fd == *(int *)fd && found.events == EPOLLIN);
+    CHECK(found.data.fd == wait->fd && found.events == wait->events);
     return 0;
 }
 
-/* A thread that waits notices what another one adds. */
-static void wakes_up_for(int *waited_for, void (*then)(void))
+/* A thread that waits notices what another one does. */
+static void wakes_up_for(int fd, unsigned events, void (*then)(void))
 {
     pthread_t thread;
-    CHECK(!pthread_create(&thread, 0, wait_for_one, waited_for));
+    struct wait wait = {fd, events};
+    CHECK(!pthread_create(&thread, 0, wait_for_one, &wait));
     /* Usually it waits by then; if not, the outcome is the same. */
     usleep(20000);
     then();
@@ -244,15 +292,193 @@ static void a_thread_that_waits_sees_changes(void)
     epoll = epoll_create1(0);
     add(pipes[0], EPOLLIN);
     connection(&one, &two);
-    wakes_up_for(&two, add_ready);
+    wakes_up_for(two, EPOLLIN, add_ready);
     hear(two, "x");
     connection(&three, &four);
     add(four, 0);
-    wakes_up_for(&four, modify_ready);
+    wakes_up_for(four, EPOLLIN, modify_ready);
+}
+
+static void read_all_and_get_more(void)
+{
+    char byte;
+    hear(two, "x");
+    FAILS(read(two, &byte, 1), EAGAIN);
+    say(one, "y");
+}
+
+static void read_short_and_get_more(void)
+{
+    char room[8];
+    /* A stream that gives less than it was asked for is empty. */
+    CHECK(read(two, room, sizeof room) == 1);
+    say(one, "z");
+}
+
+static void write_all_and_get_room(void)
+{
+    char much[4096] = {0};
+    while (write(two, much, sizeof much) > 0)
+        ;
+    CHECK(errno == EAGAIN);
+    while (read(one, much, sizeof much) > 0)
+        ;
+}
+
+static void accept_and_get_another(void)
+{
+    CHECK(accept(three, 0, 0) >= 0);
+    FAILS(accept(three, 0, 0), EAGAIN);
+    client();
+}
+
+static void edges_are_seen_while_another_thread_works(void)
+{
+    connection(&one, &two);
+    CHECK(!fcntl(one, F_SETFL, O_NONBLOCK) && !fcntl(two, F_SETFL, O_NONBLOCK));
+    epoll = epoll_create1(0);
+    add(two, EPOLLIN | EPOLLET);
+    say(one, "x");
+    CHECK(events(two) == EPOLLIN);
+    wakes_up_for(two, EPOLLIN, read_all_and_get_more);
+    wakes_up_for(two, EPOLLIN, read_short_and_get_more);
+    modify(two, EPOLLOUT | EPOLLET);
+    CHECK(events(two) == EPOLLOUT);
+    wakes_up_for(two, EPOLLOUT, write_all_and_get_room);
+    CHECK(!close(two));
+    three = listener();
+    CHECK(!fcntl(three, F_SETFL, O_NONBLOCK));
+    add(three, EPOLLIN | EPOLLET);
+    client();
+    CHECK(events(three) == EPOLLIN);
+    wakes_up_for(three, EPOLLIN, accept_and_get_another);
+}
+
+static int idle[2], local, fresh;
+
+static void *read_pipe(void *room)
+{
+    CHECK(read(idle[0], room, 1) == 1);
+    return 0;
+}
+
+static void *poll_pipe(void *room)
+{
+    struct pollfd entry = {idle[0], POLLIN, 0};
+    poll(&entry, 1, -1);
+    return room;
+}
+
+static void *select_pipe(void *room)
+{
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(idle[0], &set);
+    select(idle[0] + 1, &set, 0, 0, 0);
+    return room;
+}
+
+static void *accept_local(void *room)
+{
+    accept(local, 0, 0);
+    return room;
+}
+
+static void *read_local(void *room)
+{
+    CHECK(read(one, room, 1) == 1);
+    return 0;
+}
+
+static void *wait_at_epoll(void *room)
+{
+    struct epoll_event found;
+    epoll_wait(epoll, &found, 1, -1);
+    return room;
+}
+
+static void cancelled(void *(*body)(void *))
+{
+    pthread_t thread;
+    char room;
+    void *result;
+    CHECK(!pthread_create(&thread, 0, body, &room));
+    /* Usually it waits by then; if not, the outcome is the same. */
+    usleep(20000);
+    CHECK(!pthread_cancel(thread));
+    CHECK(!pthread_join(thread, &result));
+    CHECK(result == PTHREAD_CANCELED);
+}
+
+static void a_thread_that_waits_for_the_kernel_can_be_cancelled(void)
+{
+    struct sockaddr_un name = {AF_UNIX};
+    int pair[2];
+    CHECK(!pipe(idle) && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    local = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(!bind(local, (void *)&name, sizeof(sa_family_t)) && !listen(local, 1));
+    one = pair[0];
+    cancelled(read_pipe);
+    cancelled(poll_pipe);
+    cancelled(select_pipe);
+    cancelled(accept_local);
+    cancelled(read_local);
+    epoll = epoll_create1(0);
+    add(idle[0], EPOLLIN);
+    cancelled(wait_at_epoll);
+    /* A socket that is not connected yet is the kernel's. */
+    fresh = socket(AF_INET, SOCK_STREAM, 0);
+    add(fresh, EPOLLIN | EPOLLONESHOT);
+    CHECK(events(fresh) & EPOLLHUP);
+    cancelled(wait_at_epoll);
+    /* The instance goes on. */
+    CHECK(events(fresh) == 0);
+    modify(fresh, EPOLLIN | EPOLLONESHOT);
+    CHECK(events(fresh) & EPOLLHUP);
+}
+
+static void a_thread_that_accepts_by_tcp_can_be_cancelled(void)
+{
+    local = listener();
+    cancelled(accept_local);
+    one = client();
+    CHECK(accept(local, 0, 0) >= 0);
+    CHECK(!(fcntl(local, F_GETFL) & O_NONBLOCK));
+    cancelled(read_local);
+}
+
+static void *read_over_rdma(void *room)
+{
+    CHECK(read(two, room, 1) == 1);
+    for (;;)
+        pthread_testcancel();
+}
+
+static void a_thread_is_cancelled_after_its_wait_for_rdma(void)
+{
+    pthread_t thread;
+    char room;
+    void *result;
+    connection(&one, &two);
+    CHECK(!pthread_create(&thread, 0, read_over_rdma, &room));
+    usleep(20000);
+    CHECK(!pthread_cancel(thread));
+    say(one, "x");
+    CHECK(!pthread_join(thread, &result));
+    CHECK(result == PTHREAD_CANCELED);
+    say(one, "y");
 }
 
 CASES({"poll_and_select_mix_descriptors", poll_and_select_mix_descriptors},
+      {"select_looks_at_no_more_than_there_is", select_looks_at_no_more_than_there_is},
       {"a_mask_lets_a_pending_signal_through", a_mask_lets_a_pending_signal_through},
       {"level_triggered", level_triggered}, {"edge_triggered", edge_triggered},
       {"one_shot", one_shot}, {"listeners_are_ready_both_ways", listeners_are_ready_both_ways},
-      {"a_thread_that_waits_sees_changes", a_thread_that_waits_sees_changes})
+      {"a_thread_that_waits_sees_changes", a_thread_that_waits_sees_changes},
+      {"edges_are_seen_while_another_thread_works", edges_are_seen_while_another_thread_works},
+      {"a_thread_that_waits_for_the_kernel_can_be_cancelled",
+       a_thread_that_waits_for_the_kernel_can_be_cancelled},
+      {"a_thread_that_accepts_by_tcp_can_be_cancelled",
+       a_thread_that_accepts_by_tcp_can_be_cancelled},
+      {"a_thread_is_cancelled_after_its_wait_for_rdma",
+       a_thread_is_cancelled_after_its_wait_for_rdma})

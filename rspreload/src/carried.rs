@@ -1,0 +1,111 @@
+//! Options that go from one socket to another: from the program's to the rsocket that connects for it,
+//! and from a listener to what it accepts, as with TCP.
+
+use crate::errno::{Outcome, check};
+use crate::socket::Socket;
+use crate::{rdmacm, real};
+use libc::{linger, socklen_t, timeval};
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+
+const KEEP_ALIVE: (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+const KEEP_IDLE: (c_int, c_int) = (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE);
+const LINGER: (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_LINGER);
+
+/// Numbers of a listener that connections have, too.
+const NUMBERS: [(c_int, c_int); 5] = [
+    KEEP_ALIVE,
+    KEEP_IDLE,
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+];
+
+/// An option of the kernel's socket.
+///
+/// # Safety
+/// The option has this type.
+unsafe fn get<T>(fd: c_int, (level, name): (c_int, c_int), mut value: T) -> Outcome<T> {
+    let mut size = size_of::<T>() as socklen_t;
+    // SAFETY: there is room for the value, of which the caller promises the type.
+    check(unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut size) })?;
+    Ok(value)
+}
+
+/// # Safety
+/// The option has this type.
+unsafe fn set<T>(fd: c_int, (level, name): (c_int, c_int), value: &T) {
+    let size = size_of::<T>() as socklen_t;
+    // SAFETY: the value can be read, and the caller promises the type.
+    unsafe { real::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), size) };
+}
+
+/// Sets an option of an rsocket. A library that does not know it has its own way.
+///
+/// # Safety
+/// The option has this type.
+unsafe fn set_over_rdma<T>(rs: c_int, (level, name): (c_int, c_int), value: &T) {
+    let size = size_of::<T>() as socklen_t;
+    // SAFETY: the value can be read, and the caller promises the type.
+    let _ = unsafe { rdmacm::set_option(rs, level, name, std::ptr::from_ref(value).cast(), size) };
+}
+
+const NO_LINGER: linger = linger {
+    l_onoff: 0,
+    l_linger: 0,
+};
+
+/// Gives an rsocket the options that the program has set for its socket.
+pub(crate) fn to_rsocket(fd: c_int, socket: &Socket, rs: c_int) {
+    // SAFETY: each option has the type of its value.
+    unsafe {
+        if let Ok(idle) = get::<c_int>(fd, KEEP_IDLE, 0) {
+            set_over_rdma(rs, KEEP_IDLE, &idle);
+        }
+        if let Ok(is_on @ 1..) = get::<c_int>(fd, KEEP_ALIVE, 0) {
+            set_over_rdma(rs, KEEP_ALIVE, &is_on);
+        }
+        if let Ok(value @ linger { l_onoff: 1.., .. }) = get(fd, LINGER, NO_LINGER) {
+            set_over_rdma(rs, LINGER, &value);
+            note_linger(socket, value);
+        }
+    }
+}
+
+/// Remembers whether closing the socket waits.
+pub(crate) fn note_linger(socket: &Socket, value: linger) {
+    let waits = value.l_onoff != 0 && value.l_linger > 0;
+    socket.lingers.store(waits, Ordering::Relaxed);
+}
+
+/// Gives an accepted socket the options of its listener.
+pub(crate) fn from_listener(listener_fd: c_int, listener: &Socket, fd: c_int, socket: &Socket) {
+    // SAFETY: each option has the type of its value.
+    unsafe {
+        for option in NUMBERS {
+            if let Ok(value @ 1..) = get::<c_int>(listener_fd, option, 0) {
+                set(fd, option, &value);
+            }
+        }
+        if let Ok(value @ linger { l_onoff: 1.., .. }) = get(listener_fd, LINGER, NO_LINGER) {
+            set(fd, LINGER, &value);
+        }
+        let limits = [
+            (libc::SO_RCVTIMEO, listener.receive_limit()),
+            (libc::SO_SNDTIMEO, listener.send_limit()),
+        ];
+        for (name, limit) in limits {
+            let Some(limit) = limit else { continue };
+            let value = timeval {
+                tv_sec: limit.as_secs().cast_signed(),
+                tv_usec: limit.subsec_micros().into(),
+            };
+            set(fd, (libc::SOL_SOCKET, name), &value);
+            match name {
+                libc::SO_RCVTIMEO => socket.set_receive_limit(limit),
+                _ => socket.set_send_limit(limit),
+            }
+        }
+    }
+    to_rsocket(fd, socket, socket.rs());
+}
