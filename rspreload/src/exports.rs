@@ -442,7 +442,7 @@ unsafe fn sets(count: &mut c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<p
     if sets.iter().all(|set| set.is_null()) {
         return None;
     }
-    *count = call(*count, || Ok(select::within_table(*count)));
+    *count = call(None, || Ok(select::within_table(*count)))?;
     // SAFETY: the caller promises them.
     let sets = unsafe { Sets::new(sets, *count) };
     let entries = sets.entries();

@@ -20,15 +20,16 @@ const FOUND: [i16; 3] = [
     libc::POLLPRI,
 ];
 
-/// How many of the first `count` descriptors are looked at. The kernel goes no further than its own
-/// table, so that programs may pass the largest number that there could be, with sets that have less
-/// room. Hidden descriptors, which are high, must not change that.
-pub(crate) fn within_table(count: c_int) -> c_int {
+/// How many of the first `count` descriptors are looked at; `None` if this library has none. The kernel
+/// goes no further than its own table, so that programs may pass the largest number that there could
+/// be, with sets that have less room. Hidden descriptors, which are high, must not change that.
+pub(crate) fn within_table(count: c_int) -> Option<c_int> {
     let always = libc::FD_SETSIZE as c_int;
-    if count <= always || kinds::marked(0, u32::MAX).is_empty() {
-        return count;
+    if count <= always {
+        return Some(count);
     }
-    count.min(always.max(end_of_table()))
+    let none = kinds::marked(0, u32::MAX).is_empty();
+    (!none).then(|| count.min(always.max(end_of_table())))
 }
 
 /// One more than the program's highest descriptor.

@@ -80,9 +80,19 @@ static void select_looks_at_no_more_than_there_is(void)
     limit.rlim_cur = limit.rlim_max < 1 << 20 ? limit.rlim_max : 1 << 20;
     CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
     CHECK(getdtablesize() > 3000 && !pipe(pipes));
-    connection(&a, &b);
-    say(a, "x");
     say(pipes[1], "x");
+    /* A set with nothing behind it, before there is a socket and after it. */
+    char *room = mmap(0, 2 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(room != MAP_FAILED && !mprotect(room + (1 << 16), 1 << 16, PROT_NONE));
+    fd_set *edge = (fd_set *)(room + (1 << 16)) - 1;
+    for (int connected = 0; connected < 2; connected++) {
+        if (connected) {
+            connection(&a, &b);
+            say(a, "x");
+        }
+        FD_SET(connected ? b : pipes[0], edge);
+        CHECK(select(getdtablesize(), edge, 0, 0, &now) == 1 + connected);
+    }
     memset(of.after, 0xff, sizeof of.after);
     memset(untouched, 0xff, sizeof untouched);
     for (int of_kernel = 0; of_kernel < 2; of_kernel++) {

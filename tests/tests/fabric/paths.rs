@@ -18,9 +18,10 @@ const OPTIONS: [&str; 9] = [
 ];
 
 /// Eight QPs that write from h1 to h2. Without `-F`, perftest fails when a busy machine keeps it from
-/// measuring the clock of the processor.
+/// measuring the clock of the processor; with its local ACK timeout of 67 ms (`-u 14`), retries are
+/// used up when such a machine keeps the emulator from its work.
 const SCRIPT: &str = "
-    write='ib_write_bw -F -d roce_eth0 -x 1 -q 8 -s 4096 -n 50 -p 19021'
+    write='ib_write_bw -F -d roce_eth0 -x 1 -q 8 -s 4096 -n 50 -u 17 -p 19021'
     $ROCE fabric ssh h2 $write & server=$!
     until $ROCE fabric ssh h2 'cat /proc/net/tcp /proc/net/tcp6 | grep -q :4A4D'; do :; done
     $write h2
