@@ -6,7 +6,7 @@ mod silent;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Instant;
 
-use roce_tests::ends::{End, Options, Ours, connect, mix};
+use roce_tests::ends::{End, Options, Ours, Theirs, connect, mix};
 use roce_tests::lab::{Counters, Direction, Drops, Lab};
 use roce_tests::peer::GidIndex;
 use roce_tests::wire::Frames;
@@ -29,8 +29,28 @@ const TIMEOUT: u8 = 13;
 /// How often the mix is run again if Soft-RoCE falls silent.
 const REPETITIONS: usize = 2;
 
-/// Runs the mix and prints its duration.
-fn run(lab: &Lab, gid: GidIndex, seed: u64) -> Ours {
+/// No netem.
+const NONE: &str = "";
+
+/// Connects both ends, and then has these options of netem in both directions. Netem damages all
+/// frames, and Soft-RoCE fails to connect if it does not find our Ethernet address within a second.
+fn connect_before_netem(lab: &Lab, options: &Options, netem: &str) -> (Ours, Theirs) {
+    let set = |netem| {
+        for direction in DIRECTIONS {
+            lab.set_netem(direction, netem).unwrap();
+        }
+    };
+    if netem == NONE {
+        return connect(lab, options);
+    }
+    set(NONE);
+    let ends = connect(lab, options);
+    set(netem);
+    ends
+}
+
+/// Runs the mix, with these options of netem, and prints its duration.
+fn run(lab: &Lab, gid: GidIndex, netem: &str, seed: u64) -> Ours {
     let options = Options {
         gid,
         length: mix::REGION,
@@ -38,7 +58,7 @@ fn run(lab: &Lab, gid: GidIndex, seed: u64) -> Ours {
         ..Options::default()
     };
     let mut start = Instant::now();
-    let (mut ours, mut theirs) = connect(lab, &options);
+    let (mut ours, mut theirs) = connect_before_netem(lab, &options, netem);
     for repetition in 0.. {
         let mixed = panic::catch_unwind(AssertUnwindSafe(|| {
             mix::run(&mut ours, &mut theirs, REQUESTS, seed);
@@ -52,7 +72,7 @@ fn run(lab: &Lab, gid: GidIndex, seed: u64) -> Ours {
         println!("Soft-RoCE waits for an acknowledgement that it has seen; once more");
         drop((ours, theirs));
         start = Instant::now();
-        (ours, theirs) = connect(lab, &options);
+        (ours, theirs) = connect_before_netem(lab, &options, netem);
     }
     let counters = ours.context.counters();
     println!(
@@ -74,7 +94,7 @@ fn nothing_is_retransmitted_without_loss() {
     for direction in DIRECTIONS {
         lab.set_loss(direction, Drops::None).unwrap();
     }
-    let ours = run(&lab, GidIndex::Ip4, 1);
+    let ours = run(&lab, GidIndex::Ip4, NONE, 1);
     let counters = ours.context.counters();
     assert_eq!(counters.stat(Stat::SequenceNaksReceived), 0);
     // Exceptions are probes for late answers, which an emulated guest can cause, with at most two
@@ -108,7 +128,7 @@ fn all_arrives_although(gid: GidIndex, drops: Drops) {
     for direction in DIRECTIONS {
         lab.set_loss(direction, drops).unwrap();
     }
-    let ours = run(&lab, gid, 2);
+    let ours = run(&lab, gid, NONE, 2);
     let lost = lab.loss_counters().unwrap();
     for Counters { seen, dropped } in [lost.to_guest, lost.to_host] {
         assert!(dropped > 0, "nothing was dropped of {seen}");
@@ -121,12 +141,9 @@ fn all_arrives_when_packets_are_reordered_duplicated_and_corrupted() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };
-    for direction in DIRECTIONS {
-        // Every tenth packet leaves at once, before those that wait for a millisecond.
-        let faults = "delay 1ms reorder 10% duplicate 2% corrupt 2%";
-        lab.set_netem(direction, faults).unwrap();
-    }
-    let ours = run(&lab, GidIndex::Ip4, 3);
+    // Every tenth packet leaves at once, before those that wait for a millisecond.
+    let netem = "delay 1ms reorder 10% duplicate 2% corrupt 2%";
+    let ours = run(&lab, GidIndex::Ip4, netem, 3);
     let counters = ours.context.counters();
     // The network checks IP headers and UDP checksums; for packets without the latter, only the
     // ICRC detects corruption.
@@ -149,7 +166,7 @@ fn retransmitted_packets_are_well_formed() {
         lab.set_loss(direction, Drops::PerMille(50)).unwrap();
     }
     let capture = lab.capture_start().unwrap();
-    run(&lab, GidIndex::Ip4, 4);
+    run(&lab, GidIndex::Ip4, NONE, 4);
     let files = capture.stop().unwrap();
     for file in [&files.outside, &files.guest] {
         Frames::read(file).assert_icrcs();
