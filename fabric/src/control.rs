@@ -71,7 +71,7 @@ pub fn door() -> io::Result<OwnedFd> {
     let user = geteuid().as_raw();
     if user == overflow_uid() {
         return Err(io::Error::other(format!(
-            "in a user namespace, all other users have the number of this one, {user}"
+            "in a user namespace, all other users have the ID of this one, {user}"
         )));
     }
     let listener = new_socket()?;
@@ -80,7 +80,7 @@ pub fn door() -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// The number of users whom a user namespace does not know.
+/// The user ID that a user namespace shows for each user that it does not map.
 fn overflow_uid() -> u32 {
     let said = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
     said.trim().parse().unwrap_or(65534)

@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// A user without privilege, of whom others can be told in a user namespace.
+/// An unprivileged user. Its ID is not 65534, which a user namespace shows for all users that it does
+/// not map.
 const SOMEBODY: u32 = 65533;
 
 #[test]

@@ -201,8 +201,8 @@ sys.exit(asked.returncode)";
     assert!(text.contains("there is no fabric here"), "{text}");
 }
 
-/// A user namespace has one number for all users that it does not know. For a user who has this
-/// number outside, all others would be the same.
+/// A user namespace shows the ID 65534 for all users that it does not map. A cluster of the user with
+/// this ID could not tell others from its own user.
 #[test]
 fn a_cluster_of_nobody_takes_no_requests_from_outside() {
     if !is_root_or_skip() {
