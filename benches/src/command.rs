@@ -5,20 +5,7 @@ use crate::report::{Comparison, markdown};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::borrow::Cow;
-use std::fmt::Display;
 use std::path::PathBuf;
-use std::process::ExitCode;
-
-/// The exit code of a finished command. Prints its error.
-pub fn finish(name: &str, result: Result<(), impl Display>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
 
 /// The arguments of each command that compares programs.
 #[derive(Args, Debug)]

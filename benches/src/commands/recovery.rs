@@ -1,17 +1,15 @@
 //! Measures the cost of packet loss in simulation, and writes docs/recovery.md.
 
 use clap::Parser;
-use roce_benches::command::finish;
 use roce_benches::recovery::figures::{self, Figures};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Goodput over a wire that loses packets, simulated: selective recovery compared with go-back-N
 ///
 /// Prints a table; with --write it replaces recovery.md, recovery.svg and recovery.csv in
 /// that folder. The same seeds give the same figures on every machine.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     /// Messages of 64 KiB in each run
     #[arg(long, default_value_t = 4000)]
     messages: u64,
@@ -25,11 +23,7 @@ struct Args {
     write: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    finish("recovery", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let figures = Figures::take(args.messages, args.runs)?;
     println!(
         "WRITE\n{}\nREAD\n{}",

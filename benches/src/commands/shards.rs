@@ -11,10 +11,8 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
-use roce_benches::command::finish;
 use roce_benches::median;
 use roce_verbs::prelude::*;
-use std::process::ExitCode;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
@@ -24,7 +22,7 @@ use std::time::Instant;
 /// Alternates between one thread, two threads on one device, and two threads on two devices.
 /// Figures are medians.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     /// WRITEs of each thread in each run
     #[arg(long, default_value_t = 50_000)]
     writes: u32,
@@ -111,7 +109,7 @@ fn bind_to(processor: usize) -> Result<(), Failure> {
 }
 
 /// A thread for each lane, each on a processor of its own.
-fn run(lanes: &[Lane], processors: &[usize], args: &Args) -> Result<Figures, Failure> {
+fn drive(lanes: &[Lane], processors: &[usize], args: &Args) -> Result<Figures, Failure> {
     let before = processor_time()?;
     let started = Instant::now();
     let start = Barrier::new(lanes.len());
@@ -146,8 +144,8 @@ fn processor_time() -> Result<f64, Failure> {
     Ok(micros as f64)
 }
 
-fn main() -> ExitCode {
-    finish("shards", measure(&Args::parse()).map_err(|e| e.to_string()))
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    measure(args).map_err(|error| error.to_string())
 }
 
 fn measure(args: &Args) -> Result<(), Failure> {
@@ -174,7 +172,7 @@ fn measure(args: &Args) -> Result<(), Failure> {
     let mut figures = arrangements.each_ref().map(|_| (Vec::new(), Vec::new()));
     for _ in 0..args.runs {
         for ((_, lanes), (rates, busy)) in arrangements.iter().zip(&mut figures) {
-            let run = run(lanes, &processors, args)?;
+            let run = drive(lanes, &processors, args)?;
             rates.push(run.rate / 1e3);
             busy.push(run.busy);
         }

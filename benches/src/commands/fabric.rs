@@ -1,14 +1,14 @@
 //! Compares the emulated network with the simulated one, and measures the emulator's limits.
 
 use clap::Parser;
-use roce_benches::command::{finish, progress, step};
+use roce_benches::command::{progress, step};
 use roce_benches::emulation::{Incast, limits, real_time, table, virtual_time};
 use roce_benches::median;
 use roce_benches::output::output;
 use roce_benches::page::{machine, write_between};
 use roce_benches::roce;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command};
 
 /// Real time beside virtual time
 ///
@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode};
 /// congestion control. Needs perftest; with --limits also root, iproute2, iperf3 and
 /// ibverbs-utils.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     /// Number of measurements of each figure
     #[arg(long, default_value_t = 5)]
     runs: u32,
@@ -47,11 +47,7 @@ struct Args {
     write: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    finish("fabric", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let roce = match &args.roce {
         Some(path) => std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?,
         None => build()?,

@@ -1,27 +1,22 @@
 //! Measures UCX, libfabric and Open MPI over this stack and over TCP.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::command::{Comparing, progress, step};
 use roce_benches::frameworks::{Built, FRAMEWORKS, Figures};
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::{perftest, roce};
-use std::process::ExitCode;
 
 /// UCX, libfabric and Open MPI over this stack compared with TCP, as ratios taken in one run
 ///
 /// Needs iproute2, nftables, ucx-utils, libfabric-bin, openmpi-bin and libopenmpi-dev. Prints
 /// Markdown; with --write it replaces the figures in docs/programs.md.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     comparing: Comparing,
 }
 
-fn main() -> ExitCode {
-    finish("frameworks", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     args.comparing
         .publish("figures frameworks", &measure(args)?)
 }

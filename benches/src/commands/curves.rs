@@ -1,20 +1,19 @@
 //! Draws bandwidth by message size and latency by percentile.
 
 use clap::Parser;
-use roce_benches::command::{finish, progress, step};
+use roce_benches::command::{progress, step};
 use roce_benches::curves::{Programs, STEPS, measure, plot, table};
 use roce_benches::page::{machine, write_between};
 use roce_benches::roce;
 use roce_benches::veth::VethPair;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// The picture of docs/benchmarks.md: bandwidth by message size and latency by percentile
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and sockperf. Prints the
 /// figures; with --write it replaces benchmarks.svg and the table in benchmarks.md of that folder.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     /// Number of measurements of each figure
     #[arg(long, default_value_t = 3)]
     runs: u32,
@@ -24,11 +23,7 @@ struct Args {
     write: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    finish("curves", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let programs = Programs {
         roce: &roce::build()?,
         bare_port: &roce::build_example("roce-udp", "raw_ceiling")?,

@@ -1,14 +1,12 @@
 //! Profiles both ends of a transfer, and writes flame graphs and a table.
 
 use clap::Parser;
-use roce_benches::command::finish;
 use roce_benches::flames::kinds::table;
 use roce_benches::flames::record::{self, Profiles};
 use roce_benches::flames::svg::flame_graph;
 use roce_benches::page::{machine, write_between};
 use roce_benches::veth::VethPair;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Flame graphs of both ends of 64 KiB WRITEs over a veth pair with MTU 9000
 ///
@@ -16,7 +14,7 @@ use std::process::ExitCode;
 /// time of each end by kind of work; with --write it replaces flames-udp-sender.svg and
 /// flames-udp-receiver.svg in that folder, and the profile in its benchmarks.md.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     /// Seconds of the transfer
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
@@ -30,11 +28,7 @@ struct Args {
     write: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    finish("flames", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let roce = record::build()?;
     let pair = VethPair::new(9000)?;
     let folder = roce.with_file_name("profiles");

@@ -1,22 +1,16 @@
 //! Measures many QPs: memory per QP, and total throughput.
 
 use clap::Parser;
-use roce_benches::command::finish;
 use roce_benches::scale::{Many, figures};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 use std::alloc::System;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-
-/// Counts allocations.
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Memory and throughput of 10,000 QPs in one process
 ///
 /// Prints the page; with --write it replaces scale.md and scale.svg in that folder.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     /// Messages in each run
     #[arg(long, default_value_t = 60_000)]
     messages: u64,
@@ -33,11 +27,7 @@ struct Args {
 /// The number of QPs for measuring memory.
 const QPS: usize = 10_000;
 
-fn main() -> ExitCode {
-    finish("scale", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let small = bytes_of_each(1)?;
     let large = bytes_of_each(17)?;
     let all = figures::throughput(args.messages, args.rounds)?;
@@ -56,15 +46,15 @@ fn bytes_of_each(depth: usize) -> Result<f64, String> {
         let change = region.change();
         change.bytes_allocated as f64 - change.bytes_deallocated as f64
     };
-    let region = Region::new(ALLOCATOR);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
     let few = Many::new(1, depth)?;
     let fixed = held(&region);
     drop(few);
-    let region = Region::new(ALLOCATOR);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
     let cq = roce_stack::CompletionQueue::new(roce_stack::CqId(1), QPS * depth * 2);
     let of_cq = held(&region);
     drop(cq);
-    let region = Region::new(ALLOCATOR);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
     let many = Many::new(QPS, depth)?;
     let all = held(&region);
     drop(many);

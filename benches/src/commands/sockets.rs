@@ -1,13 +1,13 @@
 //! Measures sockets over RDMA beside TCP, with the same programs.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::command::{Comparing, progress, step};
 use roce_benches::output::output;
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::roce;
 use roce_benches::veth::{ADDRESSES, VethPair};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Sockets over RDMA beside TCP
@@ -17,13 +17,9 @@ use std::time::{Duration, Instant};
 /// benchmark, under `roce run --sockets` and without. Needs root, iproute2, rdmacm-utils,
 /// redis-server and redis-tools.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     comparing: Comparing,
-}
-
-fn main() -> ExitCode {
-    finish("sockets", run(&Args::parse()))
 }
 
 /// How long a server may take to listen.
@@ -76,7 +72,7 @@ struct Built {
     roce: PathBuf,
 }
 
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let built = Built::new()?;
     let pair = VethPair::new(9000)?;
     let total = STREAMS.len() + CLIENTS.len();

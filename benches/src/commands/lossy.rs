@@ -2,7 +2,7 @@
 //! own.
 
 use clap::Parser;
-use roce_benches::command::{finish, progress, step};
+use roce_benches::command::{progress, step};
 use roce_benches::median;
 use roce_benches::page::{machine, write_between};
 use roce_tests::ends::{End, Options, Ours, connect};
@@ -10,7 +10,6 @@ use roce_tests::lab::{Direction, GUEST_IP4, Lab, LabConfig, SecondGuest};
 use roce_verbs::observation::Stat;
 use roce_verbs::{RemoteAddr, SendOp, SendRequest, WcStatus};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// 64 KiB WRITEs and READs against Soft-RoCE in an emulated guest, with and without 1 % loss in
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Needs the requirements of the lab: root, QEMU, perftest. Prints Markdown; with --write it
 /// replaces the figures in docs/lossy.md.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     /// Number of measurements of each figure
     #[arg(long, default_value_t = 3)]
     runs: u32,
@@ -59,11 +58,7 @@ struct Figures {
     lossy: Vec<Option<f64>>,
 }
 
-fn main() -> ExitCode {
-    finish("lossy", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), Error> {
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let Some(lab) = Lab::boot_or_skip(&LabConfig::default()) else {
         return Err("this machine can't run the lab; the line above says why".into());
     };

@@ -1,21 +1,21 @@
 //! Measures two flows through a slow port that marks packets, with DCQCN and without.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::command::{Comparing, progress, step};
 use roce_benches::peers::serve;
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::roce;
 use roce_tests::bottleneck::{Bottleneck, Host, Red, SlowPort};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 /// Two flows through a slow port that marks, with DCQCN and without, as ratios
 ///
 /// Needs root (it makes four network namespaces), iproute2 and tc. Prints Markdown; with
 /// --write it replaces the figures in docs/congestion.md.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     comparing: Comparing,
 
@@ -43,11 +43,7 @@ const PORT: SlowPort = SlowPort {
 const DCQCN: &str = "dcqcn,paper,rpg_max_rate=1000,rpg_min_rate=1,rpg_ai_rate=1,rpg_hai_rate=10,\
                      start_rate=1000";
 
-fn main() -> ExitCode {
-    finish("marks", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     args.comparing.publish("figures marks", &measure(args)?)
 }
 

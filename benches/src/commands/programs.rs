@@ -1,18 +1,17 @@
 //! Measures unmodified programs on this stack's libibverbs, compared with `roce perf`.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::command::{Comparing, progress, step};
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::veth::VethPair;
 use roce_benches::{peers, perftest, roce};
-use std::process::ExitCode;
 
 /// ib_write_bw and ib_write_lat compared with roce perf, as ratios taken in one run
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and perftest. Prints
 /// Markdown; with --write it replaces the figures in docs/benchmarks.md.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     comparing: Comparing,
 
@@ -28,11 +27,7 @@ const SIZE: usize = 65536;
 /// Round trips.
 const ROUNDS: u32 = 20_000;
 
-fn main() -> ExitCode {
-    finish("programs", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     args.comparing.publish("figures programs", &measure(args)?)
 }
 

@@ -1,18 +1,16 @@
 //! Measures the pacer: how precisely QPs keep to their rates, and the cost of pacing.
 
 use clap::Parser;
-use roce_benches::command::finish;
 use roce_benches::pacer::figures;
 use roce_benches::page::{machine, write_between};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Rates and costs of up to 10,000 paced QPs
 ///
 /// Prints Markdown; with --write it replaces the figures in congestion.md of that folder, and
 /// congestion/pacer.svg.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     /// Packets in each measurement
     #[arg(long, default_value_t = 300_000)]
     packets: u64,
@@ -26,11 +24,7 @@ struct Args {
     write: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    finish("pacer", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let worst = figures::worst(figures::QPS[figures::QPS.len() - 1])?;
     let all = figures::costs(args.packets, args.rounds)?;
     let page = figures::page(&all, worst, &machine());

@@ -1,14 +1,13 @@
 //! Compares two builds of `roce` by turns.
 
 use clap::{Parser, ValueEnum};
-use roce_benches::command::{finish, progress, step};
+use roce_benches::command::{progress, step};
 use roce_benches::page::machine;
 use roce_benches::roce;
 use roce_benches::roce::Amount;
 use roce_benches::turns::{Ratio, Turns};
 use roce_benches::veth::VethPair;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Two builds of `roce`, measured by turns: has a change made the datapath slower?
 ///
@@ -23,7 +22,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   builds --before ../before/target/fat-lto/roce
   builds --before /tmp/roce_before --after /tmp/roce_after --datapath xdp --size 8 --turns 200")]
-struct Args {
+pub(crate) struct Args {
     /// The `roce` command before the change
     #[arg(long, value_name = "FILE")]
     before: PathBuf,
@@ -71,10 +70,6 @@ impl Datapath {
     }
 }
 
-fn main() -> ExitCode {
-    finish("builds", run(&Args::parse()))
-}
-
 /// What is measured, with its turns.
 struct Kind {
     datapath: &'static str,
@@ -82,7 +77,7 @@ struct Kind {
     turns: Turns,
 }
 
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let after = match &args.after {
         Some(path) => path.clone(),
         None => roce::build()?,

@@ -1,12 +1,11 @@
 //! Measures this stack and the kernel's Soft-RoCE in the same guest.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::command::{Comparing, progress, step};
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::{perftest, roce};
 use roce_tests::lab::{GUEST_IP4, Lab, LabConfig};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// ib_write_bw and ib_write_lat on this stack and on Soft-RoCE, in one guest
@@ -15,7 +14,7 @@ use std::time::Duration;
 /// of the lab. The guest's processor is emulated, unless ROCE_LAB_ACCEL=kvm is set, so the figures
 /// are comparable only with each other, in one run.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     comparing: Comparing,
 }
@@ -28,11 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// for a real one may appear to stand still.
 const REPETITIONS: usize = 2;
 
-fn main() -> ExitCode {
-    finish("guest", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     args.comparing.publish("figures guest", &measure(args)?)
 }
 

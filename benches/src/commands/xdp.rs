@@ -1,19 +1,18 @@
 //! Measures AF_XDP, compared with its own bare rings, UDP sockets and TCP.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::command::{Comparing, progress, step};
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::roce::{Amount, Figures, RawRings};
 use roce_benches::veth::VethPair;
 use roce_benches::{peers, roce};
-use std::process::ExitCode;
 
 /// AF_XDP compared with its own bare rings, UDP sockets and TCP, as ratios taken in one run
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and sockperf. Prints
 /// Markdown; with --write it replaces the figures in docs/benchmarks.md.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     comparing: Comparing,
 
@@ -25,11 +24,7 @@ struct Args {
 /// Bytes of payload in a packet of path MTU 4096.
 const PAYLOAD: f64 = 4096.0;
 
-fn main() -> ExitCode {
-    finish("xdp", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     args.comparing.publish("figures xdp", &measure(args)?)
 }
 

@@ -1,16 +1,15 @@
 //! Measures many QPs to many destinations.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::command::{Comparing, progress, step};
 use roce_benches::scale::destinations::compare;
-use std::process::ExitCode;
 
 /// 10,000 QPs to 1,000 destinations over UDP sockets: sockets for flows, beside port 4791 alone
 ///
 /// Both ends run in one thread, over loopback. With --write it replaces the figures in
 /// docs/benchmarks.md.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     comparing: Comparing,
 
@@ -19,11 +18,7 @@ struct Args {
     messages: u64,
 }
 
-fn main() -> ExitCode {
-    finish("destinations", run(&Args::parse()))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let bar = progress(args.comparing.runs * 2);
     let measured = compare(args.messages, args.comparing.runs, &|what| step(&bar, what))?;
     bar.finish_and_clear();

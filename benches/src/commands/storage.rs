@@ -1,7 +1,7 @@
 //! Measures NVMe over RDMA beside disks over TCP.
 
 use clap::{Parser, ValueEnum};
-use roce_benches::command::{Comparing, finish, progress, step};
+use roce_benches::command::{Comparing, progress, step};
 use roce_benches::output::output;
 use roce_benches::peers::serve;
 use roce_benches::report::{Comparison, Goal};
@@ -9,7 +9,6 @@ use roce_benches::veth::{ADDRESSES, VethPair};
 use roce_benches::{nvme, roce};
 use roce_tests::lab::{GUEST_IP4, GuestCommand, HOST_IP4, Lab, LabConfig, SECOND_IP4, SecondGuest};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// NVMe over RDMA beside disks over TCP
@@ -21,7 +20,7 @@ use std::time::Duration;
 /// nvme-cli and fio. The guests' processors are emulated, so figures are comparable only with each
 /// other, in one run.
 #[derive(Debug, Parser)]
-struct Args {
+pub(crate) struct Args {
     #[arg(value_enum)]
     place: Place,
 
@@ -43,12 +42,7 @@ enum Place {
 const TIMEOUT: Duration = Duration::from_secs(300);
 const NQN: &str = "nqn.2014-08.org.nvmexpress:bench";
 
-fn main() -> ExitCode {
-    let args = Args::parse();
-    finish("storage", run(&args))
-}
-
-fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     match args.place {
         Place::Veth => args.comparing.publish("figures veth", &veth(args)?),
         Place::Guest => args.comparing.publish("figures guest", &guest(args)?),

@@ -1,0 +1,20 @@
+//! The commands, a file for each.
+
+pub(crate) mod builds;
+pub(crate) mod curves;
+pub(crate) mod destinations;
+pub(crate) mod fabric;
+pub(crate) mod figures;
+pub(crate) mod flames;
+pub(crate) mod frameworks;
+pub(crate) mod guest;
+pub(crate) mod lossy;
+pub(crate) mod marks;
+pub(crate) mod pacer;
+pub(crate) mod programs;
+pub(crate) mod recovery;
+pub(crate) mod scale;
+pub(crate) mod shards;
+pub(crate) mod sockets;
+pub(crate) mod storage;
+pub(crate) mod xdp;
