@@ -3,7 +3,10 @@
 mod commands;
 
 use clap::Parser;
-use commands::{builds, curves, destinations, fabric, figures, flames, frameworks, guest, lossy, marks, pacer, programs, recovery, scale, shards, sockets, storage, xdp};
+use commands::{
+    builds, curves, destinations, fabric, figures, flames, frameworks, guest, lossy, marks, pacer,
+    programs, recovery, scale, shards, sockets, storage, xdp,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 use std::process::ExitCode;

@@ -1,6 +1,5 @@
 //! `roce devices` on this machine, which has a loopback interface at least.
 
-use std::io::Write;
 use std::process::Command;
 
 use serde_json::Value;
@@ -100,15 +99,7 @@ fn the_environment_says_how_large_a_buffer_is_asked_for() {
 // trap: namespaces
 #[test]
 fn a_namespace_has_its_own_devices() {
-    let possible = Command::new("unshare").args(["--net", "true"]).output();
-    if !possible.is_ok_and(|output| output.status.success()) {
-        assert!(
-            std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-            "ROCE_LAB=require, but unshare --net does not work: be root, with util-linux"
-        );
-        // Written directly, because the test harness captures what macros print.
-        let why = "a_namespace_has_its_own_devices: unshare --net needs root and util-linux";
-        let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {why} ***");
+    if !testkit::network_namespace_or_skip() {
         return;
     }
     let output = Command::new("unshare")

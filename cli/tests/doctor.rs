@@ -1,11 +1,9 @@
 //! `roce doctor` on this machine.
 
-use std::io::Write;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
 /// A file that passes for this stack's library.
@@ -35,30 +33,9 @@ fn of<'a>(report: &'a Value, check: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// Moves this thread into its own network namespace, or reports loudly that it can't.
-fn has_network_of_its_own(test: &str) -> bool {
-    let up = || {
-        let output = Command::new("ip")
-            .args(["link", "set", "lo", "up"])
-            .output();
-        output.is_ok_and(|output: Output| output.status.success())
-    };
-    if unshare(CloneFlags::CLONE_NEWNET).is_ok() && up() {
-        return true;
-    }
-    assert!(
-        std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-        "ROCE_LAB=require, but no network namespace can be had: be root, with iproute2"
-    );
-    let why = "a network namespace takes root and iproute2";
-    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
-    false
-}
-
 #[test]
 fn a_stranger_on_the_port_is_found_and_one_of_ours_is_not() {
-    let test = "a_stranger_on_the_port_is_found_and_one_of_ours_is_not";
-    if !has_network_of_its_own(test) {
+    if !testkit::enters_network_namespace_or_skip() {
         return;
     }
     let (_, report) = doctor(&[]);
@@ -123,20 +100,7 @@ fn programs_and_variables_are_checked() {
 /// Compiled C programs with libraries of their own.
 #[test]
 fn a_copy_of_the_library_that_a_program_brings_along_is_found() {
-    let test = "a_copy_of_the_library_that_a_program_brings_along_is_found";
-    if !Command::new("cc")
-        .arg("--version")
-        .output()
-        .is_ok_and(|o| o.status.success())
-    {
-        assert!(
-            std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-            "ROCE_LAB=require, but there is no C compiler"
-        );
-        let _ = writeln!(
-            std::io::stderr(),
-            "\n*** SKIPPED: {test}: no C compiler ***"
-        );
+    if !testkit::is_installed_or_skip("cc") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

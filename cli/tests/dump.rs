@@ -1,6 +1,5 @@
 //! `roce dump` in its own network namespace, compared with the devices' own reports.
 
-use nix::sched::{CloneFlags, unshare};
 use pnet_datalink::{Channel, NetworkInterface};
 use roce_wire::icrc;
 use roce_wire::{
@@ -13,29 +12,6 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
-
-/// Moves the calling test into its own network namespace, with the loopback interface up. Returns
-/// false, after a message with the reason, if that is not possible here.
-fn enter_namespace(test: &str) -> bool {
-    let is_up = || {
-        let up = Command::new("ip")
-            .args(["link", "set", "lo", "up"])
-            .status();
-        up.is_ok_and(|status| status.success())
-    };
-    // Only this thread, and the processes that it starts.
-    if unshare(CloneFlags::CLONE_NEWNET).is_ok() && is_up() {
-        return true;
-    }
-    let why = "a namespace needs root and iproute2";
-    assert!(
-        std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-        "ROCE_LAB=require, but {why}"
-    );
-    // Written directly, because the test harness captures what macros print.
-    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
-    false
-}
 
 /// Runs a shell script in a folder; `$ROCE` is the command. When the script prints `now`, `work`
 /// runs, and the script gets a line to read. Returns the script's output.
@@ -134,7 +110,7 @@ cat <&3
 cat <&4
 "#
     );
-    if !enter_namespace("a_dump_has_what_the_devices_have_sent") {
+    if !testkit::enters_network_namespace_or_skip() {
         return;
     }
     let said = run(dir.path(), &script, || {});
@@ -271,7 +247,7 @@ wait $all
 cat <&3
 "#
     );
-    if !enter_namespace("vlans_and_roce_v1_are_seen_and_other_traffic_is_not") {
+    if !testkit::enters_network_namespace_or_skip() {
         return;
     }
     let said = run(dir.path(), &script, inject_frames);
@@ -289,7 +265,7 @@ cat <&3
 fn it_ends_after_the_given_time() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#""$ROCE" dump -i lo --seconds 1 --summary"#;
-    if !enter_namespace("it_ends_after_the_given_time") {
+    if !testkit::enters_network_namespace_or_skip() {
         return;
     }
     let text = run(dir.path(), script, || {});
@@ -310,15 +286,7 @@ fn without_privilege_it_says_what_to_do() {
     };
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("setpriv") || output.status.success() {
-        let why = "it takes setpriv, or a user without CAP_NET_RAW";
-        assert!(
-            std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-            "ROCE_LAB=require, but {why}"
-        );
-        let _ = writeln!(
-            std::io::stderr(),
-            "\n*** SKIPPED: without privilege: {why} ***"
-        );
+        testkit::skip("setpriv, or a user without CAP_NET_RAW", "");
         return;
     }
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -1,20 +1,12 @@
 //! The messages of `roce perf` and `roce pingpong` about arguments that don't fit the machine, in a
 //! network namespace of their own.
 
-use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 /// Runs a shell script whose `roce` is the command, with the loopback up, or reports loudly that it
 /// can't.
-fn in_namespace(test: &str, script: &str) -> Option<Output> {
-    let possible = Command::new("unshare").args(["--net", "true"]).output();
-    if !possible.is_ok_and(|output| output.status.success()) {
-        assert!(
-            std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-            "ROCE_LAB=require, but unshare --net does not work: be root, with util-linux"
-        );
-        let why = "unshare --net needs root and util-linux";
-        let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
+fn in_namespace(script: &str) -> Option<Output> {
+    if !testkit::network_namespace_or_skip() {
         return None;
     }
     let roce = env!("CARGO_BIN_EXE_roce");
@@ -31,9 +23,8 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn a_path_mtu_that_the_link_does_not_carry_is_wrong_usage() {
-    let test = "a_path_mtu_that_the_link_does_not_carry_is_wrong_usage";
     let script = "ip link set lo mtu 1500; roce perf -m 4096 --op send --size 8";
-    let Some(output) = in_namespace(test, script) else {
+    let Some(output) = in_namespace(script) else {
         return;
     };
     let said = stderr(&output);
@@ -47,12 +38,11 @@ fn a_path_mtu_that_the_link_does_not_carry_is_wrong_usage() {
 /// A regression test: the smaller path MTU used to be taken silently.
 #[test]
 fn a_path_mtu_that_the_server_does_not_take_is_wrong_usage() {
-    let test = "a_path_mtu_that_the_server_does_not_take_is_wrong_usage";
     let script = "mkfifo \"$DIR/up\"; roce perf --server 127.0.0.1 --once -m 1024 >\"$DIR/up\" 2>&1 & \
                   read line <\"$DIR/up\"; roce perf 127.0.0.1 -m 4096 --op send --size 8";
     let folder = tempfile::tempdir().expect("a folder");
     let script = format!("DIR='{}'; {script}", folder.path().display());
-    let Some(output) = in_namespace(test, &script) else {
+    let Some(output) = in_namespace(&script) else {
         return;
     };
     let said = stderr(&output);
@@ -65,8 +55,7 @@ fn a_path_mtu_that_the_server_does_not_take_is_wrong_usage() {
 
 #[test]
 fn a_gid_index_that_is_not_there_is_wrong_usage() {
-    let test = "a_gid_index_that_is_not_there_is_wrong_usage";
-    let Some(output) = in_namespace(test, "roce perf -g 77 --op send --size 8") else {
+    let Some(output) = in_namespace("roce perf -g 77 --op send --size 8") else {
         return;
     };
     let said = stderr(&output);
@@ -79,7 +68,6 @@ fn a_gid_index_that_is_not_there_is_wrong_usage() {
 
 #[test]
 fn a_server_may_name_the_interface_of_a_link_local_address() {
-    let test = "a_server_may_name_the_interface_of_a_link_local_address";
     let folder = tempfile::tempdir().expect("a folder");
     let script = format!(
         "ip link add v0 type veth peer name v1; ip address add fe80::5/64 dev v0 nodad; \
@@ -90,7 +78,7 @@ fn a_server_may_name_the_interface_of_a_link_local_address() {
          done",
         folder.path().display()
     );
-    let Some(output) = in_namespace(test, &script) else {
+    let Some(output) = in_namespace(&script) else {
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -110,12 +98,11 @@ fn a_server_may_name_the_interface_of_a_link_local_address() {
 /// Neither end knows the other's path MTU, so the first packet that is too long shows it.
 #[test]
 fn pingpongs_of_different_path_mtus_ask_about_both_sizes() {
-    let test = "pingpongs_of_different_path_mtus_ask_about_both_sizes";
     // A client does not wait for a server, so wait until port 18515 is in state LISTEN.
     let script = "roce pingpong -m 4096 --address 127.0.0.1 -n 5 --timeout 60 >/dev/null 2>&1 & \
                   until grep -q ':4853 [0-9A-F:]* 0A ' /proc/net/tcp; do :; done; \
                   roce pingpong -m 1024 --address 127.0.0.2 127.0.0.1 -n 5 --timeout 60";
-    let Some(output) = in_namespace(test, script) else {
+    let Some(output) = in_namespace(script) else {
         return;
     };
     let said = stderr(&output);

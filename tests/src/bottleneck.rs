@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::lab::LabError;
 use crate::lab::namespace::Namespace;
-use crate::lab::shared::{excuse, say_needs};
+use crate::lab::shared::excuse;
 
 /// Timeout for a link to come up.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -91,7 +91,7 @@ impl Bottleneck {
     /// If the machine can't have one and the environment variable `ROCE_LAB` is `require`.
     pub fn new_or_skip(port: &SlowPort) -> Option<Self> {
         excuse(|| Self::new(port))
-            .map_err(|reason| say_needs("a switch with a slow port", &reason))
+            .map_err(|reason| testkit::skip(testkit::NAMESPACES, &reason))
             .ok()
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::lab::LabError;
 use crate::lab::namespace::Namespace;
-use crate::lab::shared::{excuse, say_needs};
+use crate::lab::shared::excuse;
 use crate::veth::End;
 
 /// The hosts and the switch. They disappear with the last process in their namespaces.
@@ -34,7 +34,7 @@ impl Lan {
     /// If the machine can't have one and the environment variable `ROCE_LAB` is `require`.
     pub fn new_or_skip(mtu: u32) -> Option<Self> {
         excuse(|| Self::new(mtu))
-            .map_err(|reason| say_needs("three hosts at a switch", &reason))
+            .map_err(|reason| testkit::skip(testkit::NAMESPACES, &reason))
             .ok()
     }
 

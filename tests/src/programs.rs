@@ -1,13 +1,15 @@
 //! Programs that tests run: the project's own and third-party ones.
 
 use std::env;
-use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
+use testkit::has_header_or_skip;
+
+pub use testkit::{
+    compiles_rdmacm_or_skip, compiles_verbs_or_skip, is_installed_or_skip, search_path,
+};
 
 /// The `roce` command: the one that the environment variable `ROCE_UNDER_TEST` names, or else the
 /// one of the same build as the calling test or bench. For tests it is `roce-under-test`, which
@@ -50,36 +52,15 @@ fn running() -> PathBuf {
     env::current_exe().expect("a running program has a path")
 }
 
-/// Whether C programs that use libibverbs can be compiled here. If not, reports on stderr that the
-/// calling test is skipped and why.
-///
-/// # Panics
-/// If not, and the environment variable `ROCE_LAB` is `require`.
-pub fn compiles_verbs_or_skip() -> bool {
-    const HEADER: &str = "/usr/include/infiniband/verbs.h";
-    is_installed_or_skip("cc") && is_there_or_skip("libibverbs-dev", Path::new(HEADER).is_file())
-}
-
 /// A file of librdmacm-dev.
 const RDMACM_HEADER: &str = "/usr/include/rdma/rdma_cma.h";
-
-/// As [`compiles_verbs_or_skip`], for programs that use librdmacm.
-///
-/// # Panics
-/// If not, and the environment variable `ROCE_LAB` is `require`.
-pub fn compiles_rdmacm_or_skip() -> bool {
-    let there = Path::new(RDMACM_HEADER).is_file();
-    compiles_verbs_or_skip() && is_there_or_skip("librdmacm-dev", there)
-}
 
 /// As [`compiled_or_skip`], for a program that uses librpma.
 ///
 /// # Panics
 /// As there.
 pub fn compiled_with_rpma_or_skip(source: &str) -> Option<PathBuf> {
-    let header = Path::new("/usr/include/librpma.h");
-    let there = is_there_or_skip("librpma-dev", header.is_file());
-    (compiles_rdmacm_or_skip() && there)
+    (compiles_rdmacm_or_skip() && has_header_or_skip("librpma.h", "librpma-dev"))
         .then(|| compile("cc", source, &["-lrpma", "-libverbs", "-lrdmacm"]))
 }
 
@@ -98,12 +79,17 @@ pub fn compiled_or_skip(source: &str) -> Option<PathBuf> {
 }
 
 /// Compiles a C program of this project with `compiler`, which can be MPI's wrapper. Returns `None`
-/// if the machine lacks it, after a line on stderr.
+/// if the machine lacks it, or libibverbs or librdmacm among `libraries`, after a line on stderr.
 ///
 /// # Panics
 /// As [`compiled_or_skip`].
 pub fn compiled_by_or_skip(compiler: &str, source: &str, libraries: &[&str]) -> Option<PathBuf> {
-    is_installed_or_skip(compiler).then(|| compile(compiler, source, libraries))
+    let has_libraries = libraries.iter().all(|library| match *library {
+        "-libverbs" => compiles_verbs_or_skip(),
+        "-lrdmacm" => compiles_rdmacm_or_skip(),
+        _ => true,
+    });
+    (has_libraries && is_installed_or_skip(compiler)).then(|| compile(compiler, source, libraries))
 }
 
 fn compile(compiler: &str, source: &str, libraries: &[&str]) -> PathBuf {
@@ -118,14 +104,18 @@ fn compile(compiler: &str, source: &str, libraries: &[&str]) -> PathBuf {
         name.to_string_lossy(),
         std::process::id()
     ));
-    let status = Command::new(compiler)
+    let output = Command::new(compiler)
         .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
         .arg(&program)
         .arg(root.join(source))
         .args(libraries)
-        .status()
+        .output()
         .expect("the compiler starts");
-    assert!(status.success(), "{source} does not compile: {status}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{source} does not compile: {errors}"
+    );
     program
 }
 
@@ -136,46 +126,4 @@ fn libraries() -> Vec<&'static str> {
         libraries.extend(["-Wl,--as-needed", "-lrdmacm"]);
     }
     libraries
-}
-
-/// Whether a third-party program is installed. If not, reports on stderr that the calling test is
-/// skipped and why.
-///
-/// # Panics
-/// If it is not, and the environment variable `ROCE_LAB` is `require`.
-pub fn is_installed_or_skip(program: &str) -> bool {
-    is_there_or_skip(program, is_installed(program))
-}
-
-fn is_installed(program: &str) -> bool {
-    env::split_paths(&search_path()).any(|dir| dir.join(program).is_file())
-}
-
-/// PATH, and the folders of system tools, which an ordinary user's PATH may lack.
-pub fn search_path() -> OsString {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let tools = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
-    env::join_paths(env::split_paths(&path).chain(tools)).expect("no colon in a folder's name")
-}
-
-fn is_there_or_skip(program: &str, is_there: bool) -> bool {
-    if is_there {
-        return true;
-    }
-    say_skipped(&format!("{program}, which is not installed"));
-    false
-}
-
-/// Reports on stderr that the calling test is skipped because it needs `what`.
-///
-/// # Panics
-/// If the environment variable `ROCE_LAB` is `require`.
-pub fn say_skipped(what: &str) {
-    assert!(
-        env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-        "this needs {what}, and ROCE_LAB=require"
-    );
-    let test = thread::current().name().unwrap_or("a test").to_owned();
-    // To the real stderr, past the test harness, which would hide it.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test} needs {what}");
 }

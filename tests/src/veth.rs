@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::lab::LabError;
 use crate::lab::namespace::Namespace;
-use crate::lab::shared::{excuse, say_needs};
+use crate::lab::shared::excuse;
 
 /// Timeout for a link to come up.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -63,7 +63,7 @@ impl Pair {
         // The name of a lab of this process, by which its children are found.
         let owner = format!("{}.veth", std::process::id());
         excuse(|| new(&owner))
-            .map_err(|reason| say_needs("a veth pair", &reason))
+            .map_err(|reason| testkit::skip(testkit::NAMESPACES, &reason))
             .ok()
     }
 

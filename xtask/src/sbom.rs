@@ -92,9 +92,7 @@ mod tests {
         // An ordinary user can't run root's cargo.
         let version = Command::new(env!("CARGO")).arg("--version").output();
         if let Err(error) = version {
-            let required = std::env::var_os("ROCE_LAB").is_some_and(|lab| lab == "require");
-            assert!(!required, "no cargo: {error}");
-            eprintln!("*** SKIPPED: the bill of materials needs cargo: {error} ***");
+            testkit::skip("cargo", &error.to_string());
             return;
         }
         let text = of_workspace("1.2.3").expect("made");

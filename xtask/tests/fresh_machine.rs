@@ -168,7 +168,7 @@ fn the_action_puts_roce_in_the_path_of_later_steps() {
 
 #[test]
 fn the_action_can_put_every_later_step_on_rdma() {
-    if !programs::is_installed_or_skip("ibv_devinfo") {
+    if !testkit::is_installed_or_skip("ibv_devinfo") {
         return;
     }
     let job = Job::new();
@@ -219,14 +219,14 @@ fn suite() -> Option<String> {
 #[test]
 fn the_debian_package_works_in_a_fresh_root() {
     if !is_root() {
-        programs::say_skipped("root, to make a fresh root");
+        testkit::skip("root", "");
         return;
     }
-    if !programs::is_installed_or_skip("debootstrap") {
+    if !testkit::is_installed_or_skip("debootstrap") {
         return;
     }
     let (Ok(mirror), Some(suite)) = (roce_tests::lab::debian_mirror(), suite()) else {
-        programs::say_skipped("a mirror of Debian among the sources of apt");
+        testkit::skip("a mirror of Debian among the sources of apt", "");
         return;
     };
     let folder = open_folder();

@@ -8,7 +8,7 @@ use roce_benches::output::output;
 use roce_benches::page::{machine, write_between};
 use roce_benches::roce;
 use std::path::{Path, PathBuf};
-use std::process::{Command};
+use std::process::Command;
 
 /// Real time beside virtual time
 ///

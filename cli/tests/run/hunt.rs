@@ -1,6 +1,6 @@
 //! `roce run --hunt`: small programs with a bug that only faults show, and their mended twins.
 
-use super::programs::{installed, library};
+use super::programs::library;
 use super::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -47,7 +47,7 @@ fn json_of(command: &mut Command) -> (Option<i32>, Value, String) {
 
 /// A hunt of 100 runs finds the bug of a program, and none in the program without it.
 fn finds_the_bug_of(name: &str, said: &str) {
-    if !installed(&format!("finds_the_bug_of {name}"), &["gcc"]) {
+    if !testkit::compiles_verbs_or_skip() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -103,8 +103,8 @@ struct Uses {
 
 impl Uses {
     /// Reports it if the program can't be built.
-    fn rdma(test: &str) -> Option<Self> {
-        if !installed(test, &["gcc"]) {
+    fn rdma() -> Option<Self> {
+        if !testkit::compiles_verbs_or_skip() {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
@@ -127,7 +127,7 @@ const FAILS_IF_LATE: &str = "case $ROCE_FAULTS in *late=*) echo it is late; exit
 #[test]
 fn faults_shrink_to_the_one_that_matters_and_the_command_repeats_it() {
     let test = "faults_shrink_to_the_one_that_matters_and_the_command_repeats_it";
-    let Some(uses) = Uses::rdma(test) else {
+    let Some(uses) = Uses::rdma() else {
         return;
     };
     let options = ["6", "--hunt-seed", "5", "--hunt-format=json"];
@@ -172,7 +172,7 @@ fn faults_shrink_to_the_one_that_matters_and_the_command_repeats_it() {
 
 #[test]
 fn the_text_says_what_failed_and_a_signal_has_its_name() {
-    let Some(uses) = Uses::rdma("the_text_says_what_failed_and_a_signal_has_its_name") else {
+    let Some(uses) = Uses::rdma() else {
         return;
     };
     let script = "case $ROCE_FAULTS in ?*) echo begins >&2; kill -SEGV $$;; esac";
@@ -204,7 +204,7 @@ fn the_text_says_what_failed_and_a_signal_has_its_name() {
 /// The first run with faults hangs, and so does a process that has left its group.
 #[test]
 fn a_hung_test_is_killed_with_all_that_it_started() {
-    let Some(uses) = Uses::rdma("a_hung_test_is_killed_with_all_that_it_started") else {
+    let Some(uses) = Uses::rdma() else {
         return;
     };
     let flag = uses.folder.path().join("flag");
@@ -234,8 +234,7 @@ fn a_hung_test_is_killed_with_all_that_it_started() {
 
 #[test]
 fn a_signal_ends_the_hunt_and_its_test() {
-    let test = "a_signal_ends_the_hunt_and_its_test";
-    let Some(uses) = Uses::rdma(test) else {
+    let Some(uses) = Uses::rdma() else {
         return;
     };
     let fifo = uses.folder.path().join("fifo");
@@ -256,7 +255,7 @@ fn a_signal_ends_the_hunt_and_its_test() {
 
 #[test]
 fn a_test_that_fails_without_faults_is_not_hunted() {
-    let Some(uses) = Uses::rdma("a_test_that_fails_without_faults_is_not_hunted") else {
+    let Some(uses) = Uses::rdma() else {
         return;
     };
     for (format, said) in [
@@ -298,7 +297,7 @@ fn a_test_without_rdma_is_not_hunted() {
 
 #[test]
 fn accepted_exit_codes_are_no_failures() {
-    let Some(uses) = Uses::rdma("accepted_exit_codes_are_no_failures") else {
+    let Some(uses) = Uses::rdma() else {
         return;
     };
     let script = "case $ROCE_FAULTS in ?*) exit 3;; esac";
@@ -312,7 +311,7 @@ fn accepted_exit_codes_are_no_failures() {
 
 #[test]
 fn tap_numbers_its_lines() {
-    let Some(uses) = Uses::rdma("tap_numbers_its_lines") else {
+    let Some(uses) = Uses::rdma() else {
         return;
     };
     let options = ["6", "--hunt-seed", "5", "--hunt-format=tap"];
@@ -337,7 +336,7 @@ fn tap_numbers_its_lines() {
 /// What the test prints contains all characters that XML can't.
 #[test]
 fn junit_is_well_formed() {
-    let Some(uses) = Uses::rdma("junit_is_well_formed") else {
+    let Some(uses) = Uses::rdma() else {
         return;
     };
     let script = "case $ROCE_FAULTS in *late=*) printf 'a<b>&\"]]>\\001\\377\\r\\n'; exit 3;; esac";

@@ -112,7 +112,7 @@ impl Who {
                 Ok(output) => text(&output.stderr),
                 Err(error) => error.to_string(),
             };
-            skip(test, &format!("{who:?}: {}", why.trim()));
+            testkit::skip_test(test, "user namespaces", &format!("{who:?}: {}", why.trim()));
             false
         };
         Self::all().into_iter().filter(may).collect()
@@ -126,14 +126,9 @@ impl Who {
     }
 }
 
-/// Reports loudly that a case was skipped, or fails where none may be.
-fn skip(test: &str, why: &str) {
-    assert!(
-        std::env::var_os("ROCE_LAB").is_none_or(|value| value != "require"),
-        "ROCE_LAB=require, but {why}"
-    );
-    // Written directly, because the test harness captures what macros print.
-    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {test}: {why} ***");
+/// Reports loudly that a case was skipped for want of `need`, or fails where none may be.
+fn skip(test: &str, need: &str) {
+    testkit::skip_test(test, need, "");
 }
 
 fn text(bytes: &[u8]) -> String {

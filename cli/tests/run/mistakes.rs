@@ -181,7 +181,8 @@ fn check(who: Who, mistake: &Mistake, found: &Found) {
 #[test]
 fn reports_name_the_cause_of_each_mistake_first() {
     let test = "reports_name_the_cause_of_each_mistake_first";
-    if !installed(test, &["gcc", "ip", "timeout", "unshare"]) {
+    if !installed(test, &["gcc", "ip", "timeout", "unshare"]) || !testkit::compiles_rdmacm_or_skip()
+    {
         return;
     }
     let users = Who::with_namespaces(test);

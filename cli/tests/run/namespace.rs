@@ -243,7 +243,7 @@ fn the_absence_of_devices_is_reported() {
 fn lost_capabilities_are_reported() {
     let test = "lost_capabilities_are_reported";
     if !Who::with_namespaces(test).contains(&Who::Nobody) {
-        return skip(test, "only root can give capabilities away");
+        return skip(test, "root");
     }
     let library = Library::new();
     let run = |namespace: &str| {
@@ -327,7 +327,7 @@ fn what_is_mounted_in_dev_stays_and_root_can_make_devices() {
         fs::remove_file(path).expect("it is there");
     }
     if !nix::unistd::geteuid().is_root() {
-        return skip(test, "only root makes devices");
+        return skip(test, "root");
     }
     let name = format!("/dev/roce-test-{}", std::process::id());
     let script = format!("mknod {name} c 1 5 && head -c 3 {name} | wc -c");

@@ -26,14 +26,9 @@ pub(crate) fn library() -> PathBuf {
 
 /// Whether all programs are installed. Reports it if one is not.
 pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
-    let missing = programs.iter().find(|program| {
-        let found = Command::new("sh")
-            .args(["-c", "command -v \"$0\"", program])
-            .output();
-        !found.is_ok_and(|output| output.status.success())
-    });
+    let missing = programs.iter().find(|name| !testkit::is_installed(name));
     if let Some(program) = missing {
-        skip(test, &format!("{program} is not installed"));
+        skip(test, program);
     }
     missing.is_none()
 }

@@ -86,7 +86,7 @@ fn touches_nothing(datapath: &str, program: &[&str]) {
 
 fn can_trace(test: &str, program: &str) -> bool {
     if !nix::unistd::geteuid().is_root() {
-        skip(test, "it takes root to have a network of one's own");
+        skip(test, "root");
         return false;
     }
     installed(test, &["strace", "ip", "unshare", program])

@@ -4,25 +4,10 @@ use crate::run::{Run, succeeded, text};
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
-
-/// Whether a program is installed. If not, reports on stderr that the test is skipped, or fails where
-/// `ROCE_LAB=require`.
-fn is_installed_or_skip(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", "PATH=$PATH:/usr/sbin command -v \"$0\"", program])
-        .stdout(Stdio::null())
-        .status();
-    if found.expect("a shell").success() {
-        return true;
-    }
-    let required = std::env::var("ROCE_LAB").is_ok_and(|value| value == "require");
-    assert!(!required, "{program} is not installed");
-    eprintln!("skipped: {program} is not installed");
-    false
-}
+use testkit::is_installed_or_skip;
 
 /// Whether sshd lets this user in. If not, reports on stderr that the test is skipped.
 fn may_log_in() -> bool {
@@ -36,7 +21,7 @@ fn may_log_in() -> bool {
     });
     let may = shell.is_none_or(|shell| !shell.ends_with("nologin") && !shell.ends_with("false"));
     if !may {
-        eprintln!("skipped: sshd does not let {} in", name.trim());
+        testkit::skip("a user who may log in", name.trim());
     }
     may
 }

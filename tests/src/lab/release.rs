@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use super::packages::Suite;
 use super::{LabError, cache, kernel};
-use crate::programs::say_skipped;
 
 /// A Debian release, with the requested packages.
 #[derive(Clone, Debug)]
@@ -34,7 +33,10 @@ impl Release {
         match Self::obtain(name, suite, packages) {
             Ok(root) => Some(Self { root }),
             Err(error) => {
-                say_skipped(&format!("packages of Debian's suite {suite}: {error}"));
+                testkit::skip(
+                    &format!("packages of Debian's suite {suite}"),
+                    &error.to_string(),
+                );
                 None
             }
         }

@@ -187,13 +187,7 @@ pub(crate) fn excuse<T>(make: impl FnOnce() -> Result<T, LabError>) -> Result<T,
 }
 
 fn say_skipped(reason: &str) {
-    say_needs("the interop lab", reason);
-}
-
-/// Reports on stderr that a test is skipped.
-pub(crate) fn say_needs(what: &str, reason: &str) {
-    let test = thread::current().name().unwrap_or("a test").to_owned();
-    say(&format!("SKIPPED: {test} needs {what}: {reason}"));
+    testkit::skip("the interop lab (root, QEMU)", reason);
 }
 
 /// Writes a line to the real stderr, past the test harness, which would hide it.

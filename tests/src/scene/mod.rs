@@ -90,12 +90,12 @@ impl Scene {
         ];
         for program in own.iter().chain(programs) {
             // nft and ip are in folders that an ordinary user's PATH lacks.
-            if !programs::is_installed_or_skip(program) {
+            if !testkit::is_installed_or_skip(program) {
                 return None;
             }
         }
         if let Err(reason) = namespaces() {
-            programs::say_skipped(&format!("a network namespace: {reason}"));
+            testkit::skip("network namespaces", &reason);
             return None;
         }
         Some(self.play())

@@ -1,6 +1,6 @@
 //! Clusters for tests.
 
-use roce_tests::programs::{built, roce, say_skipped};
+use roce_tests::programs::{built, roce};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -64,7 +64,7 @@ pub(crate) fn is_root() -> bool {
 /// Whether root runs the tests. If not, the calling test is skipped.
 pub(crate) fn is_root_or_skip() -> bool {
     if !is_root() {
-        say_skipped("root");
+        testkit::skip("root", "");
     }
     is_root()
 }
@@ -81,14 +81,14 @@ pub(crate) fn run(user: User, options: &[&str], script: &str) -> Option<Ran> {
 /// Whether clusters can be made here.
 pub(crate) fn can_or_skip(user: User) -> bool {
     if !Path::new("/dev/net/tun").exists() {
-        say_skipped("/dev/net/tun");
+        testkit::skip("/dev/net/tun", "");
         return false;
     }
     let output = command(user, &["--hosts", "1"], "true").output();
     let output = output.expect("roce runs");
     // 125: there is no cluster.
     if output.status.code() == Some(125) {
-        say_skipped(&format!("a cluster: {}", Ran::of(&output).text));
+        testkit::skip("a cluster of roce fabric", &Ran::of(&output).text);
         return false;
     }
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -1,6 +1,6 @@
 //! iSER: a disk of tgt, written and read by libiscsi.
 
-use roce_tests::programs::{compiled_by_or_skip, say_skipped};
+use roce_tests::programs::compiled_by_or_skip;
 use roce_tests::scene::Scene;
 
 #[test]
@@ -16,7 +16,7 @@ fn libiscsi_writes_and_reads_a_disk_of_tgt_although_packets_are_lost() {
 /// The faults are those of both ends, in the form of `ROCE_FAULTS`.
 fn libiscsi_uses_a_disk_of_tgt(faults: Option<&str>) {
     if !std::path::Path::new("/usr/include/iscsi/iscsi.h").is_file() {
-        say_skipped("libiscsi-dev, which is not installed");
+        testkit::skip("libiscsi-dev", "");
         return;
     }
     let source = "tests/tests/programs/scripts/iscsi.c";

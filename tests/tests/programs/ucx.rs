@@ -18,7 +18,7 @@ fn moves_by(transports: &str) -> Option<Played> {
     let ucp = "tests/tests/programs/scripts/ucp.c";
     let header = std::path::Path::new("/usr/include/ucp/api/ucp.h");
     if !header.is_file() {
-        roce_tests::programs::say_skipped("libucx-dev, which is not installed");
+        testkit::skip("libucx-dev", "");
         return None;
     }
     let program = compiled_by_or_skip("cc", ucp, &["-lucp", "-lucs"])?;

@@ -1,7 +1,6 @@
 //! The folder of the PyPI wheels that tests/lab/install-programs.sh installs.
 
 use crate::all_or_left_out;
-use roce_tests::programs::say_skipped;
 use std::path::{Path, PathBuf};
 
 const INSTALL: &str = "tests/lab/install-programs.sh installs it";
@@ -33,7 +32,10 @@ pub(crate) fn built_or_skip(path: &str) -> Option<PathBuf> {
     }
     let path = folder().join(path);
     if !path.exists() {
-        say_skipped(&format!("{}: {INSTALL}", path.display()));
+        testkit::skip(
+            "programs that tests/lab/install-programs.sh installs",
+            &format!("{}: {INSTALL}", path.display()),
+        );
         return None;
     }
     Some(path)

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use roce_tests::programs::{built, is_installed_or_skip, roce, say_skipped, search_path};
+use roce_tests::programs::{built, is_installed_or_skip, roce, search_path};
 use tempfile::TempDir;
 
 use super::{INTERVAL, TIMEOUT};
@@ -312,7 +312,7 @@ fn scp_copies_a_file_to_sshd() {
     }
     let me = user();
     if !may_log_in(&me) {
-        return say_skipped("a user who may log in");
+        return testkit::skip("a user who may log in", "");
     }
     if me == "root" {
         // sshd demands this folder, which a service would make.

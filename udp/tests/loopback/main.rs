@@ -28,7 +28,7 @@ const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 fn open_v6(test: &str) -> Option<(MutexGuard<'static, ()>, UdpPort)> {
     let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if UdpSocket::bind((V6, 0)).is_err() {
-        skip(test, "the loopback interface has no ::1");
+        skip(test, "an address ::1 of the loopback interface");
         return None;
     }
     Some((lock, open(V6)))

@@ -242,7 +242,7 @@ pub(super) fn may_change_user(test: &str) -> bool {
     // SAFETY: the call only returns a number.
     let is_root = unsafe { libc::geteuid() } == 0;
     if !is_root {
-        support::skip(test, "it takes root");
+        support::skip(test, "root");
     }
     is_root
 }

@@ -117,11 +117,11 @@ impl Pair {
     pub(crate) fn new(test: &str) -> Option<Self> {
         // SAFETY: the call has no parameters and can't fail.
         if unsafe { libc::geteuid() } != 0 {
-            skip(test, "creating network namespaces requires root");
+            skip(test, testkit::NAMESPACES);
             return None;
         }
         if Command::new("ip").arg("-V").output().is_err() {
-            skip(test, "the `ip` command (iproute2) is missing");
+            skip(test, testkit::NAMESPACES);
             return None;
         }
         let (near, far) = (Namespace::new(), Namespace::new());

@@ -4,9 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use roce_tests::programs::{
-    compiled_or_skip, compiled_with_rpma_or_skip, compiles_rdmacm_or_skip, say_skipped,
-};
+use roce_tests::programs::{compiled_or_skip, compiled_with_rpma_or_skip, compiles_rdmacm_or_skip};
 use roce_tests::veth::Pair;
 
 use crate::c::run_built;
@@ -274,7 +272,7 @@ fn librpma_writes_and_flushes() {
 fn a_region_can_be_tied_to_its_mapping() {
     // SAFETY: the call only makes a descriptor, which the process keeps.
     if unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) } < 0 {
-        return say_skipped("userfaultfd, which sandboxes often forbid");
+        return testkit::skip("userfaultfd", "sandboxes often forbid it");
     }
     let library = library::folder();
     run("tied.c", |command| {
@@ -296,7 +294,7 @@ fn is_loaded_or_skip(name: &str) -> bool {
     let known = Command::new("/sbin/ldconfig").arg("-p").output();
     let there = known.is_ok_and(|known| String::from_utf8_lossy(&known.stdout).contains(name));
     if !there {
-        say_skipped(&format!("{name}, of ibverbs-providers"));
+        testkit::skip("ibverbs-providers", name);
     }
     there
 }
@@ -354,7 +352,7 @@ fn run_alone_with_cm(source: &str, folder: &Path) {
     };
     let probe = alone("ip link set lo up").status();
     if !probe.is_ok_and(|status| status.success()) {
-        return say_skipped("network namespaces");
+        return testkit::skip("network namespaces", "");
     }
     let source = format!("verbs-shim/tests/libibverbs/{source}");
     let program = compiled_or_skip(&source).expect("it compiles");

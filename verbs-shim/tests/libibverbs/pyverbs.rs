@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use roce_tests::programs::{compiles_verbs_or_skip, say_skipped};
+use roce_tests::programs::compiles_verbs_or_skip;
 use roce_tests::veth::{End, Pair};
 
 use crate::library;
@@ -51,7 +51,10 @@ fn is_there_or_skip() -> bool {
     let bindings = Path::new("/usr/lib/python3/dist-packages/pyverbs").is_dir();
     let there = is_44 && bindings && Path::new(INSTALLED).join("run_tests.py").is_file();
     if !there {
-        say_skipped("Debian 12's rdma-core, with its documentation, and python3-pyverbs");
+        testkit::skip(
+            "Debian 12's rdma-core with its documentation, and python3-pyverbs",
+            "",
+        );
     }
     there
 }

@@ -91,11 +91,11 @@ impl Namespace {
 pub(crate) fn can_create_namespaces(test: &str) -> bool {
     // SAFETY: the call has no parameters and can't fail.
     if unsafe { libc::geteuid() } != 0 {
-        skip(test, "creating network namespaces requires root");
+        skip(test, "root");
         return false;
     }
     if Command::new("ip").arg("-V").output().is_err() {
-        skip(test, "the `ip` command (iproute2) is missing");
+        skip(test, "iproute2");
         return false;
     }
     true

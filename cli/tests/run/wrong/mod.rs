@@ -45,7 +45,7 @@ const PROGRAMS: &[&str] = &[
 
 /// An ordinary user where there is one, since nothing needs privileges; `None` without the programs.
 fn user(test: &str) -> Option<Who> {
-    if !installed(test, PROGRAMS) {
+    if !installed(test, PROGRAMS) || !testkit::compiles_rdmacm_or_skip() {
         return None;
     }
     Who::with_namespaces(test).last().copied()

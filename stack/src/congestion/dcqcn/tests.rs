@@ -74,11 +74,7 @@ fn the_table_is_what_the_script_writes() {
             let written = String::from_utf8(output.stdout).expect("text");
             assert!(written == TABLE, "regenerate it: {script} > table.txt");
         }
-        Err(error) => {
-            let required = std::env::var_os("ROCE_LAB").is_some_and(|lab| lab == "require");
-            assert!(!required, "python3: {error}, and ROCE_LAB=require");
-            eprintln!("SKIPPED: python3: {error}");
-        }
+        Err(error) => testkit::skip("python3", &error.to_string()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use roce_tests::lab::{Lab, SharedLab};
-use roce_tests::programs::{compiled_by_or_skip, is_installed_or_skip, say_skipped};
+use roce_tests::programs::{compiled_by_or_skip, is_installed_or_skip};
 
 use super::lio::{FILE, Lio};
 use super::ours::{self, Running};
@@ -100,7 +100,7 @@ fn lab_or_skip() -> Option<(SharedLab, Program)> {
         return None;
     }
     if !Path::new("/usr/include/iscsi/iscsi.h").is_file() {
-        say_skipped("libiscsi-dev, which is not installed");
+        testkit::skip("libiscsi-dev", "");
         return None;
     }
     let source = "tests/tests/storage/iser/copy.c";

@@ -3,8 +3,6 @@
 use std::fs;
 use std::io;
 
-use roce_tests::programs::say_skipped;
-
 const RESERVED: &str = "/proc/sys/vm/nr_hugepages";
 
 /// The number of pages to add. The tests that need the most map one at each of two ends.
@@ -29,9 +27,7 @@ impl HugePages {
     pub(super) fn reserve_or_skip() -> Option<Self> {
         let pages = Self::reserve().ok().flatten();
         if pages.is_none() {
-            say_skipped(
-                "the part that needs huge pages, which this user can't reserve on this machine",
-            );
+            testkit::skip("huge pages", "this user can't reserve any on this machine");
         }
         pages
     }
