@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 
 /// What a fabric needed, and why it did not get it.
-#[derive(Debug)]
 pub struct FabricError {
     what: String,
     source: io::Error,
@@ -22,6 +21,12 @@ impl FabricError {
 impl fmt::Display for FabricError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl fmt::Debug for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
