@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 
 /// The reason why a capture file could not be created.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum CreateError {
     /// The name is empty.
@@ -78,6 +77,12 @@ impl fmt::Display for CreateError {
             ),
             Self::Io { path, source } => write!(f, "cannot write {}: {source}", path.display()),
         }
+    }
+}
+
+impl fmt::Debug for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

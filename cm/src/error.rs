@@ -4,7 +4,7 @@ use crate::ServiceId;
 use core::fmt;
 
 /// Why an agent refused a call of its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CmError {
     /// The connection does not exist, or it has ended and the agent no longer knows it.
@@ -77,6 +77,12 @@ impl fmt::Display for CmError {
                 )
             }
         }
+    }
+}
+
+impl fmt::Debug for CmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Address {
 }
 
 /// A text is no address of a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum AddressError {
     /// It does not begin with `nvme://`.
     Scheme(String),
@@ -41,6 +41,12 @@ impl fmt::Display for AddressError {
             ),
             Self::Name(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// An error of a host.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A text is no address of a subsystem.
@@ -95,6 +94,12 @@ impl fmt::Display for Error {
             Self::Request(what) => f.write_str(what),
             Self::System(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

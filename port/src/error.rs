@@ -4,7 +4,6 @@ use std::fmt;
 
 /// A failure of the port itself, for instance because its interface was removed. If one packet
 /// can't be sent (no route, no neighbour, no buffer), the port counts a drop and returns no error.
-#[derive(Debug)]
 pub struct PortError {
     /// The operation that failed and its object, in words.
     pub what: String,
@@ -15,6 +14,12 @@ pub struct PortError {
 impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl fmt::Debug for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -4,7 +4,6 @@ use nix::errno::Errno;
 use std::fmt;
 
 /// Why a call failed: the errno that a program of sockets expects, and the cause.
-#[derive(Debug)]
 pub struct Error {
     errno: Errno,
     /// Errors of every day, such as EAGAIN, have no further cause.
@@ -43,6 +42,12 @@ impl fmt::Display for Error {
             Some(cause) => write!(f, "{}: {cause}", self.errno),
             None => self.errno.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -57,7 +57,7 @@ pub struct Destination {
 }
 
 /// Why an address handle was not created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddressError {
     /// The protection domain is not one of this NIC.
@@ -90,6 +90,12 @@ impl fmt::Display for AddressError {
                  or a multicast group's"
             ),
         }
+    }
+}
+
+impl fmt::Debug for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

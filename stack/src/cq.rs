@@ -51,7 +51,7 @@ struct Entry {
 }
 
 /// The CQ overran: completions were lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CqOverrun {
     /// The capacity of the CQ.
     pub capacity: usize,
@@ -68,10 +68,16 @@ impl core::fmt::Display for CqOverrun {
     }
 }
 
+impl core::fmt::Debug for CqOverrun {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for CqOverrun {}
 
 /// The CQ holds more completions than would fit in the new size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CqResizeError {
     /// The new capacity.
     pub capacity: usize,
@@ -87,6 +93,12 @@ impl core::fmt::Display for CqResizeError {
             "{held} completions wait and don't fit in {capacity} entries: poll some first, or \
              make it at least {held}"
         )
+    }
+}
+
+impl core::fmt::Debug for CqResizeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

@@ -17,12 +17,18 @@ use core::str::FromStr;
 pub struct DurationText(pub Duration);
 
 /// A text that is not a [`DurationText`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DurationTextError;
 
 impl fmt::Display for DurationTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a duration is a number with ns, us, ms or s, such as 50us, and at most 3600s")
+    }
+}
+
+impl fmt::Debug for DurationTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

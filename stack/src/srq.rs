@@ -53,7 +53,7 @@ pub struct SrqStatus {
 }
 
 /// Why an SRQ was not created, changed or destroyed. Nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SrqError {
     /// No SRQ has this number.
@@ -153,6 +153,12 @@ impl fmt::Display for SrqError {
                  least {posted}, or wait until some are used"
             ),
         }
+    }
+}
+
+impl fmt::Debug for SrqError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -10,7 +10,6 @@ use roce_wire::PathMtu;
 use std::fmt;
 
 /// Why a device was not opened.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// No device has this name.
@@ -90,6 +89,12 @@ impl fmt::Display for OpenError {
     }
 }
 
+impl fmt::Debug for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -101,7 +106,6 @@ impl std::error::Error for OpenError {
 
 /// Why the datapath of an open device did not start. Opening a device touches no interface, so this
 /// error comes from the first call that needs the datapath or a QP number.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
     /// The requested datapath is not available.
@@ -154,6 +158,12 @@ impl fmt::Display for StartError {
     }
 }
 
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -164,7 +174,6 @@ impl std::error::Error for StartError {
 }
 
 /// Why a QP was not created.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum QpError {
     /// The device did not start, so the QP has no number.
@@ -179,6 +188,12 @@ impl fmt::Display for QpError {
             Self::Start(error) => error.fmt(f),
             Self::Create(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for QpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -198,7 +213,6 @@ impl From<CreateQpError> for QpError {
 
 /// Why a QP was not connected, an address handle was not created, or a multicast group was not
 /// joined.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The GID table has no entry with this index.
@@ -320,6 +334,12 @@ impl fmt::Display for ConnectError {
     }
 }
 
+impl fmt::Debug for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for ConnectError {}
 
 impl From<StartError> for ConnectError {
@@ -353,7 +373,7 @@ impl From<PortError> for ConnectError {
 }
 
 /// Why a memory region was not created, or an access to it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegionError {
     /// The NIC refused to register the memory.
@@ -368,6 +388,12 @@ impl fmt::Display for RegionError {
             Self::Register(error) => error.fmt(f),
             Self::Range(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -73,7 +73,7 @@ impl fmt::Debug for Gid {
 }
 
 /// The error for text that is not a GID.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseGidError(String);
 
 impl fmt::Display for ParseGidError {
@@ -83,6 +83,12 @@ impl fmt::Display for ParseGidError {
             "{:?} is not a GID: write an IPv6 or IPv4 address",
             self.0
         )
+    }
+}
+
+impl fmt::Debug for ParseGidError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -7,6 +7,8 @@
 mod async_tokio;
 #[path = "../examples/atomics.rs"]
 mod atomics;
+#[path = "../examples/client_server.rs"]
+mod client_server;
 #[path = "../examples/connection_manager.rs"]
 mod connection_manager;
 #[path = "../examples/multicast.rs"]
@@ -23,8 +25,10 @@ mod write_with_immediate;
 use std::thread;
 use std::time::{Duration, Instant};
 
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
 #[track_caller]
-fn succeeds(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+fn succeeds(result: Outcome) {
     if let Err(error) = result {
         panic!("{error}");
     }
@@ -70,17 +74,25 @@ fn async_tokio_runs() {
     succeeds(async_tokio::run(&[]));
 }
 
-/// Runs the ends of an example separately, as on two hosts.
 #[test]
 fn a_server_and_a_client_run_apart() {
-    let address = "127.0.0.1:17471".to_owned();
-    let words = |role: &str| [role.to_owned(), address.clone()];
+    run_apart("127.0.0.1:17471", read::run);
+}
+
+#[test]
+fn client_server_runs() {
+    run_apart("127.0.0.1:17473", client_server::run);
+}
+
+/// Runs the ends of an example separately, as on two hosts.
+fn run_apart(address: &str, run: fn(&[String]) -> Outcome) {
+    let words = |role: &str| [role.to_owned(), address.to_owned()];
     let (as_server, as_client) = (words("server"), words("client"));
-    let server = thread::spawn(move || read::run(&as_server));
+    let server = thread::spawn(move || run(&as_server));
     // The server may not be listening yet.
     let end = Instant::now() + Duration::from_secs(60);
     let client = loop {
-        match read::run(&as_client) {
+        match run(&as_client) {
             Err(error) if error.to_string().contains("no program listens") => {
                 assert!(Instant::now() < end, "{error}");
             }
@@ -97,27 +109,49 @@ fn wrong_arguments_are_explained() {
     assert!(error.to_string().contains("server ADDRESS:PORT"), "{error}");
 }
 
-/// The first program in `text`, found by the line that begins it.
-fn first_program(text: &str, fence: &str) -> Vec<String> {
+/// The programs in `text`, whose first lines are `fence`.
+fn programs(text: &str, fence: &str) -> Vec<Vec<String>> {
     let lines = text.lines().map(|line| match line.strip_prefix("//!") {
         Some(rest) => rest.strip_prefix(' ').unwrap_or(rest).to_owned(),
         None => line.to_owned(),
     });
-    let mut lines = lines.skip_while(|line| line != fence);
-    lines.next().expect("a program");
-    lines.take_while(|line| line != "```").collect()
+    let mut programs = Vec::new();
+    let mut lines = lines.peekable();
+    while lines.by_ref().any(|line| line == fence) {
+        programs.push(lines.by_ref().take_while(|line| line != "```").collect());
+    }
+    programs
+}
+
+fn read_file(name: &str) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    std::fs::read_to_string(format!("{root}/{name}")).expect(name)
 }
 
 /// The crate's front page has a program that runs as a test. README and guide must show the same
 /// one.
 #[test]
 fn the_program_in_the_readme_is_the_one_that_is_tested() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).expect(name);
-    let tested = first_program(&read("verbs/src/lib.rs"), "```");
+    let tested = programs(&read_file("verbs/src/lib.rs"), "```").swap_remove(0);
     assert!(tested.iter().any(|line| line.starts_with("fn main()")));
     // The guide's first code block belongs into Cargo.toml.
     for name in ["README.md", "docs/for/rust.md"] {
-        assert_eq!(first_program(&read(name), "```rust"), tested, "{name}");
+        assert_eq!(programs(&read_file(name), "```rust")[0], tested, "{name}");
+    }
+}
+
+/// The guide's server and client are an example's, which runs as a test.
+#[test]
+fn the_server_and_the_client_in_the_guide_are_the_ones_that_are_tested() {
+    let tested = read_file("verbs/examples/client_server.rs");
+    let shown = programs(&read_file("docs/for/rust.md"), "```rust");
+    assert_eq!(shown.len(), 3, "one program, a server and a client");
+    for (program, begin) in shown[1..].iter().zip(["fn server(", "fn client("]) {
+        let text = program.join("\n") + "\n";
+        assert!(text.starts_with(begin), "{text}");
+        assert!(
+            tested.contains(&text),
+            "this is not in the example:\n{text}"
+        );
     }
 }

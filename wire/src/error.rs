@@ -134,7 +134,7 @@ pub enum Reason {
 }
 
 /// Bytes that are not a legal packet: the layer, the field and the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ParseError {
     /// The header that the field belongs to.
     pub layer: Layer,
@@ -239,6 +239,12 @@ impl fmt::Display for ParseError {
                 "found {flags_fragment:#06x}, a fragment; RoCEv2 packets are never fragmented"
             ),
         }
+    }
+}
+
+impl fmt::Debug for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -70,7 +70,7 @@ pub enum IpHeader {
 pub const DONT_FRAGMENT: u16 = 0x4000;
 
 /// The stored ICRC of a packet differs from the one computed over its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IcrcMismatch {
     /// The stored ICRC; zero if the packet is too short for one.
     pub stored: u32,
@@ -86,6 +86,12 @@ impl fmt::Display for IcrcMismatch {
             "ICRC: found {:#010x}, expected {:#010x}",
             self.stored, self.computed
         )
+    }
+}
+
+impl fmt::Debug for IcrcMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

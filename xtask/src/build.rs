@@ -1,4 +1,4 @@
-//! Builds the command and its libraries for distribution.
+//! Builds the commands and the libraries for distribution.
 
 use serde_json::Value;
 use std::env;
@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 pub(crate) struct Built {
     /// The `roce` command.
     pub(crate) command: Vec<u8>,
+    /// The `nvme-rdma` command.
+    pub(crate) storage: Vec<u8>,
     /// The library that replaces libibverbs.
     pub(crate) library: Vec<u8>,
     /// The library that shows the device files where mounts are not allowed.
@@ -22,6 +24,7 @@ pub(crate) struct Built {
 
 /// The file names that cargo uses.
 const COMMAND: &str = "roce";
+const STORAGE: &str = "nvme-rdma";
 const LIBRARY: &str = "libroce_verbs_shim.so";
 const PRELOAD: &str = "libroce_preload.so";
 const SOCKETS: &str = "libroce_rspreload.so";
@@ -37,6 +40,7 @@ pub(crate) fn build(profile: &str) -> Result<Built, Box<dyn Error>> {
         .args(["build", "--profile", profile, "--locked"])
         .args(["--package", "roce", "--package", "roce-verbs-shim"])
         .args(["--package", "roce-preload", "--package", "roce-rspreload"])
+        .args(["--package", "roce-nvme"])
         .args(["--config", &strip])
         .env("CARGO_ENCODED_RUSTFLAGS", flags()?)
         .args(["--message-format", "json-render-diagnostics"])
@@ -48,6 +52,7 @@ pub(crate) fn build(profile: &str) -> Result<Built, Box<dyn Error>> {
     let messages = String::from_utf8(output.stdout)?;
     Ok(Built {
         command: find(&messages, COMMAND)?,
+        storage: find(&messages, STORAGE)?,
         library: find(&messages, LIBRARY)?,
         preload: find(&messages, PRELOAD)?,
         sockets: find(&messages, SOCKETS)?,
@@ -83,6 +88,7 @@ fn flags() -> Result<String, Box<dyn Error>> {
 pub(crate) fn found(folder: &Path) -> io::Result<Built> {
     Ok(Built {
         command: read(&folder.join(COMMAND))?,
+        storage: read(&folder.join(STORAGE))?,
         library: read(&folder.join(LIBRARY))?,
         preload: read(&folder.join(PRELOAD))?,
         sockets: read(&folder.join(SOCKETS))?,
@@ -136,14 +142,16 @@ mod tests {
     #[test]
     fn files_are_taken_from_a_folder() {
         let folder = tempfile::tempdir().expect("a folder");
-        for name in [COMMAND, LIBRARY, SOCKETS] {
+        for name in [COMMAND, STORAGE, LIBRARY, SOCKETS] {
             fs::write(folder.path().join(name), name).expect("written");
         }
         let missing = found(folder.path()).err().expect("one is missing");
         assert!(missing.to_string().contains(PRELOAD), "{missing}");
         fs::write(folder.path().join(PRELOAD), PRELOAD).expect("written");
         let built = found(folder.path()).expect("all are there");
-        let files = [built.command, built.library, built.preload, built.sockets];
-        assert_eq!(files, [COMMAND, LIBRARY, PRELOAD, SOCKETS].map(Vec::from));
+        let commands = [built.command, built.storage];
+        assert_eq!(commands, [COMMAND, STORAGE].map(Vec::from));
+        let libraries = [built.library, built.preload, built.sockets];
+        assert_eq!(libraries, [LIBRARY, PRELOAD, SOCKETS].map(Vec::from));
     }
 }

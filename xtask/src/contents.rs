@@ -1,9 +1,10 @@
 //! The contents of a package, below its prefix.
 
 use crate::build::Built;
-use crate::documents;
+use crate::{documents, pages};
 use flate2::{Compression, GzBuilder};
 use std::io::{self, Write};
+use std::path::Path;
 
 /// A file or a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +33,11 @@ const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";
 /// All contents, ordered by path.
 ///
 /// # Errors
-/// If a file can't be compressed.
+/// If a page can't be read, or a file can't be compressed.
 pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
     let mut all = vec![
         content("bin/roce", Body::Program(built.command.clone())),
+        content("bin/nvme-rdma", Body::Program(built.storage.clone())),
         content(LIBRARY, Body::File(built.library.clone())),
         content("lib/roce/libibverbs.so", Body::Link("libibverbs.so.1")),
         content(
@@ -66,15 +68,11 @@ pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
         all.push(content(path, Body::File(script)));
     }
     let doc = |name: &str| format!("share/doc/roce/{name}");
-    for (name, text) in [
-        ("README.md", include_str!("../../README.md")),
-        ("run.md", include_str!("../../docs/run.md")),
-        ("LICENSE-MIT", include_str!("../../LICENSE-MIT")),
-        ("LICENSE-APACHE", include_str!("../../LICENSE-APACHE")),
-        ("copyright", COPYRIGHT),
-    ] {
-        all.push(content(doc(name), Body::File(text.into())));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (name, text) in pages::all(&root)? {
+        all.push(content(doc(&name), Body::File(text.into())));
     }
+    all.push(content(doc("copyright"), Body::File(COPYRIGHT.into())));
     let changes = compress(include_bytes!("../../CHANGELOG.md"))?;
     all.push(content(doc("changelog.gz"), Body::File(changes)));
     all.sort_by(|a, b| a.path.cmp(&b.path));

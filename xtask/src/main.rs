@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: a tarball and a Debian package of the command and the library, and their bill
-//! of materials (SBOM).
+//! `cargo xtask dist`: a tarball and a Debian package of the commands and the libraries, and their
+//! bill of materials (SBOM).
 //!
 //! The first two contain the same files. They are built without a distribution's tools, and the same files
 //! always give the same bytes. The files do not depend on the folders in which they were built:
@@ -9,6 +9,7 @@ mod build;
 mod contents;
 mod deb;
 mod documents;
+mod pages;
 mod sbom;
 mod tarball;
 #[cfg(test)]
@@ -30,14 +31,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build a tarball and a .deb of the command and the library, and list the crates in them (SBOM)
+    /// Build a tarball and a .deb of the commands and the libraries, and list the crates in them (SBOM)
     Dist {
         /// Where to put them
         #[arg(long, default_value = "target/dist", value_name = "FOLDER")]
         out: PathBuf,
 
-        /// Pack `roce`, `libroce_verbs_shim.so`, `libroce_preload.so` and `libroce_rspreload.so` from
-        /// this folder, as they are, instead of building them
+        /// Pack `roce`, `nvme-rdma`, `libroce_verbs_shim.so`, `libroce_preload.so` and
+        /// `libroce_rspreload.so` from this folder, as they are, instead of building them
         #[arg(long, value_name = "FOLDER")]
         from: Option<PathBuf>,
 
@@ -61,8 +62,12 @@ fn main() -> ExitCode {
 fn dist(out: &Path, from: Option<&Path>, profile: &str) -> Result<(), Box<dyn Error>> {
     let built = match from {
         Some(folder) => build::found(folder)?,
-        None => build::build(profile)?,
+        None => {
+            eprintln!("cargo xtask dist: building with the profile {profile}, which takes minutes");
+            build::build(profile)?
+        }
     };
+    eprintln!("cargo xtask dist: packing");
     let contents = contents::all(&built)?;
     fs::create_dir_all(out)?;
     let version = env!("CARGO_PKG_VERSION");

@@ -7,7 +7,13 @@ use std::error::Error;
 use std::process::{Command, Stdio};
 
 /// The packages whose dependencies count.
-const ROOTS: [&str; 4] = ["roce", "roce-verbs-shim", "roce-preload", "roce-rspreload"];
+const ROOTS: [&str; 5] = [
+    "roce",
+    "roce-nvme",
+    "roce-verbs-shim",
+    "roce-preload",
+    "roce-rspreload",
+];
 
 /// The bill of materials of the workspace as it is now, without a time or a random number.
 ///

@@ -49,6 +49,8 @@ fn packed(folder: &Path, ending: &str) -> PathBuf {
     let built = folder.join("built");
     fs::create_dir(&built).expect("made");
     symlink(programs::roce(), built.join("roce")).expect("a link");
+    let storage = programs::built("nvme-rdma-under-test");
+    symlink(storage, built.join("nvme-rdma")).expect("a link");
     for name in [
         "libroce_verbs_shim.so",
         "libroce_preload.so",
@@ -266,5 +268,7 @@ fn the_debian_package_works_in_a_fresh_root() {
     let perf = "roce perf --op write --size 4096 --duration 20 --iterations 20";
     let perf = inside(&format!("{nobody} {perf}"));
     assert!(perf.contains("every byte compared was right"), "{perf}");
+    let disk = inside(&format!("{nobody} nvme-rdma --version"));
+    assert!(disk.starts_with("nvme-rdma "), "{disk}");
     inside("dpkg --purge roce; test ! -e /usr/bin/roce; test ! -e /usr/lib/roce");
 }

@@ -24,7 +24,6 @@ pub struct DevicesArgs {
 }
 
 /// Why the list could not be made or printed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum DevicesError {
     /// The environment is malformed.
@@ -39,6 +38,12 @@ impl fmt::Display for DevicesError {
             Self::Environment(error) => error.fmt(f),
             Self::Print(error) => write!(f, "can't print: {error}"),
         }
+    }
+}
+
+impl fmt::Debug for DevicesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 
 /// Why `roce dump` ended.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum DumpError {
     /// No interface has this name.
@@ -80,6 +79,12 @@ impl fmt::Display for DumpError {
             Self::Write => f.write_str("the capture could not be written to its end"),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
+    }
+}
+
+impl fmt::Debug for DumpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

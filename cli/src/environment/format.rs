@@ -14,6 +14,8 @@ pub(super) struct Environment {
     pub(super) variables: Vec<Variable>,
     pub(super) library: PathBuf,
     pub(super) devices: Vec<String>,
+    /// Comments for a Dockerfile.
+    pub(super) notes: Vec<String>,
 }
 
 /// A variable to set.
@@ -83,6 +85,10 @@ impl Environment {
             return self.json();
         }
         let mut text = String::new();
+        for note in &self.notes {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "# {note}");
+        }
         for variable in &self.variables {
             let Variable {
                 name, prepended, ..
@@ -101,7 +107,6 @@ impl Environment {
                 (Format::Dockerfile, false) => format!("ENV {name}=\"{}\"", docker(value)),
                 _ => format!("{name}={}", variable.merged()?),
             };
-            // Writing to a string does not fail.
             let _ = writeln!(text, "{line}");
         }
         Ok(text)
@@ -152,6 +157,7 @@ mod tests {
             ],
             library: "/a b/lib/libibverbs.so.1".into(),
             devices: vec!["roce_lo".into()],
+            notes: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@ mod format;
 
 use crate::run::{DeviceFiles, Library, RunError, Settings, fits_in_search_path};
 use clap::{Args, ValueEnum};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -70,6 +71,9 @@ pub fn run(args: &EnvArgs) -> Result<(), RunError> {
         .map_err(|error| RunError::system("can't print", error))
 }
 
+/// The folder of the library in an image that is made as docs/run.md says.
+const IN_IMAGE: &str = "/usr/local/lib/roce";
+
 /// The folder beside a library in a build tree that contains links with the right names.
 const LINKS: &str = "roce-links";
 
@@ -94,7 +98,26 @@ fn folder_with_links(library: &Library) -> Result<PathBuf, RunError> {
 
 fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     let chosen = args.settings.variables()?;
-    let library = Library::find(args.settings.library.as_deref())?;
+    let found = Library::find(args.settings.library.as_deref());
+    // An image has a library of its own. Where this machine's is installed, its folder is that of
+    // the image, too.
+    let is_for_image = args.format == Format::Dockerfile && args.write.is_none();
+    let in_image = match &found {
+        Ok(library) => library.folder().is_none(),
+        Err(_) => args.settings.library.is_none(),
+    };
+    if is_for_image && in_image {
+        let folder = Variable::prepended("LD_LIBRARY_PATH", IN_IMAGE.into());
+        return Ok(Environment {
+            variables: variables(args, folder, None, chosen),
+            library: PathBuf::from(IN_IMAGE).join("libibverbs.so.1"),
+            devices: Vec::new(),
+            notes: vec![format!(
+                "Copy libroce_verbs_shim.so to {IN_IMAGE}/libibverbs.so.1, and roce to /usr/local/bin"
+            )],
+        });
+    }
+    let library = found?;
     let devices = args.settings.devices();
     let (links, sysfs) = match &args.write {
         Some(folder) => {
@@ -114,20 +137,26 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
             links.display()
         )));
     }
-    let mut variables = vec![Variable::prepended(
-        "LD_LIBRARY_PATH",
-        links.into_os_string(),
-    )];
-    variables.extend(sysfs.map(|folder| Variable::new("SYSFS_PATH", folder.into_os_string())));
-    variables.extend(
-        chosen
-            .into_iter()
-            .chain(args.settings.nccl())
-            .map(|(name, value)| Variable::new(name, value)),
-    );
+    let links = Variable::prepended("LD_LIBRARY_PATH", links.into_os_string());
     Ok(Environment {
-        variables,
+        variables: variables(args, links, sysfs, chosen),
         library: library.path().to_owned(),
         devices: devices.iter().map(roce_verbs::Device::name).collect(),
+        notes: Vec::new(),
     })
+}
+
+fn variables(
+    args: &EnvArgs,
+    libraries: Variable,
+    sysfs: Option<PathBuf>,
+    chosen: Vec<(&'static str, OsString)>,
+) -> Vec<Variable> {
+    let sysfs = sysfs.map(|folder| Variable::new("SYSFS_PATH", folder.into_os_string()));
+    let others = chosen.into_iter().chain(args.settings.nccl());
+    let others = others.map(|(name, value)| Variable::new(name, value));
+    std::iter::once(libraries)
+        .chain(sysfs)
+        .chain(others)
+        .collect()
 }

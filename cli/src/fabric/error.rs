@@ -6,7 +6,6 @@ use std::fmt;
 use std::io;
 
 /// Why `roce fabric` failed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum FabricCommandError {
     /// Invalid arguments.
@@ -51,6 +50,12 @@ impl fmt::Display for FabricCommandError {
             Self::Report(error) => error.fmt(f),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
+    }
+}
+
+impl fmt::Debug for FabricCommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -5,7 +5,6 @@ use crate::device_errors::device_errors;
 use std::fmt;
 
 /// Why a measurement ended early.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum PerfError {
     /// Invalid arguments.
@@ -39,6 +38,12 @@ impl fmt::Display for PerfError {
                 )
             }
         }
+    }
+}
+
+impl fmt::Debug for PerfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -4,7 +4,6 @@ use crate::device_errors::device_errors;
 use std::fmt;
 
 /// Why a run failed, as a message for the user.
-#[derive(Debug)]
 pub struct PingpongError {
     text: String,
     exit_code: u8,
@@ -35,6 +34,12 @@ impl PingpongError {
 impl fmt::Display for PingpongError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for PingpongError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

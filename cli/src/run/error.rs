@@ -13,7 +13,6 @@ const BUILD: &str = if cfg!(debug_assertions) {
 };
 
 /// Why `roce run` or `roce env` failed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError {
     /// Invalid arguments.
@@ -128,6 +127,12 @@ impl fmt::Display for RunError {
             }
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
+    }
+}
+
+impl fmt::Debug for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

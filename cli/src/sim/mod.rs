@@ -62,7 +62,6 @@ pub enum Experiment {
 }
 
 /// Why there is no result.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum SimError {
     /// The first seed could not be drawn.
@@ -83,6 +82,12 @@ impl fmt::Display for SimError {
             Self::Print(error) => write!(f, "can't print: {error}"),
             Self::Dcqcn(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -51,7 +51,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why nothing could be shown.
-#[derive(Debug)]
 pub struct TopError {
     what: String,
     source: io::Error,
@@ -60,6 +59,12 @@ pub struct TopError {
 impl fmt::Display for TopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl fmt::Debug for TopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

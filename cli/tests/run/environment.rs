@@ -80,6 +80,41 @@ fn an_installed_library_needs_no_folder() {
     );
 }
 
+/// An image does not have the folders of the machine on which its Dockerfile is written.
+#[test]
+fn a_dockerfile_gets_the_folder_of_the_image() {
+    let library = Library::new();
+    let arguments = ["--format", "dockerfile", "--devices", "lo"];
+    let image = "ENV LD_LIBRARY_PATH=\"/usr/local/lib/roce${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"\n\
+                 ENV ROCE_DEVICES=\"lo\"\n";
+    // In a build tree.
+    let lines = said(&env(&library, &arguments));
+    let (note, variables) = lines.split_once('\n').expect("lines");
+    assert_eq!(
+        note,
+        "# Copy libroce_verbs_shim.so to /usr/local/lib/roce/libibverbs.so.1, and roce to /usr/local/bin"
+    );
+    assert!(variables.starts_with(image), "{lines}");
+    assert!(!exists(library.folder.join("roce-links")));
+    // With the one beside the command, or none.
+    let output = Who::Myself
+        .command(ROCE)
+        .arg("env")
+        .args(arguments)
+        .output();
+    assert_eq!(said(&output.expect("it starts")), lines);
+    // Installed.
+    let library = Library::new();
+    fs::rename(
+        library.folder.join("libroce_verbs_shim.so"),
+        library.folder.join("libibverbs.so.1"),
+    )
+    .expect("renamed");
+    let lines = said(&env(&library, &arguments));
+    let first = format!("ENV LD_LIBRARY_PATH=\"{}$", library.folder.display());
+    assert!(lines.starts_with(&first), "{lines}");
+}
+
 /// As in a build tree: the first example of `roce env --help` works there, too.
 #[test]
 fn a_library_under_another_name_gets_links_beside_it() {

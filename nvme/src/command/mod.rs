@@ -11,7 +11,7 @@ mod serve;
 mod size;
 mod transfer;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// What a subcommand returns: the exit code if nothing went wrong, or an error to print.
@@ -51,6 +51,11 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Offer files or memory to hosts, until SIGINT or SIGTERM
     Serve(serve::ServeArgs),
+}
+
+/// The command line, for generating documents from it.
+pub fn command_line() -> clap::Command {
+    Cli::command()
 }
 
 /// The command, from this process's arguments to its exit code.

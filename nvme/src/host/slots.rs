@@ -27,7 +27,7 @@ enum Slot {
 }
 
 /// A target has answered a command that is not outstanding, or that it has answered before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotOutstanding(u16);
 
 impl fmt::Display for NotOutstanding {
@@ -37,6 +37,12 @@ impl fmt::Display for NotOutstanding {
             f,
             "the target answered command {id:#x}, which is not outstanding"
         )
+    }
+}
+
+impl fmt::Debug for NotOutstanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

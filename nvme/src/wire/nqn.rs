@@ -14,7 +14,7 @@ pub(super) const FIELD_LEN: usize = 256;
 pub struct Nqn(String);
 
 /// A text is no NVMe qualified name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NqnError(String);
 
 impl fmt::Display for NqnError {
@@ -25,6 +25,12 @@ impl fmt::Display for NqnError {
              bytes and no spaces, for example nqn.2014-08.org.nvmexpress:disk1",
             self.0
         )
+    }
+}
+
+impl fmt::Debug for NqnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -40,7 +40,7 @@ pub struct KeyedSgl {
 }
 
 /// A descriptor is of a type or subtype that this transport does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BadSgl(pub u8);
 
 impl fmt::Display for BadSgl {
@@ -51,6 +51,12 @@ impl fmt::Display for BadSgl {
              the capsule), {KEYED:#04x} or {KEYED_INVALIDATE:#04x} (data in the host's memory)",
             self.0
         )
+    }
+}
+
+impl fmt::Debug for BadSgl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -6,7 +6,7 @@ use core::str::FromStr;
 use roce_stack::{Duration, DurationText};
 
 /// The error of parsing a [`FaultSpec`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FaultSpecError {
     /// The part that is not valid.
     pub given: String,
@@ -17,6 +17,12 @@ pub struct FaultSpecError {
 impl fmt::Display for FaultSpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} should be {}", self.given, self.valid)
+    }
+}
+
+impl fmt::Debug for FaultSpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -53,7 +53,7 @@ pub struct UdHeader {
 }
 
 /// Why bytes do not begin with a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DatagramError {
     /// They are too short.
@@ -105,6 +105,12 @@ impl fmt::Display for DatagramError {
                 "operation {operation}, but there are {DATA} (data) and {CONTROL} (control)"
             ),
         }
+    }
+}
+
+impl fmt::Debug for DatagramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

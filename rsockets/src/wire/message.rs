@@ -37,7 +37,7 @@ pub enum Control {
 }
 
 /// Immediate data that are no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UnknownMessage(pub u32);
 
 impl fmt::Display for UnknownMessage {
@@ -49,6 +49,12 @@ impl fmt::Display for UnknownMessage {
             imm >> 29,
             imm & VALUE
         )
+    }
+}
+
+impl fmt::Debug for UnknownMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -30,7 +30,7 @@ pub struct ConnectData {
 }
 
 /// Why private data are not those of an rsocket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectDataError {
     /// They are too short.
@@ -58,6 +58,12 @@ impl fmt::Display for ConnectDataError {
             ),
             Self::NoElements => f.write_str("the peer's list of elements is empty"),
         }
+    }
+}
+
+impl fmt::Debug for ConnectDataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

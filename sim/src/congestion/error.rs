@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Why an experiment failed: the stack refused a call, or a request failed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RunError(String);
 
 impl RunError {
@@ -15,6 +15,12 @@ impl RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

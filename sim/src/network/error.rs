@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::Range;
 
 /// What is wrong with a description or a change, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NetworkError {
     /// The line of the description, counted from 1. `None` if it is a single text.
     pub line: Option<usize>,
@@ -36,6 +36,12 @@ impl fmt::Display for NetworkError {
             Some(line) => write!(f, "line {line}: {}", self.what),
             None => f.write_str(&self.what),
         }
+    }
+}
+
+impl fmt::Debug for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -65,7 +65,7 @@ use roce_stack::{Completion, QpKind, WcOpcode};
 use std::collections::BTreeMap;
 
 /// The description of a broken promise.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Violation(pub String);
 
 /// `Ok`, or the violation.
@@ -74,6 +74,12 @@ pub type Verdict = Result<(), Violation>;
 impl core::fmt::Display for Violation {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl core::fmt::Debug for Violation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

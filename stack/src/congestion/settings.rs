@@ -29,7 +29,7 @@ pub struct CongestionSettings {
 }
 
 /// The error of parsing [`CongestionSettings`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CongestionSettingsError {
     /// The part that is not valid.
     pub given: String,
@@ -40,6 +40,12 @@ pub struct CongestionSettingsError {
 impl fmt::Display for CongestionSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} should be {}", self.given, self.valid)
+    }
+}
+
+impl fmt::Debug for CongestionSettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

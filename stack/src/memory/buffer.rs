@@ -26,7 +26,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 /// A buffer of this size can't be allocated, or an access reaches beyond the buffer's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BufferRangeError {
     /// The first byte of the access.
     pub offset: usize,
@@ -43,6 +43,12 @@ impl core::fmt::Display for BufferRangeError {
             "{} bytes at offset {} do not lie in a buffer of {} bytes",
             self.len, self.offset, self.buffer_len
         )
+    }
+}
+
+impl core::fmt::Debug for BufferRangeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

@@ -22,12 +22,18 @@ pub trait Durable: Send + Sync + core::fmt::Debug {
 }
 
 /// Bytes were not made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NotDurable;
 
 impl core::fmt::Display for NotDurable {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("the bytes could not be made durable")
+    }
+}
+
+impl core::fmt::Debug for NotDurable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

@@ -85,7 +85,7 @@ impl Access {
 }
 
 /// Why an access to memory was denied (IBTA 1.7, 10.6.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AccessError {
     /// No region and no bound window has the key, or its remote rights were
@@ -119,10 +119,16 @@ impl core::fmt::Display for AccessError {
     }
 }
 
+impl core::fmt::Debug for AccessError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for AccessError {}
 
 /// Why a region was not registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// Remote writing or atomics were requested without local writing (IBTA 1.7, 11.2.8.2).
@@ -150,6 +156,12 @@ impl core::fmt::Display for RegisterError {
                 "FLUSH_PERSISTENT needs the memory of a file: register a file, or remove the right"
             }
         })
+    }
+}
+
+impl core::fmt::Debug for RegisterError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Reregister {
 }
 
 /// Why a region was not re-registered. It is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReregisterError {
     /// No region has this key.
@@ -56,6 +56,12 @@ impl core::fmt::Display for ReregisterError {
             }
             Self::Register(error) => error.fmt(f),
         }
+    }
+}
+
+impl core::fmt::Debug for ReregisterError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

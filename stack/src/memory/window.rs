@@ -58,7 +58,7 @@ pub struct MwBind {
 
 /// Why a window was not bound. It is unchanged. The completion reports only
 /// [`WcStatus::MemoryWindowBindError`](crate::WcStatus::MemoryWindowBindError).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BindError {
     /// No window has this ID.
@@ -107,10 +107,16 @@ impl core::fmt::Display for BindError {
     }
 }
 
+impl core::fmt::Debug for BindError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for BindError {}
 
 /// Why a region was not deregistered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeregisterError {
     /// No region has this key.
@@ -132,6 +138,12 @@ impl core::fmt::Display for DeregisterError {
                  them first"
             ),
         }
+    }
+}
+
+impl core::fmt::Debug for DeregisterError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

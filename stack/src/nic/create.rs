@@ -11,7 +11,7 @@ use rand_core::Rng;
 use roce_wire::Qpn;
 
 /// Why no QP was created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreateQpError {
     /// All QPNs are in use.
@@ -37,6 +37,12 @@ impl fmt::Display for CreateQpError {
             }
             Self::Srq(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for CreateQpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

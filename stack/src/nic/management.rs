@@ -51,7 +51,7 @@ pub(super) struct GeneralServices {
 }
 
 /// Why a management datagram is not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MadError {
     /// QP1 is not open; see [`Nic::open_general_services`].
@@ -72,6 +72,12 @@ impl fmt::Display for MadError {
                 "{max} management datagrams already wait to be sent: transmit them first"
             ),
         }
+    }
+}
+
+impl fmt::Debug for MadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -32,7 +32,7 @@ impl Groups {
 }
 
 /// Why a QP was not attached to a group or detached from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MulticastError {
     /// No QP has this number.
@@ -68,6 +68,12 @@ impl fmt::Display for MulticastError {
                 write!(f, "QP {qpn} is not attached to multicast group {group}")
             }
         }
+    }
+}
+
+impl fmt::Debug for MulticastError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -56,7 +56,7 @@ pub struct QpAttributes {
 }
 
 /// Why a QP was not modified. The QP is unchanged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModifyError {
     /// No QP has this number.
@@ -138,6 +138,12 @@ impl core::fmt::Display for ModifyError {
                 write!(f, "{attribute} is {given}, but must be {valid}")
             }
         }
+    }
+}
+
+impl core::fmt::Debug for ModifyError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

@@ -143,7 +143,7 @@ impl Completion {
 }
 
 /// A work request that failed, as an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CompletionError(Completion);
 
 impl CompletionError {
@@ -172,6 +172,12 @@ impl core::fmt::Display for CompletionError {
             "{opcode:?} request {wr_id} of QP {:#x}: {status}",
             qpn.get()
         )
+    }
+}
+
+impl core::fmt::Debug for CompletionError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::memory::AccessError;
 use roce_wire::Qpn;
 
 /// Why a work request was not accepted. Nothing was posted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PostError {
     /// No QP has this number.
@@ -119,7 +119,7 @@ impl core::fmt::Display for PostError {
             }
             Self::InlineMemory(error) => write!(
                 f,
-                "the memory of the inline data may not be read ({error:?}): check lkey, address \
+                "the memory of the inline data may not be read ({error}): check lkey, address \
                  and length"
             ),
             Self::NoReadsAllowed => {
@@ -153,6 +153,12 @@ impl core::fmt::Display for PostError {
                  in the QP's",
             ),
         }
+    }
+}
+
+impl core::fmt::Debug for PostError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

@@ -41,7 +41,7 @@ impl fmt::Display for RemoteAddr {
 }
 
 /// A text that is not a [`RemoteAddr`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseRemoteAddrError(String);
 
 impl fmt::Display for ParseRemoteAddrError {
@@ -52,6 +52,12 @@ impl fmt::Display for ParseRemoteAddrError {
              0x7f001000/0x1234",
             self.0
         )
+    }
+}
+
+impl fmt::Debug for ParseRemoteAddrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -18,7 +18,6 @@ pub struct ServiceClaim {
 }
 
 /// Why a service can't be claimed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ClaimError {
     /// Another claim has the service.
@@ -125,6 +124,12 @@ impl fmt::Display for ClaimError {
             ),
             Self::System(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -95,7 +95,6 @@ impl PortClaim {
 }
 
 /// Why a port can't be claimed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum PortClaimError {
     /// Another claim holds the port.
@@ -148,6 +147,12 @@ impl fmt::Display for PortClaimError {
             ),
             Self::System(error) => write!(f, "claiming a port: {error}"),
         }
+    }
+}
+
+impl fmt::Debug for PortClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

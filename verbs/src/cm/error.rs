@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::{fmt, io};
 
 /// Why a connection manager can't listen.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ListenError {
     /// The address can't be used.
@@ -28,6 +27,12 @@ impl fmt::Display for ListenError {
     }
 }
 
+impl fmt::Debug for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for ListenError {}
 
 impl From<ConnectError> for ListenError {
@@ -43,7 +48,6 @@ impl From<CmError> for ListenError {
 }
 
 /// Why a connection was not established.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectionError {
     /// The connection manager did not start.
@@ -88,6 +92,12 @@ impl fmt::Display for ConnectionError {
             ),
             Self::Ended => f.write_str("the connection ended before it was established"),
         }
+    }
+}
+
+impl fmt::Debug for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The error of parsing [`Faults`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FaultsError {
     /// What is wrong.
     pub given: String,
@@ -25,6 +25,12 @@ impl fmt::Display for FaultsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { given, at, valid } = self;
         write!(f, "at character {at}, {given:?} should be {valid}")
+    }
+}
+
+impl fmt::Debug for FaultsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

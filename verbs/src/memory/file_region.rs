@@ -33,7 +33,6 @@ pub struct FileRegion {
 }
 
 /// Why a part of a file was not registered.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum FileRegionError {
     /// The offset is not a multiple of the size of a page.
@@ -80,6 +79,12 @@ impl fmt::Display for FileRegionError {
             Self::Region(error) => error.fmt(f),
             Self::System(error) => write!(f, "mapping the file: {error}"),
         }
+    }
+}
+
+impl fmt::Debug for FileRegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

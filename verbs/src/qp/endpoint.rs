@@ -71,7 +71,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// The error for text that is not an [`Endpoint`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseEndpointError(String);
 
 impl fmt::Display for ParseEndpointError {
@@ -82,6 +82,12 @@ impl fmt::Display for ParseEndpointError {
              in ::ffff:10.0.0.1/0x12/0x3456",
             self.0
         )
+    }
+}
+
+impl fmt::Debug for ParseEndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

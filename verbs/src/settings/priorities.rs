@@ -126,7 +126,7 @@ fn set_once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
 }
 
 /// An error in the text of [`PrioritySettings`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PrioritySettingsError {
     /// The part that is wrong.
     pub given: String,
@@ -137,6 +137,12 @@ pub struct PrioritySettingsError {
 impl fmt::Display for PrioritySettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} should be {}", self.given, self.valid)
+    }
+}
+
+impl fmt::Debug for PrioritySettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

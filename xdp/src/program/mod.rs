@@ -41,7 +41,6 @@ use crate::sys::bpf::{self, Map, MapKind};
 const MAX_ADDRESSES: u32 = 1024;
 
 /// Why a program could not be loaded, attached or changed.
-#[derive(Debug)]
 pub struct ProgramError {
     /// The operation that failed, and a remedy if there is one.
     pub what: String,
@@ -52,6 +51,12 @@ pub struct ProgramError {
 impl fmt::Display for ProgramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl fmt::Debug for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

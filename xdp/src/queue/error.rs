@@ -30,7 +30,6 @@ impl fmt::Display for RingName {
 }
 
 /// Why a queue is unusable.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum QueueError {
     /// The share of the UMEM is too small.
@@ -69,6 +68,12 @@ impl fmt::Display for QueueError {
             Self::Corrupt { ring, corrupt } => write!(f, "{ring}: {corrupt}"),
             Self::Wake { ring, source } => write!(f, "waking the kernel for the {ring}: {source}"),
         }
+    }
+}
+
+impl fmt::Debug for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -26,7 +26,7 @@ pub use producer::Producer;
 
 /// The other side's counter is impossible: it implies more entries than the ring's capacity, or a
 /// negative number. Nothing in such a ring can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt {
     /// The producer's counter.
     pub producer: u32,
@@ -43,6 +43,12 @@ impl std::fmt::Display for Corrupt {
             "a ring of {} entries whose producer is at {} and whose consumer is at {}",
             self.capacity, self.producer, self.consumer
         )
+    }
+}
+
+impl std::fmt::Debug for Corrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 

@@ -19,7 +19,6 @@ use crate::umem::{CHUNK_BYTES, Share};
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why a socket could not be opened.
-#[derive(Debug)]
 pub struct OpenError {
     /// The operation that failed.
     pub what: String,
@@ -30,6 +29,12 @@ pub struct OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}{}", self.what, self.source, self.hint())
+    }
+}
+
+impl fmt::Debug for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 
 /// Why a capture file can't be read, or not completely.
-#[derive(Debug)]
 pub struct CaptureError {
     /// The offset in the file, in bytes.
     pub offset: u64,
@@ -87,6 +86,12 @@ impl fmt::Display for CaptureError {
                 "{field}: found {found} ({found:#x}), expected {expected}"
             ),
         }
+    }
+}
+
+impl fmt::Debug for CaptureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

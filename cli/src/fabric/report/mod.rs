@@ -19,7 +19,6 @@ use std::time::Duration;
 const PLOTTED: usize = 16;
 
 /// Why a report could not be written.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ReportError {
     /// A plot could not be drawn.
@@ -34,6 +33,12 @@ impl fmt::Display for ReportError {
             Self::Plot(error) => write!(f, "can't draw: {error}"),
             Self::Io(path, error) => write!(f, "can't write {}: {error}", path.display()),
         }
+    }
+}
+
+impl fmt::Debug for ReportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -60,7 +60,6 @@ pub struct DcqcnArgs {
 }
 
 /// Why the experiments failed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum DcqcnError {
     /// A run failed.
@@ -78,6 +77,12 @@ impl fmt::Display for DcqcnError {
             Self::Plot(error) => write!(f, "can't draw: {error}"),
             Self::Io(what, error) => write!(f, "can't write {what}: {error}"),
         }
+    }
+}
+
+impl fmt::Debug for DcqcnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 
 /// Why memory can't be flushed to persistence.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum NotPersistent {
     /// Nothing is mapped at the address.
@@ -73,6 +72,12 @@ impl fmt::Display for NotPersistent {
             ),
             Self::System(error) => write!(f, "{error}"),
         }
+    }
+}
+
+impl fmt::Debug for NotPersistent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
