@@ -135,7 +135,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         let writes = access.contains(Access::LOCAL_WRITE);
         let (mapping, first) = Mapping::of(fd, offset, length, writes)?;
         // SAFETY: mapped until the region is gone, and never borrowed.
-        let memory = unsafe { file_memory::mapped_file(first, length as u64) }?;
+        let memory = unsafe { file_memory::memory(first, length as u64) }?;
         let region = domain.pd.register_memory(memory, Some(iova), access);
         // As in rdma-core, `ibv_mr.addr` is the offset: the memory has no address in the program.
         let addr = offset as *mut c_void;

@@ -24,6 +24,12 @@ fn memory_and_objects_are_shared() {
     succeeds("shared.c");
 }
 
+/// Such an access had ended the process, by SIGSEGV.
+#[test]
+fn memory_that_is_unmapped_or_protected_fails_the_request() {
+    succeeds("unmapped.c");
+}
+
 #[test]
 fn sockets_over_rdma_behave_as_sockets() {
     if compiles_rdmacm_or_skip() {
