@@ -30,6 +30,12 @@ fn memory_that_is_unmapped_or_protected_fails_the_request() {
     succeeds("unmapped.c");
 }
 
+/// A peer had been able to write read-only memory, which ended the process.
+#[test]
+fn what_a_creation_refuses_a_change_refuses_too() {
+    succeeds("changed.c");
+}
+
 #[test]
 fn sockets_over_rdma_behave_as_sockets() {
     if compiles_rdmacm_or_skip() {
