@@ -116,6 +116,9 @@ fn a_failed_request_says_why() {
         "no region and no bound window has this key",
         "do        compare its addr, length and lkey",
         "code      0x111\n",
+        "IBV_WC_MW_BIND_ERR\n  request   bind_mw of 64 bytes, wr_id 0x1\n",
+        "posted bind_mw of 64 bytes",
+        "IBV_WC_MW_BIND_ERR\n  request   local_inv, wr_id 0x1\n",
         "the region or window lacks IBV_ACCESS_LOCAL_WRITE",
         "code      0x113",
         // The responder fails first.
