@@ -37,6 +37,11 @@ fn what_a_creation_refuses_a_change_refuses_too() {
 }
 
 #[test]
+fn what_a_device_can_not_do_is_refused_at_the_creation() {
+    succeeds("probes.c");
+}
+
+#[test]
 fn sockets_over_rdma_behave_as_sockets() {
     if compiles_rdmacm_or_skip() {
         succeeds("rsocket.c");
