@@ -81,9 +81,10 @@ impl Backing {
     /// `EINVAL` if that is not possible.
     fn durable(&self) -> Result<Memory, Errno> {
         match self {
-            // SAFETY: the region is of this memory already.
             Self::Program { addr, len } => {
-                file_memory::durable(unsafe { file_memory::memory(*addr as *mut u8, *len as u64)? })
+                // SAFETY: the region is of this memory already.
+                let memory = unsafe { file_memory::memory(*addr as *mut u8, *len as u64) };
+                file_memory::durable(memory?)
             }
             _ => Err(with_reason(Errno::EINVAL, || {
                 "IBV_ACCESS_FLUSH_PERSISTENT needs the memory of a file, registered with ibv_reg_mr"
