@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let versions: BTreeSet<&str> = symbols
         .lines()
         .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split('@').next_back())
+        .filter_map(|line| line.split(' ').next()?.split('@').next_back())
         .filter(|version| !version.is_empty())
         .collect();
     let nodes: String = versions.iter().map(|v| format!("{v} {{ }};\n")).collect();

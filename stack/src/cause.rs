@@ -41,7 +41,7 @@ pub struct FailedRequest {
     pub wr_id: u64,
     /// Its operation.
     pub opcode: WcOpcode,
-    /// Its length in bytes.
+    /// Its length in bytes; that of the window or the memory, if it binds or flushes one.
     pub len: u32,
     /// The remote memory that it uses.
     pub remote: Option<RemoteAddr>,

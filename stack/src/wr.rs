@@ -152,6 +152,16 @@ impl SendOp {
         }
     }
 
+    /// The number of bytes that a report names: those of the window or of the flush, and else the
+    /// payload.
+    pub(crate) fn reported_len(&self, payload: u32) -> u32 {
+        match self {
+            Self::BindMw(bind) => u32::try_from(bind.len).unwrap_or(u32::MAX),
+            Self::Flush(flush) => flush.len,
+            _ => payload,
+        }
+    }
+
     // rule: 9.7.7.2-others-free
     /// Whether the peer consumes a receive work request for it.
     pub(crate) fn consumes_receive(&self) -> bool {

@@ -9,6 +9,28 @@ use roce_verbs::qp::QpState;
 use roce_verbs::work::SendFlags;
 use roce_verbs::{Access, QpKind, WcStatus};
 
+/// Checks that a field has no bits but these.
+///
+/// # Errors
+/// `refused` if it has.
+pub(crate) fn check_bits(
+    field: &str,
+    given: impl Into<u64>,
+    known: impl Into<u64>,
+    refused: Errno,
+) -> Result<(), Errno> {
+    let (given, known) = (given.into(), known.into());
+    match given & !known {
+        0 => Ok(()),
+        _ if known == 0 => Err(with_reason(refused, || {
+            format!("{field} is {given:#x}, and must be 0")
+        })),
+        _ => Err(with_reason(refused, || {
+            format!("{field} is {given:#x}, of which only the bits {known:#x} are supported")
+        })),
+    }
+}
+
 /// Converts the access flags of a region, window or QP.
 ///
 /// # Errors

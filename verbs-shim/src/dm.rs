@@ -2,7 +2,7 @@
 
 use crate::abi::{IbvAllocDmAttr, IbvContext, IbvDm, IbvMr, IbvPd};
 use crate::context::State;
-use crate::convert::access;
+use crate::convert::{access, check_bits};
 use crate::errors::OrErrno;
 use crate::mr::Backing;
 use crate::pointer::{CPart, Handle, In, Out, Part};
@@ -87,7 +87,8 @@ pub(crate) extern "C" fn alloc_dm(
     guard::pointer(|| {
         let state = &context.get_of_any_process()?.state;
         let attr = attr.read()?;
-        if attr.comp_mask != 0 || attr.log_align_req > MAX_LOG_ALIGN || attr.length == 0 {
+        check_bits("comp_mask", attr.comp_mask, 0_u32, Errno::EINVAL)?;
+        if attr.log_align_req > MAX_LOG_ALIGN || attr.length == 0 {
             return Err(Errno::EINVAL);
         }
         let memory = state.roce.alloc_device_memory(attr.length);

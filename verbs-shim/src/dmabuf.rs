@@ -8,7 +8,7 @@ use crate::mr::{self, Backing};
 use crate::pointer::Handle;
 use crate::{file_memory, guard, mappings};
 use nix::errno::Errno;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use nix::sys::stat::fstat;
 use roce_verbs::Access;
 use std::ffi::{c_int, c_void};
@@ -49,6 +49,16 @@ impl Mapping {
         // SAFETY: a new mapping, at an address that nobody uses.
         let start = unsafe { mmap_anonymous(None, length, rights, MapFlags::MAP_PRIVATE) }?;
         Ok(Self { start, len: whole })
+    }
+
+    /// Makes it writable, if it is not.
+    ///
+    /// # Errors
+    /// `EACCES` if the descriptor was not open for writing.
+    pub(crate) fn allow_writes(&self) -> Result<(), Errno> {
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the mapping is this value's, and nothing relies on it being read-only.
+        unsafe { mprotect(self.start, self.len, rights) }
     }
 
     /// The address of its first page.
@@ -135,11 +145,11 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         let writes = access.contains(Access::LOCAL_WRITE);
         let (mapping, first) = Mapping::of(fd, offset, length, writes)?;
         // SAFETY: mapped until the region is gone, and never borrowed.
-        let memory = unsafe { file_memory::mapped_file(first, length as u64) }?;
+        let memory = unsafe { file_memory::memory(first, length as u64) }?;
         let region = domain.pd.register_memory(memory, Some(iova), access);
         // As in rdma-core, `ibv_mr.addr` is the offset: the memory has no address in the program.
         let addr = offset as *mut c_void;
-        let backing = Backing::DmaBuf { _mapping: mapping };
+        let backing = Backing::DmaBuf { mapping };
         mr::expose(pd, addr, length, region.or_errno()?, backing)
     })
 }

@@ -2,8 +2,9 @@
 
 use crate::abi::{
     IbvContext, IbvParentDomainInitAttr, IbvPd, IbvTd, PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
-    PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
+    PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC, PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
 };
+use crate::convert::check_bits;
 use crate::guard;
 use crate::pd;
 use crate::pointer::{CPart, Handle, In, Part};
@@ -28,9 +29,7 @@ unsafe impl Part for IbvTd {
 pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) -> *mut IbvTd {
     guard::pointer(|| {
         context.get()?;
-        if *attr.get()? != 0 {
-            return Err(Errno::EINVAL);
-        }
+        check_bits("comp_mask", *attr.get()?, 0_u32, Errno::EINVAL)?;
         Ok(Handle::into_raw(Td {
             c: CPart::new(IbvTd { context }),
             users: Users::default(),
@@ -47,8 +46,11 @@ pub(crate) extern "C" fn dealloc_td(td: Handle<IbvTd>) -> c_int {
 }
 
 /// The accepted options of a parent domain: allocators for a driver's internal structures, which
-/// this library never calls, and their context.
-const KNOWN: u32 = PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+/// this library never calls, and their context; and that buffers need not be protected in a
+/// confidential machine, where this library needs no buffers that a device can read.
+const KNOWN: u32 = PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
+    | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+    | PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
 
 /// `ibv_alloc_parent_domain`.
 pub(crate) extern "C" fn alloc_parent_domain(
@@ -58,9 +60,7 @@ pub(crate) extern "C" fn alloc_parent_domain(
     guard::pointer(|| {
         let state = &context.get()?.state;
         let attr = attr.read_grown()?;
-        if attr.comp_mask & !KNOWN != 0 {
-            return Err(Errno::EINVAL);
-        }
+        check_bits("comp_mask", attr.comp_mask, KNOWN, Errno::EINVAL)?;
         let (parent, td) = (attr.pd.get()?, attr.td.opt()?);
         parent.state.check_same(state)?;
         if let Some(td) = td {

@@ -1,4 +1,4 @@
-//! The exported symbols: the function and version of each.
+//! The exported symbols: the function, or the size of the variable, and the version of each.
 
 use crate::rdmacm::{
     accept, addrinfo, attributes, channel as cm_channel, connect, device as cm_device, endpoint,
@@ -52,6 +52,32 @@ macro_rules! export {
         pub(super) const $list: &[(&[&str], *const ())] = &[
             $((&[$($symbol),*], $function as *const ()),)*
         ];
+    };
+}
+
+/// Exports a variable that other code writes, under each of these symbols.
+#[cfg(not(test))]
+macro_rules! export_data {
+    ($list:ident: $bytes:literal byte: $($symbol:literal)*) => {
+        global_asm!(
+            concat!(".pushsection \".bss.", stringify!($list), "\", \"aw\", @nobits"),
+            $(
+                concat!(".globl \"", $symbol, "\""),
+                concat!(".type \"", $symbol, "\", @object"),
+                concat!(".size \"", $symbol, "\", ", $bytes),
+                concat!("\"", $symbol, "\":"),
+            )*
+            concat!(".zero ", $bytes),
+            ".popsection",
+        );
+    };
+}
+
+/// As `export` in unit tests.
+#[cfg(test)]
+macro_rules! export_data {
+    ($list:ident: $bytes:literal byte: $($symbol:literal)*) => {
+        pub(super) const $list: &[&str] = &[$($symbol),*];
     };
 }
 
@@ -316,9 +342,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_symbol_is_one_function() {
+    fn each_symbol_is_one_function_or_variable() {
         let wanted = include_str!("../symbols.txt");
         let wanted = wanted.lines().filter(|line| !line.starts_with('#'));
+        let wanted = wanted.filter_map(|line| line.split(' ').next());
         let lists = [
             CURRENT,
             CM,
@@ -330,7 +357,7 @@ mod tests {
         ]
         .into_iter()
         .flatten();
-        let mut defined: Vec<&str> = Vec::new();
+        let mut defined: Vec<&str> = drivers::FLAG.to_vec();
         for (symbols, function) in lists {
             assert!(!function.is_null(), "{symbols:?}");
             defined.extend(*symbols);

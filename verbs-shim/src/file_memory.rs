@@ -1,23 +1,27 @@
-//! Memory that a file stands behind, which another process may truncate.
+//! Memory that may vanish: the program may unmap or protect it, and another process may truncate the
+//! file behind it.
 
 use crate::errors::OrErrno;
 use crate::mappings;
 use nix::errno::Errno;
-use roce_verbs::memory::{Durable, DurableFiles, Memory, file_accessor};
+use roce_verbs::memory::{Durable, DurableFiles, Memory, guarded_accessor};
 use std::sync::Arc;
 
-/// The memory at `addr`, for a region with this access.
+/// The mapped memory at `addr`. Requests that need bytes that are not there any more fail.
 ///
 /// # Safety
-/// As for [`Memory::foreign`], except that pages of a file may vanish.
+/// As for [`Memory::on_demand`]. On processors other than x86-64, as for [`Memory::foreign`], except
+/// that pages of a file may vanish.
 ///
 /// # Errors
-/// If the accessor of file memory can't be made.
+/// If the accessor can't be made.
 pub(crate) unsafe fn memory(addr: *mut u8, len: u64) -> Result<Memory, Errno> {
     let range = addr as u64..(addr as u64).saturating_add(len);
-    if mappings::have_file(range) {
+    // Elsewhere, a guarded access costs a system call.
+    if cfg!(target_arch = "x86_64") || mappings::have_file(range) {
+        let accessor = guarded_accessor().or_errno()?;
         // SAFETY: the caller promises the same.
-        unsafe { mapped_file(addr, len) }
+        Ok(unsafe { Memory::on_demand(addr as u64, len, accessor) })
     } else {
         // SAFETY: the caller promises the same.
         Ok(unsafe { Memory::foreign(addr, len) })
@@ -31,17 +35,4 @@ pub(crate) unsafe fn memory(addr: *mut u8, len: u64) -> Result<Memory, Errno> {
 pub(crate) fn durable(memory: Memory) -> Result<Memory, Errno> {
     let files: Arc<dyn Durable> = DurableFiles::behind(memory.addr(), memory.len()).or_errno()?;
     Ok(memory.with_durable(files))
-}
-
-/// The memory at `addr`, which a file stands behind.
-///
-/// # Safety
-/// As for [`memory`].
-///
-/// # Errors
-/// As for [`memory`].
-pub(crate) unsafe fn mapped_file(addr: *mut u8, len: u64) -> Result<Memory, Errno> {
-    let accessor = file_accessor().or_errno()?;
-    // SAFETY: the caller promises the same.
-    Ok(unsafe { Memory::on_demand(addr as u64, len, accessor) })
 }

@@ -15,7 +15,7 @@ use crate::{file_memory, guard, mappings};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use roce_verbs::Access;
-use roce_verbs::memory::{Memory, ProcessMemory, Registration};
+use roce_verbs::memory::{Memory, ProcessMemory, ProtectionDomain, Registration};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -40,9 +40,9 @@ pub(crate) struct Region {
 
 /// The state of a registered region.
 struct Registered {
-    // Dropped before `_backing`: the memory must exist as long as the NIC may access it.
+    // Dropped before `backing`: the memory must exist as long as the NIC may access it.
     registration: Registration,
-    _backing: Backing,
+    backing: Backing,
     tie: Option<Tie>,
     pd: Use,
     _counted: Use,
@@ -50,14 +50,48 @@ struct Registered {
 
 /// What keeps the memory of a region alive.
 pub(crate) enum Backing {
-    /// Nothing: there is no memory, or it may be unmapped at any time.
+    /// Nothing: there is no memory.
     None,
-    /// The program, which promises to keep the memory mapped.
-    Program,
+    /// Nothing: the region is on demand, and its memory may be unmapped at any time.
+    OnDemand,
+    /// The program, which was told to keep the memory mapped.
+    Program { addr: usize, len: usize },
     /// The memory is device memory.
     Device { _memory: Use },
     /// The memory is a dma-buf, mapped by the library.
-    DmaBuf { _mapping: Mapping },
+    DmaBuf { mapping: Mapping },
+}
+
+impl Backing {
+    /// Checks that a region of this memory can have `LOCAL_WRITE`, as its registration would.
+    ///
+    /// # Errors
+    /// Those of the registration.
+    fn allow_writes(&self) -> Result<(), Errno> {
+        match self {
+            Self::Program { addr, len } => check_mapped(*addr, *len, Access::LOCAL_WRITE),
+            Self::DmaBuf { mapping } => mapping.allow_writes(),
+            Self::None | Self::OnDemand | Self::Device { .. } => Ok(()),
+        }
+    }
+
+    /// The same memory, made durable.
+    ///
+    /// # Errors
+    /// `EINVAL` if that is not possible.
+    fn durable(&self) -> Result<Memory, Errno> {
+        match self {
+            Self::Program { addr, len } => {
+                // SAFETY: the region is of this memory already.
+                let memory = unsafe { file_memory::memory(*addr as *mut u8, *len as u64) };
+                file_memory::durable(memory?)
+            }
+            _ => Err(with_reason(Errno::EINVAL, || {
+                "IBV_ACCESS_FLUSH_PERSISTENT needs the memory of a file, registered with ibv_reg_mr"
+                    .to_owned()
+            })),
+        }
+    }
 }
 
 impl Tied for Region {
@@ -80,7 +114,7 @@ impl Region {
         let mut registered = self.registered.lock();
         let Some(Registered {
             registration,
-            _backing,
+            backing,
             tie,
             pd,
             _counted,
@@ -93,7 +127,7 @@ impl Region {
             Err((registration, error)) => {
                 *registered = Some(Registered {
                     registration,
-                    _backing,
+                    backing,
                     tie,
                     pd,
                     _counted,
@@ -175,29 +209,39 @@ impl MemoryParams {
         access(self.flags & !about_mapping)
     }
 
-    fn memory(&self, access: Access) -> Result<Memory, Errno> {
-        let memory = self.memory_of_any_kind(access)?;
+    fn is_on_demand(&self) -> bool {
+        self.flags & ACCESS_ON_DEMAND != 0
+    }
+
+    fn backing(&self, on_demand: bool) -> Backing {
+        match on_demand {
+            true => Backing::OnDemand,
+            false => Backing::Program {
+                addr: self.addr as usize,
+                len: self.length,
+            },
+        }
+    }
+
+    fn memory(&self, access: Access, on_demand: bool) -> Result<Memory, Errno> {
+        let memory = self.memory_of_any_kind(access, on_demand)?;
         match access.contains(Access::FLUSH_PERSISTENT) {
             true => file_memory::durable(memory),
             false => Ok(memory),
         }
     }
 
-    fn memory_of_any_kind(&self, access: Access) -> Result<Memory, Errno> {
-        let Self {
-            addr,
-            length,
-            flags,
-        } = *self;
-        if flags & ACCESS_ON_DEMAND == 0 {
+    fn memory_of_any_kind(&self, access: Access, on_demand: bool) -> Result<Memory, Errno> {
+        let Self { addr, length, .. } = *self;
+        if !on_demand {
             if length == 0 {
                 return Err(with_reason(Errno::EINVAL, || {
                     "the length is 0, and a region has at least one byte".to_owned()
                 }));
             }
             check_mapped(addr as usize, length, access)?;
-            // SAFETY: the program keeps the memory mapped as long as the region is registered, and
-            // no Rust reference to it exists.
+            // SAFETY: the program was told to keep the memory mapped as long as the region is
+            // registered, and no Rust reference to it exists.
             return unsafe { file_memory::memory(addr.cast(), length as u64) };
         }
         let accessor = ProcessMemory::of_this_process().or_errno()?;
@@ -218,15 +262,11 @@ fn register(pd: Handle<IbvPd>, params: &MemoryParams, iova: u64) -> Result<*mut 
     } else {
         0
     };
-    let registered = domain
-        .pd
-        .register_memory(params.memory(access)?, Some(iova), access);
+    let on_demand = params.is_on_demand();
+    let memory = params.memory(access, on_demand)?;
+    let registered = domain.pd.register_memory(memory, Some(iova), access);
     let registered = registered.or_errno()?;
-    let backing = if params.flags & ACCESS_ON_DEMAND == 0 {
-        Backing::Program
-    } else {
-        Backing::None
-    };
+    let backing = params.backing(on_demand);
     expose(pd, params.addr, params.length, registered, backing)
 }
 
@@ -240,10 +280,10 @@ pub(crate) fn expose(
 ) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
     let keys = (registration.lkey(), registration.rkey());
-    let belongs_to_program = matches!(backing, Backing::Program);
+    let belongs_to_program = matches!(backing, Backing::Program { .. });
     let registered = Registered {
         registration,
-        _backing: backing,
+        backing,
         tie: None,
         pd: domain.users.add(),
         _counted: domain.state.counts.mrs.try_add(MAX_MRS)?,
@@ -365,26 +405,15 @@ pub(crate) extern "C" fn rereg_mr(
         let access = changes(REREG_MR_CHANGE_ACCESS)
             .then(|| params.access())
             .transpose()?;
-        // If the access does not change, the region may have LOCAL_WRITE, so the new memory must be
-        // writable.
-        let memory = changes(REREG_MR_CHANGE_TRANSLATION)
-            .then(|| params.memory(access.unwrap_or(Access::LOCAL_WRITE)))
-            .transpose()?;
         let domain = changes(REREG_MR_CHANGE_PD).then(|| pd.get()).transpose()?;
-        let moves = memory.is_some();
-        let tied = if moves && params.flags & ACCESS_ON_DEMAND == 0 {
-            tied::tie(Arc::<Region>::downgrade(&mr.region), addr as usize, length)?
-        } else {
-            None
-        };
+        let moves = changes(REREG_MR_CHANGE_TRANSLATION);
         mr.region.with(|registered| {
-            let memory = memory.map(|memory| (memory, None));
-            let to = domain.map(|domain| &domain.pd);
-            let done = registered.registration.reregister(to, access, memory);
-            done.or_errno()?;
-            if moves {
-                registered.tie = tied;
-            }
+            let change = Change {
+                access,
+                domain: domain.map(|domain| &domain.pd),
+                to: moves.then_some(&params),
+            };
+            change.apply(&mr.region, registered)?;
             if let Some(domain) = domain {
                 registered.pd = domain.users.add();
             }
@@ -398,6 +427,61 @@ pub(crate) extern "C" fn rereg_mr(
         }
         Ok(0)
     })
+}
+
+/// What a re-registration changes.
+struct Change<'a> {
+    access: Option<Access>,
+    domain: Option<&'a ProtectionDomain>,
+    to: Option<&'a MemoryParams>,
+}
+
+impl Change<'_> {
+    /// Changes a region, after the checks of a registration with the new rights and the new memory.
+    ///
+    /// # Errors
+    /// Those of the registration. The region is then unchanged.
+    fn apply(&self, region: &Arc<Region>, registered: &mut Registered) -> Result<(), Errno> {
+        let before = registered.registration.access();
+        let rights = self.access.unwrap_or(before);
+        let on_demand = match (self.to, self.access) {
+            // Without new rights, the flags are not read.
+            (Some(to), Some(_)) => to.is_on_demand(),
+            _ => matches!(registered.backing, Backing::OnDemand),
+        };
+        let memory = match (self.to, self.access) {
+            (Some(to), _) => Some((to.memory(rights, on_demand)?, None)),
+            (None, Some(access)) => {
+                // Rights can be taken away whatever has become of the memory.
+                if (access - before).contains(Access::LOCAL_WRITE) {
+                    registered.backing.allow_writes()?;
+                }
+                let persistent = access.contains(Access::FLUSH_PERSISTENT);
+                let durable = persistent
+                    .then(|| registered.backing.durable())
+                    .transpose()?;
+                durable.map(|memory| (memory, Some(registered.registration.addr())))
+            }
+            (None, None) => None,
+        };
+        let tie = match self.to {
+            Some(to) if !on_demand => tied::tie(
+                Arc::<Region>::downgrade(region),
+                to.addr as usize,
+                to.length,
+            )?,
+            _ => None,
+        };
+        let registration = &mut registered.registration;
+        registration
+            .reregister(self.domain, self.access, memory)
+            .or_errno()?;
+        if let Some(to) = self.to {
+            registered.tie = tie;
+            registered.backing = to.backing(on_demand);
+        }
+        Ok(())
+    }
 }
 
 /// `ibv_dereg_mr`.

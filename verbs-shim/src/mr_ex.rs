@@ -2,6 +2,7 @@
 //! that the library allocated.
 
 use crate::abi::*;
+use crate::convert::check_bits;
 use crate::dmabuf::reg_dmabuf_mr;
 use crate::guard;
 use crate::mr::reg_mr_iova2;
@@ -43,9 +44,7 @@ pub(crate) extern "C" fn reg_mr_ex(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -
 fn register_as(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -> Result<(IbvMrInitAttr, bool), Errno> {
     pd.get()?;
     let mut attr = attr.read_grown()?;
-    if attr.comp_mask & !KNOWN != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    check_bits("comp_mask", attr.comp_mask, KNOWN, Errno::EOPNOTSUPP)?;
     let has = |bit: u32| attr.comp_mask & u64::from(bit) != 0;
     let of_descriptor = has(REG_MR_MASK_FD);
     let whole = match of_descriptor {

@@ -4,6 +4,7 @@ use crate::abi::{IbvContext, IbvPd};
 use crate::context::State;
 use crate::guard;
 use crate::limits::MAX_PDS;
+use crate::log::with_reason;
 use crate::pointer::{CPart, Handle, Part};
 use crate::usage::{Use, Users};
 use nix::errno::Errno;
@@ -27,7 +28,7 @@ pub(crate) struct Domain {
     handle: u32,
     _counted: Use,
     /// For a parent domain, the PD and thread domain that it was created from.
-    _uses: Vec<Use>,
+    parts: Vec<Use>,
 }
 
 // SAFETY: `c` is the first field.
@@ -40,6 +41,22 @@ impl Deref for Pd {
 
     fn deref(&self) -> &Domain {
         &self.domain
+    }
+}
+
+impl Domain {
+    /// A user of the parent domain.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is a plain domain.
+    pub(crate) fn use_as_parent(&self) -> Result<Use, Errno> {
+        match self.parts.is_empty() {
+            true => Err(with_reason(Errno::EINVAL, || {
+                "parent_domain is a plain domain, and must be one of ibv_alloc_parent_domain"
+                    .to_owned()
+            })),
+            false => Ok(self.users.add()),
+        }
     }
 }
 
@@ -82,7 +99,7 @@ pub(crate) fn expose(
         users: Users::default(),
         handle,
         _counted: one,
-        _uses: uses,
+        parts: uses,
     });
     Ok(Pd::expose(context, domain))
 }

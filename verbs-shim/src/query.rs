@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::context::Context;
-use crate::convert::{c_gid, int};
+use crate::convert::{c_gid, check_bits, int};
 use crate::cq::MAX_CQE;
 use crate::guard;
 use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
@@ -117,7 +117,12 @@ pub(crate) extern "C" fn query_device_ex(
         let orig_attr = device_attr(context.get_of_any_process()?)?;
         // On-demand regions work for sends, for receives and for SRQ receives.
         let odp = ODP_SUPPORT_SEND | ODP_SUPPORT_RECV | ODP_SUPPORT_SRQ_RECV;
-        let rc_odp = odp | ODP_SUPPORT_WRITE | ODP_SUPPORT_READ | ODP_SUPPORT_ATOMIC;
+        let rc_odp = odp
+            | ODP_SUPPORT_WRITE
+            | ODP_SUPPORT_READ
+            | ODP_SUPPORT_ATOMIC
+            | ODP_SUPPORT_FLUSH
+            | ODP_SUPPORT_ATOMIC_WRITE;
         let known = IbvDeviceAttrEx {
             device_cap_flags_ex: u64::from(orig_attr.device_cap_flags) | PLACEMENT,
             orig_attr,
@@ -170,9 +175,12 @@ pub(crate) extern "C" fn query_rt_values(
     guard::errno(|| {
         let roce = &context.get()?.state.roce;
         let comp_mask = values.input().read()?.comp_mask;
-        if comp_mask & !VALUES_MASK_RAW_CLOCK != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        check_bits(
+            "comp_mask",
+            comp_mask,
+            VALUES_MASK_RAW_CLOCK,
+            Errno::EOPNOTSUPP,
+        )?;
         if comp_mask & VALUES_MASK_RAW_CLOCK == 0 {
             return Ok(());
         }

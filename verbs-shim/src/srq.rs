@@ -2,6 +2,7 @@
 
 use crate::abi::*;
 use crate::context::State;
+use crate::convert::check_bits;
 use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
 use crate::guard;
@@ -102,9 +103,7 @@ pub(crate) extern "C" fn create_srq_ex(
             SRQT_BASIC
         };
         let known = SRQ_INIT_ATTR_TYPE | SRQ_INIT_ATTR_PD | SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
-        if attr.comp_mask & !known != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        check_bits("comp_mask", attr.comp_mask, known, Errno::EOPNOTSUPP)?;
         if !has(SRQ_INIT_ATTR_PD) {
             return Err(Errno::EINVAL);
         }
@@ -139,9 +138,7 @@ pub(crate) extern "C" fn modify_srq(
     guard::errno(|| {
         let attr = attr.read()?;
         let mask = mask.cast_unsigned();
-        if mask & !(SRQ_MAX_WR | SRQ_LIMIT) != 0 {
-            return Err(Errno::EINVAL);
-        }
+        check_bits("srq_attr_mask", mask, SRQ_MAX_WR | SRQ_LIMIT, Errno::EINVAL)?;
         let given = |bit, value: u32| (mask & bit != 0).then_some(value as usize);
         let changes = SrqAttributes {
             depth: given(SRQ_MAX_WR, attr.max_wr),

@@ -2,6 +2,7 @@
 
 use crate::abi::{IbvContext, IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD, XRCD_INIT_ATTR_OFLAGS};
 use crate::context::State;
+use crate::convert::check_bits;
 use crate::guard;
 use crate::pointer::{CPart, Handle, In, Part};
 use crate::usage::Users;
@@ -71,7 +72,9 @@ pub(crate) extern "C" fn open_xrcd(
             fd,
             oflags,
         } = attr.read()?;
-        if comp_mask != XRCD_INIT_ATTR_FD | XRCD_INIT_ATTR_OFLAGS {
+        let both = XRCD_INIT_ATTR_FD | XRCD_INIT_ATTR_OFLAGS;
+        check_bits("comp_mask", comp_mask, both, Errno::EOPNOTSUPP)?;
+        if comp_mask != both {
             return Err(Errno::EINVAL);
         }
         let domain = match fd {

@@ -1,6 +1,7 @@
 //! The kinds of memory that a region can consist of.
 
 use super::{Buffer, BufferRangeError, Durable};
+use roce_wire::icrc::Unsealed;
 use std::sync::Arc;
 
 /// An access failed: nothing is mapped at the address, or the mapping does not allow it.
@@ -18,6 +19,15 @@ pub trait FaultSafe: Send + Sync + core::fmt::Debug {
     /// If any of it can't be read.
     fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), MemoryFault>;
 
+    /// Copies the payload of a packet from `addr`. An accessor that copies by itself may do so with
+    /// [`Unsealed::copy_from`], which is faster.
+    ///
+    /// # Errors
+    /// If any of it can't be read. The packet is then not sent.
+    fn read_packet(&self, addr: u64, packet: &mut Unsealed<'_>) -> Result<(), MemoryFault> {
+        self.read(addr, packet.payload_mut())
+    }
+
     /// Copies `data` to `addr`.
     ///
     /// # Errors
@@ -31,6 +41,12 @@ pub trait FaultSafe: Send + Sync + core::fmt::Debug {
     /// # Errors
     /// If the word can't be read or written.
     fn update(&self, addr: u64, change: &dyn Fn(u64) -> Option<u64>) -> Result<u64, MemoryFault>;
+
+    /// Whether its regions are on demand: pages that are not there yet can be prefetched. If not,
+    /// all pages were there at the registration.
+    fn is_on_demand(&self) -> bool {
+        true
+    }
 }
 
 /// The memory of a region: `len` bytes, whose own address is `addr`.

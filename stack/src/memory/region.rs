@@ -157,7 +157,6 @@ impl Region {
             // them.
             Backing::Mapped { base, .. } => unsafe { Span::new(base.wrapping_add(start), len) },
             Backing::OnDemand { from, accessor } => {
-                cold_path();
                 Span::on_demand(&**accessor, from + offset, len)
             }
             Backing::Null => {

@@ -56,10 +56,10 @@ impl<'t> Span<'t> {
         self.len
     }
 
-    /// The address of the bytes, if it may be unmapped.
+    /// The address of the bytes, if their region is on demand.
     pub fn on_demand_address(&self) -> Option<u64> {
         match self.location {
-            Location::OnDemand { addr, .. } => Some(addr),
+            Location::OnDemand { accessor, addr } => accessor.is_on_demand().then_some(addr),
             Location::Mapped(_) | Location::Null => None,
         }
     }
@@ -96,7 +96,7 @@ impl<'t> Span<'t> {
     /// the shorter one (and panics in debug builds).
     ///
     /// # Errors
-    /// If the memory is on-demand and not mapped.
+    /// If the memory may be unmapped, and is, or is protected.
     #[inline]
     pub fn read(&self, out: &mut [u8]) -> Result<(), AccessError> {
         debug_assert_eq!(out.len(), self.len);
@@ -105,7 +105,6 @@ impl<'t> Span<'t> {
             Location::Mapped(ptr) => ptr,
             // rule: 10.6-on-demand
             Location::OnDemand { accessor, addr } => {
-                cold_path();
                 let done = accessor.read(addr, &mut out[..len]);
                 return done.map_err(|_| AccessError::Fault);
             }
@@ -136,6 +135,10 @@ impl<'t> Span<'t> {
                 unsafe { packet.copy_from(ptr) };
                 Ok(())
             }
+            Location::OnDemand { accessor, addr } if packet.payload_len() == self.len => {
+                let done = accessor.read_packet(addr, packet);
+                done.map_err(|_| AccessError::Fault)
+            }
             _ => self.read(packet.payload_mut()),
         }
     }
@@ -145,7 +148,7 @@ impl<'t> Span<'t> {
     /// others are visible: programs poll it.
     ///
     /// # Errors
-    /// If the memory is on-demand and not mapped.
+    /// If the memory may be unmapped, and is, or is protected.
     #[inline]
     pub fn write(&self, data: &[u8]) -> Result<(), AccessError> {
         debug_assert_eq!(data.len(), self.len);
@@ -153,7 +156,6 @@ impl<'t> Span<'t> {
         let ptr = match self.location {
             Location::Mapped(ptr) => ptr,
             Location::OnDemand { accessor, addr } => {
-                cold_path();
                 let done = accessor.write(addr, &data[..len]);
                 return done.map_err(|_| AccessError::Fault);
             }

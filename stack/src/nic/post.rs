@@ -40,6 +40,7 @@ impl Nic {
             }
         };
         if let Some(recorder) = &mut slot.recorder {
+            let bytes = request.op.reported_len(bytes);
             recorder.record(now, Entry::posted_send(opcode, bytes));
         }
         if qp.wants_to_send() {

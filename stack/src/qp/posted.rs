@@ -40,7 +40,7 @@ impl Posted {
         FailedRequest {
             wr_id: self.wr_id,
             opcode: self.op.completion_opcode(),
-            len: self.len,
+            len: self.op.reported_len(self.len),
             remote: self.op.remote(),
         }
     }

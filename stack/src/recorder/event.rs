@@ -25,7 +25,7 @@ pub enum QpEvent {
     PostedSend {
         /// Its operation.
         opcode: WcOpcode,
-        /// Its length.
+        /// Its length; that of the window or the memory, if it binds or flushes one.
         bytes: u32,
     },
     /// Receive requests were posted, one after the other.
@@ -156,6 +156,10 @@ pub enum Verdict {
 impl fmt::Display for QpEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self::PostedSend {
+                opcode: opcode @ WcOpcode::LocalInv,
+                ..
+            } => write!(f, "posted {}", opcode.label()),
             Self::PostedSend { opcode, bytes } => {
                 write!(f, "posted {} of {bytes} bytes", opcode.label())
             }

@@ -9,7 +9,7 @@ pub(crate) use moderate::modify_cq;
 use crate::abi::*;
 use crate::channel::MissedEvents;
 use crate::context::State;
-use crate::convert::{c_opcode, c_status, int};
+use crate::convert::{c_opcode, c_status, check_bits, int};
 use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
 use crate::guard;
@@ -41,6 +41,7 @@ pub(crate) struct Cq {
     pub(crate) async_events: Arc<Unacknowledged>,
     pub(crate) users: Users,
     _channel: Option<Use>,
+    _domain: Option<Use>,
     _counted: Use,
     missed_events: Option<Arc<MissedEvents>>,
     poll: poll::Poll,
@@ -99,6 +100,7 @@ struct CqParams {
     cq_context: *mut c_void,
     channel: Handle<IbvCompChannel>,
     single_threaded: bool,
+    parent_domain: Option<Handle<IbvPd>>,
 }
 
 /// `ibv_create_cq`.
@@ -117,6 +119,7 @@ pub(crate) extern "C" fn create_cq(
             cq_context,
             channel,
             single_threaded: false,
+            parent_domain: None,
         };
         params.create()
     })
@@ -147,19 +150,22 @@ pub(crate) extern "C" fn create_cq_ex(
         } else {
             0
         };
-        let flags_are_known = flags & !CREATE_CQ_ATTR_SINGLE_THREADED == 0;
-        if attr.comp_mask & !known != 0
-            || !flags_are_known
-            || attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
-        {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let refused = Errno::EOPNOTSUPP;
+        check_bits("comp_mask", attr.comp_mask, known, refused)?;
+        check_bits("flags", flags, CREATE_CQ_ATTR_SINGLE_THREADED, refused)?;
+        check_bits("wc_flags", attr.wc_flags, SUPPORTED_WC_FLAGS, refused)?;
+        let has_domain = attr.comp_mask & CQ_INIT_ATTR_MASK_PD != 0;
         CqParams {
             context,
             cqe: c_int::try_from(attr.cqe).map_err(|_| Errno::EINVAL)?,
             cq_context: attr.cq_context,
             channel: attr.channel,
             single_threaded: flags != 0,
+            parent_domain: if has_domain {
+                Some(attr.parent_domain)
+            } else {
+                None
+            },
         }
         .create()
         // The C structure of every CQ is an `ibv_cq_ex`.
@@ -175,6 +181,12 @@ impl CqParams {
         let state = Arc::clone(&context.get()?.state);
         let capacity = capacity(self.cqe)?;
         let channel = channel.opt()?;
+        let domain = self.parent_domain.map(|domain| {
+            let domain = domain.get()?;
+            domain.state.check_same(&state)?;
+            domain.use_as_parent()
+        });
+        let domain = domain.transpose()?;
         let one = state.counts.cqs.try_add(MAX_CQS)?;
         let queue = match channel {
             Some(channel) => {
@@ -194,6 +206,7 @@ impl CqParams {
             async_events: Arc::clone(&async_events),
             users: Users::default(),
             _channel: channel.map(|channel| channel.users.add()),
+            _domain: domain,
             _counted: one,
             missed_events: channel.map(|channel| Arc::clone(&channel.missed_events)),
             poll: poll::Poll::new(self.single_threaded),

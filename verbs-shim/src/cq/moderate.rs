@@ -1,6 +1,7 @@
 //! `ibv_modify_cq`.
 
 use crate::abi::{CQ_ATTR_MODERATE, IbvCq, IbvModifyCqAttr};
+use crate::convert::check_bits;
 use crate::guard;
 use crate::pointer::{Handle, In};
 use nix::errno::Errno;
@@ -12,9 +13,12 @@ use std::time::Duration;
 pub(crate) extern "C" fn modify_cq(cq: Handle<IbvCq>, attr: In<IbvModifyCqAttr>) -> c_int {
     guard::errno(|| {
         let (cq, attr) = (cq.get()?, attr.read()?);
-        if attr.attr_mask & !CQ_ATTR_MODERATE != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        check_bits(
+            "attr_mask",
+            attr.attr_mask,
+            CQ_ATTR_MODERATE,
+            Errno::EOPNOTSUPP,
+        )?;
         if attr.attr_mask != 0 {
             let period = Duration::from_micros(attr.cq_period.into());
             cq.queue.moderate(attr.cq_count.into(), period);

@@ -144,8 +144,6 @@ export! { DRIVERS:
         "ibv_cmd_reg_mr_ex@@IBVERBS_PRIVATE_65"
         "ibv_cmd_set_comp_cntr@@IBVERBS_PRIVATE_65"
         "ibv_cmd_set_err_comp_cntr@@IBVERBS_PRIVATE_65"
-        "verbs_allow_disassociate_destroy@@IBVERBS_PRIVATE_34"
-        "verbs_allow_disassociate_destroy@IBVERBS_PRIVATE_65"
         ;
     unsupported::minus_one:
         "ibv_cmd_export_dmabuf_fd@@IBVERBS_PRIVATE_65"
@@ -174,4 +172,11 @@ export! { DRIVERS:
         "verbs_uninit_context@@IBVERBS_PRIVATE_34"
         "verbs_uninit_context@IBVERBS_PRIVATE_65"
         ;
+}
+
+// A flag that programs and drivers set, of one byte. It allows objects of a removed device to be
+// destroyed, which this library always does.
+export_data! { FLAG: 1 byte:
+    "verbs_allow_disassociate_destroy@@IBVERBS_PRIVATE_34"
+    "verbs_allow_disassociate_destroy@IBVERBS_PRIVATE_65"
 }

@@ -3,7 +3,7 @@
 use super::{Qp, wr};
 use crate::abi::*;
 use crate::context::State;
-use crate::convert::qp_kind;
+use crate::convert::{check_bits, qp_kind};
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::log::with_reason;
@@ -69,13 +69,16 @@ pub(crate) extern "C" fn create_qp_ex(
             | QP_INIT_ATTR_XRCD
             | QP_INIT_ATTR_CREATE_FLAGS
             | QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let refused = Errno::EOPNOTSUPP;
+        check_bits("comp_mask", attr.comp_mask, known, refused)?;
         let has = |bit| attr.comp_mask & bit != 0;
         let extended = has(QP_INIT_ATTR_SEND_OPS_FLAGS);
-        if attr.comp_mask & !known != 0
-            || has(QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
-            || extended && attr.send_ops_flags & TSO != 0
-        {
-            return Err(Errno::EOPNOTSUPP);
+        if has(QP_INIT_ATTR_CREATE_FLAGS) {
+            check_bits("create_flags", attr.create_flags, 0_u32, refused)?;
+        }
+        if extended {
+            let known = send_ops(qp_kind(attr.qp_type)?);
+            check_bits("send_ops_flags", attr.send_ops_flags, known, refused)?;
         }
         let params = QpParams {
             context,
@@ -104,8 +107,29 @@ pub(crate) extern "C" fn create_qp_ex(
     })
 }
 
-/// The unsupported `send_ops_flags`: TSO, an operation for raw packets.
-const TSO: u64 = QP_EX_WITH_TSO as u64;
+/// The operations that a QP of this kind can post, as `send_ops_flags`.
+const fn send_ops(kind: QpKind) -> u32 {
+    const UD: u32 = QP_EX_WITH_SEND | QP_EX_WITH_SEND_WITH_IMM;
+    const UC: u32 = UD
+        | QP_EX_WITH_RDMA_WRITE
+        | QP_EX_WITH_RDMA_WRITE_WITH_IMM
+        | QP_EX_WITH_LOCAL_INV
+        | QP_EX_WITH_BIND_MW;
+    const RC: u32 = UC
+        | QP_EX_WITH_RDMA_READ
+        | QP_EX_WITH_ATOMIC_CMP_AND_SWP
+        | QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+        | QP_EX_WITH_SEND_WITH_INV
+        | QP_EX_WITH_FLUSH
+        | QP_EX_WITH_ATOMIC_WRITE;
+    match kind {
+        QpKind::Rc | QpKind::XrcInitiator => RC,
+        QpKind::Uc => UC,
+        QpKind::Ud => UD,
+        // It has no send queue.
+        QpKind::XrcTarget => 0,
+    }
+}
 
 impl QpParams {
     fn create(self) -> Result<(*mut IbvQp, IbvQpCap), Errno> {

@@ -2,6 +2,7 @@
 
 use super::Qp;
 use crate::abi::*;
+use crate::convert::check_bits;
 use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::{Handle, In};
@@ -27,7 +28,8 @@ impl Qp {
         };
         let no_rate = attr.rate_limit == 0 && attr.typical_pkt_sz != 0;
         let short = attr.max_burst_sz != 0 && attr.max_burst_sz < packet;
-        if attr.comp_mask != 0 || no_rate || short {
+        check_bits("comp_mask", attr.comp_mask, 0_u32, Errno::EINVAL)?;
+        if no_rate || short {
             return Err(Errno::EINVAL);
         }
         let limit = RateLimit {

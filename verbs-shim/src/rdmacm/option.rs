@@ -43,8 +43,8 @@ pub(crate) extern "C" fn set_option(
             // Ports in use are never shared, with or without the option.
             OPTION_ID_REUSEADDR => drop(flag()?),
             OPTION_ID_ACK_TIMEOUT => {
-                inner.options.ack_timeout = Some(byte()?).filter(|code| *code <= MAX_TIMEOUT);
-                inner.options.ack_timeout.ok_or(Errno::EINVAL)?;
+                let code = Some(byte()?).filter(|code| *code <= MAX_TIMEOUT);
+                inner.options.ack_timeout = Some(code.ok_or(Errno::EINVAL)?);
             }
             _ => return Err(Errno::EOPNOTSUPP),
         }

@@ -24,6 +24,23 @@ fn memory_and_objects_are_shared() {
     succeeds("shared.c");
 }
 
+/// Such an access had ended the process, by SIGSEGV.
+#[test]
+fn memory_that_is_unmapped_or_protected_fails_the_request() {
+    succeeds("unmapped.c");
+}
+
+/// A peer had been able to write read-only memory, which ended the process.
+#[test]
+fn what_a_creation_refuses_a_change_refuses_too() {
+    succeeds("changed.c");
+}
+
+#[test]
+fn what_a_device_can_not_do_is_refused_at_the_creation() {
+    succeeds("probes.c");
+}
+
 #[test]
 fn sockets_over_rdma_behave_as_sockets() {
     if compiles_rdmacm_or_skip() {
@@ -104,6 +121,9 @@ fn a_failed_request_says_why() {
         "no region and no bound window has this key",
         "do        compare its addr, length and lkey",
         "code      0x111\n",
+        "IBV_WC_MW_BIND_ERR\n  request   bind_mw of 64 bytes, wr_id 0x1\n",
+        "posted bind_mw of 64 bytes",
+        "IBV_WC_MW_BIND_ERR\n  request   local_inv, wr_id 0x1\n",
         "the region or window lacks IBV_ACCESS_LOCAL_WRITE",
         "code      0x113",
         // The responder fails first.

@@ -32,6 +32,35 @@ static void post(struct ends *ends, struct mistake *mistake, struct ibv_mr *own,
 	CHECK(!ibv_post_send(ends->qps[0], &wr, &bad));
 }
 
+/* Binds a window to a region that forbids it, or invalidates a key that nothing has. */
+static void make_of_windows(int invalidates)
+{
+	struct ends *ends = make_ends();
+	struct ibv_mr *mr = ibv_reg_mr(ends->pd, ends->memory, 64, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mw *mw = ibv_alloc_mw(ends->pd, IBV_MW_TYPE_2);
+	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_BIND_MW }, *bad;
+	struct ibv_wc wc;
+
+	CHECK(mr && mw);
+	if (invalidates) {
+		wr.opcode = IBV_WR_LOCAL_INV;
+		wr.invalidate_rkey = mw->rkey;
+	} else {
+		wr.bind_mw.mw = mw;
+		wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+		wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
+			.mr = mr, .addr = (uintptr_t)mr->addr, .length = 64,
+			.mw_access_flags = IBV_ACCESS_REMOTE_READ,
+		};
+	}
+	CHECK(!ibv_post_send(ends->qps[0], &wr, &bad));
+	while (!ibv_poll_cq(ends->cq, 1, &wc))
+		;
+	CHECK(wc.status == IBV_WC_MW_BIND_ERR);
+	CHECK(!ibv_dealloc_mw(mw) && !ibv_dereg_mr(mr));
+	destroy_ends(ends);
+}
+
 static void post_receive(struct ends *ends, int length)
 {
 	struct ibv_sge sge = stretch(ends, 3);
@@ -107,6 +136,9 @@ int main(void)
 	mistake.status = IBV_WC_LOC_PROT_ERR;
 	mistake.cause = 0x111;
 	make(mistake);
+
+	make_of_windows(0);
+	make_of_windows(1);
 
 	mistake = right;
 	mistake.opcode = IBV_WR_RDMA_READ;

@@ -93,6 +93,17 @@ static void devices_are_found(void)
 	CALL(ibv_free_device_list)(list);
 }
 
+/* Another copy of libibverbs in the same process writes this variable as if it were its own. */
+static void the_flag_can_be_written(void)
+{
+	char *flag = dlvsym(library, "verbs_allow_disassociate_destroy", "IBVERBS_PRIVATE_34");
+
+	CHECK(flag && !*flag);
+	CHECK(dlvsym(library, "verbs_allow_disassociate_destroy", "IBVERBS_PRIVATE_65") == flag);
+	*flag = 1;
+	CHECK(*flag == 1);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
@@ -102,6 +113,7 @@ int main(int argc, char **argv)
 		printf("%s\n", dlerror());
 	CHECK(library);
 	every_symbol_is_there();
+	the_flag_can_be_written();
 	devices_are_found();
 	return 0;
 }

@@ -1,46 +1,98 @@
-//! The dynamic symbols, as readelf shows them.
+//! The dynamic symbols and their types, as readelf shows them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
-use roce_tests::programs::is_installed_or_skip;
+use roce_tests::programs::{is_installed_or_skip, say_skipped};
 
 use crate::library;
 
 const WANTED: &str = include_str!("../../symbols.txt");
 
-#[test]
-fn every_symbol_has_its_version() {
-    if !is_installed_or_skip("readelf") {
-        return;
-    }
+/// The type of a symbol, and the bytes of a variable.
+type Kind = (String, u64);
+
+/// The symbols that a library defines, with their versions.
+fn defined_in(library: &Path) -> BTreeMap<String, Kind> {
     let shown = Command::new("readelf")
         .args(["--dyn-syms", "--wide"])
-        .arg(library::built())
+        .arg(library)
         .output()
         .expect("readelf runs");
     let shown = String::from_utf8(shown.stdout).expect("text");
     // Number, value, size, type, binding, visibility, section, name.
-    let found: BTreeSet<&str> = shown
+    shown
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>())
         // Not the head of the table, "Num:".
         .filter(|words| words.first().is_some_and(|word| is_number(word)))
-        .filter(|words| {
-            words
-                .get(6)
-                .is_some_and(|section| *section != "UND" && *section != "ABS")
+        .filter_map(|words| {
+            let (size, kind, section, name) =
+                (words.get(2)?, words.get(3)?, words.get(6)?, words.get(7)?);
+            let is_defined = *section != "UND" && *section != "ABS";
+            let bytes = match *kind {
+                "OBJECT" => size.parse().expect("a number"),
+                _ => 0,
+            };
+            is_defined.then(|| ((*name).to_owned(), ((*kind).to_owned(), bytes)))
         })
-        .filter_map(|words| words.get(7).copied())
+        .collect()
+}
+
+/// The symbols of symbols.txt: functions, and a few variables.
+fn wanted() -> BTreeMap<String, Kind> {
+    let lines = WANTED.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+            [name] => (name.to_owned(), ("FUNC".to_owned(), 0)),
+            [name, kind, bytes] => {
+                let bytes = bytes.parse().expect("a number");
+                (name.to_owned(), (kind.to_owned(), bytes))
+            }
+            _ => panic!("{line:?} is no symbol"),
+        })
+        .collect()
+}
+
+#[test]
+fn every_symbol_has_its_version_and_type() {
+    if !is_installed_or_skip("readelf") {
+        return;
+    }
+    let (found, wanted) = (defined_in(&library::built()), wanted());
+    let all: BTreeSet<&String> = found.keys().chain(wanted.keys()).collect();
+    let differ: Vec<_> = all
+        .into_iter()
+        .filter(|name| found.get(*name) != wanted.get(*name))
+        .map(|name| (name, found.get(name), wanted.get(name)))
         .collect();
-    let wanted: BTreeSet<&str> = WANTED
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .collect();
-    let missing: Vec<_> = wanted.difference(&found).collect();
-    let more: Vec<_> = found.difference(&wanted).collect();
-    assert!(missing.is_empty(), "missing: {missing:?}");
-    assert!(more.is_empty(), "not in symbols.txt: {more:?}");
+    assert!(differ.is_empty(), "name, here, in symbols.txt: {differ:?}");
+}
+
+/// Each symbol of rdma-core's libraries that this one has is of the same type: a program that writes
+/// a variable would otherwise write into a function.
+#[test]
+fn every_symbol_has_the_type_of_rdma_cores() {
+    if !is_installed_or_skip("readelf") {
+        return;
+    }
+    let here = defined_in(&library::built());
+    for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+        let theirs = format!("/usr/lib/{}-linux-gnu/{name}", std::env::consts::ARCH);
+        let theirs = Path::new(&theirs);
+        if !theirs.is_file() {
+            say_skipped(&format!("rdma-core's {name}"));
+            return;
+        }
+        let theirs = defined_in(theirs);
+        let differ: Vec<_> = theirs
+            .iter()
+            .filter(|(name, kind)| here.get(*name).is_some_and(|here| here != *kind))
+            .collect();
+        assert!(differ.is_empty(), "of another type here: {differ:?}");
+        assert!(theirs.keys().any(|name| here.contains_key(name)));
+    }
 }
 
 /// Whether it is the prefix of a symbol's line in readelf's output: a number and a colon.

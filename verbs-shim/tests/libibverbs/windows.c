@@ -72,13 +72,17 @@ static void of_type_2(struct ends *ends, struct ibv_mr *all, unsigned char *targ
 {
 	struct ibv_mw *mw = ibv_alloc_mw(ends->pd, IBV_MW_TYPE_2);
 	struct ibv_send_wr wr = { .opcode = IBV_WR_BIND_MW }, *bad;
+	uint32_t rkey;
 
 	CHECK(mw);
+	rkey = mw->rkey;
 	wr.bind_mw.mw = mw;
 	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
 	wr.bind_mw.bind_info = info(all, target, RIGHTS);
 	CHECK(!ibv_post_send(ends->qps[1], &wr, &bad));
 	done(ends, IBV_WC_BIND_MW);
+	/* Only ibv_bind_mw stores the new key: here the program has chosen it. */
+	CHECK(mw->rkey == rkey);
 	memset(ends->memory, 2, MESSAGE);
 	write_through(ends, target, wr.bind_mw.rkey);
 	done(ends, IBV_WC_RDMA_WRITE);

@@ -1,7 +1,7 @@
 //! Regions of files.
 
 use super::durable::{DurableFiles, NotPersistent};
-use super::{Registration, file_accessor};
+use super::{Registration, guarded_accessor};
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
 use nix::errno::Errno;
@@ -122,7 +122,7 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<FileRegion, FileRegionError> {
         let mapping = Mapping::of(&file, offset, len, access)?;
-        let accessor = file_accessor().map_err(FileRegionError::System)?;
+        let accessor = guarded_accessor().map_err(FileRegionError::System)?;
         let addr = mapping.start.as_ptr() as u64;
         // SAFETY: only the NIC and the accessor use the bytes, and nobody refers to them.
         #[expect(unsafe_code)]

@@ -3,8 +3,8 @@
 
 mod device_memory;
 mod durable;
-mod file_memory;
 mod file_region;
+mod guarded_memory;
 mod process_memory;
 mod region;
 mod registration;
@@ -14,8 +14,8 @@ pub use crate::error::RegionError;
 pub use crate::pd::ProtectionDomain;
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
 pub use durable::{DurableFiles, NotPersistent};
-pub use file_memory::file_accessor;
 pub use file_region::{FileRegion, FileRegionError};
+pub use guarded_memory::guarded_accessor;
 pub use process_memory::ProcessMemory;
 pub use region::MemoryRegion;
 pub use registration::Registration;

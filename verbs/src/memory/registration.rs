@@ -16,6 +16,7 @@ pub struct Registration {
     key: u32,
     addr: u64,
     len: u64,
+    access: Access,
 }
 
 /// A key that no region has. It marks a registration that is already deregistered.
@@ -71,7 +72,13 @@ impl Registration {
         let key = engine.nic.register_memory(pd.id, memory, iova, access)?;
         engine.note_new_region(key);
         drop(engine);
-        Ok(Self { pd, key, addr, len })
+        Ok(Self {
+            pd,
+            key,
+            addr,
+            len,
+            access,
+        })
     }
 
     /// The local key.
@@ -92,6 +99,11 @@ impl Registration {
     /// The length in bytes.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// The rights that it was registered with, or has been changed to.
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// Whether it has no bytes.
@@ -170,6 +182,7 @@ impl Registration {
         engine.nic.reregister(self.key, change)?;
         drop(engine);
         (self.addr, self.len) = range.unwrap_or((self.addr, self.len));
+        self.access = access.unwrap_or(self.access);
         if let Some(pd) = pd {
             self.pd = pd.clone();
         }

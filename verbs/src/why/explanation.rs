@@ -4,7 +4,7 @@ use super::events::{QpEventText, lines, texts};
 use super::evidence::{Places, findings};
 use super::{Kind, kind_of_code};
 use core::fmt;
-use roce_stack::{Failure, QpStatus, WcStatus};
+use roce_stack::{Failure, QpStatus, WcOpcode, WcStatus};
 use roce_wire::Qpn;
 use serde::{Serialize, Serializer};
 use std::net::IpAddr;
@@ -104,13 +104,12 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_heading(f)?;
         if let Some(request) = &self.failure.request {
-            write!(
-                f,
-                "\n  request   {} of {} bytes, wr_id {:#x}",
-                request.opcode.label(),
-                request.len,
-                request.wr_id
-            )?;
+            write!(f, "\n  request   {}", request.opcode.label())?;
+            // An invalidation has a key alone.
+            if request.opcode != WcOpcode::LocalInv {
+                write!(f, " of {} bytes", request.len)?;
+            }
+            write!(f, ", wr_id {:#x}", request.wr_id)?;
             if let Some(remote) = &request.remote {
                 write!(
                     f,

@@ -1,6 +1,6 @@
 //! Writes back cache lines to persistent memory.
 
-use crate::memory::file_memory;
+use crate::memory::guarded_memory;
 use roce_stack::MemoryFault;
 
 /// The bytes of a cache line on the supported processors.
@@ -16,5 +16,5 @@ pub(super) fn write_back(addr: u64, len: u64) -> Result<(), MemoryFault> {
     if len == 0 {
         return Ok(());
     }
-    file_memory::write_back(first, lines)
+    guarded_memory::write_back(first, lines)
 }
