@@ -159,6 +159,15 @@ mod tests {
     }
 
     #[test]
+    fn the_same_user_and_root_are_told_from_others() {
+        let user = OwnUser::new(1000, None);
+        for (other, is_trusted) in [(0, true), (1000, true), (1001, false)] {
+            assert_eq!(user.is_or_root(other), is_trusted, "{other}");
+        }
+        assert!(!OwnUser::new(0, None).is_or_root(1000));
+    }
+
+    #[test]
     fn root_of_a_namespace_is_not_root_for_users_outside() {
         let contained = OwnUser::new(0, Some(65534));
         assert!(contained.may_read(1000) && !contained.may_read(65534));
