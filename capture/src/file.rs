@@ -2,9 +2,11 @@
 
 use crate::CreateError;
 use crate::name::numbered;
-use std::fs::{File, FileType, OpenOptions};
+use nix::libc::{O_CREAT, O_EXCL, O_RDWR, O_WRONLY};
+use roce_trust::{OwnUser, files};
+use std::fs::{File, FileType};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The highest number in a file name.
@@ -38,11 +40,10 @@ pub(crate) fn create_under_free_name(
     let mut path = wanted.to_owned();
     for number in first..=MAX_NUMBER {
         path = numbered(wanted, number);
-        if is_descriptor_path(&path) {
+        if files::is_descriptor_path(&path) {
             return Ok((open_existing(&path)?, path, number));
         }
-        // O_EXCL: a link at this name is never followed.
-        match private_file_options().create_new(true).open(&path) {
+        match create_private(&path) {
             Ok(file) => return Ok((Output::new(file, true), path, number)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(source) => return Err(CreateError::Io { path, source }),
@@ -61,7 +62,7 @@ pub(crate) fn create_under_free_name(
 /// Creates the file. An existing file is truncated if it belongs to this user and is a capture or
 /// empty.
 pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
-    if is_descriptor_path(path) {
+    if files::is_descriptor_path(path) {
         let output = open_existing(path)?;
         if output.is_regular {
             // The shell has opened the file. With `>>`, it has not truncated the file, so do that
@@ -70,17 +71,14 @@ pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
         }
         return Ok(output);
     }
-    match private_file_options().create_new(true).open(path) {
+    match create_private(path) {
         Ok(file) => return Ok(Output::new(file, true)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(source) => return Err(io_error(path, source)),
     }
     let output = open_existing(path)?;
     if output.is_regular {
-        check_replaceable(&output.file).map_err(|why| CreateError::InTheWay {
-            path: path.to_owned(),
-            why,
-        })?;
+        check_replaceable(&output.file).map_err(|why| in_the_way(path, why))?;
         output
             .file
             .set_len(0)
@@ -89,60 +87,54 @@ pub(crate) fn replace(path: &Path) -> Result<Output, CreateError> {
     Ok(output)
 }
 
-/// The options for opening files. New files are readable only by the user, since they hold the data
-/// that programs sent.
-fn private_file_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
-}
-
-/// Whether a path is one of the kernel's names for this process's open files. These are links that
-/// no other process can replace.
-fn is_descriptor_path(path: &Path) -> bool {
-    let paths = ["/dev/stdout", "/dev/stderr"].map(Path::new);
-    paths.contains(&path) || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
+/// Creates a file that is readable only by the user, since it will hold the data that programs sent.
+fn create_private(path: &Path) -> io::Result<File> {
+    // O_EXCL: a link at this name is never followed.
+    files::open(path, O_WRONLY | O_CREAT | O_EXCL, 0o600)
 }
 
 /// Opens an existing file. Follows no links except those to descriptors.
 fn open_existing(path: &Path) -> Result<Output, CreateError> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if !is_descriptor_path(path) {
-        // Also open for reading, to check the first bytes of a file.
-        let is_file = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
-        options.read(is_file).custom_flags(nix::libc::O_NOFOLLOW);
-    }
-    let file = match options.open(path) {
+    let opened = match files::is_descriptor_path(path) {
+        true => File::options().write(true).open(path),
+        false => {
+            let found = std::fs::symlink_metadata(path);
+            let (found, user) = (
+                found.map_err(|source| io_error(path, source))?,
+                OwnUser::now(),
+            );
+            // Opening a pipe waits for its reader. Another user's may have none, for ever.
+            if found.file_type().is_fifo() && !user.is(found.uid()) {
+                let owner = user.describe(found.uid());
+                return Err(in_the_way(
+                    path,
+                    format!("it is a pipe that belongs to {owner}"),
+                ));
+            }
+            // A file is also opened for reading, to check its first bytes.
+            let access = if found.is_file() { O_RDWR } else { O_WRONLY };
+            files::open(path, access, 0)
+        }
+    };
+    let file = match opened {
         Ok(file) => file,
-        Err(source) if source.raw_os_error() == Some(nix::libc::ELOOP) => {
-            return Err(CreateError::InTheWay {
-                path: path.to_owned(),
-                why: "it is a symbolic link, which is not followed".to_owned(),
-            });
+        // A link, at the last name or another user's on the way.
+        Err(source) if source.raw_os_error().is_none() => {
+            return Err(in_the_way(path, source.to_string()));
         }
         Err(source) => return Err(io_error(path, source)),
     };
     let metadata = file.metadata().map_err(|source| io_error(path, source))?;
     if metadata.file_type().is_block_device() {
-        return Err(CreateError::InTheWay {
-            path: path.to_owned(),
-            why: "it is a disk".to_owned(),
-        });
+        return Err(in_the_way(path, "it is a disk".to_owned()));
     }
     Ok(Output::new(file, metadata.is_file()))
 }
 
 /// Checks that a file may be truncated. The error is the reason why not.
 fn check_replaceable(file: &File) -> Result<(), String> {
+    files::check_own(file).map_err(|error| error.to_string())?;
     let metadata = file.metadata().map_err(|error| error.to_string())?;
-    let user = nix::unistd::geteuid().as_raw();
-    if metadata.uid() != user {
-        let owner = metadata.uid();
-        return Err(format!(
-            "it belongs to user {owner}, and this is user {user}"
-        ));
-    }
     if metadata.len() == 0 {
         return Ok(());
     }
@@ -151,6 +143,13 @@ fn check_replaceable(file: &File) -> Result<(), String> {
     match is_capture {
         true => Ok(()),
         false => Err("it is no capture".to_owned()),
+    }
+}
+
+fn in_the_way(path: &Path, why: String) -> CreateError {
+    CreateError::InTheWay {
+        path: path.to_owned(),
+        why,
     }
 }
 

@@ -4,10 +4,11 @@
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
-    UnixAddr, accept4, bind, connect, getsockopt, listen as listen_on, recvmsg, sendmsg, socket,
+    UnixAddr, accept4, bind, connect, listen as listen_on, recvmsg, sendmsg, setsockopt, socket,
     sockopt,
 };
-use nix::unistd::geteuid;
+use nix::sys::time::{TimeVal, TimeValLike as _};
+use roce_trust::{NamedSocket, OwnUser, UnixSockets, peer};
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -17,6 +18,9 @@ const NAME: &[u8] = b"roce-fabric";
 
 /// The most bytes of a message.
 const MAX_BYTES: usize = 128 << 10;
+
+/// How long a program waits for the fabric to take note of it.
+const PATIENCE: TimeVal = TimeVal::new(2, 0);
 
 /// What a program asks for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -66,31 +70,35 @@ fn outer_address(pid: u32) -> io::Result<UnixAddr> {
 /// Listens for programs outside of the fabric that this process is about to start.
 ///
 /// # Errors
-/// If the system has no more sockets, or if other users could not be told from this one.
+/// If the system has no more sockets, or another user has the name.
 pub fn door() -> io::Result<OwnedFd> {
-    let user = geteuid().as_raw();
-    if user == overflow_uid() {
-        return Err(io::Error::other(format!(
-            "in a user namespace, all other users have the ID of this one, {user}"
-        )));
-    }
     let listener = new_socket()?;
     bind(listener.as_raw_fd(), &outer_address(std::process::id())?)?;
     listen_on(&listener, Backlog::MAXCONN)?;
     Ok(listener)
 }
 
-/// The user ID that a user namespace shows for each user that it does not map.
-fn overflow_uid() -> u32 {
-    let said = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
-    said.trim().parse().unwrap_or(65534)
-}
-
 /// The fabrics that programs outside can ask, by the process IDs of the commands that started them.
+/// Any user can take such a name: those of other users are left out, as far as the kernel says whose
+/// they are.
 fn fabrics() -> Vec<u32> {
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let pid = |line: &str| line.rsplit_once("@roce-fabric-")?.1.parse().ok();
-    let mut found: Vec<u32> = sockets.lines().filter_map(pid).collect();
+    const PREFIX: &str = "roce-fabric-";
+    let user = OwnUser::now();
+    let sockets = match UnixSockets::open().and_then(|kernel| kernel.list(PREFIX)) {
+        Ok(sockets) => {
+            let is_own = |socket: &NamedSocket| socket.uid.is_none_or(|uid| user.is_or_root(uid));
+            let own = sockets.into_iter().filter(is_own);
+            own.map(|socket| socket.name).collect()
+        }
+        // A kernel without `sock_diag` has a table without owners.
+        Err(_) => {
+            let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+            let name = |line: &str| Some(line.rsplit_once('@')?.1.to_owned());
+            table.lines().filter_map(name).collect::<Vec<_>>()
+        }
+    };
+    let pid = |name: &String| name.strip_prefix(PREFIX)?.parse().ok();
+    let mut found: Vec<u32> = sockets.iter().filter_map(pid).collect();
     found.sort_unstable();
     found.dedup();
     found
@@ -120,7 +128,7 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
         };
         // SAFETY: the call has just returned this descriptor, which is nobody else's.
         let accepted = unsafe { OwnedFd::from_raw_fd(accepted) };
-        if is_own(owner(&accepted)?) {
+        if OwnUser::now().is_or_root(peer(&accepted)?.user) {
             return Ok(accepted);
         }
     }
@@ -142,7 +150,7 @@ pub fn ask(pid: Option<u32>, request: &Request) -> io::Result<Answer> {
 fn reach(pid: Option<u32>) -> io::Result<OwnedFd> {
     if pid.is_none()
         && let Ok(socket) = connected(&address()?)
-        && is_own(owner(&socket)?)
+        && OwnUser::now().is_or_root(peer(&socket)?.user)
     {
         return Ok(socket);
     }
@@ -161,28 +169,23 @@ fn reach(pid: Option<u32>) -> io::Result<OwnedFd> {
     };
     let socket = connected(&outer_address(pid)?)
         .map_err(|error| io::Error::other(format!("reach the fabric {pid}: {error}")))?;
-    match owner(&socket)? {
-        owner if is_own(owner) => Ok(socket),
-        owner => Err(io::Error::other(format!(
-            "the fabric {pid} belongs to the user {owner}: ask it as that user"
+    let (user, owner) = (OwnUser::now(), peer(&socket)?.user);
+    match user.is_or_root(owner) {
+        true => Ok(socket),
+        false => Err(io::Error::other(format!(
+            "the fabric {pid} belongs to {}: ask it as that user",
+            user.describe(owner)
         ))),
     }
 }
 
+/// Connects, and waits at most [`PATIENCE`] for that: any user can take a name and accept nothing.
 fn connected(address: &UnixAddr) -> io::Result<OwnedFd> {
     let socket = new_socket()?;
+    setsockopt(&socket, sockopt::SendTimeout, &PATIENCE)?;
     connect(socket.as_raw_fd(), address)?;
+    setsockopt(&socket, sockopt::SendTimeout, &TimeVal::zero())?;
     Ok(socket)
-}
-
-/// The user at the other end.
-fn owner(socket: &OwnedFd) -> io::Result<u32> {
-    Ok(getsockopt(socket, sockopt::PeerCredentials)?.uid())
-}
-
-/// Whether it is this process's user, or root.
-fn is_own(user: u32) -> bool {
-    user == geteuid().as_raw() || user == 0
 }
 
 pub(crate) fn send(

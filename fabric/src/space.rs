@@ -6,13 +6,15 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
+use roce_trust::inner_id;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 /// Leaves the namespaces of this process for new ones. Its next child is the first process of the
 /// new PID namespace: when that child ends, all others in it are killed. Without privilege, this
-/// process also enters a user namespace, in which user and group have the same IDs as outside.
+/// process also enters a user namespace, in which user and group have the same IDs as outside; but
+/// see [`inner_id`].
 ///
 /// # Errors
 /// If the system does not allow it. The process must have no other threads.
@@ -45,7 +47,10 @@ fn enter_as_user(own: CloneFlags) -> Result<(), FabricError> {
     })?;
     let map = || {
         fs::write("/proc/self/setgroups", "deny")?;
-        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        fs::write(
+            "/proc/self/uid_map",
+            format!("{} {user} 1", inner_id(user.as_raw())),
+        )?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
     };
     map().map_err(|error| FabricError::new("map the user into a user namespace", error))

@@ -45,6 +45,11 @@ const CRATES: &[Tested] = &[
         wide: &[],
     },
     Tested {
+        folder: "trust",
+        near: &["-p roce-trust --tests"],
+        wide: &["-p roce-udp --test sharing"],
+    },
+    Tested {
         folder: "udp",
         near: &[
             "-p roce-udp --lib",

@@ -26,6 +26,9 @@ pub(crate) fn get() -> Option<&'static [u8]> {
 
 /// Reads the folder from the environment, which the program may change later.
 pub(crate) fn read_environment() {
+    if roce_trust::environment::is_ignored() {
+        return;
+    }
     // SAFETY: the name is a string. Nothing else runs while libraries are initialised.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     if value.is_null() {

@@ -74,7 +74,8 @@ pub(crate) fn unknown_word() -> Option<String> {
 }
 
 fn value() -> String {
-    std::env::var(VARIABLE).unwrap_or_default()
+    let value = roce_trust::environment::variable(VARIABLE).unwrap_or_default();
+    value.into_string().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use roce_trust::environment;
 use roce_verbs::why::{RefusedCall, WhyOutput};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,8 +23,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(10);
 /// The lines for one function and one error that `ROCE_WHY` gets.
 const LINES_OF_REPORT: u32 = 3;
 
-static LOGS: LazyLock<bool> =
-    LazyLock::new(|| std::env::var_os("ROCE_LOG").is_some_and(|value| !value.is_empty()));
+static LOGS: LazyLock<bool> = LazyLock::new(|| environment::variable("ROCE_LOG").is_some());
 
 /// Where `ROCE_WHY` wants failed calls, unless the log has them in the same place.
 static REPORT: LazyLock<Option<WhyOutput>> = LazyLock::new(|| {

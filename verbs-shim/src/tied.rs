@@ -107,7 +107,7 @@ pub(crate) struct Tie {
 /// `EOPNOTSUPP` if the memory can't be tied, `ENOMEM` if too many regions are, `EINVAL` if the
 /// variable has a wrong value.
 pub(crate) fn tie(region: Weak<dyn Tied>, addr: usize, len: usize) -> Result<Option<Tie>, Errno> {
-    if !is_wanted(std::env::var_os(VARIABLE).as_deref())? {
+    if !is_wanted(roce_trust::environment::variable(VARIABLE).as_deref())? {
         return Ok(None);
     }
     let bytes = addr as u64..addr.saturating_add(len) as u64;

@@ -12,7 +12,7 @@ const VARIABLE: &str = "ROCE_VENDOR_PART_ID";
 
 /// The ID that `ibv_query_device` returns. `EINVAL` if the variable is not a number.
 pub(crate) fn vendor_part_id() -> Result<u32, Errno> {
-    number(std::env::var_os(VARIABLE).as_deref())
+    number(roce_trust::environment::variable(VARIABLE).as_deref())
 }
 
 fn number(value: Option<&OsStr>) -> Result<u32, Errno> {

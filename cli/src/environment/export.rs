@@ -2,8 +2,10 @@
 //! would show in `/sys` and `/dev`.
 
 use crate::run::{DeviceFiles, Library, RunError};
+use roce_trust::{OwnUser, files};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Marks a folder as made by this command, so that it may be replaced.
@@ -15,15 +17,22 @@ const PARTS: [&str; 3] = ["lib", "sys", "dev"];
 /// Writes the folder, and returns its absolute path.
 ///
 /// # Errors
-/// If the folder contains anything else, or can't be written.
+/// If the folder contains anything else, belongs to another user, or can't be written.
 pub(super) fn write(
     folder: &Path,
     library: &Library,
     device_files: &DeviceFiles,
 ) -> Result<PathBuf, RunError> {
     let failed = |error| RunError::system(format!("write to {}", folder.display()), error);
-    fs::create_dir_all(folder).map_err(failed)?;
-    let folder = folder.canonicalize().map_err(failed)?;
+    let folder = files::create_folders(folder).map_err(failed)?;
+    let (user, owner) = (OwnUser::now(), fs::metadata(&folder).map_err(failed)?.uid());
+    if !user.is(owner) {
+        return Err(RunError::Usage(format!(
+            "{} belongs to {}, who could replace the library in it: name a new folder",
+            folder.display(),
+            user.describe(owner)
+        )));
+    }
     let is_ours = folder.join(MARK).is_file();
     let mut entries = fs::read_dir(&folder).map_err(failed)?;
     if !is_ours && entries.next().is_some() {
@@ -37,7 +46,7 @@ pub(super) fn write(
 }
 
 fn write_parts(folder: &Path, library: &Library, device_files: &DeviceFiles) -> io::Result<()> {
-    fs::write(folder.join(MARK), "Replaced by each `roce env --write`.\n")?;
+    files::write(&folder.join(MARK), "Replaced by each `roce env --write`.\n")?;
     for part in PARTS {
         let part = folder.join(part);
         match fs::remove_dir_all(&part) {

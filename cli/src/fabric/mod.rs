@@ -20,6 +20,7 @@ use crate::say::say;
 use arguments::Command;
 use roce_fabric::{Cluster, ClusterPlan, LATE, Lag};
 use roce_sim::network::{Change, Event, FaultSpec, Link, LinkChange, Network};
+use roce_trust::{environment, files};
 use roce_verbs::observation::watch_processes;
 use std::env;
 use std::ffi::OsString;
@@ -68,7 +69,7 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
         slots: args.slots,
         prefix: run_command(&roce),
         variables: roce_fabric::mpi_variables(&agent),
-        fit_congestion_control: env::var_os("ROCE_CC").is_none(),
+        fit_congestion_control: environment::variable("ROCE_CC").is_none(),
         look,
     };
     // Another user may have taken the name of the socket. The cluster does not depend on it.
@@ -78,14 +79,23 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
             "no requests from outside of the cluster: {error}"
         ));
     }
-    roce_fabric::enter()?;
-    let end = parent::run_forked(|| match serve(args, plan, door.ok(), &folder) {
-        Ok(code) => code,
-        Err(error) => {
-            report(&error);
-            error.exit_code()
-        }
+    // In the namespaces of the cluster, it could not be told whose folders and links these are.
+    let made = args.watch.report.as_deref().map(|folder| {
+        let failed = |error| FabricCommandError::Report(ReportError::Io(folder.to_owned(), error));
+        files::create_folders(folder).map_err(failed)
     });
+    let report_folder = made.transpose()?;
+    let report_folder = report_folder.as_deref();
+    roce_fabric::enter()?;
+    let end = parent::run_forked(
+        || match serve(args, plan, door.ok(), &folder, report_folder) {
+            Ok(code) => code,
+            Err(error) => {
+                report(&error);
+                error.exit_code()
+            }
+        },
+    );
     match end.map_err(|error| system("start a process", error))? {
         ProgramEnd::Code(code) => Ok(ExitCode::from(code)),
         ProgramEnd::Signal(signal) => {
@@ -102,6 +112,7 @@ fn serve(
     plan: ClusterPlan,
     door: Option<OwnedFd>,
     folder: &Path,
+    report_folder: Option<&Path>,
 ) -> Result<u8, FabricCommandError> {
     let network = plan.network.clone();
     let mut cluster = Cluster::start(plan, door)?;
@@ -115,7 +126,7 @@ fn serve(
     report_lag(cluster.lag(), args.verbose);
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     watching
-        .report(args.watch.report.as_deref(), &words.join(" "))
+        .report(report_folder, &words.join(" "))
         .map_err(FabricCommandError::Report)?;
     Ok(code)
 }

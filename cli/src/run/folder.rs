@@ -10,9 +10,9 @@
 use super::library::Library;
 use super::tree::{DeviceFiles, Tree};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::geteuid;
+use roce_trust::OwnUser;
 use std::env;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, DirEntry, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -54,17 +54,24 @@ impl Folder {
         }
         // Root may start the program as another user.
         let before = umask(Mode::from_bits_truncate(0o022));
-        let made = Self::write(&tree);
+        let made = Self::write(&tree, &places());
         umask(before);
         made
     }
 
-    fn write(tree: &Tree) -> Result<Self, String> {
+    fn write(tree: &Tree, places: &[PathBuf]) -> Result<Self, String> {
         let mut why = Vec::new();
-        for place in places() {
-            match ensure_private(&place).and_then(|()| write(&place, tree)) {
+        let try_in = |place: &Path| ensure_private(place).and_then(|()| write(place, tree));
+        for place in places {
+            match try_in(place) {
                 Ok(root) => return Ok(Self { root }),
                 Err(error) => why.push(format!("{}: {error}", place.display())),
+            }
+        }
+        // Other users can take these names, but not all names.
+        for place in places.iter().flat_map(|place| alternatives(place)) {
+            if let Ok(root) = try_in(&place) {
+                return Ok(Self { root });
             }
         }
         Err(format!("no private folder ({})", why.join("; ")))
@@ -89,7 +96,7 @@ impl Folder {
 /// Folders that may be private to this user, the best first. Spaces and colons are separators for
 /// the loader.
 fn places() -> Vec<PathBuf> {
-    let own = format!("roce-{}", geteuid());
+    let own = format!("roce-{}", OwnUser::now().id());
     let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     let mut places: Vec<PathBuf> = runtime
         .map(|folder| Path::new(&folder).join("roce"))
@@ -103,12 +110,34 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
+/// Folders to take instead of one whose name another user has taken: those of earlier runs, then a
+/// new one with a name that nobody can guess.
+fn alternatives(place: &Path) -> Vec<PathBuf> {
+    let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else {
+        return Vec::new();
+    };
+    let (user, prefix) = (OwnUser::now(), format!("{}-", name.display()));
+    let is_own = |entry: &DirEntry| {
+        let begins = entry.file_name().to_string_lossy().starts_with(&prefix);
+        begins && entry.metadata().is_ok_and(|found| user.is(found.uid()))
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let mut folders: Vec<_> = entries.filter(is_own).map(|entry| entry.path()).collect();
+    folders.sort_unstable();
+    if let Ok(random) = getrandom::u64() {
+        folders.push(parent.join(format!("{prefix}{random:016x}")));
+    }
+    folders.retain(|folder| super::fits_in_ld_preload(folder));
+    folders
+}
+
 /// Makes a folder that no other user can write to, or checks an existing one.
 fn ensure_private(folder: &Path) -> io::Result<()> {
     let parent = fs::metadata(folder.parent().unwrap_or(folder))?;
     let others_write = parent.mode() & 0o022 != 0;
     let sticky = parent.mode() & 0o1000 != 0;
-    if !is_trusted(parent.uid()) || (others_write && !sticky) {
+    let user = OwnUser::now();
+    if !user.is_or_root(parent.uid()) || (others_write && !sticky) {
         return Err(io::Error::other("others can replace it"));
     }
     match DirBuilder::new().mode(0o755).create(folder) {
@@ -119,17 +148,14 @@ fn ensure_private(folder: &Path) -> io::Result<()> {
     if !found.is_dir() {
         return Err(io::Error::other("it is no folder"));
     }
-    if found.uid() != geteuid().as_raw() {
-        return Err(io::Error::other(format!("it is user {}'s", found.uid())));
+    if !user.is(found.uid()) {
+        let owner = user.describe(found.uid());
+        return Err(io::Error::other(format!("it belongs to {owner}")));
     }
     if found.mode() & 0o022 != 0 {
         return Err(io::Error::other("others can write to it"));
     }
     Ok(())
-}
-
-fn is_trusted(user: u32) -> bool {
-    user == 0 || user == geteuid().as_raw()
 }
 
 /// Writes a tree to a folder in `place` that is named after its contents, and removes old ones.
@@ -218,6 +244,25 @@ mod tests {
         assert!(!old.exists() && new.is_dir());
     }
 
+    #[test]
+    fn a_name_that_is_taken_is_replaced_by_another() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let place = parent.path().join("roce-1000");
+        // As of another user: `ensure_private` refuses it.
+        fs::write(&place, "").expect("written");
+        fs::write(parent.path().join("roce-1000-0"), "").expect("written");
+        fs::create_dir(parent.path().join("roce-1000-open")).expect("made");
+        let open = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(parent.path().join("roce-1000-open"), open).expect("allowed");
+        let places = [place];
+        let first = Folder::write(&tree("1"), &places).expect("another name");
+        let chosen = first.root().parent().expect("it has one");
+        assert!(chosen.display().to_string().contains("/roce-1000-"));
+        let second = Folder::write(&tree("1"), &places).expect("the same name");
+        assert_eq!(first, second, "a run finds the folder of an earlier one");
+        assert_eq!(fs::read_dir(parent.path()).expect("there").count(), 4);
+    }
+
     /// A user who guesses the name must not control the library that a program loads.
     #[test]
     fn a_folder_that_others_can_write_is_refused() {
@@ -243,7 +288,7 @@ mod tests {
         symlink(&place, &link).expect("linked");
         let error = ensure_private(&link).expect_err("a link");
         assert!(error.to_string().contains("no folder"), "{error}");
-        if geteuid().is_root() {
+        if OwnUser::now().id() == 0 {
             std::os::unix::fs::chown(&place, Some(65534), None).expect("root may");
             let error = ensure_private(&place).expect_err("somebody else's");
             assert!(error.to_string().contains("user 65534"), "{error}");

@@ -2,6 +2,7 @@
 //! it.
 
 use super::error::RunError;
+use roce_trust::environment;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -48,7 +49,7 @@ impl Library {
     /// # Errors
     /// If it isn't there, or is another library. The message says how to build it.
     pub(crate) fn find(requested: Option<&Path>) -> Result<Self, RunError> {
-        let variable = env::var_os("ROCE_LIBRARY_DIR").filter(|value| !value.is_empty());
+        let variable = environment::variable("ROCE_LIBRARY_DIR");
         let candidates = match (requested, variable) {
             (Some(path), _) => in_or_at(path),
             (None, Some(folder)) => in_or_at(Path::new(&folder)),

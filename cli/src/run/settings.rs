@@ -4,6 +4,7 @@
 use super::error::RunError;
 use super::nccl;
 use clap::{Args, ValueEnum};
+use roce_trust::environment;
 use roce_verbs::Device;
 use roce_verbs::datapath::DatapathOptions;
 use roce_verbs::device::all_devices;
@@ -136,8 +137,7 @@ impl Settings {
 }
 
 fn variable(name: &str) -> Option<String> {
-    // An empty value counts as unset.
-    let value = env::var_os(name).filter(|value| !value.is_empty())?;
+    let value = environment::variable(name)?;
     Some(value.to_string_lossy().into_owned())
 }
 

@@ -156,7 +156,7 @@ fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
         (view.rows, view.live) = (Some(ROWS), true);
         let picture = svg::draw(&draw(rates, &view), ROWS);
         let what = format!("can't write {}", file.display());
-        return std::fs::write(file, picture).map_err(failed(what));
+        return roce_trust::files::write(file, picture).map_err(failed(what));
     }
     let text = if args.json {
         let json = serde_json::to_string(rates).map_err(io::Error::from);

@@ -27,8 +27,9 @@ use tempfile::TempDir;
 /// The command under test.
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 
-/// An unprivileged user.
-const NOBODY: &str = "65534";
+/// An unprivileged user, who owns nothing. Not 65534, which a user namespace shows for all users that it
+/// does not map.
+const NOBODY: &str = "12345";
 
 /// A folder, with a space in its name, with a dummy library.
 struct Library {

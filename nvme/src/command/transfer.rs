@@ -136,7 +136,7 @@ impl Sink {
             return Ok(Self::Stream(Mutex::new(Box::new(io::stdout()))));
         };
         let failed = |e: io::Error| format!("cannot write {}: {e}", path.display());
-        let file = File::create(path).map_err(failed)?;
+        let file = roce_trust::files::create(path).map_err(failed)?;
         match file.metadata().map_err(failed)?.is_file() {
             true => Ok(Self::File(file, args.offset)),
             false => Ok(Self::Stream(Mutex::new(Box::new(file)))),

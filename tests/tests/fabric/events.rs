@@ -144,7 +144,7 @@ fn the_fabric_of_another_user_is_not_asked() {
     assert!(ended.success(), "{ended}");
     let text = String::from_utf8_lossy(&asked.stderr);
     assert_eq!(asked.status.code(), Some(125), "{text}");
-    assert!(text.contains("belongs to the user 65533"), "{text}");
+    assert!(text.contains("belongs to user 65533"), "{text}");
 }
 
 /// Another user can take the name by which requests from outside come, and keeps no one from a

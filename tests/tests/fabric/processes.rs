@@ -201,16 +201,67 @@ sys.exit(asked.returncode)";
     assert!(text.contains("there is no fabric here"), "{text}");
 }
 
-/// A user namespace shows the ID 65534 for all users that it does not map. A cluster of the user with
-/// this ID could not tell others from its own user.
+/// Another user has given sockets the names of fabrics, and lets no one connect.
 #[test]
-fn a_cluster_of_nobody_takes_no_requests_from_outside() {
+fn sockets_that_accept_nothing_keep_no_one_waiting() {
+    if !is_root_or_skip() || !is_installed_or_skip("python3") || !can_or_skip(User::Own) {
+        return;
+    }
+    let squat = "
+import os, socket, subprocess, sys
+read, write = os.pipe()
+squatter = os.fork()
+if squatter == 0:
+    os.setuid(65533)
+    kept = []
+    for name in '\\0roce-fabric', '\\0roce-fabric-7':
+        taken = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        taken.bind(name)
+        taken.listen(0)
+        kept.append(taken)
+        while True:
+            filling = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            filling.setblocking(False)
+            try:
+                filling.connect(name)
+            except BlockingIOError:
+                break
+            kept.append(filling)
+    os.write(write, b'.')
+    socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).recv(1)
+os.read(read, 1)
+ask = ['timeout', '60', sys.argv[1], 'fabric']
+for words in [['top', '--once'], ['do', 'h1', 'down'], ['top', '--once', '--fabric', '7']]:
+    asked = subprocess.run(ask + words, stderr=subprocess.PIPE)
+    print(asked.returncode, asked.stderr.decode(), flush=True)
+os.kill(squatter, 9)";
+    let output = with_roce(&mut Command::new("unshare"))
+        .args(["--net", "python3", "-c", squat])
+        .arg(roce())
+        .output();
+    let output = output.expect("unshare runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let refused = text.matches("125 roce").count();
+    assert_eq!(refused, 3, "{output:?}");
+    assert_eq!(text.matches("there is no fabric here").count(), 2, "{text}");
+    assert!(text.contains("reach the fabric 7"), "{text}");
+}
+
+/// A user namespace shows the ID 65534 for all users that it does not map. The user with this ID has
+/// another one in a cluster, so that it can be told from others.
+#[test]
+fn a_cluster_of_nobody_takes_requests_of_nobody() {
     if !is_root_or_skip() {
         return;
     }
-    let Some(ran) = run(User::Ordinary, &[], "hostname") else {
+    let script = "id -u; $ROCE fabric ssh h2 hostname";
+    let Some(ran) = run(User::Ordinary, &[], script) else {
         return;
     };
-    ran.ends_with(0).says("h1\n");
-    ran.says("no requests from outside of the cluster: in a user namespace, all other users");
+    ran.ends_with(0).says("65533\nh2\n");
+    assert!(
+        !ran.text.contains("no requests from outside"),
+        "{}",
+        ran.text
+    );
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{message, names};
+use roce_trust::{OwnUser, Peer, peer};
+
+use super::names;
 
 /// A snapshot of the process that has bound the name of an abstract Unix socket, such as a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +39,8 @@ impl Holder {
 /// Describes the process that has a name, for messages. The process need not be a member, because
 /// any user can take any name.
 pub(super) fn describe(name: &str) -> String {
-    let credentials = names::connect(name).and_then(|stream| message::peer_credentials(&stream));
-    if let Ok((pid, uid)) = credentials {
-        return format!("process {pid} of user {uid}");
+    if let Ok(Peer { pid, user }) = names::connect(name).and_then(|stream| peer(&stream)) {
+        return format!("process {pid} of {}", OwnUser::now().describe(user));
     }
     match Holder::of(name) {
         Some(holder) => holder.to_string(),
@@ -97,12 +98,13 @@ mod tests {
         assert!(!found.program.is_empty());
         let text = format!("this process ({})", std::process::id());
         assert_eq!(found.to_string(), text);
-        let (uid, full_backlog) = (message::own_uid(), names::connect(&name));
+        let (user, full_backlog) = (OwnUser::now(), names::connect(&name));
         assert!(full_backlog.is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
         assert_eq!(describe(&name), text);
         drop(held);
         let _listener = names::listen(&name).expect("free again");
-        let text = format!("process {} of user {uid}", std::process::id());
+        let user = user.describe(user.id());
+        let text = format!("process {} of {user}", std::process::id());
         assert_eq!(describe(&name), text);
     }
 

@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_port::PortError;
 use roce_stack::QpnRange;
+use roce_trust::{OwnUser, Peer, peer};
 use socket2::Socket;
 
-use super::keeper::{self, HeldSockets, Keeper, Peer};
+use super::keeper::{self, HeldSockets, Keeper};
 use super::member::Member;
 use super::message::{self, Kind};
 use super::names::{self, SharedAddress};
@@ -224,6 +225,7 @@ impl Joining<'_> {
         };
         let mut other_users = Vec::new();
         let failed = |source| self.error("asking which processes share it", source);
+        let user = OwnUser::now();
         let variants = self.names.variants();
         for part in (0..QpnRange::COUNT).filter_map(QpnRange::new) {
             if part == self.part {
@@ -235,12 +237,12 @@ impl Joining<'_> {
                 // No process listens, or the one that does accepts no connections.
                 Err(_) => continue,
             };
-            let (pid, uid) = message::peer_credentials(&stream).map_err(failed)?;
-            if uid != message::own_uid() {
-                other_users.push((pid, uid));
+            let found = peer(&stream).map_err(failed)?;
+            if !user.is(found.user) {
+                other_users.push(found);
                 continue;
             }
-            if self.held.is_some() && u32::try_from(pid) == Ok(std::process::id()) {
+            if self.held.is_some() && u32::try_from(found.pid) == Ok(std::process::id()) {
                 others.this_process.push(part);
                 continue;
             }
@@ -253,16 +255,16 @@ impl Joining<'_> {
         Ok(others)
     }
 
-    /// Fails if another user has the port. `other_users` are the process and user IDs of those that
-    /// have members' names. A name proves nothing, so the kernel's table of sockets decides.
-    fn check_other_users(&self, other_users: &[(i32, u32)]) -> Result<(), PortError> {
+    /// Fails if another user has the port. `other_users` are the processes of other users that have
+    /// members' names. A name proves nothing, so the kernel's table of sockets decides.
+    fn check_other_users(&self, other_users: &[Peer]) -> Result<(), PortError> {
         if other_users.is_empty() {
             return Ok(());
         }
         let bound = sockets::bound_to(self.shared.address).unwrap_or_default();
         let has_port = |uid| bound.iter().any(|socket| socket.uid == uid);
-        match other_users.iter().find(|(_, uid)| has_port(*uid)) {
-            Some(&(pid, uid)) => Err(self.other_user_error(pid, uid)),
+        match other_users.iter().find(|other| has_port(other.user)) {
+            Some(other) => Err(self.other_user_error(*other)),
             None => Ok(()),
         }
     }
@@ -284,9 +286,7 @@ impl Joining<'_> {
                 Ok(_) => {}
                 Err(error) if no_files_left(&error) => return Err(error.into()),
                 Err(_) => {
-                    silent_pid = message::peer_credentials(&other.stream)
-                        .ok()
-                        .map(|(pid, _)| pid)
+                    silent_pid = peer(&other.stream).ok().map(|peer| peer.pid);
                 }
             }
         }
@@ -359,7 +359,7 @@ impl Joining<'_> {
         if sockets.len() > 1 {
             group::accept_part(own.as_fd(), self.part)?;
         }
-        let peers = others.into_iter().map(|other| Peer {
+        let peers = others.into_iter().map(|other| keeper::Peer {
             stream: other.stream,
             part: Some(other.part),
         });
@@ -385,10 +385,15 @@ impl Joining<'_> {
             Obstacle::Final(error) => error,
             Obstacle::Taken(error) => {
                 let users = sockets::bound_to(self.shared.address).unwrap_or_default();
-                match users.iter().find(|socket| socket.uid != message::own_uid()) {
+                let user = OwnUser::now();
+                match users.iter().find(|socket| !user.is(socket.uid)) {
                     None => error,
                     Some(other) => PortError {
-                        what: format!("{} (the process belongs to user {})", error.what, other.uid),
+                        what: format!(
+                            "{} (the process belongs to {})",
+                            error.what,
+                            user.describe(other.uid)
+                        ),
                         source: error.source,
                     },
                 }
@@ -410,12 +415,16 @@ impl Joining<'_> {
         }
     }
 
-    fn other_user_error(&self, pid: i32, uid: u32) -> PortError {
+    fn other_user_error(&self, other: Peer) -> PortError {
+        let user = OwnUser::now();
         let what = format!(
-            "process {pid} of user {uid} has it, and only processes of one user can share a port. \
-             This process belongs to user {}. Use another address of {}, or run both as one user",
-            message::own_uid(),
-            self.config.interface
+            "process {} of {} has it, and only processes of one user can share a port. This process \
+             belongs to {}. Use another address of {}, {}",
+            other.pid,
+            user.describe(other.user),
+            user.describe(user.id()),
+            self.config.interface,
+            remedy(user, other.user)
         );
         self.error(&what, ErrorKind::AddrInUse.into())
     }
@@ -435,7 +444,8 @@ impl Joining<'_> {
 /// but at most [`ANSWER_TIMEOUT`]; otherwise for [`RETRY_INTERVAL`]. Returns whether the process
 /// belongs to this user.
 fn wait_for_release(lock: &str, variants: &Variants) -> bool {
-    let Some(stream) = variants.connect(lock).ok().filter(message::is_same_user) else {
+    let is_own = |stream: &UnixStream| peer(stream).is_ok_and(|peer| OwnUser::now().is(peer.user));
+    let Some(stream) = variants.connect(lock).ok().filter(is_own) else {
         // The process belongs to another user, has just released the lock, does not listen yet, or
         // accepts no connections.
         std::thread::sleep(RETRY_INTERVAL);
@@ -447,6 +457,15 @@ fn wait_for_release(lock: &str, variants: &Variants) -> bool {
     // An interrupted poll is followed by another attempt.
     let _ = poll(&mut hang_up, timeout);
     true
+}
+
+/// What helps, beside another address, if a process of the user `other` has the port.
+fn remedy(user: OwnUser, other: u32) -> &'static str {
+    let may_be_root = other == 0 || !user.is_one_user(other);
+    match may_be_root {
+        true => "or have that process stopped",
+        false => "or run both as one user",
+    }
 }
 
 /// Whether this process, or the system, is out of file descriptors.

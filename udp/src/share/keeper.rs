@@ -16,6 +16,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use roce_port::fork;
 use roce_stack::QpnRange;
+use roce_trust::{OwnUser, peer};
 
 use super::group;
 use super::message::{self, Kind};
@@ -81,7 +82,7 @@ impl Keeper {
             peers,
             held,
             gone: Vec::new(),
-            user: message::own_uid(),
+            user: OwnUser::now(),
         };
         let until = Arc::clone(&stop);
         // The new thread inherits this mask, so that it receives none of the application's signals.
@@ -115,7 +116,7 @@ pub(super) struct KeeperThread {
     /// Members that are gone and whose sockets are not cleaned up yet.
     gone: Vec<Gone>,
     /// The user whose processes it answers.
-    user: u32,
+    user: OwnUser,
 }
 
 impl KeeperThread {
@@ -174,7 +175,7 @@ impl KeeperThread {
                 Ok((stream, _)) => {
                     let is_ready = stream.set_nonblocking(true).is_ok()
                         && fork::give_up_in_children(&stream).is_ok();
-                    if is_ready && message::is_of_user(&stream, self.user) {
+                    if is_ready && peer(&stream).is_ok_and(|peer| self.user.is(peer.user)) {
                         self.peers.push(Peer { stream, part: None });
                     }
                 }
@@ -283,7 +284,7 @@ impl KeeperThread {
             peers: Vec::new(),
             held,
             gone: Vec::new(),
-            user: message::own_uid(),
+            user: OwnUser::now(),
         })
     }
 
@@ -310,8 +311,8 @@ mod tests {
     use std::net::IpAddr;
 
     /// The number of peers that a thread of `user` has, after this process has connected to it.
-    fn peers_after_connecting(user: u32) -> usize {
-        let name = format!("{}/keeper/{}/{user}", names::PREFIX, std::process::id());
+    fn peers_after_connecting(user: OwnUser) -> usize {
+        let name = format!("{}/keeper/{}/{user:?}", names::PREFIX, std::process::id());
         let listener = names::listen(&name).expect("nobody else has the name");
         let shared = SharedAddress::new(IpAddr::from([127, 0, 0, 1]), 1);
         let held = HeldSockets::default();
@@ -327,8 +328,9 @@ mod tests {
 
     #[test]
     fn only_processes_of_the_same_user_become_peers() {
-        let own = message::own_uid();
-        assert_eq!(peers_after_connecting(own), 1);
-        assert_eq!(peers_after_connecting(own + 1), 0);
+        let own = OwnUser::now().id();
+        assert_eq!(peers_after_connecting(OwnUser::new(own, None)), 1);
+        assert_eq!(peers_after_connecting(OwnUser::new(own + 1, None)), 0);
+        assert_eq!(peers_after_connecting(OwnUser::new(own, Some(own))), 0);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use roce_stack::QpnRange;
 
 use crate::sys::rights::{self, Received};
@@ -84,28 +84,6 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
         }
         _ => Err(ErrorKind::InvalidData.into()),
     }
-}
-
-/// Process ID and user ID of the other end.
-pub(super) fn peer_credentials(stream: &UnixStream) -> io::Result<(i32, u32)> {
-    let peer = getsockopt(stream, sockopt::PeerCredentials)?;
-    Ok((peer.pid(), peer.uid()))
-}
-
-/// Whether the other end is a process of this user.
-pub(super) fn is_same_user(stream: &UnixStream) -> bool {
-    is_of_user(stream, own_uid())
-}
-
-/// Whether the other end is a process of the user `uid`.
-pub(super) fn is_of_user(stream: &UnixStream, uid: u32) -> bool {
-    peer_credentials(stream).is_ok_and(|(_, peer)| peer == uid)
-}
-
-/// The user that the kernel reports as the owner of this process's sockets.
-pub(super) fn own_uid() -> u32 {
-    // SAFETY: the call only returns a number.
-    unsafe { libc::geteuid() }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Any user can take the name of any abstract Unix socket. So a name alone proves nothing, and
 //! another user can keep a name from this one. The kernel says which user owns a socket
-//! ([`UnixDiag`]), and a process that finds a name in the hands of another user takes a *variant*
+//! ([`UnixSockets`]), and a process that finds a name in the hands of another user takes a *variant*
 //! of it: the name with the first number that is free. A process that looks for
 //! the name also looks for its variants, and ignores what other users have.
 //!
@@ -14,10 +14,10 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
+use roce_trust::{NamedSocket, OwnUser, UnixSockets};
 use socket2::Socket;
 
-use super::{message, names};
-use crate::sys::unix_diag::{NamedSocket, UnixDiag};
+use super::names;
 
 /// Separates a name from the number of its variant.
 const SEPARATOR: char = '~';
@@ -29,13 +29,13 @@ const MAX_ATTEMPTS: u32 = 100;
 #[derive(Debug)]
 pub(super) struct OwnedNames {
     /// `None` if the kernel has no list of Unix sockets.
-    kernel: Option<UnixDiag>,
+    kernel: Option<UnixSockets>,
 }
 
 impl OwnedNames {
     pub(super) fn new() -> Self {
         Self {
-            kernel: UnixDiag::open().ok(),
+            kernel: UnixSockets::open().ok(),
         }
     }
 
@@ -47,8 +47,8 @@ impl OwnedNames {
     /// The names with this prefix that processes of this user have now. `None` if the kernel does
     /// not list them.
     pub(super) fn list(&self, prefix: &str) -> Option<Vec<String>> {
-        let all = self.list_all(prefix)?;
-        let own = all.into_iter().filter(is_own);
+        let (all, user) = (self.list_all(prefix)?, OwnUser::now());
+        let own = all.into_iter().filter(|socket| is_owned_by(user, socket));
         Some(own.map(|socket| socket.name).collect())
     }
 
@@ -60,6 +60,8 @@ impl OwnedNames {
     /// it.
     pub(super) fn bind(&self, socket: &Socket, name: &str) -> io::Result<()> {
         let in_use = || Err(ErrorKind::AddrInUse.into());
+        let user = OwnUser::now();
+        let is_own = |socket: &NamedSocket| is_owned_by(user, socket);
         let mut attempts = 0;
         let bound = loop {
             let Some(mut taken) = self.list_all(name) else {
@@ -146,8 +148,8 @@ pub(super) fn hold_exclusive(name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-fn is_own(socket: &NamedSocket) -> bool {
-    socket.uid.is_none_or(|uid| uid == message::own_uid())
+fn is_owned_by(user: OwnUser, socket: &NamedSocket) -> bool {
+    socket.uid.is_none_or(|uid| user.is(uid))
 }
 
 /// The name of which this is a variant, or the name itself.

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_stack::QpnRange;
+use roce_trust::{OwnUser, Peer, peer};
 
 use super::message;
 use super::names::SharedAddress;
@@ -44,7 +45,7 @@ impl PeerWatch {
         part: QpnRange,
     ) -> io::Result<Option<Self>> {
         let name = SharedAddress::new(address, interface_index).member(part);
-        let Some((stream, pid)) = connect(&name, message::own_uid())? else {
+        let Some((stream, pid)) = connect(&name, OwnUser::now())? else {
             return Ok(None);
         };
         Ok(Some(Self {
@@ -63,7 +64,7 @@ impl PeerWatch {
         while has_hung_up(&self.stream)? {
             // Only the name counts: a process may refuse this connection, or may close its
             // descriptors in any order while it ends.
-            match connect(&self.name, message::own_uid())? {
+            match connect(&self.name, OwnUser::now())? {
                 Some((stream, pid)) if pid == self.pid && self.reconnects_left > 0 => {
                     self.reconnects_left -= 1;
                     self.stream = stream;
@@ -86,15 +87,15 @@ impl AsFd for PeerWatch {
 }
 
 /// Connects to the process that has a name, if it belongs to `user`. Also returns its process ID.
-fn connect(name: &str, user: u32) -> io::Result<Option<(UnixStream, i32)>> {
+fn connect(name: &str, user: OwnUser) -> io::Result<Option<(UnixStream, i32)>> {
     let stream = match OwnedNames::new().variants().connect(name) {
         Ok(stream) => stream,
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
         Err(error) => return Err(error),
     };
     stream.set_nonblocking(true)?;
-    let (pid, uid) = message::peer_credentials(&stream)?;
-    Ok((uid == user).then_some((stream, pid)))
+    let Peer { pid, user: found } = peer(&stream)?;
+    Ok(user.is(found).then_some((stream, pid)))
 }
 
 /// Whether the other end has closed the connection. Discards waiting messages.
@@ -122,11 +123,17 @@ mod tests {
     fn only_a_process_of_the_same_user_is_watched() {
         let name = format!("{}/watch/{}", names::PREFIX, std::process::id());
         let _listener = names::listen(&name).expect("nobody else has the name");
-        let own = message::own_uid();
+        let own = OwnUser::now();
         let found = connect(&name, own).expect("it listens");
         let pid = found.map(|(_, pid)| pid.cast_unsigned());
         assert_eq!(pid, Some(std::process::id()));
-        assert!(connect(&name, own + 1).expect("it listens").is_none());
+        for user in [
+            OwnUser::new(own.id() + 1, None),
+            OwnUser::new(own.id(), Some(own.id())),
+        ] {
+            let found = connect(&name, user).expect("it listens");
+            assert!(found.is_none(), "{user:?}");
+        }
     }
 
     /// A member that hangs up, and keeps its name, has not ended.
@@ -134,7 +141,7 @@ mod tests {
     fn a_process_is_gone_when_its_name_is() {
         let name = format!("{}/gone/{}", names::PREFIX, std::process::id());
         let listener = names::listen(&name).expect("nobody else has the name");
-        let found = connect(&name, message::own_uid()).expect("it listens");
+        let found = connect(&name, OwnUser::now()).expect("it listens");
         let (stream, pid) = found.expect("of this user");
         let mut watch = PeerWatch {
             name,

@@ -11,4 +11,3 @@ pub(crate) mod rights;
 pub(crate) mod send;
 pub(crate) mod splice;
 pub(crate) mod turns;
-pub(crate) mod unix_diag;

@@ -44,22 +44,46 @@ impl OtherProcess {
     /// A process of the user `uid` with the test `main` as its main function, once that has
     /// [reported its status](report_and_wait).
     pub(super) fn start_as(main: &str, role: &str, uid: Option<u32>) -> Self {
+        let mut command = Self::command(main, role);
+        if let Some(uid) = uid {
+            command.uid(uid).gid(uid);
+        }
+        Self::spawn(&mut command).expect("started")
+    }
+
+    /// A process with a port whose user has no ID in its user namespace; `None` if it may not
+    /// create one.
+    fn start_in_user_namespace(address: IpAddr, part: u8, uid: u32) -> Option<Self> {
+        let mut command = Self::command(OTHER_PROCESS, &format!("{address} {part}"));
+        command.uid(uid).gid(uid);
+        // SAFETY: the child only makes a system call.
+        let command = unsafe {
+            command.pre_exec(|| match libc::unshare(libc::CLONE_NEWUSER) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            })
+        };
+        Self::spawn(command).ok()
+    }
+
+    fn command(main: &str, role: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("a path"));
         command
             .args(["--exact", main, "--nocapture"])
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        if let Some(uid) = uid {
-            command.uid(uid).gid(uid);
-        }
-        let mut child = command.spawn().expect("started");
+        command
+    }
+
+    fn spawn(command: &mut Command) -> std::io::Result<Self> {
+        let mut child = command.spawn()?;
         let stdout = child.stdout.take().expect("piped");
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
         let status = lines
             .find_map(|line| Some(line.split_once(STATUS)?.1.to_owned()))
             .expect("a line with the status");
-        Self { child, status }
+        Ok(Self { child, status })
     }
 
     fn with_port(address: IpAddr, part: u8) -> Self {
@@ -255,12 +279,39 @@ fn the_error_for_another_user_names_the_process() {
     let address = fresh_address();
     let _root = open(address, 0);
     let other = OtherProcess::start(address, 1, Some(12_345));
-    let process = format!("process {} of user 0", std::process::id());
+    let process = format!("process {} of root", std::process::id());
     for part in ["4791", &process, "12345", "another address"] {
         assert!(
             other.status.contains(part),
             "{part:?} is missing: {}",
             other.status
+        );
+    }
+}
+
+/// In a user namespace, another user of the host has the ID that the process itself has there.
+#[test]
+fn users_without_an_id_in_a_user_namespace_do_not_share_an_address() {
+    let test = "users_without_an_id_in_a_user_namespace_do_not_share_an_address";
+    if !may_change_user(test) {
+        return;
+    }
+    let address = fresh_address();
+    let Some(first) = OtherProcess::start_in_user_namespace(address, 0, 12_345) else {
+        return support::skip(test, "ordinary users may not create user namespaces");
+    };
+    assert_eq!(first.status, "open");
+    let second = OtherProcess::start_in_user_namespace(address, 1, 12_346).expect("as before");
+    for part in [
+        "4791",
+        "does not map",
+        "another address",
+        "have that process stopped",
+    ] {
+        assert!(
+            second.status.contains(part),
+            "{part:?} is missing: {}",
+            second.status
         );
     }
 }

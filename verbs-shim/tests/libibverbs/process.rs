@@ -1,6 +1,9 @@
 //! Effects of a program on its process: it forks, loads and unloads the library, and calls it from
 //! many threads.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -66,6 +69,67 @@ fn a_library_that_is_let_go_of_stays() {
         command.arg(library::built());
         command.env("LD_LIBRARY_PATH", "");
     });
+}
+
+/// A user who starts a setuid program must not have it create or write root's files.
+#[test]
+fn a_setuid_program_obeys_no_variables() {
+    const CALLER: u32 = 12_345;
+    let Some(built) = compiled_or_skip("verbs-shim/tests/libibverbs/loading.c") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (program, private) = (folder.path().join("program"), folder.path().join("private"));
+    fs::copy(&built, &program).expect("copied");
+    fs::copy("/usr/bin/id", folder.path().join("id")).expect("copied");
+    fs::create_dir(&private).expect("made");
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("allowed");
+    };
+    set(folder.path(), 0o755);
+    set(&private, 0o700);
+    set(&program, 0o4755);
+    set(&folder.path().join("id"), 0o4755);
+    let run_by = |user: u32| {
+        let mut command = Command::new(&program);
+        command
+            .arg(library::built())
+            .env("ROCE_PCAP", private.join("capture.pcapng"))
+            .env("ROCE_WHY", private.join("why.txt"))
+            .env("ROCE_WHY_PCAP", private.join("why.pcapng"))
+            .env("ROCE_METRICS", "malformed on purpose")
+            .uid(user)
+            .gid(user);
+        command
+    };
+    let id = Command::new(folder.path().join("id"))
+        .arg("-u")
+        .uid(CALLER)
+        .output();
+    if !id.is_ok_and(|id| id.stdout == b"0\n") {
+        let _ = fs::remove_file(&built);
+        return say_skipped("root, and a folder in which setuid has an effect");
+    }
+    // Root itself gives no one more rights, and is obeyed.
+    let obeyed = run_by(0).output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&obeyed.stderr);
+    assert!(
+        !obeyed.status.success() && stderr.contains("ROCE_METRICS"),
+        "{stderr}"
+    );
+    let written = fs::read_dir(&private).expect("there").flatten();
+    let removed = written.map(|file| fs::remove_file(file.path()).expect("removed"));
+    assert_ne!(removed.count(), 0);
+    let stderr = run_built(run_by(CALLER), &built);
+    assert!(
+        stderr.contains("the variables ROCE_... are ignored"),
+        "{stderr}"
+    );
+    assert_eq!(
+        fs::read_dir(&private).expect("there").count(),
+        0,
+        "{stderr}"
+    );
 }
 
 #[test]

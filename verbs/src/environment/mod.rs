@@ -3,23 +3,15 @@
 mod unknown;
 mod variables;
 
+pub(crate) use unknown::is_any_set;
 pub use unknown::{UnknownVariable, unknown_variables};
 pub use variables::{ReadBy, VARIABLES, Variable};
 
+pub(crate) use roce_trust::environment::{is_ignored, variable as value};
+
 use crate::error::OpenError;
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::str::FromStr;
-
-/// The value of a variable. An empty value counts as unset, because many CI systems can set a
-/// variable but not unset it.
-pub(crate) fn value(variable: &str) -> Option<OsString> {
-    non_empty(std::env::var_os(variable))
-}
-
-fn non_empty(value: Option<OsString>) -> Option<OsString> {
-    value.filter(|value| !value.is_empty())
-}
 
 /// The value of a variable, parsed by `parse`, if it is set.
 pub(crate) fn variable<T>(
@@ -65,16 +57,4 @@ where
         std::fs::read_to_string(file).map_err(|error| format!("reading {file:?}: {error}"))?;
     text.parse()
         .map_err(|error: T::Err| format!("in {file:?}, {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_empty_value_counts_as_unset() {
-        assert_eq!(non_empty(None), None);
-        assert_eq!(non_empty(Some("".into())), None);
-        assert_eq!(non_empty(Some("0".into())), Some("0".into()));
-    }
 }

@@ -32,7 +32,16 @@ impl fmt::Display for UnknownVariable {
 
 /// The variables that are set, whose names begin with `ROCE_`, and that nothing reads.
 pub fn unknown_variables() -> Vec<UnknownVariable> {
-    unknown_among(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
+    unknown_among(names())
+}
+
+/// Whether a variable is set whose name begins with `ROCE_`.
+pub(crate) fn is_any_set() -> bool {
+    names().any(|name| name.starts_with(PREFIX))
+}
+
+fn names() -> impl Iterator<Item = String> {
+    std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned())
 }
 
 fn unknown_among(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {

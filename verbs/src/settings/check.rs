@@ -7,7 +7,7 @@ use super::environment_priorities;
 use crate::capture::check_capture_setting;
 use crate::datapath::environment::environment_datapath;
 use crate::device::{Device, all_devices};
-use crate::environment::{unknown_variables, value, variable};
+use crate::environment::{is_any_set, is_ignored, unknown_variables, value, variable};
 use crate::error::OpenError;
 use crate::why::{check_why_packets_setting, check_why_setting};
 use std::io::Write as _;
@@ -87,10 +87,20 @@ fn check_tie_memory() -> Result<(), OpenError> {
     .map(drop)
 }
 
-/// Warns on stderr, once in this process, about variables that are set and that nothing reads.
+/// Warns on stderr, once in this process, about variables that are set and that nothing reads. In a
+/// program with more rights than its caller, those are all.
 pub fn warn_of_unknown_variables() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        if is_ignored() {
+            if is_any_set() {
+                write_to_stderr(
+                    "roce: the variables ROCE_... are ignored: this program has more rights than \
+                     the user who started it (setuid, or capabilities of its file)\n",
+                );
+            }
+            return;
+        }
         for unknown in unknown_variables() {
             write_to_stderr(&format!("roce: warning: {unknown}\n"));
         }

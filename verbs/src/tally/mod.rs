@@ -6,9 +6,9 @@
 
 mod memory;
 
+use crate::environment;
 use memory::{Memory, SLOTS};
 use roce_stack::{Counters, Stat};
-use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -105,7 +105,7 @@ fn totals(memory: &Memory) -> Totals {
 /// The totals of this process's program and all its children, if `roce run` became this program by
 /// `exec` and counts for it.
 pub fn totals_of_this_program() -> Option<Totals> {
-    let path = env::var(VARIABLE).ok()?;
+    let path = environment::value(VARIABLE)?.into_string().ok()?;
     let own = format!("/proc/{}/fd/", std::process::id());
     if !path.starts_with(&own) {
         return None;
@@ -117,7 +117,7 @@ pub fn totals_of_this_program() -> Option<Totals> {
 fn shared() -> Option<&'static Memory> {
     static SHARED: OnceLock<Option<Memory>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| {
-        let path = env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
+        let path = environment::value(VARIABLE)?;
         Memory::open(&path).ok()
     });
     shared.as_ref()

@@ -1,16 +1,15 @@
 //! Queries all processes of this host for snapshots of their devices.
 //!
 //! The answers are not trusted: their total time and memory are bounded. Processes of other users
-//! are not queried, unless the caller is root.
+//! are not queried, unless the caller is root. Any user can take any number of names, so owners come
+//! before limits.
 
-use super::names;
+use super::names::{self, Name};
 use super::snapshot::Snapshot;
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
-};
-use nix::unistd::geteuid;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use roce_trust::{OwnUser, peer};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -41,19 +40,25 @@ pub fn watch_processes(patience: Duration) -> io::Result<Processes> {
     let deadline = Instant::now() + patience;
     let mut found = Processes::default();
     let mut queries = Vec::new();
-    for name in names::all()?.iter().take(MAX_PROCESSES) {
-        match contact(name) {
+    let user = OwnUser::now();
+    let (names, forbidden) = choose(names::all()?, user);
+    found.forbidden = forbidden;
+    for name in names {
+        match contact(&name, user) {
             Ok(Contact::Query(query)) => queries.push(query),
             Ok(Contact::Forbidden) => found.forbidden += 1,
             // The process has ended meanwhile.
-            Err(Errno::ECONNREFUSED) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(_) => found.silent += 1,
         }
     }
-    let mut bytes_left = MAX_BYTES;
+    // No user's answers take the room of another's.
+    let mut bytes_left: HashMap<u32, usize> = HashMap::new();
+    let users: HashSet<u32> = queries.iter().map(|query| query.user).collect();
+    let share = MAX_BYTES / users.len().max(1);
     while queries.iter().any(|query| !query.has_ended) && wait(&queries, deadline) {
         for query in queries.iter_mut().filter(|query| !query.has_ended) {
-            query.read_answer(&mut bytes_left);
+            query.read_answer(bytes_left.entry(query.user).or_insert(share));
         }
     }
     for query in queries {
@@ -64,6 +69,26 @@ pub fn watch_processes(patience: Duration) -> io::Result<Processes> {
     }
     found.snapshots.sort_by_key(|snapshot| snapshot.pid);
     Ok(found)
+}
+
+/// The names to query, at most [`MAX_PROCESSES`], and the number of those that may not be queried.
+/// If root queries several users, each gets its turn, this one first.
+fn choose(names: Vec<Name>, user: OwnUser) -> (Vec<String>, usize) {
+    let may_query = |name: &Name| name.owner.is_none_or(|owner| user.may_read(owner));
+    let (names, forbidden): (Vec<_>, Vec<_>) = names.into_iter().partition(may_query);
+    let mut counts: HashMap<Option<u32>, usize> = HashMap::new();
+    let mut ranked: Vec<_> = names
+        .into_iter()
+        .map(|Name { name, owner }| {
+            let is_other = owner.is_some_and(|owner| !user.is(owner));
+            let rank = counts.entry(owner).or_default();
+            *rank += 1;
+            (is_other, *rank, name)
+        })
+        .collect();
+    ranked.sort_unstable();
+    let names = ranked.into_iter().map(|(_, _, name)| name);
+    (names.take(MAX_PROCESSES).collect(), forbidden.len())
 }
 
 /// The result of an attempt to contact a process.
@@ -77,25 +102,27 @@ pub(super) struct Query {
     stream: File,
     /// Its ID, according to the kernel; 0 if its PID namespace is not visible from here.
     pid: u32,
+    /// Its user.
+    user: u32,
     response: Vec<u8>,
     has_ended: bool,
 }
 
-fn contact(name: &str) -> Result<Contact, Errno> {
+fn contact(name: &str, user: OwnUser) -> io::Result<Contact> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let stream: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(
         stream.as_raw_fd(),
         &UnixAddr::new_abstract(name.as_bytes())?,
     )?;
-    let owner = getsockopt(&stream, sockopt::PeerCredentials)?;
-    let own = geteuid();
-    if !own.is_root() && owner.uid() != own.as_raw() {
+    let owner = peer(&stream)?;
+    if !user.may_read(owner.user) {
         return Ok(Contact::Forbidden);
     }
     Ok(Contact::Query(Query {
         stream: stream.into(),
-        pid: u32::try_from(owner.pid()).unwrap_or(0),
+        pid: u32::try_from(owner.pid).unwrap_or(0),
+        user: owner.user,
         response: Vec::new(),
         has_ended: false,
     }))
@@ -164,6 +191,7 @@ impl Query {
         Self {
             stream: stream.into(),
             pid,
+            user: 0,
             response: Vec::new(),
             has_ended: false,
         }
@@ -177,5 +205,50 @@ impl Query {
     /// The number of bytes that are kept.
     pub(super) fn response_len(&self) -> usize {
         self.response.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names_of(owner: u32, count: usize) -> Vec<Name> {
+        let name = |n| Name {
+            name: format!("{owner}/{n:05}"),
+            owner: Some(owner),
+        };
+        (0..count).map(name).collect()
+    }
+
+    /// Names of another user that come first in the kernel's list.
+    fn crowded() -> Vec<Name> {
+        [names_of(1000, 5000), names_of(2000, 3)].concat()
+    }
+
+    #[test]
+    fn names_of_other_users_take_no_ones_place() {
+        let (chosen, forbidden) = choose(crowded(), OwnUser::new(2000, None));
+        assert_eq!(chosen, ["2000/00000", "2000/00001", "2000/00002"]);
+        assert_eq!(forbidden, 5000);
+    }
+
+    #[test]
+    fn root_queries_each_user() {
+        let names = [crowded(), names_of(0, 2)].concat();
+        let (chosen, forbidden) = choose(names, OwnUser::new(0, None));
+        assert_eq!((chosen.len(), forbidden), (MAX_PROCESSES, 0));
+        let first = ["0/00000", "0/00001", "1000/00000", "2000/00000"];
+        assert_eq!(chosen[..4], first);
+        assert!(chosen.iter().any(|name| name == "2000/00002"));
+    }
+
+    #[test]
+    fn without_owners_all_names_are_queried() {
+        let name = Name {
+            name: "a".to_owned(),
+            owner: None,
+        };
+        let (chosen, forbidden) = choose(vec![name], OwnUser::new(2000, None));
+        assert_eq!((&*chosen, forbidden), (&["a".to_owned()][..], 0));
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Connection {
     stream: Stream,
     stage: Stage,
     deadline: Instant,
+    /// When the connection was accepted, or last read or wrote something.
+    progressed_at: Instant,
 }
 
 enum Stage {
@@ -48,6 +50,7 @@ impl Connection {
             stream,
             stage,
             deadline: now + timeout,
+            progressed_at: now,
         }
     }
 
@@ -58,6 +61,11 @@ impl Connection {
     /// The time at which the connection is closed if it is not finished.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// When the connection was accepted, or last read or wrote something.
+    pub(super) fn progressed_at(&self) -> Instant {
+        self.progressed_at
     }
 
     /// The events that the connection waits for.
@@ -80,13 +88,15 @@ impl Connection {
     }
 
     fn step(&mut self, now: Instant, cache: &mut ResponseCache<'_>) -> io::Result<bool> {
+        let over_loopback = self.stream.is_over_loopback();
         loop {
             match &mut self.stage {
                 Stage::Reading(request) => {
                     let mut chunk = [0; 1024];
                     let count = self.stream.read(&mut chunk)?;
+                    self.progressed_at = now;
                     request.extend_from_slice(&chunk[..count]);
-                    if let Some(request) = http::parse_request(request, count == 0) {
+                    if let Some(request) = http::parse_request(request, count == 0, over_loopback) {
                         self.stage = Stage::Writing(http::response(request, || cache.text(now)));
                         self.deadline = now + RESPONSE_TIMEOUT;
                     }
@@ -99,6 +109,7 @@ impl Connection {
                     if count == 0 {
                         return Ok(false);
                     }
+                    self.progressed_at = now;
                     response.sent += count;
                 }
             }
@@ -111,6 +122,19 @@ impl AsFd for Connection {
         match &self.stream {
             Stream::Local(stream) => stream.as_fd(),
             Stream::Http(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Stream {
+    /// Whether the other end is on this host's loopback, or nothing is known of it.
+    fn is_over_loopback(&self) -> bool {
+        match self {
+            Self::Local(_) => true,
+            Self::Http(stream) => {
+                let peer = stream.peer_addr();
+                peer.map_or(true, |peer| peer.ip().to_canonical().is_loopback())
+            }
         }
     }
 }

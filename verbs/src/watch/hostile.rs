@@ -118,7 +118,7 @@ fn check_response(answer: &[u8], is_head: bool) {
     let head = std::str::from_utf8(head).expect("text");
     let status = head.split(' ').nth(1).expect("a status");
     assert!(
-        ["200", "400", "404", "405", "431"].contains(&status),
+        ["200", "400", "404", "405", "421", "431"].contains(&status),
         "{head}"
     );
     let length = head.split("Content-Length: ").nth(1).expect("a length");

@@ -1,6 +1,7 @@
 //! The part of HTTP/1.0 that Prometheus and a browser need: one GET for each connection.
 
 use super::response::Response;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The maximum size of a request's head, in bytes.
@@ -15,19 +16,23 @@ pub(super) enum Request {
     NotFound,
     /// A method other than GET and HEAD.
     NotAllowed,
+    /// The request came over the loopback, by a name that is not this host's.
+    Misdirected,
     /// Not an HTTP request.
     Malformed,
     /// A head longer than the maximum.
     TooLong,
 }
 
-/// What a request asks for, once its head is complete or the peer has closed its end.
-pub(super) fn parse_request(request: &[u8], ended: bool) -> Option<Request> {
+/// What a request asks for, once its head is complete or the peer has closed its end. A request
+/// over the loopback must name this host: any web page can have its reader's browser send requests
+/// there, under a name of the page's own.
+pub(super) fn parse_request(request: &[u8], ended: bool, over_loopback: bool) -> Option<Request> {
     let is_whole = [&b"\r\n\r\n"[..], b"\n\n"]
         .iter()
         .any(|end| request.windows(end.len()).any(|part| part == *end));
     if is_whole {
-        return Some(parse_head(request));
+        return Some(parse_head(request, over_loopback));
     }
     if ended {
         return Some(Request::Malformed);
@@ -35,14 +40,18 @@ pub(super) fn parse_request(request: &[u8], ended: bool) -> Option<Request> {
     (request.len() >= MAX_HEAD_BYTES).then_some(Request::TooLong)
 }
 
-fn parse_head(request: &[u8]) -> Request {
-    let line = request.split(|&byte| byte == b'\n').next();
+fn parse_head(request: &[u8], over_loopback: bool) -> Request {
+    let mut lines = request.split(|&byte| byte == b'\n');
+    let line = lines.next();
     let line = line.and_then(|line| std::str::from_utf8(line).ok());
     let words: Vec<&str> = line.unwrap_or_default().split_ascii_whitespace().collect();
     let (method, target) = match words[..] {
         [method, target, version] if version.starts_with("HTTP/1.") => (method, target),
         _ => return Request::Malformed,
     };
+    if over_loopback && !lines.filter_map(host).all(is_this_host) {
+        return Request::Misdirected;
+    }
     let path = target.split('?').next().unwrap_or_default();
     match (method, path) {
         ("GET" | "HEAD", "/metrics" | "/") => Request::Metrics {
@@ -51,6 +60,35 @@ fn parse_head(request: &[u8]) -> Request {
         ("GET" | "HEAD", _) => Request::NotFound,
         _ => Request::NotAllowed,
     }
+}
+
+/// The value of a line of the head that is the field `Host`, without its port. If it is not text, it
+/// is empty.
+fn host(line: &[u8]) -> Option<&str> {
+    let (name, value) = line.split_at(line.iter().position(|&byte| byte == b':')?);
+    if !name.eq_ignore_ascii_case(b"Host") {
+        return None;
+    }
+    let value = std::str::from_utf8(&value[1..]).unwrap_or_default().trim();
+    Some(match value.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => value,
+    })
+}
+
+/// Whether a name or an address is this host's. An address cannot be a page's own name.
+fn is_this_host(host: &str) -> bool {
+    let address = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    address.unwrap_or(host).parse::<IpAddr>().is_ok()
+        || host.eq_ignore_ascii_case("localhost")
+        || own_name().is_some_and(|own| own.eq_ignore_ascii_case(host))
+}
+
+fn own_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// The answer. `metrics` makes the body if the request is for metrics.
@@ -68,6 +106,11 @@ pub(super) fn response(request: Request, metrics: impl FnOnce() -> Arc<[u8]>) ->
         }
         Request::NotFound => ("404 Not Found", "The metrics are at /metrics.\n"),
         Request::NotAllowed => ("405 Method Not Allowed\r\nAllow: GET, HEAD", "GET it.\n"),
+        Request::Misdirected => (
+            "421 Misdirected Request",
+            "Over the loopback, the metrics are at localhost, 127.0.0.1 and [::1], under no other \
+             name.\n",
+        ),
         Request::Malformed => ("400 Bad Request", "This is not an HTTP request.\n"),
         Request::TooLong => (
             "431 Request Header Fields Too Large",
@@ -107,7 +150,7 @@ mod tests {
             ("GET /metrics HTTP/2\r\n\r\n", Request::Malformed),
         ] {
             assert_eq!(
-                parse_request(request.as_bytes(), false),
+                parse_request(request.as_bytes(), false, false),
                 Some(expected),
                 "{request:?}"
             );
@@ -117,19 +160,54 @@ mod tests {
     #[test]
     fn an_incomplete_request_waits_until_it_ends_or_is_too_long() {
         let begun = b"GET /metrics HTTP/1.1\r\nHost: a\r\n";
-        assert_eq!(parse_request(begun, false), None);
-        assert_eq!(parse_request(begun, true), Some(Request::Malformed));
-        assert_eq!(parse_request(&[b'a'; MAX_HEAD_BYTES - 1], false), None);
+        assert_eq!(parse_request(begun, false, true), None);
+        assert_eq!(parse_request(begun, true, true), Some(Request::Malformed));
         assert_eq!(
-            parse_request(&[b'a'; MAX_HEAD_BYTES], false),
+            parse_request(&[b'a'; MAX_HEAD_BYTES - 1], false, true),
+            None
+        );
+        assert_eq!(
+            parse_request(&[b'a'; MAX_HEAD_BYTES], false, true),
             Some(Request::TooLong)
         );
+    }
+
+    /// A name that a web page has made point to the loopback is not this host's.
+    #[test]
+    fn a_request_on_this_host_must_name_this_host() {
+        let own = own_name().expect("a name");
+        for (host, is_own) in [
+            ("127.0.0.1:9100", true),
+            ("[::1]:9100", true),
+            ("[::1]", true),
+            ("LOCALHOST:9100", true),
+            ("localhost", true),
+            (&*own, true),
+            ("attacker.example:9100", false),
+            ("localhost.attacker.example", false),
+            ("127.0.0.1.attacker.example:9100", false),
+            ("", false),
+            ("\u{e9}", false),
+        ] {
+            let request = format!("GET /metrics HTTP/1.1\r\nX: y\r\nhOST: {host}\r\n\r\n");
+            let expected = match is_own {
+                true => Request::Metrics { head_only: false },
+                false => Request::Misdirected,
+            };
+            let parsed = parse_request(request.as_bytes(), false, true);
+            assert_eq!(parsed, Some(expected), "{host}");
+            // From elsewhere, a name is the configuration of whoever scrapes.
+            let parsed = parse_request(request.as_bytes(), false, false);
+            assert_eq!(parsed, Some(Request::Metrics { head_only: false }));
+        }
+        let two = b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n";
+        assert_eq!(parse_request(two, false, true), Some(Request::Misdirected));
     }
 
     #[test]
     fn arbitrary_bytes_are_malformed() {
         assert_eq!(
-            parse_request(b"\xff\xfe \0\r\n\r\n", false),
+            parse_request(b"\xff\xfe \0\r\n\r\n", false, true),
             Some(Request::Malformed)
         );
     }

@@ -1,6 +1,7 @@
 //! The names by which processes are found: abstract Unix sockets, which disappear with their
 //! process and leave nothing in the file system.
 
+use roce_trust::UnixSockets;
 use std::fs;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -25,11 +26,32 @@ pub(super) fn listen() -> io::Result<(UnixListener, String)> {
     Ok((listener, name))
 }
 
+/// A name at which a process listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) name: String,
+    /// The user that owns the socket, as [`OwnUser`](roce_trust::OwnUser) compares it, if the kernel
+    /// says so.
+    pub(super) owner: Option<u32>,
+}
+
 /// The names at which a process listens now.
-pub(super) fn all() -> io::Result<Vec<String>> {
+pub(super) fn all() -> io::Result<Vec<Name>> {
+    if let Ok(sockets) = UnixSockets::open().and_then(|kernel| kernel.list(PREFIX)) {
+        let sockets = sockets.into_iter().filter(|one| one.is_listening);
+        return Ok(sockets
+            .filter(|one| is_valid(&one.name))
+            .map(|one| Name {
+                name: one.name,
+                owner: one.uid,
+            })
+            .collect());
+    }
+    // A kernel without `sock_diag` has a table without owners.
     let table = fs::read(TABLE)
         .map_err(|error| io::Error::new(error.kind(), format!("reading {TABLE}: {error}")))?;
-    Ok(parse(&String::from_utf8_lossy(&table)))
+    let names = parse(&String::from_utf8_lossy(&table)).into_iter();
+    Ok(names.map(|name| Name { name, owner: None }).collect())
 }
 
 /// The names in the kernel's table. An accepted connection has its listener's name, too; only the
@@ -53,9 +75,13 @@ fn listener(line: &str) -> Option<String> {
     }
     // Names that contain a space are not ours.
     let name = fields.nth(2)?.strip_prefix('@')?;
+    is_valid(name).then(|| name.to_owned())
+}
+
+fn is_valid(name: &str) -> bool {
     let is_ours = |byte: u8| byte.is_ascii_hexdigit() || byte == b'/';
-    let rest = name.strip_prefix(PREFIX)?;
-    (name.len() <= MAX_NAME_BYTES && rest.bytes().all(is_ours)).then(|| name.to_owned())
+    let rest = name.strip_prefix(PREFIX);
+    rest.is_some_and(|rest| name.len() <= MAX_NAME_BYTES && rest.bytes().all(is_ours))
 }
 
 #[cfg(test)]
@@ -89,9 +115,17 @@ Num       RefCount Protocol Flags    Type St Inode Path
     #[test]
     fn a_listener_is_found_until_it_is_closed() {
         let (listener, name) = listen().expect("a name");
-        assert!(all().expect("the table").contains(&name));
+        let found = || {
+            all()
+                .expect("the list")
+                .into_iter()
+                .find(|one| one.name == name)
+        };
+        let owner = found().expect("it listens").owner;
+        // Kernels before Linux 5.3 do not say it.
+        assert!(owner.is_none_or(|owner| owner == roce_trust::OwnUser::now().id()));
         drop(listener);
-        assert!(!all().expect("the table").contains(&name));
+        assert_eq!(found(), None);
     }
 
     #[test]

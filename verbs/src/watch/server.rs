@@ -7,9 +7,8 @@ use super::{names, threads};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::socket::{getsockopt, sockopt};
-use nix::unistd::geteuid;
 use parking_lot::Mutex;
+use roce_trust::{OwnUser, peer};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,10 +18,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The maximum number of connections of each kind. Further connections wait in the listener's
-/// backlog. The limits are separate, so that HTTP clients can't lock out `roce top`.
+/// The maximum number of connections of each kind. The limits are separate, so that HTTP clients
+/// can't lock out `roce top`. Further local connections, which are this user's or root's, wait in the
+/// listener's backlog. Anybody can make HTTP connections, so a further one replaces the one that has
+/// been idle for longest: those that do nothing keep nobody out.
 const MAX_LOCAL: usize = 8;
 const MAX_HTTP: usize = 16;
+
+/// The maximum number of connections to accept before those that are open get their turn. Others
+/// may connect faster than this thread accepts.
+const MAX_ACCEPTS: usize = 64;
 
 /// The pause after a failure to accept a connection, for instance because no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -146,8 +151,8 @@ impl Shared {
     }
 }
 
-/// Waits until there is something to do. A listener is not polled while its kind has the maximum
-/// number of connections.
+/// Waits until there is something to do. The local listener is not polled while there is the maximum
+/// number of local connections.
 fn wait<'a>(
     wake: &'a EventFd,
     listeners: impl Iterator<Item = BorrowedFd<'a>>,
@@ -155,16 +160,12 @@ fn wait<'a>(
     is_paused: bool,
     next: Option<Instant>,
 ) {
-    let (local, http) = count(connections);
+    let local = count(connections, true);
     let mut polled = vec![PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
     let listeners: Vec<_> = listeners.collect();
     let local_index = listeners.len() - 1;
     for (index, listener) in listeners.into_iter().enumerate() {
-        let has_room = if index == local_index {
-            local < MAX_LOCAL
-        } else {
-            http < MAX_HTTP
-        };
+        let has_room = index != local_index || local < MAX_LOCAL;
         if has_room && !is_paused {
             polled.push(PollFd::new(listener, PollFlags::POLLIN));
         }
@@ -180,10 +181,24 @@ fn wait<'a>(
     let _ = poll(&mut polled, timeout.unwrap_or(PollTimeout::NONE));
 }
 
-/// The number of local connections, and that of others.
-fn count(connections: &[Connection]) -> (usize, usize) {
-    let local = connections.iter().filter(|one| one.is_local()).count();
-    (local, connections.len() - local)
+/// The number of local connections, or of others.
+fn count(connections: &[Connection], local: bool) -> usize {
+    let counted = connections.iter().filter(|one| one.is_local() == local);
+    counted.count()
+}
+
+/// If there is the maximum number of HTTP connections, closes the one that has been idle for longest.
+fn make_room_for_http(connections: &mut Vec<Connection>) {
+    if count(connections, false) < MAX_HTTP {
+        return;
+    }
+    let http = connections
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| !one.is_local());
+    if let Some((index, _)) = http.min_by_key(|(_, one)| one.progressed_at()) {
+        connections.remove(index);
+    }
 }
 
 /// Accepts waiting connections, up to the limits.
@@ -197,7 +212,10 @@ fn accept_all(
     now: Instant,
     cache: &mut ResponseCache<'_>,
 ) -> io::Result<()> {
-    while count(connections).0 < MAX_LOCAL {
+    for _ in 0..MAX_ACCEPTS {
+        if count(connections, true) >= MAX_LOCAL {
+            break;
+        }
         let Some((stream, _)) = ignore_no_connection(local.accept())? else {
             break;
         };
@@ -209,11 +227,12 @@ fn accept_all(
         }
     }
     for listener in tcp {
-        while count(connections).1 < MAX_HTTP {
+        for _ in 0..MAX_ACCEPTS {
             let Some((stream, _)) = ignore_no_connection(listener.accept())? else {
                 break;
             };
             stream.set_nonblocking(true)?;
+            make_room_for_http(connections);
             connections.push(Connection::new(Stream::Http(stream), now, cache));
             advance_last(connections, now, cache);
         }
@@ -245,24 +264,49 @@ fn ignore_no_connection<T>(accepted: io::Result<T>) -> io::Result<Option<T>> {
 
 /// Whether the other end is a process of the same user, or of root.
 fn may_watch(stream: &UnixStream) -> bool {
-    let peer = getsockopt(stream, sockopt::PeerCredentials);
-    peer.is_ok_and(|peer| may_user_watch(peer.uid(), geteuid().as_raw()))
-}
-
-/// Whether a process of the user `peer` may watch one of the user `own`.
-fn may_user_watch(peer: u32, own: u32) -> bool {
-    peer == 0 || peer == own
+    peer(stream).is_ok_and(|peer| OwnUser::now().is_or_root(peer.user))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
 
     #[test]
-    fn only_the_same_user_and_root_may_watch() {
-        for (peer, may) in [(0, true), (1000, true), (1001, false)] {
-            assert_eq!(may_user_watch(peer, 1000), may, "{peer}");
+    fn the_http_connection_that_is_idle_for_longest_makes_room() {
+        let devices = Devices::new();
+        let mut cache = ResponseCache::new(&devices);
+        let (local, _) = names::listen().expect("a name");
+        let http = TcpListener::bind(("127.0.0.1", 0)).expect("an address");
+        http.set_nonblocking(true).expect("allowed");
+        let at = http.local_addr().expect("an address");
+        let http = [Arc::new(http)];
+        let mut connections = Vec::new();
+        let begin = Instant::now();
+        let mut clients = Vec::new();
+        let mut accept_next = |connections: &mut Vec<Connection>, clients: &mut Vec<TcpStream>| {
+            let now = begin + Duration::from_millis(clients.len() as u64);
+            clients.push(TcpStream::connect(at).expect("connected"));
+            accept_all(&local, &http, connections, now, &mut cache).expect("accepted");
+        };
+        for _ in 0..MAX_HTTP {
+            accept_next(&mut connections, &mut clients);
         }
-        assert!(!may_user_watch(1000, 0), "root is watched by root alone");
+        assert_eq!(count(&connections, false), MAX_HTTP);
+        // The first one sends a part of its request, so the second one is idle for longest.
+        clients[0].write_all(b"GET").expect("sent");
+        let now = begin + Duration::from_millis(MAX_HTTP as u64);
+        let devices = Devices::new();
+        let mut cache = ResponseCache::new(&devices);
+        assert!(connections[0].advance(now, &mut cache));
+        accept_next(&mut connections, &mut clients);
+        assert_eq!(count(&connections, false), MAX_HTTP);
+        assert_eq!(clients[1].read(&mut [0]).expect("the end"), 0);
+        for client in [0, 2, MAX_HTTP] {
+            clients[client].set_nonblocking(true).expect("allowed");
+            let error = clients[client].read(&mut [0]).expect_err("it is open");
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{client}");
+        }
     }
 }

@@ -2,9 +2,7 @@
 
 use crate::environment;
 use crate::error::OpenError;
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+pub(super) use roce_trust::files::append as open;
 use std::path::{Path, PathBuf};
 
 /// The path that a variable names, if it is set. The program may change its folder later.
@@ -25,22 +23,6 @@ pub(super) fn check_file(variable: &'static str, path: &Path) -> Result<(), Open
         Err(error) => Err(error),
     };
     checked.map_err(|error| malformed(variable, &path.to_string_lossy(), error.to_string()))
-}
-
-/// Opens a file to read and to append to it. Another user can't have put it there, or a link.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .create(true)
-        .read(true)
-        .append(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(io::Error::other("it is not a regular file of this user"));
-    }
-    Ok(file)
 }
 
 pub(super) fn malformed(variable: &'static str, value: &str, error: String) -> OpenError {

@@ -9,8 +9,8 @@ mod tests;
 
 use super::names::Names;
 use roce_sim::record::{FlowRecord, PortRecord, Recorder};
+use roce_trust::files;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) fn write(
     names: &Names,
     events: &[(Duration, String)],
 ) -> Result<(), ReportError> {
-    fs::create_dir_all(folder).map_err(|error| ReportError::Io(folder.to_owned(), error))?;
+    files::create_folders(folder).map_err(|error| ReportError::Io(folder.to_owned(), error))?;
     let report = Report::new(recorder, names);
     let plots = plots::draw(&report).map_err(ReportError::Plot)?;
     for plot in &plots {
@@ -72,7 +72,7 @@ pub(crate) fn write(
 }
 
 fn save(path: &Path, text: &str) -> Result<(), ReportError> {
-    fs::write(path, text).map_err(|error| ReportError::Io(path.to_owned(), error))
+    files::write(path, text).map_err(|error| ReportError::Io(path.to_owned(), error))
 }
 
 /// A recorder's contents in the order in which the report shows them.

@@ -1,6 +1,7 @@
 use super::super::testing::{Incast, names};
 use super::*;
 use roce_sim::record::Limits;
+use std::fs;
 
 fn read(folder: &Path, file: &str) -> String {
     fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
@@ -113,4 +114,22 @@ fn an_unwritable_folder_is_named() {
     let error =
         write(&path, "", &recorder, &Names::default(), &[]).expect_err("a file is in the way");
     assert!(error.to_string().contains("file"), "{error}");
+}
+
+/// Another user of the machine may have put it there, in a folder that users share.
+#[test]
+fn a_report_does_not_overwrite_what_a_link_points_to() {
+    let mut incast = Incast::new(1);
+    let recorder = Recorder::new(&mut incast.fabric, Limits::default());
+    let temporary = folder();
+    let (precious, report) = (
+        temporary.path().join("precious"),
+        temporary.path().join("x"),
+    );
+    fs::write(&precious, "precious").expect("written");
+    fs::create_dir(&report).expect("made");
+    std::os::unix::fs::symlink(&precious, report.join("report.md")).expect("made");
+    let error = write(&report, "", &recorder, &Names::default(), &[]).expect_err("a link");
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+    assert_eq!(read(temporary.path(), "precious"), "precious");
 }

@@ -25,12 +25,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plan::{MILD, Plan};
 use report::{Failure, Report, RunReport};
+use roce_trust::environment;
 use roce_verbs::Device;
 use roce_verbs::settings::DurationText;
 use runner::{Outcome, Run, Runner};
 use scout::Scouted;
 use shrinker::Shrinker;
-use std::env;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -112,7 +112,7 @@ fn limit(text: &str) -> Result<DurationText, String> {
 /// # Errors
 /// If an argument is wrong, the test can't be started, or stdout can't be written.
 pub(super) fn run(args: &RunArgs, runs: NonZero<u32>) -> Result<ExitCode, RunError> {
-    if env::var_os("ROCE_FAULTS").is_some_and(|value| !value.is_empty()) {
+    if environment::variable("ROCE_FAULTS").is_some() {
         return Err(RunError::Usage(
             "ROCE_FAULTS is set, but --hunt draws the faults of each run: unset it".to_owned(),
         ));

@@ -4,6 +4,7 @@ use super::DcqcnError;
 use super::plot::{curves, curves_csv, slowdowns, slowdowns_csv};
 use super::report::{COLUMNS, Report, cells};
 use roce_sim::congestion::{Algorithm, Loss, Outcome, catalogue, jain};
+use roce_trust::files;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -186,13 +187,14 @@ fn fair_shares(page: &mut String, outcome: &Outcome) {
 fn save(folder: &Path, name: &str, svg: &str, csv: &str) -> Result<(), DcqcnError> {
     for (kind, text) in [("svg", svg), ("csv", csv)] {
         let path = folder.join(format!("{name}.{kind}"));
-        fs::write(&path, text).map_err(|error| failed(&path, error))?;
+        files::write(&path, text).map_err(|error| failed(&path, error))?;
     }
     Ok(())
 }
 
 fn create(folder: &Path) -> Result<(), DcqcnError> {
-    fs::create_dir_all(folder).map_err(|error| failed(folder, error))
+    let made = files::create_folders(folder);
+    made.map(drop).map_err(|error| failed(folder, error))
 }
 
 /// Replaces the text between the marker lines of a page.
@@ -206,7 +208,7 @@ fn replace(path: &Path, text: &str) -> Result<(), DcqcnError> {
         failed(path, io::Error::other(missing))
     })?;
     let new = format!("{head}{BEGIN}\n{text}{END}{tail}");
-    fs::write(path, new).map_err(|error| failed(path, error))
+    files::write(path, new).map_err(|error| failed(path, error))
 }
 
 fn failed(path: &Path, error: io::Error) -> DcqcnError {

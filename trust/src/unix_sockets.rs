@@ -24,23 +24,30 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// The state of a connected socket: one that was accepted has the name of the listener.
 const ESTABLISHED: u8 = 1;
+const LISTEN: u8 = 10;
 
 /// A socket that is bound to a name of the abstract namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamedSocket {
+pub struct NamedSocket {
     /// Without the zero byte in front.
-    pub(crate) name: String,
-    /// The user that owns it; `None` if the kernel is too old to say (before Linux 5.3).
-    pub(crate) uid: Option<u32>,
+    pub name: String,
+    /// The user that owns it, as [`OwnUser`](crate::OwnUser) compares it; `None` if the kernel is
+    /// too old to say (before Linux 5.3).
+    pub uid: Option<u32>,
+    /// Whether it accepts connections.
+    pub is_listening: bool,
 }
 
 /// A connection to the kernel that lists the Unix sockets of one network namespace.
 #[derive(Debug)]
-pub(crate) struct UnixDiag(OwnedFd);
+pub struct UnixSockets(OwnedFd);
 
-impl UnixDiag {
+impl UnixSockets {
     /// Connects, in the calling thread's network namespace.
-    pub(crate) fn open() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the kernel has no such list, or the system no descriptor left.
+    pub fn open() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: the call takes no pointers.
         let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG) };
@@ -56,7 +63,7 @@ impl UnixDiag {
     ///
     /// # Errors
     /// If the kernel has no list of Unix sockets, or refuses it.
-    pub(crate) fn list(&self, prefix: &str) -> io::Result<Vec<NamedSocket>> {
+    pub fn list(&self, prefix: &str) -> io::Result<Vec<NamedSocket>> {
         self.request()?;
         let mut sockets = Vec::new();
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -166,6 +173,7 @@ fn socket(message: &[u8], prefix: &str) -> Option<NamedSocket> {
     Some(NamedSocket {
         name: name.to_owned(),
         uid,
+        is_listening: state == LISTEN,
     })
 }
 
@@ -201,9 +209,8 @@ mod tests {
             let accepted = listener.accept().expect("connected");
             held.push((listener, client, accepted));
         }
-        let diag = UnixDiag::open().expect("Linux");
-        // SAFETY: the call only returns a number.
-        let own = unsafe { libc::geteuid() };
+        let diag = UnixSockets::open().expect("Linux");
+        let own = crate::OwnUser::now().id();
         for _ in 0..2 {
             let mut found = diag.list(&prefix).expect("a list");
             found.sort_by_key(|socket| socket.name[prefix.len()..].parse::<u32>().ok());
@@ -211,6 +218,7 @@ mod tests {
                 .map(|n| NamedSocket {
                     name: format!("{prefix}{n}"),
                     uid: Some(own),
+                    is_listening: true,
                 })
                 .collect();
             assert_eq!(found, expected);
@@ -236,6 +244,7 @@ mod tests {
         let expected = NamedSocket {
             name: "ab".to_owned(),
             uid: Some(5),
+            is_listening: true,
         };
         assert_eq!(sockets, [expected]);
         for at in 0..answer.len() {

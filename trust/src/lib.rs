@@ -1,0 +1,18 @@
+//! Whom a process may trust on its host.
+//!
+//! - [`OwnUser`]: whether a process, a socket or a file belongs to the user of this process.
+//! - [`peer`]: who is at the other end of a Unix socket; [`UnixSockets`]: who owns which name.
+//! - [`environment`]: the variables of this project, which a program with more rights than its
+//!   caller ignores.
+//! - [`files`]: files that are written without following another user's links.
+//!
+//! Everything that asks one of these questions asks it here, so that one answer holds everywhere.
+#![warn(missing_docs)]
+
+pub mod environment;
+pub mod files;
+mod unix_sockets;
+mod users;
+
+pub use unix_sockets::{NamedSocket, UnixSockets};
+pub use users::{OwnUser, Peer, inner_id, peer};
