@@ -247,7 +247,7 @@ pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
     }
     acknowledge_sync_event(&id)?;
     if id.inner.lock().sync {
-        let _ = table.channels.remove(id.channel().as_ptr());
+        let _ = table.remove_channel(id.channel().as_ptr());
     }
     id.unacknowledged.wait_for_all();
     Ok(())
