@@ -30,18 +30,24 @@ const VARIABLE: &str = "ROCE_DEVICES";
 
 /// The devices of this process, in the order of [`all_devices`]: those that `ROCE_DEVICES` names,
 /// separated by commas, or all devices if it is not set.
-pub fn devices() -> Vec<Device> {
-    let mut devices = all_devices();
+///
+/// # Errors
+/// As for [`interfaces`].
+pub fn devices() -> Result<Vec<Device>, OpenError> {
+    let mut devices = all_devices()?;
     if let Some(names) = environment::value(VARIABLE) {
         devices.retain(|device| device.is_among(&names.to_string_lossy()));
     }
-    devices
+    Ok(devices)
 }
 
 /// All devices, regardless of `ROCE_DEVICES`: the interfaces that are up and have an address, the
 /// loopback last.
-pub fn all_devices() -> Vec<Device> {
-    let mut found: Vec<Device> = interfaces()
+///
+/// # Errors
+/// As for [`interfaces`].
+pub fn all_devices() -> Result<Vec<Device>, OpenError> {
+    let mut found: Vec<Device> = interfaces()?
         .into_iter()
         .filter(|interface| interface.up && !interface.addresses.is_empty())
         .map(|interface| Device {
@@ -50,7 +56,7 @@ pub fn all_devices() -> Vec<Device> {
         })
         .collect();
     found.sort_by_key(|device| (device.is_loopback(), device.interface.index));
-    found
+    Ok(found)
 }
 
 /// The source address that the system's routes choose for packets to `remote`. Sends nothing.
@@ -68,9 +74,10 @@ impl Device {
     /// The device with this name, as [`Device::name`] gives it.
     ///
     /// # Errors
-    /// If no device has this name; the error lists the names of the devices.
+    /// If no device has this name (the error lists the names of the devices), or the system can't list
+    /// the interfaces.
     pub fn named(name: &str) -> Result<Self, OpenError> {
-        let all = devices();
+        let all = devices()?;
         let known = all.iter().map(Device::name).collect();
         all.into_iter()
             .find(|device| device.name() == name)
@@ -84,9 +91,10 @@ impl Device {
     /// 127.0.0.0/8.
     ///
     /// # Errors
-    /// If no interface has the address; the error lists the names of the devices.
+    /// If no interface has the address (the error lists the names of the devices), or the system can't
+    /// list the interfaces.
     pub fn with_address(address: IpAddr) -> Result<Self, OpenError> {
-        let all = devices();
+        let all = devices()?;
         let known = all.iter().map(Device::name).collect();
         let has = |device: &Device| device.interface.addresses.contains(&address);
         if let Some(device) = all.iter().find(|device| has(device)) {

@@ -95,7 +95,7 @@ fn folder_with_links(library: &Library) -> Result<PathBuf, RunError> {
 fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     let chosen = args.settings.variables()?;
     let library = Library::find(args.settings.library.as_deref())?;
-    let devices = args.settings.devices();
+    let devices = args.settings.devices()?;
     let (links, sysfs) = match &args.write {
         Some(folder) => {
             let device_files = DeviceFiles::of(&devices, &args.settings.datapath()?);
@@ -122,7 +122,7 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     variables.extend(
         chosen
             .into_iter()
-            .chain(args.settings.nccl())
+            .chain(args.settings.nccl()?)
             .map(|(name, value)| Variable::new(name, value)),
     );
     Ok(Environment {
