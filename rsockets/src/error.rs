@@ -55,12 +55,50 @@ impl std::error::Error for Error {}
 
 /// Gives the errors of other crates an errno.
 pub(crate) trait OrErrno<T> {
-    /// The result, or `errno` with the error as its cause.
+    /// The result, or `errno` with the error as its cause. If this process or the system is short of
+    /// descriptors or memory, the errno says that instead.
     fn or_errno(self, errno: Errno) -> Result<T, Error>;
 }
 
 impl<T, E: std::error::Error + Send + Sync + 'static> OrErrno<T> for Result<T, E> {
     fn or_errno(self, errno: Errno) -> Result<T, Error> {
-        self.map_err(|error| Error::new(errno, error))
+        self.map_err(|error| Error::new(shortage(&error).unwrap_or(errno), error))
+    }
+}
+
+/// Whether an errno says that this process or the system is short of descriptors or memory. The same
+/// call may succeed later.
+pub(crate) fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
+}
+
+/// The errno of the system's error behind an error, if that is a shortage.
+fn shortage(error: &(dyn std::error::Error + 'static)) -> Option<Errno> {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    let mut errors = chain.filter_map(|error| error.downcast_ref::<std::io::Error>());
+    let errno = errors.find_map(std::io::Error::raw_os_error);
+    errno
+        .map(Errno::from_raw)
+        .filter(|errno| is_shortage(*errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roce_verbs::device::OpenError;
+    use std::io;
+
+    #[test]
+    fn a_shortage_of_descriptors_is_not_reported_as_a_missing_device() {
+        let failed = |number| {
+            let source = io::Error::from_raw_os_error(number);
+            let what = "listing the network interfaces";
+            let result: Result<(), _> = Err(OpenError::System { what, source });
+            result
+                .or_errno(Errno::ENODEV)
+                .map_err(|error| error.errno())
+        };
+        assert_eq!(failed(libc::EMFILE), Err(Errno::EMFILE));
+        assert_eq!(failed(libc::EPERM), Err(Errno::ENODEV));
     }
 }

@@ -1,6 +1,6 @@
 //! The devices that sockets use. Each is opened for the first socket that needs it, and stays open.
 
-use crate::error::{Error, OrErrno};
+use crate::error::{Error, OrErrno, is_shortage};
 use crate::per_process::PerProcess;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -34,7 +34,7 @@ impl Nics {
             SocketAddr::V6(local) => local.scope_id(),
             SocketAddr::V4(_) => 0,
         };
-        let all = devices();
+        let all = devices().or_errno(Errno::ENODEV)?;
         let found = all.iter().find(|device| {
             let interface = device.interface();
             let has_it = interface.addresses.contains(&local.ip());
@@ -51,10 +51,25 @@ impl Nics {
     }
 
     /// All devices, without those that can't be opened.
-    pub(crate) fn all(&self) -> Vec<Arc<Nic>> {
-        let all = devices();
-        let opened = all.iter().map(|device| self.opened(device));
-        opened.filter_map(Result::ok).collect()
+    ///
+    /// # Errors
+    /// If the devices can't be listed, if this process or the system is short of what opening one
+    /// needs, or if there are devices and none can be opened.
+    pub(crate) fn all(&self) -> Result<Vec<Arc<Nic>>, Error> {
+        let all = devices().or_errno(Errno::ENODEV)?;
+        let mut opened = Vec::with_capacity(all.len());
+        let mut failed = None;
+        for device in &all {
+            match self.opened(device) {
+                Ok(nic) => opened.push(nic),
+                Err(error) if is_shortage(error.errno()) => return Err(error),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) if opened.is_empty() => Err(error),
+            _ => Ok(opened),
+        }
     }
 
     fn opened(&self, device: &Device) -> Result<Arc<Nic>, Error> {

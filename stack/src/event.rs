@@ -46,6 +46,25 @@ pub enum Event {
 }
 
 impl Event {
+    /// The QP that the event is about, if it is about one.
+    pub const fn qpn(&self) -> Option<Qpn> {
+        match *self {
+            Event::QpRequestError(qpn)
+            | Event::QpAccessError(qpn)
+            | Event::QpFatal(qpn)
+            | Event::CommEstablished(qpn)
+            | Event::SqDrained(qpn)
+            | Event::LastWqeReached(qpn) => Some(qpn),
+            Event::CqNotify(_)
+            | Event::CqError(_)
+            | Event::SrqLimit(_)
+            | Event::PortActive
+            | Event::PortError
+            | Event::GidChange
+            | Event::DeviceFatal => None,
+        }
+    }
+
     /// One event of each kind, for tests of the tables that translate them.
     pub const fn one_of_each(cq: CqId, qp: Qpn, srq: Srqn) -> [Event; 13] {
         [

@@ -107,7 +107,7 @@ pub(crate) extern "C-unwind" fn get_cq_event(
     cq: Out<*mut IbvCq>,
     cq_context: Out<*mut c_void>,
 ) -> c_int {
-    wait::until_found(move |_| match channel.get()?.next_event()? {
+    wait::until_found(move || match channel.get()?.next_event()? {
         Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
         Found::Now(found) => {
             cq_context.put(found.get()?.c_part().cq_context)?;

@@ -2,6 +2,7 @@
 
 use crate::abi::{IbvDevice, NODE_CA, TRANSPORT_IB};
 use crate::convert::int;
+use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::{CPart, Handle, Out, Part, Text};
 use nix::errno::Errno;
@@ -92,7 +93,8 @@ pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<IbvDe
     guard::pointer(|| {
         count.put_if_not_null(0);
         report_environment();
-        let found: Vec<&Device> = devices().iter().map(Device::find_or_create).collect();
+        let devices = devices().or_errno()?;
+        let found: Vec<&Device> = devices.iter().map(Device::find_or_create).collect();
         // SAFETY: calloc may be called at any time; C frees the array by `free`.
         let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
         let list = Out::<Handle<IbvDevice>>::allocated(array.cast());

@@ -33,6 +33,12 @@ pub(crate) trait ToErrno {
     fn to_errno(&self) -> Errno;
 }
 
+/// Whether an errno says that this process or the system is short of descriptors or memory. The same
+/// call may succeed later.
+pub(crate) fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
+}
+
 fn io_errno(error: &io::Error) -> Errno {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number),

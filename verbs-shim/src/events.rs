@@ -78,9 +78,11 @@ impl<K: Eq + Hash> Table<K> {
         self.entries.lock().insert(key, entry);
     }
 
-    /// Stops delivering events of an object, and waits until the delivered ones are acknowledged.
-    pub(crate) fn remove(&self, key: &K) {
+    /// Stops delivering events of an object, calls `end`, which withdraws those that the program has
+    /// not got, and waits until the others are acknowledged.
+    pub(crate) fn remove(&self, key: &K, end: impl FnOnce()) {
         let entry = self.entries.lock().remove(key);
+        end();
         if let Some(entry) = entry {
             entry.unacknowledged.wait_for_all();
         }
@@ -141,7 +143,7 @@ pub(crate) extern "C-unwind" fn get_async_event(
     context: Handle<IbvContext>,
     event: Out<IbvAsyncEvent>,
 ) -> c_int {
-    wait::until_found(move |_| {
+    wait::until_found(move || {
         let state = &context.get()?.state;
         loop {
             let Some(found) = state.events.poll() else {
@@ -247,7 +249,7 @@ mod tests {
         assert_eq!(table.acquire(&7), Some((&raw mut object).cast()));
         assert!(table.acquire(&7).is_some());
         std::thread::scope(|scope| {
-            let removal = scope.spawn(|| table.remove(&7));
+            let removal = scope.spawn(|| table.remove(&7, || ()));
             // A thread that waits is woken up, and waits on.
             while unacknowledged.acknowledged.notify_all() == 0 {
                 assert!(!removal.is_finished(), "it does not wait");

@@ -171,7 +171,8 @@ pub(crate) extern "C" fn destroy_srq(srq: Handle<IbvSrq>) -> c_int {
     guard::errno(|| {
         let found = srq.get()?;
         found.users.check_none()?;
-        found.state.objects.srqs.remove(&found.srq.number());
+        let srqs = &found.state.objects.srqs;
+        srqs.remove(&found.srq.number(), || found.srq.end_events());
         srq.take().map(drop)
     })
 }

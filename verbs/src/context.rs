@@ -71,7 +71,7 @@ impl Context {
         nic.set_congestion(options.congestion_settings());
         // For the explanation of a failure: docs/adr/0053-flight-recorder.md.
         nic.record_events(true);
-        let events = EventQueue::new(MAX_EVENTS).map_err(system("making an eventfd"))?;
+        let events = EventQueue::new(MAX_EVENTS).map_err(system("making a timerfd"))?;
         let faults = options.fault_layer()?;
         let mut engine = Engine::new(nic, port, faults, Arc::new(events), device.name());
         engine.order(options.judge()?);

@@ -6,6 +6,7 @@ pub use crate::error::{OpenError, StartError};
 pub use crate::events::AsyncEvents;
 pub use crate::gid::{Gid, GidEntry, GidKind, ParseGidError};
 pub use crate::interfaces::{Interface, interfaces};
+pub use crate::runtime::EventQueue;
 pub use roce_stack::{Event, QpnRange, RoceVersion, TxMeta};
 
 use crate::environment;
@@ -20,6 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 #[derive(Clone, Debug)]
 pub struct Device {
     interface: Interface,
+    guid: u64,
     /// Addresses that the caller added to the interface's own.
     extra_addresses: Vec<IpAddr>,
 }
@@ -29,27 +31,79 @@ const VARIABLE: &str = "ROCE_DEVICES";
 
 /// The devices of this process, in the order of [`all_devices`]: those that `ROCE_DEVICES` names,
 /// separated by commas, or all devices if it is not set.
-pub fn devices() -> Vec<Device> {
-    let mut devices = all_devices();
+///
+/// # Errors
+/// As for [`interfaces`].
+pub fn devices() -> Result<Vec<Device>, OpenError> {
+    let mut devices = all_devices()?;
     if let Some(names) = environment::value(VARIABLE) {
         devices.retain(|device| device.is_among(&names.to_string_lossy()));
     }
-    devices
+    Ok(devices)
 }
 
 /// All devices, regardless of `ROCE_DEVICES`: the interfaces that are up and have an address, the
 /// loopback last.
-pub fn all_devices() -> Vec<Device> {
-    let mut found: Vec<Device> = interfaces()
+///
+/// # Errors
+/// As for [`interfaces`].
+pub fn all_devices() -> Result<Vec<Device>, OpenError> {
+    let all = interfaces()?;
+    let guids = guids(&all);
+    let mut found: Vec<Device> = all
         .into_iter()
-        .filter(|interface| interface.up && !interface.addresses.is_empty())
-        .map(|interface| Device {
+        .zip(guids)
+        .filter(|(interface, _)| interface.up && !interface.addresses.is_empty())
+        .map(|(interface, guid)| Device {
             interface,
+            guid,
             extra_addresses: Vec::new(),
         })
         .collect();
     found.sort_by_key(|device| (device.is_loopback(), device.interface.index));
-    found
+    Ok(found)
+}
+
+/// The GUIDs of all interfaces.
+fn guids(all: &[Interface]) -> Vec<u64> {
+    let mut guids = vec![0; all.len()];
+    let mut by_index: Vec<usize> = (0..all.len()).collect();
+    by_index.sort_by_key(|at| all[*at].index);
+    for at in by_index {
+        let Interface {
+            mac, index, name, ..
+        } = &all[at];
+        let [.., a, b] = index.to_be_bytes();
+        let mac = if *mac == [0; 6] {
+            [2, 0, 0, 0, a, b]
+        } else {
+            *mac
+        };
+        let mut middle = EUI_64;
+        while guids.contains(&guid(mac, middle)) {
+            middle = match middle {
+                EUI_64 => hash(name),
+                hash => hash.wrapping_add(1),
+            };
+        }
+        guids[at] = guid(mac, middle);
+    }
+    guids
+}
+
+/// The middle of an EUI-64 that is made from a hardware address.
+const EUI_64: u16 = 0xfffe;
+
+fn guid([a, b, c, d, e, f]: [u8; 6], middle: u16) -> u64 {
+    let [x, y] = middle.to_be_bytes();
+    u64::from_be_bytes([a ^ 2, b, c, x, y, d, e, f])
+}
+
+/// The FNV-1a hash of a name, folded to 16 bits.
+fn hash(name: &str) -> u16 {
+    let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let hash = name.bytes().fold(0x811c_9dc5, mix);
+    (hash ^ hash >> 16) as u16
 }
 
 /// The source address that the system's routes choose for packets to `remote`. Sends nothing.
@@ -67,9 +121,10 @@ impl Device {
     /// The device with this name, as [`Device::name`] gives it.
     ///
     /// # Errors
-    /// If no device has this name; the error lists the names of the devices.
+    /// If no device has this name (the error lists the names of the devices), or the system can't list
+    /// the interfaces.
     pub fn named(name: &str) -> Result<Self, OpenError> {
-        let all = devices();
+        let all = devices()?;
         let known = all.iter().map(Device::name).collect();
         all.into_iter()
             .find(|device| device.name() == name)
@@ -83,9 +138,10 @@ impl Device {
     /// 127.0.0.0/8.
     ///
     /// # Errors
-    /// If no interface has the address; the error lists the names of the devices.
+    /// If no interface has the address (the error lists the names of the devices), or the system can't
+    /// list the interfaces.
     pub fn with_address(address: IpAddr) -> Result<Self, OpenError> {
-        let all = devices();
+        let all = devices()?;
         let known = all.iter().map(Device::name).collect();
         let has = |device: &Device| device.interface.addresses.contains(&address);
         if let Some(device) = all.iter().find(|device| has(device)) {
@@ -143,16 +199,13 @@ impl Device {
         largest_path_mtu(self.interface.mtu.saturating_sub(48))
     }
 
-    /// The device's GUID: the EUI-64 of the hardware address, or, if the interface has none, of an
-    /// address made from the interface's index.
+    /// The device's GUID, which no other device of this host has: the EUI-64 of the hardware address,
+    /// or, if the interface has none, of an address made from the interface's index. If several
+    /// interfaces have one hardware address, such as VLANs and the interface below them, those after
+    /// the first have the hash of their name in the middle. The GUID stays the same as long as these
+    /// interfaces exist, and after a restart of the host.
     pub fn guid(&self) -> u64 {
-        let mut mac = self.interface.mac;
-        if mac == [0; 6] {
-            let [.., a, b] = self.interface.index.to_be_bytes();
-            mac = [2, 0, 0, 0, a, b];
-        }
-        let [a, b, c, d, e, f] = mac;
-        u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+        self.guid
     }
 
     /// The GID table that the device would have if it were opened now, without RoCE v1. The entries
@@ -201,6 +254,55 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interfaces_with_one_hardware_address_have_guids_of_their_own() {
+        let interface = |index, name: &str, mac| Interface {
+            name: name.to_owned(),
+            index,
+            mac,
+            mtu: 1500,
+            up: true,
+            running: true,
+            addresses: Vec::new(),
+        };
+        let mac = [0x02, 0, 0, 0x12, 0x34, 0x56];
+        let eth0 = interface(2, "eth0", mac);
+        let vlan = |index, name| interface(index, name, mac);
+        let found = guids(&[
+            vlan(9, "eth0.6"),
+            interface(1, "lo", [0; 6]),
+            eth0.clone(),
+            vlan(8, "eth0.5"),
+        ]);
+        // The first has its EUI-64, and the loopback has no hardware address.
+        assert_eq!(found[2], 0x0000_00ff_fe12_3456);
+        assert_eq!(found[1], 0x0000_00ff_fe00_0001);
+        let different: std::collections::HashSet<_> = found.iter().collect();
+        assert_eq!(different.len(), 4, "{found:x?}");
+        // After a restart, the interfaces have other indices.
+        let again = guids(&[eth0, vlan(5, "eth0.6"), vlan(6, "eth0.5")]);
+        assert_eq!(again, [found[2], found[0], found[3]]);
+    }
+
+    #[test]
+    fn guids_differ_although_hashes_of_names_do_not() {
+        let all: Vec<Interface> = (1..2000)
+            .map(|index| Interface {
+                name: format!("vlan{index}"),
+                index,
+                mac: [2; 6],
+                mtu: 1500,
+                up: true,
+                running: true,
+                addresses: Vec::new(),
+            })
+            .collect();
+        let names: std::collections::HashSet<_> = all.iter().map(|i| hash(&i.name)).collect();
+        assert!(names.len() < all.len(), "no two hashes are the same");
+        let different: std::collections::HashSet<_> = guids(&all).into_iter().collect();
+        assert_eq!(different.len(), all.len());
+    }
 
     #[test]
     fn the_error_names_an_address_that_no_interface_has() {

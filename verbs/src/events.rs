@@ -71,3 +71,32 @@ impl std::fmt::Debug for AsyncEvents {
         f.debug_struct("AsyncEvents").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::device::{Device, Event};
+    use crate::qp::{SrqAttributes, SrqOptions};
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn events_of_a_destroyed_object_vanish() {
+        let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
+        let context = device.open().expect("opened");
+        let pd = context.alloc_pd();
+        // Each SRQ has fewer receives than its limit.
+        let limited = || {
+            let srq = pd.create_srq(&SrqOptions::default()).expect("room");
+            let limit = SrqAttributes {
+                limit: Some(1),
+                ..SrqAttributes::default()
+            };
+            srq.modify(&limit).expect("a valid limit");
+            srq
+        };
+        let (gone, stays) = (limited(), limited());
+        drop(gone);
+        let expected = Event::SrqLimit(stays.number());
+        assert_eq!(context.poll_event(), Some(expected));
+        assert_eq!(context.poll_event(), None);
+    }
+}

@@ -1,5 +1,6 @@
 //! The host's network interfaces, with the attributes that a RoCE device needs.
 
+use crate::error::OpenError;
 use std::io;
 use std::net::IpAddr;
 
@@ -22,13 +23,19 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-/// All interfaces, or none if the system can't list them. An interface that disappears during the
-/// call is left out.
-pub fn interfaces() -> Vec<Interface> {
-    try_interfaces().unwrap_or_default()
+/// All interfaces. An interface that disappears during the call is left out.
+///
+/// # Errors
+/// If the system can't list the interfaces, for instance because the process has no descriptor
+/// left.
+pub fn interfaces() -> Result<Vec<Interface>, OpenError> {
+    try_interfaces().map_err(|source| OpenError::System {
+        what: "listing the network interfaces",
+        source,
+    })
 }
 
-/// Like [`interfaces`], but returns the error.
+/// Like [`interfaces`], with the system's error.
 ///
 /// # Errors
 /// If the system can't list the interfaces, for instance because the process has no descriptor

@@ -28,6 +28,8 @@ pub struct DevicesArgs {
 pub enum DevicesError {
     /// The environment is malformed.
     Environment(OpenError),
+    /// The system can't list the interfaces.
+    Open(OpenError),
     /// Writing to stdout failed.
     Print(io::Error),
 }
@@ -35,7 +37,7 @@ pub enum DevicesError {
 impl fmt::Display for DevicesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Environment(error) => error.fmt(f),
+            Self::Environment(error) | Self::Open(error) => error.fmt(f),
             Self::Print(error) => write!(f, "can't print: {error}"),
         }
     }
@@ -52,10 +54,10 @@ impl std::error::Error for DevicesError {}
 /// Prints the devices.
 ///
 /// # Errors
-/// If stdout can't be written, or the environment is malformed.
+/// If stdout can't be written, the environment is malformed, or the system can't list the interfaces.
 pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     let options = environment_datapath().map_err(DevicesError::Environment)?;
-    let report = Report::of_this_machine(&options);
+    let report = Report::of_this_machine(&options).map_err(DevicesError::Open)?;
     let mut out = io::stdout().lock();
     let printed = if args.json {
         serde_json::to_string_pretty(&report)

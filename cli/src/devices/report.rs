@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, Table, presets};
 use roce_verbs::Device;
 use roce_verbs::datapath::{Datapath, DatapathKind, DatapathOptions, TxFeatures, XdpAttachment};
-use roce_verbs::device::{GidEntry, GidKind, Interface, StartError, devices, interfaces};
+use roce_verbs::device::{
+    GidEntry, GidKind, Interface, OpenError, StartError, devices, interfaces,
+};
 use serde::Serialize;
 
 /// The devices, and the interfaces without one.
@@ -88,7 +90,10 @@ struct NoDevice {
 
 impl Report {
     /// The devices of this machine in this network namespace.
-    pub(super) fn of_this_machine(options: &DatapathOptions) -> Self {
+    ///
+    /// # Errors
+    /// If the system can't list the interfaces.
+    pub(super) fn of_this_machine(options: &DatapathOptions) -> Result<Self, OpenError> {
         let entry = |device: &Device| {
             let gids = device.gids_with(options);
             let entry = Entry::new(device, device.datapath(options), &gids);
@@ -97,10 +102,10 @@ impl Report {
                 ..entry
             }
         };
-        Self {
-            devices: devices().iter().map(entry).collect(),
-            no_devices: interfaces().iter().filter_map(NoDevice::of).collect(),
-        }
+        Ok(Self {
+            devices: devices()?.iter().map(entry).collect(),
+            no_devices: interfaces()?.iter().filter_map(NoDevice::of).collect(),
+        })
     }
 
     pub(super) fn write(&self, out: &mut impl Write, verbose: bool) -> io::Result<()> {

@@ -30,6 +30,8 @@ pub(super) struct Machine {
     pub(super) library: Result<PathBuf, String>,
     /// The names of this stack's devices, the loopback's last.
     pub(super) devices: Vec<String>,
+    /// Why the system could not list them, if it could not.
+    pub(super) unlisted: Option<String>,
     /// How `roce run` shows a program the device files.
     pub(super) device_view: DeviceView,
 }
@@ -58,6 +60,7 @@ impl Machine {
                 DeviceView::Unavailable(format!("{why}, and libroce_preload.so is not there"))
             }
         };
+        let devices = roce_verbs::device::devices();
         Self {
             root: "/".into(),
             current_dir: env::current_dir().unwrap_or_else(|_| "/".into()),
@@ -65,8 +68,10 @@ impl Machine {
             library: found
                 .map(|found| found.path().to_owned())
                 .map_err(|error| error.to_string()),
-            devices: roce_verbs::device::devices()
+            unlisted: devices.as_ref().err().map(ToString::to_string),
+            devices: devices
                 .iter()
+                .flatten()
                 .map(roce_verbs::Device::name)
                 .collect(),
             device_view,

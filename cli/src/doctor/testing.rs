@@ -28,6 +28,7 @@ impl FakeMachine {
                 ]),
                 library: Ok(library),
                 devices: vec!["roce_eth0".to_owned(), "roce_lo".to_owned()],
+                unlisted: None,
                 device_view: DeviceView::Namespace,
                 root,
             },

@@ -156,7 +156,10 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, DumpError> {
 
 /// Opens a socket on the interface that the user named.
 fn open(wanted: &str) -> Result<(String, PacketSocket), DumpError> {
-    let all = interfaces();
+    let all = interfaces().map_err(|error| DumpError::System {
+        what: format!("finding {wanted}"),
+        source: io::Error::other(error),
+    })?;
     let device = wanted.strip_prefix("roce_");
     let named = |name: &str| all.iter().find(|interface| interface.name == name);
     let Some(interface) = named(wanted).or_else(|| device.and_then(named)) else {

@@ -109,7 +109,7 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     if is_for_image && in_image {
         let folder = Variable::prepended("LD_LIBRARY_PATH", IN_IMAGE.into());
         return Ok(Environment {
-            variables: variables(args, folder, None, chosen),
+            variables: variables(args, folder, None, chosen)?,
             library: PathBuf::from(IN_IMAGE).join("libibverbs.so.1"),
             devices: Vec::new(),
             notes: vec![format!(
@@ -118,7 +118,7 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
         });
     }
     let library = found?;
-    let devices = args.settings.devices();
+    let devices = args.settings.devices()?;
     let (links, sysfs) = match &args.write {
         Some(folder) => {
             let device_files = DeviceFiles::of(&devices, &args.settings.datapath()?);
@@ -139,7 +139,7 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
     }
     let links = Variable::prepended("LD_LIBRARY_PATH", links.into_os_string());
     Ok(Environment {
-        variables: variables(args, links, sysfs, chosen),
+        variables: variables(args, links, sysfs, chosen)?,
         library: library.path().to_owned(),
         devices: devices.iter().map(roce_verbs::Device::name).collect(),
         notes: Vec::new(),
@@ -151,12 +151,10 @@ fn variables(
     libraries: Variable,
     sysfs: Option<PathBuf>,
     chosen: Vec<(&'static str, OsString)>,
-) -> Vec<Variable> {
+) -> Result<Vec<Variable>, RunError> {
     let sysfs = sysfs.map(|folder| Variable::new("SYSFS_PATH", folder.into_os_string()));
-    let others = chosen.into_iter().chain(args.settings.nccl());
+    let others = chosen.into_iter().chain(args.settings.nccl()?);
     let others = others.map(|(name, value)| Variable::new(name, value));
-    std::iter::once(libraries)
-        .chain(sysfs)
-        .chain(others)
-        .collect()
+    let all = std::iter::once(libraries).chain(sysfs).chain(others);
+    Ok(all.collect())
 }

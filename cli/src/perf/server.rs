@@ -79,7 +79,7 @@ fn listen_at(text: &str, port: u16) -> Result<SocketAddr, PerfError> {
             ));
         }
         (SocketAddr::V6(at), Some(zone)) => {
-            let mut interfaces = roce_verbs::device::interfaces().into_iter();
+            let mut interfaces = roce_verbs::device::interfaces()?.into_iter();
             let named = interfaces.find(|i| i.name == zone || zone.parse() == Ok(i.index));
             let named = named.ok_or_else(|| wrong("names an interface that is not there"))?;
             if !named.addresses.contains(&address) {
@@ -227,6 +227,7 @@ mod tests {
             assert_eq!(at(wrong), Err(2), "{wrong}");
         }
         let lo = roce_verbs::device::interfaces()
+            .expect("listed")
             .into_iter()
             .find(|i| i.name == "lo");
         // Not every machine has IPv6.

@@ -125,7 +125,7 @@ fn choose_device(args: &PingpongArgs, host: Option<&Host>) -> Result<Device, Pin
     if let Some(name) = &args.device {
         return Device::named(name).map_err(|error| PingpongError::usage(format!("-d: {error}")));
     }
-    let all = devices();
+    let all = devices()?;
     let on_loopback =
         host.is_some_and(|host| host.addresses.iter().all(|at| at.ip().is_loopback()));
     all.iter()

@@ -268,7 +268,14 @@ fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) ->
     let name = name.to_string_lossy();
     let nothing = totals.devices_opened == 0 && !args.quiet;
     let devices: Vec<String> = match totals.devices_opened {
-        0 => args.settings.devices().iter().map(Device::name).collect(),
+        // They were listed before the program ran. An error now must not hide how the program ended.
+        0 => args
+            .settings
+            .devices()
+            .iter()
+            .flatten()
+            .map(Device::name)
+            .collect(),
         _ => Vec::new(),
     };
     let succeeded = end == ProgramEnd::Code(0);

@@ -64,7 +64,7 @@ impl Prepared {
         if let Some(obstacle) = program::obstacle(&path, as_user) {
             notice(&obstacle);
         }
-        variables.extend(args.settings.nccl());
+        variables.extend(args.settings.nccl()?);
         let sockets = args.sockets.as_ref();
         let on_rdma = sockets.is_some();
         variables.extend(loading::variables(

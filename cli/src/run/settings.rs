@@ -115,20 +115,26 @@ impl Settings {
     }
 
     /// The devices that the program will see.
-    pub(crate) fn devices(&self) -> Vec<Device> {
-        let mut devices = all_devices();
+    ///
+    /// # Errors
+    /// If the system can't list the interfaces.
+    pub(crate) fn devices(&self) -> Result<Vec<Device>, RunError> {
+        let mut devices = list_all_devices()?;
         if let Some(names) = self.device_names() {
             devices.retain(|device| device.is_among(&names));
         }
-        devices
+        Ok(devices)
     }
 
     /// The settings of NCCL that it needs for these devices, and that the user has not made.
-    pub(crate) fn nccl(&self) -> Vec<(&'static str, OsString)> {
-        let devices: Vec<_> = self.devices().iter().map(Device::name).collect();
+    ///
+    /// # Errors
+    /// If the system can't list the interfaces.
+    pub(crate) fn nccl(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
+        let devices: Vec<_> = self.devices()?.iter().map(Device::name).collect();
         let is_set = |name: &str| env::var_os(name).is_some();
         let lacking = nccl::lacking(devices.iter().map(String::as_str), is_set);
-        lacking.into_iter().map(nccl::Setting::variable).collect()
+        Ok(lacking.into_iter().map(nccl::Setting::variable).collect())
     }
 
     fn device_names(&self) -> Option<String> {
@@ -141,8 +147,12 @@ fn variable(name: &str) -> Option<String> {
     Some(value.to_string_lossy().into_owned())
 }
 
+fn list_all_devices() -> Result<Vec<Device>, RunError> {
+    all_devices().map_err(|error| RunError::system("finding devices", std::io::Error::other(error)))
+}
+
 fn check_devices(names: &str) -> Result<(), RunError> {
-    let all = all_devices();
+    let all = list_all_devices()?;
     for name in names.split(',') {
         if !all.iter().any(|device| device.is_among(name)) {
             let known: Vec<_> = all.iter().map(Device::name).collect();

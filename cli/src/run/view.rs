@@ -23,7 +23,7 @@ pub(super) fn make(
     library: &Library,
     notice: &impl Fn(&str),
 ) -> Result<DeviceView, RunError> {
-    let devices = args.settings.devices();
+    let devices = args.settings.devices()?;
     if devices.is_empty() {
         notice("no interface is up and has an address: the program will find no device");
     }

@@ -2,6 +2,7 @@
 
 use super::connecting::accept_incoming;
 use super::*;
+use crate::error::is_shortage;
 use crate::nic::nics;
 use std::net::Ipv4Addr;
 
@@ -26,7 +27,7 @@ impl Socket {
             return Err(Errno::EINVAL.into());
         };
         let nics = if local.ip().is_unspecified() {
-            nics().all()
+            nics().all()?
         } else {
             vec![nics().with_address(local)?]
         };
@@ -35,6 +36,7 @@ impl Socket {
         for nic in nics {
             match Listener::with_claim(&nic.context, &claim).or_errno(Errno::ENODEV) {
                 Ok(listener) => listeners.push((nic, listener)),
+                Err(error) if is_shortage(error.errno()) => return Err(error),
                 Err(error) => failed = error,
             }
         }

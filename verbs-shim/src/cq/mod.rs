@@ -246,9 +246,9 @@ pub(crate) extern "C" fn destroy_cq(cq: Handle<IbvCq>) -> c_int {
     guard::errno(|| {
         let found = cq.get()?;
         found.users.check_none()?;
-        let id = found.queue.id();
-        found.state.objects.completions.remove(&id);
-        found.state.objects.cqs.remove(&id);
+        let (objects, id) = (&found.state.objects, found.queue.id());
+        objects.completions.remove(&id, || found.queue.end_events());
+        objects.cqs.remove(&id, || ());
         cq.take().map(drop)
     })
 }

@@ -257,7 +257,8 @@ impl QpParams {
 pub(crate) extern "C" fn destroy_qp(qp: Handle<IbvQp>) -> c_int {
     guard::errno(|| {
         let found = qp.get()?;
-        found.state.objects.qps.remove(&found.qp.qpn());
+        let qps = &found.state.objects.qps;
+        qps.remove(&found.qp.qpn(), || found.qp.destroy());
         qp.take().map(drop)
     })
 }

@@ -7,7 +7,7 @@ use super::resolve::bind;
 use super::table::table;
 use super::{endpoint, qp};
 use crate::abi::*;
-use crate::errors::OrErrno;
+use crate::errors::{OrErrno, is_shortage};
 use crate::guard;
 use crate::pointer::{In, Out};
 use nix::errno::Errno;
@@ -57,7 +57,7 @@ fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<
             Some(local) if local.ip().is_loopback() => {
                 vec![table()?.devices.with_address(local)?]
             }
-            _ => table()?.devices.all(),
+            _ => table()?.devices.all()?,
         },
     };
     let claim = inner.claim.as_ref().ok_or(Errno::EINVAL)?;
@@ -66,6 +66,10 @@ fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<
         let listen = || device.manager.listen(claim, backlog);
         match device.listeners.insert_with(id, listen).or_errno() {
             Ok(listener) => inner.listeners.push((device, listener)),
+            Err(errno) if is_shortage(errno) => {
+                stop_listening(inner);
+                return Err(errno);
+            }
             Err(errno) => failed = errno,
         }
     }
@@ -247,7 +251,7 @@ pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
     }
     acknowledge_sync_event(&id)?;
     if id.inner.lock().sync {
-        let _ = table.channels.remove(id.channel().as_ptr());
+        let _ = table.remove_channel(id.channel().as_ptr());
     }
     id.unacknowledged.wait_for_all();
     Ok(())
@@ -263,10 +267,14 @@ fn detach(id: &Arc<Id>) {
             .with(|agent, now| agent.forget(now, connection));
         device.connections.remove(&connection);
     }
+    stop_listening(&mut inner);
+    inner.claim = None;
+    inner.state = State::Closed;
+}
+
+fn stop_listening(inner: &mut Inner) {
     for (device, listener) in std::mem::take(&mut inner.listeners) {
         device.manager.stop_listening(listener);
         device.listeners.remove(&listener);
     }
-    inner.claim = None;
-    inner.state = State::Closed;
 }

@@ -1,19 +1,16 @@
-//! Event channels. A channel is a queue with a descriptor that is readable while the queue is not
-//! empty.
+//! Event channels: queues with a descriptor.
 
 use super::event::PendingEvent;
 use super::id::Id;
 use super::table::table;
 use crate::abi::RdmaEventChannel;
-use crate::context::blocks;
+use crate::context::{blocks, make_blocking};
+use crate::errors::OrErrno;
 use crate::guard;
 use crate::pointer::CPart;
-use crate::wait::Found;
+use crate::wait::{self, Found};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use parking_lot::Mutex;
-use std::collections::VecDeque;
+use roce_verbs::device::EventQueue;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
@@ -21,21 +18,20 @@ use std::sync::Arc;
 #[repr(C)]
 pub(super) struct Channel {
     c: CPart<RdmaEventChannel>,
-    fd: EventFd,
-    queue: Mutex<VecDeque<PendingEvent>>,
+    queue: EventQueue<PendingEvent>,
 }
 
 impl Channel {
     /// # Errors
     /// If the system is out of descriptors.
     pub(super) fn new() -> Result<Arc<Self>, Errno> {
-        let fd = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
+        let queue = EventQueue::new(usize::MAX).or_errno()?;
+        make_blocking(&queue)?;
         Ok(Arc::new(Self {
             c: CPart::new(RdmaEventChannel {
-                fd: fd.as_fd().as_raw_fd(),
+                fd: queue.as_fd().as_raw_fd(),
             }),
-            fd,
-            queue: Mutex::default(),
+            queue,
         }))
     }
 
@@ -46,50 +42,22 @@ impl Channel {
 
     /// Adds an event and wakes up the waiting threads.
     pub(super) fn push(&self, event: PendingEvent) {
-        let mut queue = self.queue.lock();
-        if queue.is_empty() {
-            // The counter is 0 while the queue is empty, so this does not block.
-            let _ = self.fd.write(1);
-        }
-        queue.push_back(event);
+        self.queue.push(event);
     }
 
-    /// Takes the next event, if there is one.
-    pub(super) fn poll(&self) -> Option<PendingEvent> {
-        let mut queue = self.queue.lock();
-        let next = queue.pop_front()?;
-        self.settle(&queue, true);
-        // Count it while the queue is locked: afterwards, the ID could be destroyed.
-        next.id.unacknowledged.increment();
-        Some(next)
-    }
-
-    /// Whether the queue is empty now.
+    /// Whether there is no event now.
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.lock().is_empty()
+        self.queue.is_empty()
+    }
+
+    /// Whether a call at the channel waits for an event.
+    pub(super) fn is_blocking(&self) -> Result<bool, Errno> {
+        blocks(&self.queue)
     }
 
     /// Removes all events of an ID.
     pub(super) fn withdraw(&self, id: &Id) -> Vec<PendingEvent> {
-        let mut queue = self.queue.lock();
-        let mut taken = Vec::new();
-        for event in std::mem::take(&mut *queue) {
-            if std::ptr::eq(&*event.id, id) {
-                taken.push(event);
-            } else {
-                queue.push_back(event);
-            }
-        }
-        self.settle(&queue, !taken.is_empty());
-        taken
-    }
-
-    /// Makes the descriptor unreadable if the last event was taken.
-    fn settle(&self, queue: &VecDeque<PendingEvent>, took_some: bool) {
-        if took_some && queue.is_empty() {
-            // The counter is 1, because the queue was not empty, so this does not block.
-            let _ = self.fd.read();
-        }
+        self.queue.withdraw(|event| std::ptr::eq(&*event.id, id))
     }
 
     /// The next event, or the descriptor to wait for.
@@ -97,22 +65,23 @@ impl Channel {
     /// # Errors
     /// `EAGAIN` if there is no event and the descriptor is non-blocking.
     pub(super) fn next(&self) -> Result<Found<PendingEvent>, Errno> {
-        if let Some(next) = self.poll() {
+        // Count it while the queue is locked: afterwards, the ID could be destroyed.
+        let count = |event: &PendingEvent| event.id.unacknowledged.increment();
+        if let Some(next) = self.queue.poll_then(count) {
             return Ok(Found::Now(next));
         }
-        match blocks(&self.fd)? {
-            true => Ok(Found::WhenReadable(self.fd.as_fd().as_raw_fd())),
+        match self.is_blocking()? {
+            true => Ok(Found::WhenReadable(self.queue.as_fd().as_raw_fd())),
             false => Err(Errno::EAGAIN),
         }
     }
 
-    /// Waits until there is an event.
+    /// Waits until there may be an event.
     ///
     /// # Errors
-    /// `EINTR` after a signal.
+    /// `EINTR` after a signal whose handler has no `SA_RESTART`.
     pub(super) fn wait(&self) -> Result<(), Errno> {
-        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::NONE).map(drop)
+        wait::until_readable(&self.queue)
     }
 }
 
@@ -128,5 +97,5 @@ pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
 
 /// `rdma_destroy_event_channel`. IDs that still use the channel keep its descriptor open.
 pub(crate) extern "C" fn destroy_event_channel(channel: *mut RdmaEventChannel) {
-    guard::nothing(|| table()?.channels.remove(channel).map(drop));
+    guard::nothing(|| table()?.remove_channel(channel));
 }

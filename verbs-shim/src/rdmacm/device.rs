@@ -9,7 +9,7 @@ use crate::abi::{
 };
 use crate::context;
 use crate::device::Device;
-use crate::errors::OrErrno;
+use crate::errors::{OrErrno, is_shortage};
 use crate::log::with_reason;
 use crate::pd;
 use crate::pointer::{Handle, In};
@@ -193,7 +193,7 @@ impl Devices {
             SocketAddr::V6(address) => address.scope_id(),
             SocketAddr::V4(_) => 0,
         };
-        let all = roce_verbs::device::devices();
+        let all = roce_verbs::device::devices().or_errno()?;
         let found = all.iter().find(|device| {
             let interface = device.interface();
             let is_its = interface.addresses.contains(&address.ip());
@@ -211,10 +211,25 @@ impl Devices {
     }
 
     /// All devices, without those that can't be opened.
-    pub(super) fn all(&self) -> Vec<Arc<CmDevice>> {
-        let all = roce_verbs::device::devices();
-        let opened = all.iter().map(|device| self.opened(device));
-        opened.filter_map(Result::ok).collect()
+    ///
+    /// # Errors
+    /// If the devices can't be listed, if this process or the system is short of what opening one
+    /// needs, or if there are devices and none can be opened.
+    pub(super) fn all(&self) -> Result<Vec<Arc<CmDevice>>, Errno> {
+        let all = roce_verbs::device::devices().or_errno()?;
+        let mut opened = Vec::with_capacity(all.len());
+        let mut failed = None;
+        for device in &all {
+            match self.opened(device) {
+                Ok(device) => opened.push(device),
+                Err(errno) if is_shortage(errno) => return Err(errno),
+                Err(errno) => failed = failed.or(Some(errno)),
+            }
+        }
+        match failed {
+            Some(errno) if opened.is_empty() => Err(errno),
+            _ => Ok(opened),
+        }
     }
 
     fn opened(&self, device: &roce_verbs::Device) -> Result<Arc<CmDevice>, Errno> {
@@ -263,7 +278,7 @@ pub(crate) extern "C" fn get_devices(
 ) -> *mut *mut IbvContext {
     crate::guard::pointer(|| {
         count.put_if_not_null(0);
-        let found = super::table::table()?.devices.all();
+        let found = super::table::table()?.devices.all()?;
         // SAFETY: calloc may be called at any time; `free_devices` frees it.
         let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
         if array.is_null() {

@@ -245,19 +245,16 @@ pub(crate) extern "C-unwind" fn get_cm_event(
     channel: *mut RdmaEventChannel,
     event: Out<*mut RdmaCmEvent>,
 ) -> c_int {
-    wait::until_found(move |has_waited| attempt_get(channel, event, has_waited))
+    wait::until_found(move || attempt_get(channel, event))
 }
 
-/// Takes the next event of the channel, if there is one. `has_waited` says whether the calling
-/// thread has waited at the channel.
+/// Takes the next event of the channel, if there is one.
 fn attempt_get(
     channel: *mut RdmaEventChannel,
     event: Out<*mut RdmaCmEvent>,
-    has_waited: bool,
 ) -> Result<Found<()>, Errno> {
-    let channel = match table()?.channels.find(channel) {
-        Err(_) if has_waited => return Ok(Found::WhenReadable(wait::NEVER)),
-        found => found?,
+    let Some(channel) = table()?.find_channel(channel)? else {
+        return Ok(Found::WhenReadable(wait::NEVER));
     };
     event.get()?;
     match next(&channel)? {
@@ -338,21 +335,34 @@ pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::channel::{create_event_channel, destroy_event_channel};
     use super::*;
 
-    /// A thread that waits does not return because the channel is gone: programs end meanwhile.
+    /// A thread that comes too late does not return because the channel is gone: programs end
+    /// meanwhile. rping's thread calls again after the channel was destroyed.
     #[test]
-    fn an_unknown_channel_is_an_error_unless_the_thread_waited_at_it() {
-        let mut event = std::ptr::null_mut();
-        let mut attempt = |has_waited| {
-            let found = attempt_get(
-                std::ptr::null_mut(),
-                Out::allocated(&raw mut event),
-                has_waited,
-            );
+    fn a_thread_waits_for_ever_at_a_blocking_channel_that_was_destroyed() {
+        let attempt = |channel| {
+            let mut event = std::ptr::null_mut();
+            let found = attempt_get(channel, Out::allocated(&raw mut event));
             found.map(|found| matches!(found, Found::WhenReadable(wait::NEVER)))
         };
-        assert_eq!(attempt(false), Err(Errno::EINVAL));
-        assert_eq!(attempt(true), Ok(true));
+        assert_eq!(attempt(std::ptr::null_mut()), Err(Errno::EINVAL));
+        let mut other = RdmaEventChannel { fd: 0 };
+        assert_eq!(attempt(&raw mut other), Err(Errno::EINVAL));
+
+        // Both exist at once, so that they have two addresses.
+        let [blocking, other] = [create_event_channel(), create_event_channel()];
+        // SAFETY: it is a channel's.
+        let fd = unsafe { (*other).fd };
+        // SAFETY: only numbers are passed.
+        unsafe { nix::libc::fcntl(fd, nix::libc::F_SETFL, nix::libc::O_NONBLOCK) };
+        assert_eq!(attempt(blocking), Ok(false));
+        assert_eq!(attempt(other), Err(Errno::EAGAIN));
+        for channel in [blocking, other] {
+            destroy_event_channel(channel);
+        }
+        assert_eq!(attempt(blocking), Ok(true));
+        assert_eq!(attempt(other), Err(Errno::EINVAL));
     }
 }

@@ -398,7 +398,7 @@ pub(super) fn migrate(id: &Arc<Id>, new: Arc<Channel>, sync: bool) -> Result<(),
     let was_sync = std::mem::replace(&mut id.inner.lock().sync, sync);
     if was_sync {
         super::event::acknowledge_sync_event(id)?;
-        let _ = table.channels.remove(old.as_ptr());
+        let _ = table.remove_channel(old.as_ptr());
     }
     id.unacknowledged.wait_for_all();
     Ok(())

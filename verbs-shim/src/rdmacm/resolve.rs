@@ -33,9 +33,18 @@ pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int 
 /// Programs check this: they treat an ID with a device as bound to that device.
 ///
 /// # Errors
-/// `ENODEV` if no device has the address; `EADDRINUSE` or `EADDRNOTAVAIL` if the port is taken.
+/// `ENODEV` if no device has the address; `EADDRINUSE` or `EADDRNOTAVAIL` if the port is taken;
+/// `EINVAL` for a link-local address without the scope that says of which interface.
 pub(super) fn bind(id: &Id, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
     let address = sockaddr::canonical(address);
+    if sockaddr::link_local_scope(address) == Some(0) {
+        return Err(with_reason(Errno::EINVAL, || {
+            format!(
+                "{} is link-local: sin6_scope_id must be the index of its interface",
+                address.ip()
+            )
+        }));
+    }
     let claim = if selects_no_device(address.ip()) {
         let addresses = id.addresses_of(address.ip());
         PortClaim::take(id.space, addresses, 0, address.port()).or_errno()?
@@ -130,6 +139,7 @@ fn resolve(
         bind(id, inner, source)?;
     }
     let bound = inner.local;
+    let destination = scoped_by(bound, destination)?;
     let address = bound.map(|local| local.ip());
     let address = match address.filter(|own| keeps_source(*own, destination.ip())) {
         Some(address) => address,
@@ -140,12 +150,18 @@ fn resolve(
             format!("{address} and {} are not of one family", destination.ip())
         }));
     }
-    let mut local = SocketAddr::new(address, bound.map_or(0, |local| local.port()));
-    if let (SocketAddr::V6(local), SocketAddr::V6(to)) = (&mut local, destination)
-        && local.ip().is_unicast_link_local()
-    {
-        local.set_scope_id(to.scope_id());
-    }
+    let local = match bound.filter(|local| local.ip() == address) {
+        Some(local) => local,
+        None => {
+            let mut local = SocketAddr::new(address, bound.map_or(0, |local| local.port()));
+            if let (SocketAddr::V6(local), SocketAddr::V6(to)) = (&mut local, destination)
+                && local.ip().is_unicast_link_local()
+            {
+                local.set_scope_id(to.scope_id());
+            }
+            local
+        }
+    };
     select_device(id, inner, local)?;
     // The unspecified address as a destination means this host.
     let remote = if destination.ip().is_unspecified() {
@@ -157,6 +173,26 @@ fn resolve(
     inner.state = State::AddrResolved;
     id.update_c_part(inner);
     Ok(())
+}
+
+/// A destination of an ID that may be bound. A link-local one without a scope gets that of the bound
+/// address.
+///
+/// # Errors
+/// `EINVAL` if both have a scope, and not the same.
+fn scoped_by(bound: Option<SocketAddr>, mut destination: SocketAddr) -> Result<SocketAddr, Errno> {
+    let own = bound.and_then(sockaddr::link_local_scope);
+    let its = sockaddr::link_local_scope(destination);
+    match (own, its, &mut destination) {
+        (Some(own), Some(0), SocketAddr::V6(destination)) => destination.set_scope_id(own),
+        (Some(own), Some(its), _) if own != its => {
+            return Err(with_reason(Errno::EINVAL, || {
+                format!("the ID is bound to interface {own}, and the destination is at {its}")
+            }));
+        }
+        _ => {}
+    }
+    Ok(destination)
 }
 
 /// Selects the device that has the local address, and claims a port unless the ID has one.

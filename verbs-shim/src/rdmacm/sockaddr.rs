@@ -90,6 +90,14 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// The scope of an address, if it is link-local; 0 if it lacks one.
+pub(super) fn link_local_scope(address: SocketAddr) -> Option<u32> {
+    match address {
+        SocketAddr::V6(address) if address.ip().is_unicast_link_local() => Some(address.scope_id()),
+        _ => None,
+    }
+}
+
 /// The source address that the host's routes select for a destination.
 ///
 /// # Errors

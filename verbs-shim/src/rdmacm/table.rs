@@ -5,11 +5,12 @@ use super::channel::Channel;
 use super::device::Devices;
 use super::event::DeliveredEvent;
 use super::id::Id;
+use crate::abi::RdmaEventChannel;
 use crate::fork;
 use crate::log::with_reason;
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -62,8 +63,42 @@ pub(super) struct Table {
     generation: u32,
     pub(super) ids: ByAddress<Id>,
     pub(super) channels: ByAddress<Channel>,
+    /// The addresses of blocking channels that were destroyed. Another object may be there by now.
+    destroyed_channels: Mutex<HashSet<usize>>,
     pub(super) events: ByAddress<DeliveredEvent>,
     pub(super) devices: Devices,
+}
+
+impl Table {
+    /// The channel at an address; `None` if a blocking channel was destroyed there. A thread of the
+    /// program that comes to wait at such a channel, or waits at it already, waits for ever: see
+    /// [`wait::NEVER`](crate::wait::NEVER).
+    ///
+    /// # Errors
+    /// `EINVAL` if there was none.
+    pub(super) fn find_channel(
+        &self,
+        part: *const RdmaEventChannel,
+    ) -> Result<Option<Arc<Channel>>, Errno> {
+        match self.channels.find(part) {
+            Ok(channel) => Ok(Some(channel)),
+            Err(_) if self.destroyed_channels.lock().contains(&(part as usize)) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Removes a channel that is destroyed.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none at the address.
+    pub(super) fn remove_channel(&self, part: *const RdmaEventChannel) -> Result<(), Errno> {
+        let channel = self.channels.find(part)?;
+        if channel.is_blocking().unwrap_or(true) {
+            // First, so that no thread finds neither.
+            self.destroyed_channels.lock().insert(part as usize);
+        }
+        self.channels.remove(part).map(drop)
+    }
 }
 
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
@@ -88,6 +123,7 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
             generation,
             ids: ByAddress::default(),
             channels: ByAddress::default(),
+            destroyed_channels: Mutex::default(),
             events: ByAddress::default(),
             devices: Devices::default(),
         }));

@@ -63,6 +63,13 @@ fn a_thread_can_be_cancelled_while_it_waits_or_polls() {
     }
 }
 
+#[test]
+fn a_link_local_address_keeps_its_scope() {
+    if compiles_rdmacm_or_skip() {
+        succeeds("scopes.c");
+    }
+}
+
 /// With `ROCE_LOG`, a refused call logs the function, the error, and the reason. A program whose
 /// calls keep failing does not flood the log.
 #[test]

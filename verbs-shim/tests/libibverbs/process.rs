@@ -383,6 +383,18 @@ fn peers_of_a_process_that_ends_without_a_word_learn_of_it() {
     run_with_cm("gone.c", library.path());
 }
 
+#[test]
+fn descriptors_of_events_behave_as_the_kernels() {
+    let library = library::folder();
+    run_with_cm("descriptors.c", library.path());
+}
+
+#[test]
+fn a_process_without_descriptors_is_not_told_that_there_is_no_device() {
+    let library = library::folder();
+    run_with_cm("exhausted.c", library.path());
+}
+
 /// libfabric changes the list, and its `fi_info` crashed when freeing it.
 #[test]
 fn lists_of_addresses_that_a_program_changed_can_be_freed() {

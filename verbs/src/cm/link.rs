@@ -71,6 +71,6 @@ impl std::fmt::Debug for CmConnection {
 
 /// The error if the system has no descriptor left.
 pub(super) fn no_descriptor(source: std::io::Error) -> ConnectionError {
-    let what = "making an eventfd";
+    let what = "making a timerfd";
     OpenError::System { what, source }.into()
 }

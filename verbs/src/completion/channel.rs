@@ -26,7 +26,7 @@ impl Context {
     /// If the operating system has no descriptor left.
     pub fn create_channel(&self) -> Result<CompletionChannel, OpenError> {
         let queue = EventQueue::new(usize::MAX).map_err(|source| OpenError::System {
-            what: "making an eventfd",
+            what: "making a timerfd",
             source,
         })?;
         Ok(CompletionChannel {

@@ -3,11 +3,12 @@
 use super::CompletionChannel;
 use crate::context::Context;
 use crate::why::Explanation;
-use roce_stack::{Completion, CqId, CqOverrun, CqResizeError, Notify, WcStatus};
+use roce_stack::{Completion, CqId, CqOverrun, CqResizeError, Event, Notify, WcStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A completion queue, where work requests complete. Cheap to clone; any thread may poll it.
+/// A completion queue, where work requests complete. Cheap to clone; any thread may poll it. When
+/// the last clone and all QPs that use it are dropped, its events that nobody has taken vanish.
 #[derive(Clone, Debug)]
 pub struct CompletionQueue {
     inner: Arc<CqInner>,
@@ -23,10 +24,19 @@ struct CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        if self.channel.is_some() {
-            let mut engine = self.context.inner.shared.lock();
-            engine.channels.remove(&self.queue.id());
-            engine.moderation.remove(self.queue.id());
+        self.end_events();
+    }
+}
+
+impl CqInner {
+    fn end_events(&self) {
+        let id = self.queue.id();
+        let mut engine = self.context.inner.shared.lock();
+        engine.withdraw_events(|event| *event == Event::CqError(id));
+        if let Some(channel) = &self.channel {
+            engine.channels.remove(&id);
+            engine.moderation.remove(id);
+            channel.queue.withdraw(|cq| *cq == id);
         }
     }
 }
@@ -79,6 +89,13 @@ impl CompletionQueue {
     /// If the queue holds more completions than `capacity`. The capacity is then unchanged.
     pub fn resize(&self, capacity: usize) -> Result<(), CqResizeError> {
         self.inner.queue.resize(capacity)
+    }
+
+    /// Ends the queue's events, which dropping its last clone does as well: those that nobody has
+    /// taken vanish, and its channel gets no more. For a library whose callers destroy a queue while
+    /// it must keep this value.
+    pub fn end_events(&self) {
+        self.inner.end_events();
     }
 
     pub(crate) fn queue(&self) -> &Arc<roce_stack::CompletionQueue> {

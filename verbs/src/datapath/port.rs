@@ -26,6 +26,8 @@ pub(crate) struct WakeUps {
     pub(crate) packets: Vec<(OwnedFd, PollFlags)>,
     /// Readable when [`Port::follow_network`] has something to do.
     pub(crate) network: Option<OwnedFd>,
+    /// Whether some are missing, because the process has no descriptor left.
+    pub(crate) lacks_some: bool,
 }
 
 /// Calls the same method of either port.
@@ -148,19 +150,25 @@ impl DevicePort {
 
     /// The descriptors to wait for when there is nothing to do.
     pub(crate) fn wake_ups(&self) -> WakeUps {
-        let copy = |of: PortFd<'_>| {
+        let mut lacks_some = false;
+        let mut copy = |fd: BorrowedFd<'_>| {
+            let copied = fd.try_clone_to_owned();
+            lacks_some |= copied.is_err();
+            copied.ok()
+        };
+        let mut packets = Vec::new();
+        for of in self.packet_fds() {
             let flags = if of.wants_write {
                 PollFlags::POLLIN | PollFlags::POLLOUT
             } else {
                 PollFlags::POLLIN
             };
-            of.fd.try_clone_to_owned().ok().map(|fd| (fd, flags))
-        };
+            packets.extend(copy(of.fd).map(|fd| (fd, flags)));
+        }
         WakeUps {
-            packets: self.packet_fds().into_iter().filter_map(copy).collect(),
-            network: self
-                .network_fd()
-                .and_then(|fd| fd.try_clone_to_owned().ok()),
+            packets,
+            network: self.network_fd().and_then(&mut copy),
+            lacks_some,
         }
     }
 

@@ -26,9 +26,11 @@ use crate::context::Context;
 use crate::pd::ProtectionDomain;
 use parking_lot::Mutex;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A queue pair. Dropping it destroys it: outstanding requests never complete, and the completion
-/// queues drop the completions that they still hold for it.
+/// A queue pair. Dropping it destroys it: outstanding requests never complete, the completion
+/// queues drop the completions that they still hold for it, and its events that nobody has taken
+/// vanish.
 #[derive(Debug)]
 pub struct QueuePair {
     pub(crate) pd: ProtectionDomain,
@@ -43,6 +45,8 @@ pub struct QueuePair {
     // Keeps the SRQ alive as long as the QP takes receives from it.
     srq: Option<SharedReceiveQueue>,
     _xrcd: Option<XrcDomain>,
+    /// Whether the NIC has destroyed it.
+    is_destroyed: AtomicBool,
 }
 
 impl ProtectionDomain {
@@ -100,6 +104,7 @@ impl QueuePair {
             _recv_cq: recv_cq.clone(),
             srq: None,
             _xrcd: None,
+            is_destroyed: AtomicBool::new(false),
         })
     }
 
@@ -130,6 +135,7 @@ impl QueuePair {
             _recv_cq: recv_cq.clone(),
             srq: Some(srq.clone()),
             _xrcd: None,
+            is_destroyed: AtomicBool::new(false),
         })
     }
 
@@ -152,6 +158,7 @@ impl QueuePair {
             _recv_cq: cq,
             srq: None,
             _xrcd: Some(domain.clone()),
+            is_destroyed: AtomicBool::new(false),
             groups: Mutex::default(),
         })
     }
@@ -170,8 +177,7 @@ impl QueuePair {
         &self.pd.context
     }
 
-    /// The QP's state, rate, round trips and counters. Never `None`, since the NIC has the QP as
-    /// long as this value lives.
+    /// The QP's state, rate, round trips and counters. `None` only after [`QueuePair::destroy`].
     pub fn status(&self) -> Option<QpStatus> {
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
@@ -202,8 +208,14 @@ impl QueuePair {
     }
 }
 
-impl Drop for QueuePair {
-    fn drop(&mut self) {
+impl QueuePair {
+    /// Destroys the QP before this value is dropped. Afterwards, this value has no QP, and its number
+    /// may become another one's. For a library whose callers destroy the QP while it must keep this
+    /// value.
+    pub fn destroy(&self) {
+        if self.is_destroyed.swap(true, Ordering::Relaxed) {
+            return;
+        }
         self.leave_groups();
         let shared = &self.pd.context.inner.shared;
         let mut engine = shared.lock();
@@ -211,5 +223,12 @@ impl Drop for QueuePair {
         // right after its last message has arrived would retransmit until its retries are used up.
         engine.catch_up(shared.now());
         engine.nic.destroy_qp(self.qpn);
+        engine.withdraw_events(|event| event.qpn() == Some(self.qpn));
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        self.destroy();
     }
 }

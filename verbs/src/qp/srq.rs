@@ -5,7 +5,7 @@ use crate::completion::CompletionQueue;
 use crate::context::Context;
 use crate::pd::ProtectionDomain;
 use roce_stack::{
-    PostError, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn,
+    Event, PostError, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit, SrqStatus, Srqn,
 };
 use std::sync::Arc;
 
@@ -41,7 +41,8 @@ impl SrqOptions {
 }
 
 /// A queue of receives that several QPs share. Cheap to clone. The queue is destroyed when the last
-/// clone and all QPs that use it are dropped; receives that are still posted then never complete.
+/// clone and all QPs that use it are dropped; receives that are still posted then never complete,
+/// and events that nobody has taken vanish.
 ///
 /// A QP takes a receive when a message that needs one begins. If the QP fails, that receive
 /// completes as flushed, and [`Event::LastWqeReached`](crate::device::Event) says that the QP takes
@@ -61,15 +62,10 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let destroyed = self
-            .pd
-            .context
-            .inner
-            .shared
-            .lock()
-            .nic
-            .destroy_srq(self.srqn);
+        let mut engine = self.pd.context.inner.shared.lock();
+        let destroyed = engine.nic.destroy_srq(self.srqn);
         debug_assert_eq!(destroyed, Ok(()), "each QP keeps its SRQ alive");
+        engine.withdraw_events(|event| *event == Event::SrqLimit(self.srqn));
     }
 }
 
@@ -143,6 +139,14 @@ impl SharedReceiveQueue {
 
     pub(crate) fn belongs_to(&self, context: &Context) -> bool {
         Arc::ptr_eq(&self.inner.pd.context.inner, &context.inner)
+    }
+
+    /// Withdraws the queue's events that nobody has taken, which dropping the queue does as well. For a
+    /// library whose callers destroy the queue while it must keep this value. No QP uses the queue
+    /// any more, so there are no further events.
+    pub fn end_events(&self) {
+        let mut engine = self.inner.pd.context.inner.shared.lock();
+        engine.withdraw_events(|event| *event == Event::SrqLimit(self.inner.srqn));
     }
 
     /// Posts a receive request, for the QP that first needs one.

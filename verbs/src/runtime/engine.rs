@@ -454,6 +454,12 @@ impl Engine {
         port.chain(faults).chain(orders).collect()
     }
 
+    /// Withdraws the events of an object that raises no more, because it is destroyed.
+    pub(crate) fn withdraw_events(&mut self, is_its: impl Fn(&Event) -> bool) {
+        self.deliver_events();
+        self.events.withdraw(is_its);
+    }
+
     /// Sets the channel for the events of a CQ.
     pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<EventQueue<CqId>>) {
         self.channels.insert(id, Arc::downgrade(channel));

@@ -1,7 +1,7 @@
 //! Event queues with a descriptor that is readable while they are not empty.
 
+use super::readiness::Readiness;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
@@ -9,10 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// A bounded queue. Any thread may add to it, take from it, or wait for it.
-pub(crate) struct EventQueue<T> {
-    /// Counts the queue's items, and the end if the queue is closed. It changes only under the
-    /// queue's lock, so it is never readable while an open queue is empty.
-    ready: EventFd,
+///
+/// Its descriptor is readable while an item is in the queue, or if the queue is closed. It is never
+/// writable. Each item that is added is a new edge for those that wait for edges. A thread may also
+/// wait by a blocking `read` of 8 bytes, if it then calls [`EventQueue::poll`]: the `read` makes the
+/// descriptor unreadable, and taking an item sets it right.
+pub struct EventQueue<T> {
+    /// It changes only under the queue's lock.
+    ready: Readiness,
     queue: Mutex<Queue<T>>,
     capacity: usize,
 }
@@ -25,10 +29,12 @@ struct Queue<T> {
 
 impl<T> EventQueue<T> {
     /// A queue of at most `capacity` items. A further item replaces the oldest.
-    pub(crate) fn new(capacity: usize) -> io::Result<Self> {
-        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
+    ///
+    /// # Errors
+    /// If the operating system has no descriptor left.
+    pub fn new(capacity: usize) -> io::Result<Self> {
         Ok(Self {
-            ready: EventFd::from_value_and_flags(0, flags)?,
+            ready: Readiness::new()?,
             queue: Mutex::new(Queue {
                 items: VecDeque::new(),
                 closed: false,
@@ -37,17 +43,17 @@ impl<T> EventQueue<T> {
         })
     }
 
-    pub(crate) fn push(&self, item: T) {
+    /// Adds an item.
+    pub fn push(&self, item: T) {
         let mut queue = self.queue.lock();
         if queue.closed {
             return;
         }
         if queue.items.len() >= self.capacity {
             queue.items.pop_front();
-        } else {
-            let _ = self.ready.write(1);
         }
         queue.items.push_back(item);
+        self.ready.set();
     }
 
     /// Ends the queue: what is in it can still be taken, and nothing is added any more.
@@ -55,12 +61,12 @@ impl<T> EventQueue<T> {
         let mut queue = self.queue.lock();
         if !queue.closed {
             queue.closed = true;
-            let _ = self.ready.write(1);
+            self.ready.set();
         }
     }
 
     /// Whether nothing is in the queue.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.queue.lock().items.is_empty()
     }
 
@@ -71,13 +77,36 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes the oldest item.
-    pub(crate) fn poll(&self) -> Option<T> {
+    pub fn poll(&self) -> Option<T> {
+        self.poll_then(|_| ())
+    }
+
+    /// As [`EventQueue::poll`]. Calls `note` with the item while the queue is locked, so that
+    /// [`EventQueue::withdraw`] either finds the item or returns after the call.
+    pub fn poll_then(&self, note: impl FnOnce(&T)) -> Option<T> {
         let mut queue = self.queue.lock();
-        let item = queue.items.pop_front();
-        if item.is_some() {
-            let _ = self.ready.read();
+        let item = queue.items.pop_front()?;
+        note(&item);
+        if queue.is_ready() {
+            // A thread may have read the descriptor.
+            self.ready.set();
+        } else {
+            self.ready.clear();
         }
-        item
+        Some(item)
+    }
+
+    /// Takes the items for which `goes` returns true. For the events of an object that is
+    /// destroyed.
+    pub fn withdraw(&self, goes: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut queue = self.queue.lock();
+        let items = std::mem::take(&mut queue.items).into_iter();
+        let (gone, kept) = items.partition::<Vec<T>, _>(goes);
+        queue.items = kept.into();
+        if !queue.is_ready() {
+            self.ready.clear();
+        }
+        gone
     }
 
     /// Takes the oldest item. If there is none, waits at most `timeout` for one, without using the
@@ -106,6 +135,13 @@ impl<T> EventQueue<T> {
     }
 }
 
+impl<T> Queue<T> {
+    /// Whether the descriptor must be readable.
+    fn is_ready(&self) -> bool {
+        self.closed || !self.items.is_empty()
+    }
+}
+
 impl<T> AsFd for EventQueue<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
@@ -115,6 +151,7 @@ impl<T> AsFd for EventQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
     fn readable(queue: &EventQueue<u32>) -> bool {
         let mut fds = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
@@ -133,6 +170,70 @@ mod tests {
         }
         assert!(!readable(&queue));
         assert_eq!(queue.poll(), None);
+    }
+
+    /// Descriptors of the kernel's events are readable and never writable.
+    #[test]
+    fn the_descriptor_is_never_writable() {
+        let queue = EventQueue::new(10).expect("a queue");
+        let ready = || {
+            let all = PollFlags::POLLIN | PollFlags::POLLOUT;
+            let mut fds = [PollFd::new(queue.as_fd(), all)];
+            poll(&mut fds, PollTimeout::ZERO).expect("polled");
+            fds[0].revents()
+        };
+        assert_eq!(ready(), Some(PollFlags::empty()));
+        queue.push(1);
+        assert_eq!(ready(), Some(PollFlags::POLLIN));
+    }
+
+    #[test]
+    fn each_item_is_an_edge() {
+        let queue = EventQueue::new(2).expect("a queue");
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).expect("a descriptor");
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+        let added = epoll.add(queue.as_fd(), EpollEvent::new(flags, 0));
+        added.expect("it can be polled");
+        let edges = || {
+            let mut events = [EpollEvent::empty()];
+            epoll.wait(&mut events, EpollTimeout::ZERO).expect("polled")
+        };
+        assert_eq!(edges(), 0);
+        // Also while others wait, and when it replaces the oldest.
+        for item in 0..3 {
+            queue.push(item);
+            assert_eq!((edges(), edges()), (1, 0), "item {item}");
+        }
+    }
+
+    #[test]
+    fn items_of_a_destroyed_object_are_withdrawn() {
+        let queue = EventQueue::new(10).expect("a queue");
+        for item in 1..=4 {
+            queue.push(item);
+        }
+        assert_eq!(queue.withdraw(|item| item % 2 == 0), [2, 4]);
+        assert!(readable(&queue));
+        assert_eq!(queue.poll(), Some(1));
+        assert_eq!(queue.withdraw(|_| true), [3]);
+        assert!(!readable(&queue) && queue.is_empty());
+        queue.close();
+        assert_eq!(queue.withdraw(|_| true), [0; 0]);
+        assert!(readable(&queue));
+    }
+
+    /// A thread that waits by `read` makes the descriptor unreadable before it takes its item.
+    #[test]
+    fn a_read_hides_no_item() {
+        let queue = EventQueue::new(10).expect("a queue");
+        queue.push(1);
+        queue.push(2);
+        let read = nix::unistd::read(queue.as_fd(), &mut [0; 8]);
+        assert_eq!(read, Ok(8));
+        assert_eq!(queue.poll(), Some(1));
+        assert!(readable(&queue));
+        assert_eq!(queue.poll(), Some(2));
+        assert!(!readable(&queue));
     }
 
     #[test]

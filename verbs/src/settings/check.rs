@@ -47,7 +47,7 @@ fn check_devices() -> Result<(), OpenError> {
         return Ok(());
     };
     let value = names.to_string_lossy().into_owned();
-    let all = all_devices();
+    let all = all_devices()?;
     let is_missing = |name: &&str| !all.iter().any(|device| device.is_among(name));
     let Some(missing) = value.split(',').find(is_missing) else {
         return Ok(());

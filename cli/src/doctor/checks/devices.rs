@@ -8,6 +8,9 @@ use crate::doctor::machine::DeviceView;
 pub(in crate::doctor) fn devices(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "devices";
     let devices = &context.machine.devices;
+    if let Some(why) = &context.machine.unlisted {
+        return vec![Finding::failure(CHECK, why)];
+    }
     vec![match devices.is_empty() {
         false => Finding::ok(CHECK, devices.join(", ")),
         true => Finding::failure(

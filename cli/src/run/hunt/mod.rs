@@ -196,7 +196,7 @@ impl Hunt<'_> {
             (Some(what), 1)
         } else if tally.totals().devices_opened == 0 {
             let why = "so no fault can strike it";
-            let devices = self.args.settings.devices();
+            let devices = self.args.settings.devices()?;
             let devices: Vec<String> = devices.iter().map(Device::name).collect();
             let what = format!("{}, {why}", summary::nothing_opened(&name, &devices));
             (Some(what), NO_TRAFFIC)

@@ -42,7 +42,7 @@ impl<'a> Path<'a> {
             path_mtu,
             payload: message.min(path_mtu),
             interface,
-            all: interfaces(),
+            all: interfaces().unwrap_or_default(),
         })
     }
 
@@ -54,7 +54,7 @@ impl<'a> Path<'a> {
             path_mtu: MAD,
             payload: MAD,
             interface,
-            all: interfaces(),
+            all: interfaces().unwrap_or_default(),
         }
     }
 
