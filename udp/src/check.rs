@@ -116,7 +116,8 @@ impl PortCheck {
             |error: &libc::sock_extended_err| (error.ee_origin, error.ee_type, error.ee_code);
         let (fields, sender) = match message {
             ControlMessageOwned::Ipv4RecvErr(error, sender) => {
-                let sender = sender.map(|sender| IpAddr::from(sender.sin_addr.s_addr.to_ne_bytes()));
+                let sender =
+                    sender.map(|sender| IpAddr::from(sender.sin_addr.s_addr.to_ne_bytes()));
                 (fields(error), sender)
             }
             ControlMessageOwned::Ipv6RecvErr(error, sender) => {
@@ -184,7 +185,10 @@ mod tests {
             refused.extend(check.refused());
         }
         refused.sort_unstable();
-        assert_eq!(refused, [dead, other].map(|ip| (ip, Refusal::PortUnreachable)));
+        assert_eq!(
+            refused,
+            [dead, other].map(|ip| (ip, Refusal::PortUnreachable))
+        );
         assert_eq!(check.refused(), []);
     }
 

@@ -8,9 +8,7 @@
 
 use super::Agent;
 use super::state::State;
-use crate::{
-    ConnectionId, Event, Instant, Path, PrivateBytes, QpnRange, RejectReason, SidrStatus,
-};
+use crate::{ConnectionId, Event, Instant, Path, PrivateBytes, QpnRange, RejectReason, SidrStatus};
 use roce_wire::cm::PrivateData;
 use std::net::IpAddr;
 

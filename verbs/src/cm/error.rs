@@ -90,6 +90,11 @@ impl fmt::Display for ConnectionError {
                 f.write_str("no program listens on that port of the peer")
             }
             Self::Rejected { reason, .. } => write!(f, "the peer refused the connection: {reason}"),
+            Self::Unreachable(peer) if peer.is_loopback() => write!(
+                f,
+                "{peer} does not answer: `ip link set lo up` brings the loopback interface up, if it \
+                 is down"
+            ),
             Self::Unreachable(peer) => write!(
                 f,
                 "{peer} does not answer: check that it is up, that its RDMA program or device \
