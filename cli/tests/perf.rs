@@ -1,6 +1,6 @@
 //! `roce perf` as a user runs it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
 fn roce(args: &[&str]) -> Output {
@@ -231,4 +231,32 @@ fn a_peer_that_is_not_there_is_named() {
         "{}",
         stderr(&output)
     );
+}
+
+/// In a new network namespace, the loopback interface is down.
+#[test]
+fn a_loopback_interface_that_is_down_is_named() {
+    let in_namespace = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net"]);
+        command.args(args).output()
+    };
+    if !in_namespace(&["true"]).is_ok_and(|output| output.status.success()) {
+        let required = std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require");
+        assert!(!required, "ROCE_LAB=require, but there are no namespaces");
+        // Written directly, because the test harness captures what macros print.
+        let skipped =
+            "\n*** SKIPPED: a_loopback_interface_that_is_down_is_named: no namespaces ***\n";
+        let _ = std::io::stderr().write_all(skipped.as_bytes());
+        return;
+    }
+    for address in [None, Some("127.0.0.1")] {
+        let mut args = vec![env!("CARGO_BIN_EXE_roce"), "perf"];
+        args.extend(address);
+        let output = in_namespace(&args).expect("the command starts");
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("`ip link set lo up`"), "{error}");
+        assert!(!error.contains("--server"), "{error}");
+    }
 }

@@ -287,9 +287,18 @@ impl Agent {
     }
 
     /// Reports that the host at the remote end of `path` has answered "port unreachable" to a check
-    /// ([`Agent::poll_check`]). The agent verifies the report before it ends a connection.
+    /// ([`Agent::poll_check`]). The agent verifies the report before it ends a connection. A request
+    /// that has no answer after three reports in 1.6 s ends as if a peer had no listener for it, but
+    /// without private data.
     pub fn port_unreachable(&mut self, now: Instant, path: Path) {
         self.on_port_unreachable(now, path);
+    }
+
+    /// Reports that this host can't deliver packets to the remote end of `path`: it has no route, or
+    /// nobody there answers ARP or neighbour discovery. Requests that have no answer end with
+    /// [`Event::Unreachable`]. Connections stay.
+    pub fn host_unreachable(&mut self, now: Instant, path: Path) {
+        self.end_requests_on_path(now, path);
     }
 
     /// Handles a MAD that arrived at QP1. The MAD may contain any bytes.

@@ -67,7 +67,7 @@ pub enum Event {
         connection: ConnectionId,
         /// The reason.
         reason: RejectReason,
-        /// 148 bytes.
+        /// 148 bytes; empty if no message of the peer has ended the connection.
         private: PrivateBytes,
     },
     /// Active side: the peer refused to name the QP. The lookup is over.
@@ -76,11 +76,11 @@ pub enum Event {
         connection: ConnectionId,
         /// The reason.
         status: SidrStatus,
-        /// 136 bytes.
+        /// 136 bytes; empty if no message of the peer has ended the lookup.
         private: PrivateBytes,
     },
     /// Either side: the peer did not answer any retransmission of the message that establishes the
-    /// connection, or of the lookup. The connection or lookup is over.
+    /// connection, or of the lookup, or no packet reaches its host. The connection or lookup is over.
     Unreachable {
         /// The connection or lookup.
         connection: ConnectionId,

@@ -1,7 +1,7 @@
 //! What can go wrong at a host.
 
 use crate::AddressError;
-use crate::wire::{NqnError, Refusal, Status};
+use crate::wire::{Nqn, NqnError, Refusal, Status};
 use roce_verbs::cm::ConnectionError;
 use roce_verbs::device::OpenError;
 use roce_verbs::memory::{BufferRangeError, RegionError};
@@ -33,6 +33,13 @@ pub enum Error {
         refusal: Option<Refusal>,
         /// The connection manager's error.
         source: Box<ConnectionError>,
+    },
+    /// The target has no subsystem of that name.
+    NoSuchSubsystem {
+        /// The target's address.
+        at: SocketAddr,
+        /// The name.
+        subsystem: Nqn,
     },
     /// The controller answered a command with an error.
     Command {
@@ -83,6 +90,11 @@ impl fmt::Display for Error {
                     None => Ok(()),
                 }
             }
+            Self::NoSuchSubsystem { at, subsystem } => write!(
+                f,
+                "no such subsystem: {at} does not have {subsystem}. `nvme-rdma discover nvme://{at}` \
+                 lists those that are there"
+            ),
             Self::Command { command, status } => {
                 write!(f, "the controller answered {command} with: {status}")
             }

@@ -25,6 +25,17 @@ const PROBE: [u8; 16] = {
     probe
 };
 
+/// Why a host does not accept packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The host answers "port unreachable", or somebody who forged that answer.
+    PortUnreachable,
+    /// This host can't deliver packets to it: there is no route, or ARP or neighbour discovery
+    /// finds nobody.
+    HostUnreachable,
+}
+
 /// A socket that probes whether hosts accept packets. It is bound to a port of its own, because
 /// several processes may share port 4791, and the kernel could report an error to any of them.
 ///
@@ -32,6 +43,7 @@ const PROBE: [u8; 16] = {
 #[derive(Debug)]
 pub struct PortCheck {
     socket: UdpSocket,
+    local: IpAddr,
     interface_index: u32,
 }
 
@@ -51,31 +63,32 @@ impl PortCheck {
         }
         Ok(Self {
             socket,
+            local,
             interface_index,
         })
     }
 
-    /// Sends a packet that every host drops to port 4791 of `remote`.
-    pub fn ask(&self, remote: IpAddr) {
+    /// Sends a packet that every host drops to port 4791 of `remote`. Returns
+    /// [`Refusal::HostUnreachable`] if there is no route.
+    pub fn ask(&self, remote: IpAddr) -> Option<Refusal> {
         let to = address_of(remote, ROCE_UDP_PORT, self.interface_index);
-        // An error from `send_to` belongs to an earlier datagram, and a copy of it stays in the
-        // error queue. If the second attempt fails too, the datagram counts as lost.
-        for _ in 0..2 {
-            if self.socket.send_to(&PROBE, to).is_ok() {
-                break;
-            }
-        }
+        let send = || self.socket.send_to(&PROBE, to);
+        // The first error may belong to an earlier datagram, and a copy of it stays in the error
+        // queue. With any other error, the datagram counts as lost.
+        let error = send().or_else(|_| send()).err()?;
+        let has_no_route = error.kind() == io::ErrorKind::NetworkUnreachable;
+        has_no_route.then_some(Refusal::HostUnreachable)
     }
 
-    /// The hosts that have answered "port unreachable" since the last call.
-    pub fn refused(&self) -> Vec<IpAddr> {
+    /// The hosts that do not accept packets, as far as became known since the last call.
+    pub fn refused(&self) -> Vec<(IpAddr, Refusal)> {
         // No peer sends to this socket's port on purpose, so discard what arrived.
         for _ in 0..MAX_READS {
             if self.socket.recv_from(&mut [0]).is_err() {
                 break;
             }
         }
-        let mut refused: Vec<IpAddr> = (0..MAX_READS)
+        let mut refused: Vec<_> = (0..MAX_READS)
             .map_while(|_| self.next_error())
             .flatten()
             .collect();
@@ -84,35 +97,54 @@ impl PortCheck {
         refused
     }
 
-    /// Reads the next error. Returns `None` if there is none, and `Some(None)` if the error is not
-    /// "port unreachable". The inner value is the host that refused.
-    fn next_error(&self) -> Option<Option<IpAddr>> {
+    /// Reads the next error. Returns `None` if there is none, and `Some(None)` if the error says
+    /// nothing about a host. The inner value is the host that the datagram was sent to.
+    fn next_error(&self) -> Option<Option<(IpAddr, Refusal)>> {
         let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
         let fd = self.socket.as_raw_fd();
         let received = recvmsg::<SockaddrStorage>(fd, &mut [], Some(&mut control), flags).ok()?;
-        let refuses = received
-            .cmsgs()
-            .is_ok_and(|mut messages| messages.any(|message| is_refusal(&message)));
-        Some(refuses.then(|| received.address.and_then(ip_of)).flatten())
+        let mut messages = received.cmsgs().into_iter().flatten();
+        let refusal = messages.find_map(|message| self.refusal(&message));
+        let remote = received.address.and_then(ip_of);
+        Some(remote.zip(refusal))
+    }
+
+    /// What a control message with an ICMP error says about the host.
+    fn refusal(&self, message: &ControlMessageOwned) -> Option<Refusal> {
+        let fields =
+            |error: &libc::sock_extended_err| (error.ee_origin, error.ee_type, error.ee_code);
+        let (fields, sender) = match message {
+            ControlMessageOwned::Ipv4RecvErr(error, sender) => {
+                let sender =
+                    sender.map(|sender| IpAddr::from(sender.sin_addr.s_addr.to_ne_bytes()));
+                (fields(error), sender)
+            }
+            ControlMessageOwned::Ipv6RecvErr(error, sender) => {
+                let sender = sender.map(|sender| IpAddr::from(sender.sin6_addr.s6_addr));
+                (fields(error), sender)
+            }
+            _ => return None,
+        };
+        match fields {
+            (libc::SO_EE_ORIGIN_ICMP, 3, 3) | (libc::SO_EE_ORIGIN_ICMP6, 1, 4) => {
+                Some(Refusal::PortUnreachable)
+            }
+            // This host sends itself that message when nobody has answered ARP or neighbour
+            // discovery. Anybody can forge the message of a router.
+            (libc::SO_EE_ORIGIN_ICMP, 3, 1) | (libc::SO_EE_ORIGIN_ICMP6, 1, 3)
+                if sender == Some(self.local) =>
+            {
+                Some(Refusal::HostUnreachable)
+            }
+            _ => None,
+        }
     }
 }
 
 impl AsFd for PortCheck {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// Whether a control message reports an ICMP "port unreachable".
-fn is_refusal(message: &ControlMessageOwned) -> bool {
-    const V4: (u8, u8, u8) = (libc::SO_EE_ORIGIN_ICMP, 3, 3);
-    const V6: (u8, u8, u8) = (libc::SO_EE_ORIGIN_ICMP6, 1, 4);
-    let fields = |error: &libc::sock_extended_err| (error.ee_origin, error.ee_type, error.ee_code);
-    match message {
-        ControlMessageOwned::Ipv4RecvErr(error, _) => fields(error) == V4,
-        ControlMessageOwned::Ipv6RecvErr(error, _) => fields(error) == V6,
-        _ => false,
     }
 }
 
@@ -143,7 +175,7 @@ mod tests {
             [1, 2, 3, 4].map(|last| IpAddr::from([127, 99, 77, last]));
         let _taken = UdpSocket::bind((alive, ROCE_UDP_PORT)).expect("nobody else has it");
         let check = PortCheck::new(local, 0).expect("a socket");
-        assert_eq!(check.refused(), [] as [IpAddr; 0]);
+        assert_eq!(check.refused(), []);
         check.ask(alive);
         check.ask(dead);
         check.ask(other);
@@ -153,8 +185,11 @@ mod tests {
             refused.extend(check.refused());
         }
         refused.sort_unstable();
-        assert_eq!(refused, [dead, other]);
-        assert_eq!(check.refused(), [] as [IpAddr; 0]);
+        assert_eq!(
+            refused,
+            [dead, other].map(|ip| (ip, Refusal::PortUnreachable))
+        );
+        assert_eq!(check.refused(), []);
     }
 
     /// The length of every header is there, so that no NIC reads beyond the packet.
@@ -185,6 +220,6 @@ mod tests {
         while refused.is_empty() && Instant::now() < end {
             refused = check.refused();
         }
-        assert_eq!(refused, [local]);
+        assert_eq!(refused, [(local, Refusal::PortUnreachable)]);
     }
 }

@@ -46,7 +46,7 @@ mod share;
 mod socket;
 mod sys;
 
-pub use check::PortCheck;
+pub use check::{PortCheck, Refusal};
 pub use config::{SocketOffer, UdpPortConfig, UdpSplice};
 pub use counters::{TxDrop, UdpCounters};
 pub use port::UdpPort;

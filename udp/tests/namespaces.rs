@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use roce_port::Port;
 use roce_stack::{Flow, IpCovered, Transmit, TxMeta};
-use roce_udp::{TxDrop, UdpPort, UdpPortConfig};
+use roce_udp::{PortCheck, Refusal, TxDrop, UdpPort, UdpPortConfig};
 use roce_wire::Qpn;
 use socket2::{Domain, Protocol, Socket, Type};
 use support::netns::{FAR, FAR_LOCAL, NEAR, NEAR_LOCAL, Namespace, Pair};
@@ -469,6 +469,35 @@ fn answers_to_hosts_that_are_not_there_keep_no_packet_waiting() {
         send(&mut near, &to(NEAR, FAR), b"now");
         near.flush().expect("the link is there");
         assert_eq!(receive(&mut far, 1)[0].bytes, b"now");
+    });
+}
+
+/// The kernel gives up on a neighbour after three questions. A host that is there and has not got
+/// the port answers for itself.
+#[test]
+fn a_check_tells_a_missing_host_from_a_closed_port() {
+    let Some(pair) = Pair::new("checks of a missing host") else {
+        return;
+    };
+    let index = pair.near.index("near");
+    pair.near.inside(|| {
+        let check = PortCheck::new(NEAR, index).expect("a socket");
+        let missing = IpAddr::from([10, 90, 0, 77]);
+        let unrouted = IpAddr::from([10, 91, 0, 1]);
+        assert_eq!(check.ask(unrouted), Some(Refusal::HostUnreachable));
+        assert_eq!(check.ask(missing), None);
+        assert_eq!(check.ask(FAR), None);
+        let mut refused = Vec::new();
+        let end = Instant::now() + Duration::from_secs(60);
+        while refused.len() < 2 {
+            refused.extend(check.refused());
+            assert!(Instant::now() < end, "{refused:?}");
+        }
+        let expected = [
+            (FAR, Refusal::PortUnreachable),
+            (missing, Refusal::HostUnreachable),
+        ];
+        assert_eq!(refused, expected);
     });
 }
 

@@ -350,6 +350,20 @@ fn requests_to_a_port_without_a_listener_are_rejected() {
     }
 }
 
+/// Nothing has RoCEv2's port at the address. The host says so, and the request ends long before it
+/// counts as unanswered.
+#[test]
+fn a_request_to_a_closed_port_is_refused() {
+    let side = Side::open(address(60));
+    let connection = side.connect(address(61), ServiceId::ip(PortSpace::Tcp, 7174));
+    let refused = Event::Rejected {
+        connection,
+        reason: RejectReason::INVALID_SERVICE_ID,
+        private: Vec::new().into(),
+    };
+    assert_eq!(side.event(), refused);
+}
+
 #[test]
 fn a_port_has_one_listener() {
     let [first, second] = [(); 2].map(|()| Side::open(address(5)));

@@ -8,7 +8,7 @@
 //!
 //! Memory use is bounded, whatever the file contains, and no file makes it panic: see [`decode`].
 
-use crate::say::say;
+use crate::say::{Harmless, say};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, LineWriter, Read, Write};
 use std::ops::ControlFlow;
@@ -137,9 +137,9 @@ pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
     let stdout = io::stdout().lock();
     // A pipe may deliver slowly, and a user may be watching.
     let out: Box<dyn Write> = if is_stdin || stdout.is_terminal() {
-        Box::new(LineWriter::new(stdout))
+        Box::new(Harmless(LineWriter::new(stdout)))
     } else {
-        Box::new(BufWriter::with_capacity(256 << 10, stdout))
+        Box::new(Harmless(BufWriter::with_capacity(256 << 10, stdout)))
     };
     let bar = progress::bar(len, !args.summary);
     let result = decode(input, args, out, |offset| bar.set_position(offset));

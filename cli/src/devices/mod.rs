@@ -3,6 +3,7 @@
 
 mod report;
 
+use crate::say::Harmless;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -58,7 +59,7 @@ impl std::error::Error for DevicesError {}
 pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     let options = environment_datapath().map_err(DevicesError::Environment)?;
     let report = Report::of_this_machine(&options).map_err(DevicesError::Open)?;
-    let mut out = io::stdout().lock();
+    let mut out = Harmless(io::stdout().lock());
     let printed = if args.json {
         serde_json::to_string_pretty(&report)
             .map_err(io::Error::from)

@@ -1,6 +1,7 @@
 //! Findings as a table, or as JSON.
 
 use super::finding::{Finding, Status};
+use crate::say::Harmless;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -32,7 +33,7 @@ pub(super) fn print(findings: &[Finding], json: bool) -> io::Result<()> {
     } else {
         text(findings)
     };
-    io::stdout().write_all(text.as_bytes())
+    Harmless(io::stdout()).write_all(text.as_bytes())
 }
 
 /// A line for each finding, with its remedy on a separate line.

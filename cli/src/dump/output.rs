@@ -3,6 +3,7 @@
 use super::DumpError;
 use super::socket::CapturedPacket;
 use crate::decode::{DecodeArgs, Live};
+use crate::say::Harmless;
 use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
 use std::io::{self, BufWriter};
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::time::UNIX_EPOCH;
 /// The destination.
 pub(super) enum Output<'a> {
     File(Capture, InterfaceId),
-    Lines(Box<Live<'a, BufWriter<io::StdoutLock<'static>>>>),
+    Lines(Box<Live<'a, Harmless<BufWriter<io::StdoutLock<'static>>>>>),
 }
 
 impl<'a> Output<'a> {
@@ -34,7 +35,7 @@ impl<'a> Output<'a> {
     }
 
     pub(super) fn lines(args: &'a DecodeArgs) -> Self {
-        let out = BufWriter::new(io::stdout().lock());
+        let out = Harmless(BufWriter::new(io::stdout().lock()));
         Self::Lines(Box::new(Live::new(args, out)))
     }
 

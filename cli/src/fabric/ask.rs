@@ -1,6 +1,7 @@
 //! `roce fabric ssh`, `do` and `top`: what programs ask of a fabric that runs.
 
 use super::error::FabricCommandError;
+use crate::say::Harmless;
 use clap::Args;
 use roce_fabric::{Answer, Request, ask};
 use std::env;
@@ -121,7 +122,9 @@ pub(super) fn top(args: &TopArgs) -> Result<ExitCode, FabricCommandError> {
         if let Answer::Done(text) = args.which.ask(what, &Request::State)? {
             let clear = if live { CLEAR } else { "" };
             // A reader that is gone ends it.
-            if write!(io::stdout(), "{clear}{text}").is_err() {
+            let mut out = io::stdout();
+            let shown = write!(out, "{clear}").and_then(|()| write!(Harmless(&mut out), "{text}"));
+            if shown.is_err() {
                 return Ok(ExitCode::SUCCESS);
             }
             let _ = io::stdout().flush();

@@ -40,18 +40,52 @@ pub(super) fn run(
     bind: Option<IpAddr>,
 ) -> Result<Report, PerfError> {
     let server = resolve(host, port)?;
-    let stream = TcpStream::connect_timeout(&server, PEER_TIMEOUT).map_err(|e| {
-        PerfError::Peer(format!(
-            "no answer from {server}: {e}. Is `roce perf --server {}` running there?",
+    if server.ip().is_loopback() && is_loopback_down() {
+        let what = format!(
+            "the loopback interface, which has {}, is down: `ip link set lo up` (as root) brings it up",
             server.ip()
-        ))
-    })?;
+        );
+        return Err(PerfError::Device(what));
+    }
+    let stream = TcpStream::connect_timeout(&server, PEER_TIMEOUT)
+        .map_err(|error| no_answer(server, &error))?;
     let local = match args.bind.or(bind) {
         Some(address) => address,
         None => route_to(server)?,
     };
     let mut client = Client::connect(args, local, stream)?;
     client.measure_all(args)
+}
+
+fn is_loopback_down() -> bool {
+    use nix::net::if_::InterfaceFlags;
+    // Without a list, the attempt to connect shows what is wrong.
+    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let mut loopbacks = interfaces
+        .map(|interface| interface.flags)
+        .filter(|flags| flags.contains(InterfaceFlags::IFF_LOOPBACK))
+        .peekable();
+    loopbacks.peek().is_some() && !loopbacks.any(|flags| flags.contains(InterfaceFlags::IFF_UP))
+}
+
+/// What to do about a server that does not answer.
+fn no_answer(server: SocketAddr, error: &std::io::Error) -> PerfError {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    let host = server.ip();
+    let advice = match error.kind() {
+        ConnectionRefused => format!("Start `roce perf --server {host}` there"),
+        HostUnreachable | NetworkUnreachable => {
+            format!(
+                "Is the host up, and the address right? `ip route get {host}` shows the way there"
+            )
+        }
+        _ => format!(
+            "Is the host up, does `roce perf --server {host}` run there, and do firewalls let TCP \
+             port {} through?",
+            server.port()
+        ),
+    };
+    PerfError::Peer(format!("no answer from {server}: {error}. {advice}"))
 }
 
 /// The first address of a name.

@@ -21,7 +21,15 @@ pub(super) struct Network {
     /// CNPs received: the peer has received marked packets.
     cnps_received: u64,
     retransmitted: u64,
+    /// Local ACK timeouts.
     timeouts: u64,
+    /// Those of them after which the awaited answer came: nothing was lost.
+    spurious_timeouts: u64,
+    /// Answers that were late compared with the measured round trip. The requester retransmits a
+    /// packet to get each, whether it was lost or not.
+    late_answers: u64,
+    /// RNR NAKs received: the peer had no receive for a message, so it is retransmitted.
+    rnr_naks: u64,
     /// Packets that arrived and were dropped, in total and by reason.
     dropped: u64,
     drops: BTreeMap<String, u64>,
@@ -44,6 +52,9 @@ impl Network {
             cnps_received: counters.stat(Stat::CnpsReceived),
             retransmitted: counters.stat(Stat::Retransmitted),
             timeouts: counters.stat(Stat::Timeouts),
+            spurious_timeouts: counters.stat(Stat::SpuriousTimeouts),
+            late_answers: counters.stat(Stat::LateAnswers),
+            rnr_naks: counters.stat(Stat::RnrNaksReceived),
             dropped: counters.total_drops(),
             drops: drops.collect(),
         })
@@ -55,15 +66,17 @@ impl fmt::Display for Network {
         write!(
             f,
             "DSCP {}; {} packets came with an ECN mark, {} CNPs sent, {} CNPs received; {} packets \
-             retransmitted, {} timeouts, {} packets dropped",
-            self.dscp,
-            self.ecn_marked,
-            self.cnps_sent,
-            self.cnps_received,
-            self.retransmitted,
-            self.timeouts,
-            self.dropped
+             retransmitted",
+            self.dscp, self.ecn_marked, self.cnps_sent, self.cnps_received, self.retransmitted,
         )?;
+        if self.retransmitted > 0 {
+            write!(
+                f,
+                " ({} timeouts, {} of them spurious; {} late answers, {} RNR NAKs)",
+                self.timeouts, self.spurious_timeouts, self.late_answers, self.rnr_naks
+            )?;
+        }
+        write!(f, ", {} packets dropped", self.dropped)?;
         for (index, (reason, count)) in self.drops.iter().enumerate() {
             let separator = if index == 0 { ": " } else { ", " };
             write!(f, "{separator}{count} {}", reason.replace('_', " "))?;
@@ -83,17 +96,22 @@ mod tests {
             ecn_marked: 5,
             cnps_sent: 2,
             cnps_received: 1,
-            retransmitted: 3,
-            timeouts: 0,
+            retransmitted: 0,
+            timeouts: 2,
+            spurious_timeouts: 1,
+            late_answers: 4,
+            rnr_naks: 6,
             dropped: 0,
             drops: BTreeMap::new(),
         };
-        let start = "DSCP 26; 5 packets came with an ECN mark, 2 CNPs sent, 1 CNPs received; 3 packets \
-                     retransmitted, 0 timeouts, ";
-        assert_eq!(network.to_string(), format!("{start}0 packets dropped"));
+        let start = "DSCP 26; 5 packets came with an ECN mark, 2 CNPs sent, 1 CNPs received; ";
+        let none = format!("{start}0 packets retransmitted, 0 packets dropped");
+        assert_eq!(network.to_string(), none);
+        network.retransmitted = 3;
         network.dropped = 7;
         network.drops = [("bad_icrc".to_owned(), 4), ("unknown_qp".to_owned(), 3)].into();
-        let end = "7 packets dropped: 4 bad icrc, 3 unknown qp";
+        let end = "3 packets retransmitted (2 timeouts, 1 of them spurious; 4 late answers, 6 RNR NAKs), \
+                   7 packets dropped: 4 bad icrc, 3 unknown qp";
         assert_eq!(network.to_string(), format!("{start}{end}"));
     }
 }

@@ -7,6 +7,7 @@ mod svg;
 mod terminal;
 mod view;
 
+use crate::say::Harmless;
 pub(crate) use format::plain;
 use rates::{Rates, between};
 use roce_verbs::observation::{Processes, watch_processes};
@@ -164,7 +165,7 @@ fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
     } else {
         draw(rates, &view).text()
     };
-    let mut out = io::stdout().lock();
+    let mut out = Harmless(io::stdout().lock());
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     printed.map_err(failed("can't print"))
 }

@@ -12,6 +12,7 @@ mod watcher;
 
 use crate::run::hunt::HuntArgs;
 use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
+use crate::say::Harmless;
 use clap::Args;
 use codes::Meaning;
 use explainer::Explainer;
@@ -116,7 +117,7 @@ fn print<T: Serialize>(
             .map_err(|error| RunError::system("print", error))?,
         false => text(),
     };
-    std::io::stdout()
+    Harmless(std::io::stdout())
         .write_all(text.as_bytes())
         .map_err(|error| RunError::system("print", error))?;
     Ok(ExitCode::SUCCESS)

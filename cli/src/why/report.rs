@@ -2,7 +2,7 @@
 
 use super::losses::Loss;
 use crate::run::RunError;
-use crate::say::say;
+use crate::say::{Harmless, say};
 use roce_verbs::observation::Totals;
 use serde::Serialize;
 use std::fmt::Display;
@@ -129,7 +129,7 @@ impl Report {
 
 fn write(text: &str) {
     // There is no place left to report an error.
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = Harmless(io::stderr()).write_all(text.as_bytes());
 }
 
 /// Whether a QP has failed or drops packets, in a report as text or JSON.

@@ -51,6 +51,7 @@ impl Agent {
         let id = connection.id;
         self.table.insert(connection);
         self.send_until_answered(now, id, mad, State::ReqSent);
+        self.check_requested_path(now, path);
         Ok(id)
     }
 

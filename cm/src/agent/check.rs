@@ -8,8 +8,12 @@
 //! has. Any agent answers such a DREQ with a DREP. The connections end when [`ENOUGH_PROBES`]
 //! probes got no DREP while the checks sent with them got "port unreachable" again. Any message
 //! from the peer ends the suspicion.
+//!
+//! A request that nobody has answered yet causes a check at once. Its probes are retransmissions of
+//! the request: an agent that has the request answers them (MRA).
 
 use super::Agent;
+use super::state::State;
 use crate::{Duration, Instant, Path};
 use rand_core::Rng;
 use roce_wire::cm::{CmMessage, Dreq, PrivateData};
@@ -25,6 +29,11 @@ const FIRST_TIMEOUT: Duration = Duration::from_millis(100);
 /// The longest timeout of a probe. Linux limits "port unreachable" messages to a host to one per
 /// second, after a burst of six.
 const MAX_TIMEOUT: Duration = Duration::from_millis(1500);
+/// The timeout of a probe on a path without an established connection. [`ENOUGH_PROBES`] of them
+/// take longer than an agent of this kind holds a request for which it has no listener, so that the
+/// request ends as that agent decides if "port unreachable" was forged. A server that starts a
+/// moment after its client gets a retransmitted request in time.
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time from a check to its probe. The host answers the probe with "port unreachable", too. If
 /// the probe came first, the rate limit might suppress the answer to the check.
 const PROBE_DELAY: Duration = Duration::from_millis(20);
@@ -55,7 +64,7 @@ struct Suspicion {
     probe_is_next: bool,
     /// Whether the host has answered "port unreachable" again since the last check.
     is_unreachable: bool,
-    /// The number of probes that got no DREP, but a "port unreachable" to their check.
+    /// The number of probes that got no answer, but a "port unreachable" to their check.
     unanswered: u8,
     /// The number of probes sent.
     probes: u8,
@@ -109,6 +118,12 @@ impl Agent {
         }
     }
 
+    /// Checks the path of a request that was just sent.
+    pub(super) fn check_requested_path(&mut self, now: Instant, path: Path) {
+        self.start_checks(now, path);
+        self.check_path_now(path);
+    }
+
     /// Checks the path now, because the agent expects an answer from the peer.
     pub(super) fn check_path_now(&mut self, path: Path) {
         let check = self.checks.by_path.get(&path);
@@ -126,7 +141,8 @@ impl Agent {
     fn handle_due_check(&mut self, now: Instant, path: Path) {
         let check = self.checks.by_path.get(&path);
         let every = self.config.check_every.unwrap_or(MAX_TIMEOUT);
-        if !self.table.has_peer_on(path) {
+        let is_requested = self.table.first_request_on(path).is_some();
+        if !is_requested && !self.table.has_peer_on(path) {
             self.checks.remove(path);
         } else if let Some(suspicion) = check.and_then(|check| check.suspicion) {
             match suspicion.probe_is_next {
@@ -134,7 +150,7 @@ impl Agent {
                 false => self.probe_timed_out(now, path, suspicion),
             }
         } else {
-            if self.table.established_on(path).is_some() {
+            if is_requested || self.table.established_on(path).is_some() {
                 self.checks.queue_check(path);
             }
             self.checks.schedule(path, now + every, None);
@@ -161,18 +177,23 @@ impl Agent {
         let Some(check) = self.checks.by_path.get_mut(&path) else {
             return;
         };
-        match &mut check.suspicion {
-            Some(suspicion) => suspicion.is_unreachable = true,
-            None => {
-                let suspicion = Suspicion {
-                    id: 0,
-                    probe_is_next: false,
-                    is_unreachable: false,
-                    unanswered: 0,
-                    probes: 0,
-                };
-                self.check_then_probe(now, path, suspicion);
-            }
+        if let Some(suspicion) = &mut check.suspicion {
+            suspicion.is_unreachable = true;
+            return;
+        }
+        let suspicion = Suspicion {
+            id: 0,
+            probe_is_next: false,
+            is_unreachable: true,
+            unanswered: 0,
+            probes: 0,
+        };
+        if self.table.established_on(path).is_some() {
+            self.check_then_probe(now, path, suspicion);
+        } else if self.table.first_request_on(path).is_some() {
+            // The request itself was the first probe.
+            let timeout = now + REQUEST_TIMEOUT;
+            self.checks.schedule(path, timeout, Some(suspicion));
         }
     }
 
@@ -187,12 +208,43 @@ impl Agent {
             .schedule(path, now + PROBE_DELAY, Some(suspicion));
     }
 
-    // rule: 12.9-unknown-dreq
     fn send_probe(&mut self, now: Instant, path: Path, suspicion: Suspicion) {
-        let Some(connection) = self.table.established_on(path) else {
-            // No connection is left to end.
+        let (id, timeout) = if let Some(id) = self.send_dreq_probe(path) {
+            (id, probe_timeout(suspicion.probes))
+        } else if self.repeat_request(path) {
+            (0, REQUEST_TIMEOUT)
+        } else {
+            // Nothing is left to end.
             return self.clear_suspicion(now, path);
         };
+        let suspicion = Suspicion {
+            id,
+            probe_is_next: false,
+            probes: suspicion.probes + 1,
+            ..suspicion
+        };
+        self.checks.schedule(path, now + timeout, Some(suspicion));
+    }
+
+    /// Retransmits a request on the path, without a change of its timeout. Returns whether there is
+    /// one.
+    fn repeat_request(&mut self, path: Path) -> bool {
+        let request = self.table.first_request_on(path);
+        let request = request.and_then(|id| self.table.get(id));
+        let Some(State::ReqSent(request) | State::LookupSent(request)) = request.map(|c| &c.state)
+        else {
+            return false;
+        };
+        let mad = *request.mad;
+        self.counters.retransmitted += 1;
+        self.send(path, mad);
+        true
+    }
+
+    /// Probes the peer of a connection on the path, if there is one. Returns the probe's ID.
+    // rule: 12.9-unknown-dreq
+    fn send_dreq_probe(&mut self, path: Path) -> Option<u32> {
+        let connection = self.table.established_on(path)?;
         let (remote_id, remote_qpn) = (connection.remote_id, connection.remote_qpn);
         let id = self.draw_unused_id().get();
         // An ID in the peer's part that most likely belongs to no connection. If the peer has a
@@ -207,14 +259,7 @@ impl Agent {
         let transaction = self.rng.next_u64();
         self.send_message(path, transaction, CmMessage::Dreq(dreq));
         self.counters.probes += 1;
-        let wait = probe_timeout(suspicion.probes);
-        let suspicion = Suspicion {
-            id,
-            probe_is_next: false,
-            probes: suspicion.probes + 1,
-            ..suspicion
-        };
-        self.checks.schedule(path, now + wait, Some(suspicion));
+        Some(id)
     }
 
     /// Handles any message from the peer.
@@ -234,7 +279,7 @@ impl Agent {
     }
 }
 
-/// The timeout of a probe that `sent` other probes preceded.
+/// The timeout of a probe for a connection that `sent` other probes preceded.
 pub(super) fn probe_timeout(sent: u8) -> Duration {
     MAX_TIMEOUT.min(FIRST_TIMEOUT * (1 << sent.min(MAX_PROBES)))
 }

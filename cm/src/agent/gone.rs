@@ -1,4 +1,5 @@
-//! Peers whose process has ended without a message, so that nothing answers for them.
+//! Peers whose process has ended without a message, or was never there, so that nothing answers
+//! for them.
 //!
 //! An owner that learns that a process has ended calls [`Agent::peer_gone`]. Each connection with
 //! the process then ends as if the peer had sent the message that it can no longer send. If this
@@ -7,7 +8,8 @@
 
 use super::Agent;
 use super::state::State;
-use crate::{ConnectionId, Event, Instant, Path, PrivateBytes, QpnRange, RejectReason};
+use crate::{ConnectionId, Event, Instant, Path, PrivateBytes, QpnRange, RejectReason, SidrStatus};
+use roce_wire::cm::PrivateData;
 use std::net::IpAddr;
 
 /// The maximum number of remote processes that wait for [`Agent::poll_peer`].
@@ -30,10 +32,45 @@ impl Agent {
         }
     }
 
-    /// Ends all connections on a path.
+    /// Ends all connections and requests on a path, because nothing at its end has RoCEv2's port.
     pub(super) fn end_on_path(&mut self, now: Instant, path: Path) {
         for id in self.table.on_path(path) {
             self.end_without_peer(now, id);
+        }
+        while let Some(id) = self.table.first_request_on(path) {
+            self.refuse_without_peer(now, id);
+        }
+    }
+
+    /// Ends all requests on a path, because no packet reaches the host at its end.
+    pub(super) fn end_requests_on_path(&mut self, now: Instant, path: Path) {
+        while let Some(id) = self.table.first_request_on(path) {
+            self.give_up(now, id);
+        }
+    }
+
+    /// Ends a request as an agent without a listener for it does.
+    fn refuse_without_peer(&mut self, now: Instant, id: ConnectionId) {
+        let private = PrivateBytes::default();
+        match self.table.get(id).map(|c| c.lookup) {
+            Some(true) => {
+                let event = Event::DatagramRejected {
+                    connection: id,
+                    status: SidrStatus::SERVICE_ID_NOT_SUPPORTED,
+                    private,
+                };
+                self.queue_event(id, event);
+                self.table.remove(id);
+            }
+            _ => {
+                let event = Event::Rejected {
+                    connection: id,
+                    reason: RejectReason::INVALID_SERVICE_ID,
+                    private,
+                };
+                self.queue_event(id, event);
+                self.refuse(now, id, RejectReason::TIMEOUT, PrivateData::NONE);
+            }
         }
     }
 

@@ -35,6 +35,7 @@ impl Agent {
         }));
         self.table.insert(connection);
         self.send_until_answered(now, id, mad, State::LookupSent);
+        self.check_requested_path(now, path);
         Ok(id)
     }
 

@@ -98,6 +98,11 @@ impl State {
         matches!(self, State::ReqReceived | State::LookupReceived)
     }
 
+    /// Whether the state is that of a request of this side that nobody has answered.
+    pub(super) const fn is_requested(&self) -> bool {
+        matches!(self, State::ReqSent(_) | State::LookupSent(_))
+    }
+
     /// Whether the connection is kept only to repeat its answer.
     pub(super) const fn is_finished(&self) -> bool {
         matches!(self, State::Finished(_))

@@ -20,6 +20,8 @@ pub(super) struct Table {
     connections: BTreeMap<ConnectionId, Connection>,
     by_peer: BTreeMap<Peer, ConnectionId>,
     by_qpn: BTreeMap<(IpAddr, Qpn), ConnectionId>,
+    /// The connections and lookups that this side has requested and nobody has answered.
+    requests: BTreeSet<(Path, ConnectionId)>,
     timers: BTreeSet<(Instant, ConnectionId)>,
     unanswered: usize,
     finished: usize,
@@ -98,6 +100,12 @@ impl Table {
         self.of_host(path.remote).map(|(_, c)| c).find(is_candidate)
     }
 
+    /// A connection or lookup on the path that this side has requested and nobody has answered.
+    pub(super) fn first_request_on(&self, path: Path) -> Option<ConnectionId> {
+        let all = (path, ConnectionId(0))..=(path, ConnectionId(u32::MAX));
+        self.requests.range(all).next().map(|&(_, id)| id)
+    }
+
     /// The connections whose peer's QP is known, and is at this address.
     fn of_host(&self, remote: IpAddr) -> impl Iterator<Item = (Qpn, &Connection)> {
         let all = (remote, Qpn::QP0)..=(remote, Qpn::MULTICAST);
@@ -114,6 +122,9 @@ impl Table {
         self.unanswered += usize::from(connection.state.is_unanswered());
         self.finished += usize::from(connection.state.is_finished());
         self.timers.extend(connection.deadline.map(|at| (at, id)));
+        if connection.state.is_requested() {
+            self.requests.insert((connection.path, id));
+        }
         self.connections.insert(id, connection);
         self.by_peer.extend(peer.map(|peer| (peer, id)));
         self.by_qpn.extend(qpn.map(|qpn| (qpn, id)));
@@ -127,6 +138,7 @@ impl Table {
         if let Some(at) = connection.deadline {
             self.timers.remove(&(at, id));
         }
+        self.requests.remove(&(connection.path, id));
         self.unanswered -= usize::from(connection.state.is_unanswered());
         self.finished -= usize::from(connection.state.is_finished());
         if let Some(peer) = connection.peer() {
@@ -144,6 +156,10 @@ impl Table {
         self.unanswered += usize::from(state.is_unanswered());
         self.finished -= usize::from(connection.state.is_finished());
         self.finished += usize::from(state.is_finished());
+        match state.is_requested() {
+            true => self.requests.insert((connection.path, id)),
+            false => self.requests.remove(&(connection.path, id)),
+        };
         connection.state = state;
         self.set_deadline(id, deadline);
     }

@@ -85,14 +85,7 @@ impl Agent {
                 self.send(path, mad);
             }
             // rule: 12.9-give-up
-            State::ReqSent(_) | State::RepSent(_) => {
-                self.queue_event(id, Event::Unreachable { connection: id });
-                self.refuse(now, id, RejectReason::TIMEOUT, PrivateData::NONE);
-            }
-            State::LookupSent(_) => {
-                self.queue_event(id, Event::Unreachable { connection: id });
-                self.table.remove(id);
-            }
+            State::ReqSent(_) | State::RepSent(_) | State::LookupSent(_) => self.give_up(now, id),
             State::DreqSent(_) => self.disconnected(now, id, Vec::new(), None),
             State::TimeWait(_) => {
                 self.queue_event(id, Event::TimeWaitOver { connection: id });
@@ -105,6 +98,15 @@ impl Agent {
             | State::RepReceived
             | State::DreqReceived
             | State::LookupReceived => self.table.set_deadline(id, None),
+        }
+    }
+
+    /// Ends a connection that is not established yet, or a lookup, because the peer does not answer.
+    pub(super) fn give_up(&mut self, now: Instant, id: ConnectionId) {
+        self.queue_event(id, Event::Unreachable { connection: id });
+        match self.table.get(id).map(|c| &c.state) {
+            Some(State::LookupSent(_)) => self.table.remove(id),
+            _ => self.refuse(now, id, RejectReason::TIMEOUT, PrivateData::NONE),
         }
     }
 }

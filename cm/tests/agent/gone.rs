@@ -2,7 +2,7 @@
 
 use crate::world::{Host, LONG, acceptance, at, kinds};
 use roce_cm::{
-    Agent, Config, ConnectionId, Duration, Event, Instant, Path, QpnRange, RejectReason,
+    Agent, Config, ConnectionId, Duration, Event, Instant, Path, QpnRange, RejectReason, SidrStatus,
 };
 use roce_wire::cm::CmMessage;
 use std::net::IpAddr;
@@ -316,8 +316,147 @@ fn any_message_from_the_peer_ends_the_suspicion() {
 fn a_dreq_causes_a_check_at_once() {
     let (mut client, mut server) = pair();
     let (active, _) = client.establish(at(0), &mut server);
-    assert_eq!(checks(&mut client), []);
+    checks(&mut client);
     client.disconnect(at(1), active, &[]);
     assert_eq!(kinds(&client.sent()), ["DREQ"]);
     assert_eq!(checks(&mut client), [client.path_to(&server)]);
+}
+
+/// A client whose request nobody has answered, and the path to the silent host.
+fn requested() -> (Host, Path, ConnectionId) {
+    let (mut client, server) = pair();
+    let path = client.path_to(&server);
+    let request = crate::world::connect_request();
+    let id = client.agent.connect(at(0), path, &request);
+    (client, path, id.expect("the request is valid"))
+}
+
+/// Nothing has the port, so the request ends as if an agent there had found no listener, and as
+/// soon as that.
+#[test]
+fn a_request_to_a_closed_port_is_refused_within_two_seconds() {
+    let (mut client, path, connection) = requested();
+    assert_eq!(kinds(&client.sent()), ["REQ"]);
+    let mut now = at(0);
+    for repeated in 0..3 {
+        assert_eq!(checks(&mut client), [path], "{repeated}");
+        assert_eq!(client.events(), []);
+        client.agent.port_unreachable(now, path);
+        advance(&mut client, &mut now);
+        if repeated < 2 {
+            assert!(client.sent().is_empty(), "the check comes first");
+            advance(&mut client, &mut now);
+            assert_eq!(kinds(&client.sent()), ["REQ"], "{repeated}");
+        }
+    }
+    assert_eq!(kinds(&client.sent()), ["REJ"]);
+    let refused = Event::Rejected {
+        connection,
+        reason: RejectReason::INVALID_SERVICE_ID,
+        private: Vec::new().into(),
+    };
+    assert_eq!(client.event(), refused);
+    assert!(now < at(2000), "{now:?}");
+    client.wait_until(now + LONG);
+    assert!(client.agent.next_timeout().is_none());
+}
+
+/// A lookup ends as if the service were unknown there.
+#[test]
+fn a_lookup_at_a_closed_port_is_refused_within_two_seconds() {
+    let (mut client, server) = pair();
+    let path = client.path_to(&server);
+    let request = crate::world::datagram_request();
+    let lookup = client.agent.resolve_datagram(at(0), path, &request);
+    let connection = lookup.expect("the request is valid");
+    let mut now = at(0);
+    for _ in 0..5 {
+        client.agent.port_unreachable(now, path);
+        assert_eq!(client.events(), []);
+        advance(&mut client, &mut now);
+    }
+    let refused = Event::DatagramRejected {
+        connection,
+        status: SidrStatus::SERVICE_ID_NOT_SUPPORTED,
+        private: Vec::new().into(),
+    };
+    assert_eq!(client.event(), refused);
+    assert_eq!(client.agent.connections(), 0);
+}
+
+/// The program at the other end has the request, and its owner decides for long. An attacker forges
+/// as many "port unreachable" messages as it likes.
+#[test]
+fn port_unreachable_does_not_end_a_request_that_an_agent_has() {
+    let (mut client, mut server) = pair();
+    let (active, passive) = client.request(at(0), &mut server);
+    let path = client.path_to(&server);
+    let mut now = at(0);
+    for _ in 0..100 {
+        for _ in 0..10 {
+            client.agent.port_unreachable(now, path);
+        }
+        advance(&mut client, &mut now);
+        let sent = client.sent();
+        server.receive_all(now, &sent);
+        let answers = server.sent();
+        client.receive_all(now, &answers);
+        checks(&mut client);
+        assert_eq!(client.events(), []);
+    }
+    server.accept(now, passive);
+    server.deliver(now, &mut client, "REP");
+    let replied = client.event();
+    assert!(matches!(replied, Event::Replied { connection, .. } if connection == active));
+}
+
+/// A server that starts while its host refuses packets gets the request half a second later.
+#[test]
+fn a_server_that_starts_late_gets_the_request() {
+    let (mut client, mut server) = pair();
+    let path = client.path_to(&server);
+    let request = crate::world::connect_request();
+    let id = client.agent.connect(at(0), path, &request);
+    let connection = id.expect("the request is valid");
+    let lost = client.sent();
+    assert_eq!(kinds(&lost), ["REQ"]);
+    client.agent.port_unreachable(at(0), path);
+    let sent = client.wait_until(at(600));
+    assert_eq!(kinds(&sent), ["REQ"]);
+    server.receive_all(at(600), &sent);
+    let passive = server.event().connection();
+    server.accept(at(600), passive);
+    server.deliver(at(600), &mut client, "REP");
+    let replied = client.event();
+    assert!(matches!(replied, Event::Replied { connection: of, .. } if of == connection));
+}
+
+/// "Port unreachable" once, and then silence: the host may have been restarted.
+#[test]
+fn a_single_port_unreachable_does_not_end_a_request() {
+    let (mut client, path, connection) = requested();
+    client.agent.port_unreachable(at(0), path);
+    client.wait_until(at(20_000));
+    assert_eq!(client.events(), []);
+    client.wait_until(at(40_000));
+    assert_eq!(client.event(), Event::Unreachable { connection });
+}
+
+/// No packet reaches the host. Connections may outlive that.
+#[test]
+fn an_unreachable_host_ends_requests_only() {
+    let (mut client, mut server) = pair();
+    client.establish(at(0), &mut server);
+    let path = client.path_to(&server);
+    let request = roce_cm::ConnectRequest {
+        qpn: roce_cm::Qpn::from_bits(0x99),
+        ..crate::world::connect_request()
+    };
+    let second = client.agent.connect(at(1), path, &request);
+    let connection = second.expect("the request is valid");
+    client.agent.host_unreachable(at(2), path);
+    assert_eq!(client.event(), Event::Unreachable { connection });
+    client.agent.host_unreachable(at(3), path);
+    assert_eq!(client.events(), []);
+    assert_eq!(client.agent.connections(), 1);
 }

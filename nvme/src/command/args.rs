@@ -68,7 +68,8 @@ impl DiskArgs {
             depth: self.depth + 1,
             ..self.connect.options()
         };
-        let mut host = Host::connect(&self.address, &options)?;
+        let connect = || Host::connect(&self.address, &options);
+        let mut host = super::say::while_waiting_for(self.address.at, connect)?;
         let namespace = self.find(host.namespaces())?;
         let (block, len) = (self.block, u64::from(namespace.block_len));
         if block == 0 || block % len != 0 {

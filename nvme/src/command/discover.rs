@@ -24,7 +24,8 @@ pub(super) struct DiscoverArgs {
 }
 
 pub(super) fn run(args: &DiscoverArgs) -> Outcome {
-    let entries = discover(args.address.at, &args.connect.options())?;
+    let ask = || discover(args.address.at, &args.connect.options());
+    let entries = say::while_waiting_for(args.address.at, ask)?;
     let text = match args.json {
         true => json(&entries).to_string(),
         false => table(&entries).to_string(),

@@ -24,7 +24,8 @@ pub(super) struct InfoArgs {
 }
 
 pub(super) fn run(args: &InfoArgs) -> Outcome {
-    let host = Host::connect(&args.address, &args.connect.options())?;
+    let connect = || Host::connect(&args.address, &args.connect.options());
+    let host = say::while_waiting_for(args.address.at, connect)?;
     let text = match args.json {
         true => json(host.controller(), host.namespaces()).to_string(),
         false => table(host.controller(), host.namespaces()),

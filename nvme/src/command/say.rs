@@ -2,11 +2,34 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 /// Writes a line, prefixed with the program's name.
 pub(super) fn say(message: impl Display) {
     // There is no place left to report an error.
     let _ = writeln!(std::io::stderr(), "nvme-rdma: {message}");
+}
+
+/// After how long a user wants to know what the program waits for.
+const SILENT_FOR: Duration = Duration::from_secs(2);
+
+/// Runs `connect`. If that takes long, says which host the program waits for.
+pub(super) fn while_waiting_for<T>(host: SocketAddr, connect: impl FnOnce() -> T) -> T {
+    let (_done, wait) = mpsc::channel::<()>();
+    let notice = move || {
+        if wait.recv_timeout(SILENT_FOR) == Err(RecvTimeoutError::Timeout) {
+            say(format_args!(
+                "waiting for {host}, which has not answered yet. A host that is silent is given up \
+                 after half a minute"
+            ));
+        }
+    };
+    // Without a thread, there is no notice.
+    let _ = thread::Builder::new().spawn(notice);
+    connect()
 }
 
 /// Prints text on stdout. A reader that has gone, as with `| head`, is no error.

@@ -8,6 +8,7 @@ use crate::nic::Nic;
 use crate::wire::fabrics::{Connect, ConnectData};
 use crate::wire::{
     AcceptPrivate, COMMAND_LEN, Command, RESPONSE_LEN, RejectPrivate, RequestPrivate, Response,
+    Status,
 };
 use roce_verbs::cm::ConnectionError;
 use roce_verbs::completion::{CqOverrun, WcOpcode};
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) number: u16,
+    /// The target's address.
+    at: SocketAddr,
     connection: Connection,
     completions: Completions,
     /// A command for each slot.
@@ -101,6 +104,7 @@ impl Queue {
         }
         Ok(Self {
             number: plan.number,
+            at,
             connection,
             completions,
             capsules: pd.allocate(len * COMMAND_LEN, Access::empty())?,
@@ -132,7 +136,17 @@ impl Queue {
         memory.write(0, &data.encode())?;
         let len = crate::wire::fabrics::CONNECT_DATA_LEN;
         let sgl = super::io_queue::keyed(memory, 0..len);
-        let result = self.call("connect", command.command().with_sgl(&sgl))?;
+        let response = self.respond_to(command.command().with_sgl(&sgl))?;
+        if response.status.without_flags() == Status::CONNECT_INVALID_PARAMETERS
+            && response.result & IN_CONNECT_DATA != 0
+            && response.result as u16 == SUBSYSTEM_FIELD
+        {
+            return Err(Error::NoSuchSubsystem {
+                at: self.at,
+                subsystem: data.subsystem.clone(),
+            });
+        }
+        let result = result_of("connect", response)?;
         let authentication = result >> 16 & 3;
         if authentication != 0 {
             let what = "it demands authentication, which this host cannot do".to_owned();
@@ -208,16 +222,14 @@ impl Queue {
     /// Posts a command and waits for its response. No other command may be outstanding. Returns the
     /// result.
     pub(super) fn call(&mut self, name: &'static str, command: Command) -> Result<u64, Error> {
+        result_of(name, self.respond_to(command)?)
+    }
+
+    fn respond_to(&mut self, command: Command) -> Result<Response, Error> {
         let posted = self.post(command, None)?;
         let (answered, response) = self.next()?;
         debug_assert_eq!(posted, answered);
-        match response.status.is_success() {
-            true => Ok(response.result),
-            false => Err(Error::Command {
-                command: name,
-                status: response.status,
-            }),
-        }
+        Ok(response)
     }
 
     /// Disconnects, and waits at most `patience` for the target to agree.
@@ -306,6 +318,20 @@ impl Queue {
             None => completion.status.explain().to_owned(),
         };
         self.fail(why)
+    }
+}
+
+/// In the result of a connect command with invalid parameters: the wrong field is one of the data
+/// (Fabrics, 3.3).
+const IN_CONNECT_DATA: u64 = 1 << 16;
+/// The offset of the subsystem's name in the data of a connect command.
+const SUBSYSTEM_FIELD: u16 = 256;
+
+fn result_of(command: &'static str, response: Response) -> Result<u64, Error> {
+    let status = response.status;
+    match status.is_success() {
+        true => Ok(response.result),
+        false => Err(Error::Command { command, status }),
     }
 }
 

@@ -1,51 +1,41 @@
 //! The thread that takes connection requests.
 
+use super::handshakes::Handshakes;
 use super::protocol::Session;
-use super::queue;
-use super::shared::{Seat, Shared};
+use super::shared::Shared;
 use super::stats::add;
 use crate::wire::{Refusal, RejectPrivate, RequestPrivate};
 use roce_verbs::cm::{Incoming, Listener};
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
-/// How often the thread looks whether the target stops.
-const TICK: Duration = Duration::from_millis(100);
-
-/// Takes requests until the target stops. Each connection gets a thread of its own, since the
-/// handshake with a peer that does not answer takes long.
+/// Takes requests until the target stops. Each connection gets a thread of its own once its
+/// handshake is complete: until then, the request may be forged.
 pub(super) fn run(listener: &Listener, shared: &Arc<Shared>) {
+    let mut handshakes = Handshakes::new(shared);
     while !shared.is_stopping() {
-        let Some(incoming) = listener.accept_within(TICK) else {
-            continue;
-        };
-        match admit(&incoming, shared) {
-            Ok((session, seat)) => start(incoming, session, seat, shared),
-            Err(refusal) => refuse(incoming, refusal, shared),
+        handshakes.wait(listener);
+        // One at a time, so that a flood of requests does not delay the others' handshakes.
+        if let Some(incoming) = listener.try_accept() {
+            match admit(&incoming, shared) {
+                Ok(session) => handshakes.begin(incoming, session),
+                Err(refusal) => refuse(incoming, refusal, shared),
+            }
         }
+        handshakes.proceed();
     }
 }
 
 /// Whether the request can be granted.
-fn admit(incoming: &Incoming, shared: &Arc<Shared>) -> Result<(Session, Seat), Refusal> {
+fn admit(incoming: &Incoming, shared: &Shared) -> Result<Session, Refusal> {
     let request = RequestPrivate::parse(incoming.private())?;
     // The target reads the host's memory.
     if incoming.request().responder_resources == 0 {
         return Err(Refusal::INVALID_IRD);
     }
     let session = Session::new(&shared.controllers, &request)?;
-    let seat = shared.seat().ok_or(Refusal::NO_RESOURCES)?;
-    Ok((session, seat))
-}
-
-fn start(incoming: Incoming, session: Session, seat: Seat, shared: &Arc<Shared>) {
-    let shared_there = Arc::clone(shared);
-    let serve = move || queue::serve(incoming, session, seat, &shared_there);
-    let name = "nvme-target-queue".to_owned();
-    // If there are no more threads, the request is dropped here, which refuses it.
-    if thread::Builder::new().name(name).spawn(serve).is_err() {
-        add(&shared.counters.refused, 1);
+    match shared.has_seat() {
+        true => Ok(session),
+        false => Err(Refusal::NO_RESOURCES),
     }
 }
 

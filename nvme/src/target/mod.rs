@@ -14,6 +14,7 @@
 //!
 //! ```text
 //! Target ── Acceptor            a thread: answers connection requests
+//!        │    └─ Handshakes     connections that no host has confirmed yet
 //!        └─ Queue, Queue, …     a thread for each connection
 //!             ├─ Session        decides what to do with each command (protocol, without I/O)
 //!             ├─ Arena          memory for the data of commands
@@ -22,6 +23,7 @@
 
 mod acceptor;
 mod arena;
+mod handshakes;
 mod listen;
 mod options;
 pub mod protocol;

@@ -8,7 +8,9 @@ use std::time::Duration;
 pub struct TargetOptions {
     /// Connections at the same time, over all hosts. Each I/O queue of a host is a connection.
     pub connections: usize,
-    /// Connections at the same time whose host has not sent its connect command yet.
+    /// Connections at the same time whose host has not confirmed them yet, and as many whose host
+    /// has not sent its connect command yet; at least 1. If there are more, the oldest of the
+    /// address with the most of them ends.
     pub half_open: usize,
     /// A connection whose host does not send its connect command within this time is ended.
     pub connect_within: Duration,

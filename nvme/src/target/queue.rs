@@ -12,7 +12,6 @@
 //! There are twice as many slots as the host may have commands outstanding: a host may send the
 //! next command when it has a response, before the acknowledgement of the response is here.
 
-use super::acceptor::refuse;
 use super::arena::Arena;
 use super::protocol::{Action, Answer, Data, Extent, Over, Session};
 use super::shared::{Seat, Shared};
@@ -20,8 +19,8 @@ use super::stats::add;
 use super::storage::Storage;
 use crate::Error;
 use crate::completions::Completions;
-use crate::wire::{AcceptPrivate, COMMAND_LEN, KeyedSgl, Refusal, Status};
-use roce_verbs::cm::{Connection, Incoming};
+use crate::wire::{COMMAND_LEN, KeyedSgl, Status};
+use roce_verbs::cm::Connection;
 use roce_verbs::completion::WcOpcode;
 use roce_verbs::why::Cause;
 use roce_verbs::{
@@ -57,13 +56,11 @@ struct Job {
 
 /// What a queue needs before its connection is accepted.
 #[derive(Debug)]
-struct Parts {
+pub(super) struct Parts {
     completions: Completions,
     /// A capsule for each slot.
     capsules: MemoryRegion,
     capsule_len: usize,
-    /// For the data of commands.
-    memory: MemoryRegion,
 }
 
 struct Queue {
@@ -72,6 +69,8 @@ struct Queue {
     session: Session,
     connection: Connection,
     parts: Parts,
+    /// For the data of commands.
+    memory: MemoryRegion,
     arena: Arena,
     /// The commands, by slot.
     jobs: Vec<Option<Job>>,
@@ -81,41 +80,47 @@ struct Queue {
     scratch: Vec<u8>,
 }
 
-/// Accepts a connection and serves it until it ends.
-pub(super) fn serve(incoming: Incoming, session: Session, mut seat: Seat, shared: &Arc<Shared>) {
-    let peer = incoming.peer();
-    let number = session.number();
-    let slots = 2 * usize::from(session.len());
-    let Ok((qp, parts)) = Parts::new(shared, slots) else {
-        return refuse(incoming, Refusal::NO_RESOURCES, shared);
+/// Serves a connection until it ends.
+pub(super) fn serve(
+    connection: Connection,
+    parts: Parts,
+    session: Session,
+    seat: Seat,
+    shared: &Arc<Shared>,
+) {
+    let (number, peer) = (session.number(), connection.peer());
+    let queue_memory = shared.options.queue_memory.next_multiple_of(4096);
+    let note = |why| shared.note_failure(format!("queue {number} of {peer}: {why}"));
+    let memory = match shared.nic.pd.allocate(queue_memory, Access::LOCAL_WRITE) {
+        Ok(memory) => memory,
+        Err(error) => return note(error.to_string()),
     };
-    let private = AcceptPrivate {
-        controller_receive_len: session.len(),
-    };
-    let mut queue = match incoming.accept(qp, &connect_options(), &private.encode()) {
-        Err(error) => return shared.note_failure(format!("queue {number} of {peer}: {error}")),
-        Ok(_) if !seat.serve() => return,
-        Ok(connection) => Queue {
-            shared: Arc::clone(shared),
-            seat,
-            session,
-            connection,
-            arena: Arena::new(parts.memory.len()),
-            parts,
-            jobs: (0..slots).map(|_| None).collect(),
-            waiting: VecDeque::new(),
-            capsule: Vec::new(),
-            scratch: Vec::new(),
-        },
+    let mut queue = Queue {
+        shared: Arc::clone(shared),
+        seat,
+        connection,
+        arena: Arena::new(memory.len()),
+        memory,
+        jobs: (0..slots(&session)).map(|_| None).collect(),
+        session,
+        parts,
+        waiting: VecDeque::new(),
+        capsule: Vec::new(),
+        scratch: Vec::new(),
     };
     // The reason is there before the connection is gone.
     if let Err(End::Failed(why)) = queue.run() {
-        shared.note_failure(format!("queue {number} of {peer}: {why}"));
+        note(why);
     }
 }
 
+/// How many slots a queue has.
+pub(super) fn slots(session: &Session) -> usize {
+    2 * usize::from(session.len())
+}
+
 /// A host has no access to the target's memory.
-fn connect_options() -> ConnectOptions {
+pub(super) fn connect_options() -> ConnectOptions {
     ConnectOptions {
         access: Access::empty(),
         ..ConnectOptions::default()
@@ -124,7 +129,7 @@ fn connect_options() -> ConnectOptions {
 
 impl Parts {
     /// Makes a QP with a receive for each slot.
-    fn new(shared: &Shared, slots: usize) -> Result<(QueuePair, Self), Error> {
+    pub(super) fn new(shared: &Shared, slots: usize) -> Result<(QueuePair, Self), Error> {
         let (nic, options) = (&shared.nic, &shared.options);
         // For each slot a capsule, and at most a WRITE and a response, or a READ.
         let completions = Completions::new(&nic.context, 3 * slots)?;
@@ -140,12 +145,10 @@ impl Parts {
             .create_qp(&completions.queue, &completions.queue, &qp_options)
             .map_err(|error| Error::Incompatible(error.to_string()))?;
         let capsule_len = COMMAND_LEN + options.limits.in_capsule_len as usize;
-        let queue_memory = options.queue_memory.next_multiple_of(4096);
         let parts = Self {
             completions,
             capsules: nic.pd.allocate(slots * capsule_len, Access::LOCAL_WRITE)?,
             capsule_len,
-            memory: nic.pd.allocate(queue_memory, Access::LOCAL_WRITE)?,
         };
         let failed = |error: &dyn std::fmt::Display| Error::Incompatible(error.to_string());
         qp.to_init(connect_options().access)
@@ -191,9 +194,18 @@ impl Queue {
     /// Fails if the host has not sent its connect command in time.
     fn check_connected(&self, age: Duration) -> Result<(), End> {
         let limit = self.shared.options.connect_within;
-        match self.session.is_connected() || age <= limit {
+        if self.session.is_connected() {
+            return Ok(());
+        }
+        if age > limit {
+            let why = format!("no connect command within {limit:?}");
+            return Err(End::Failed(why));
+        }
+        match self.seat.is_half_open() {
             true => Ok(()),
-            false => Err(End::Failed(format!("no connect command within {limit:?}"))),
+            false => Err(End::Failed(
+                "no connect command came, and it made room for another connection".to_owned(),
+            )),
         }
     }
 
@@ -291,7 +303,7 @@ impl Queue {
         let place = job.place.clone().unwrap_or_default();
         match &job.action {
             Action::Return { bytes, to } => {
-                let copied = self.parts.memory.write(place.start, bytes);
+                let copied = self.memory.write(place.start, bytes);
                 copied.map_err(|error| End::Failed(error.to_string()))?;
                 let remote = to.remote;
                 self.deliver(slot, job, local, remote)
@@ -300,7 +312,7 @@ impl Queue {
                 let (extent, remote) = (*extent, to.remote);
                 let storage = &self.shared.namespaces[extent.namespace];
                 if let Storage::File(file) = storage {
-                    let into = (&self.parts.memory, place.start);
+                    let into = (&self.memory, place.start);
                     let len = place.len();
                     if let Err(status) = file.read(extent.offset, into, len, &mut self.scratch) {
                         return self.answer(slot, job, status.into());
@@ -321,7 +333,7 @@ impl Queue {
     /// The local memory of a command's data.
     fn local(&self, job: &Job) -> Result<Sge, End> {
         let found = match (&job.place, &job.action) {
-            (Some(place), _) => self.parts.memory.slice(place.start, place.len()),
+            (Some(place), _) => self.memory.slice(place.start, place.len()),
             (None, Action::Read { extent, .. } | Action::Write { extent, .. }) => {
                 match &self.shared.namespaces[extent.namespace] {
                     Storage::Memory(region) => {
@@ -373,7 +385,7 @@ impl Queue {
 
     fn fetched_for_session(&mut self, place: Range<usize>, now: Instant) -> Result<Answer, End> {
         self.scratch.resize(place.len(), 0);
-        let read = self.parts.memory.read(place.start, &mut self.scratch);
+        let read = self.memory.read(place.start, &mut self.scratch);
         read.map_err(|error| End::Failed(error.to_string()))?;
         match self.session.fetched(&self.scratch, now) {
             Action::Answer(answer) => Ok(answer),
@@ -383,7 +395,7 @@ impl Queue {
 
     fn write_out(&mut self, extent: Extent, place: Range<usize>) -> Result<(), Status> {
         let storage = &self.shared.namespaces[extent.namespace];
-        let from = (&self.parts.memory, place.start);
+        let from = (&self.memory, place.start);
         storage.write_from(extent.offset, from, place.len(), &mut self.scratch)
     }
 

@@ -7,6 +7,7 @@ use super::storage::Storage;
 use crate::nic::Nic;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// How many failures are remembered.
@@ -28,10 +29,14 @@ pub(super) struct Shared {
 /// The connections that exist.
 #[derive(Debug, Default)]
 struct Seats {
+    /// Those that are beyond the connection manager's handshake.
     taken: usize,
-    half_open: usize,
-    /// Those that are beyond the connection manager's handshake, and look at `stopping`.
-    served: usize,
+    /// Those that are not.
+    handshakes: usize,
+    /// Those of the first whose host has not sent its connect command, the oldest first: each with a
+    /// number of its own, and the host's address.
+    half_open: Vec<(u64, IpAddr)>,
+    next_number: u64,
     stopping: bool,
 }
 
@@ -39,8 +44,8 @@ struct Seats {
 #[derive(Debug)]
 pub(super) struct Seat {
     shared: Arc<Shared>,
-    is_half_open: bool,
-    is_served: bool,
+    number: u64,
+    has_connected: bool,
 }
 
 impl Shared {
@@ -62,31 +67,44 @@ impl Shared {
         }
     }
 
-    /// A seat for one more connection, if there is room.
-    pub(super) fn seat(self: &Arc<Self>) -> Option<Seat> {
+    /// Whether there is room for one more connection.
+    pub(super) fn has_seat(&self) -> bool {
+        let seats = self.seats.lock();
+        !seats.stopping && seats.taken < self.options.connections
+    }
+
+    /// A seat for one more connection, if there is room. The connection is half open. If too many
+    /// are, another one loses its place.
+    pub(super) fn seat(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
         let mut seats = self.seats.lock();
-        let options = &self.options;
-        if seats.stopping
-            || seats.taken >= options.connections
-            || seats.half_open >= options.half_open
-        {
+        if seats.stopping || seats.taken >= self.options.connections {
             return None;
         }
+        let peers: Vec<_> = seats.half_open.iter().map(|&(_, peer)| peer).collect();
+        if let Some(index) = to_evict(&peers, self.options.half_open) {
+            seats.half_open.remove(index);
+        }
+        let number = seats.next_number;
+        seats.next_number += 1;
         seats.taken += 1;
-        seats.half_open += 1;
+        seats.half_open.push((number, peer));
         Some(Seat {
             shared: Arc::clone(self),
-            is_half_open: true,
-            is_served: false,
+            number,
+            has_connected: false,
         })
     }
 
-    /// Stops serving, and waits until no queue is served any more. Threads whose peer does not
-    /// finish its handshake end later: the connection manager gives such a peer up.
+    /// Notes how many connections are in the connection manager's handshake.
+    pub(super) fn set_handshakes(&self, count: usize) {
+        self.seats.lock().handshakes = count;
+    }
+
+    /// Stops serving, and waits until no queue is served any more.
     pub(super) fn stop(&self) {
         let mut seats = self.seats.lock();
         seats.stopping = true;
-        while seats.served > 0 {
+        while seats.taken > 0 {
             self.changed.wait(&mut seats);
         }
     }
@@ -113,8 +131,8 @@ impl Shared {
         let (controllers, queues) = self.controllers.count();
         let seats = self.seats.lock();
         Snapshot {
-            connections: seats.taken,
-            half_open: seats.half_open,
+            connections: seats.taken + seats.handshakes,
+            half_open: seats.half_open.len() + seats.handshakes,
             controllers,
             queues,
             ..self.counters.snapshot()
@@ -123,34 +141,65 @@ impl Shared {
 }
 
 impl Seat {
-    /// The connection is beyond the connection manager's handshake. Returns whether it is served:
-    /// not if the target is stopping.
-    pub(super) fn serve(&mut self) -> bool {
-        let mut seats = self.shared.seats.lock();
-        if !seats.stopping && !self.is_served {
-            seats.served += 1;
-            self.is_served = true;
-        }
-        self.is_served
-    }
-
     /// The host has sent its connect command.
     pub(super) fn connected(&mut self) {
-        if std::mem::take(&mut self.is_half_open) {
-            self.shared.seats.lock().half_open -= 1;
+        if std::mem::replace(&mut self.has_connected, true) {
+            return;
         }
+        let number = self.number;
+        let mut seats = self.shared.seats.lock();
+        seats.half_open.retain(|&(other, _)| other != number);
+    }
+
+    /// Whether the connection is half open, and has not lost its place to another one.
+    pub(super) fn is_half_open(&self) -> bool {
+        let seats = self.shared.seats.lock();
+        seats
+            .half_open
+            .iter()
+            .any(|&(number, _)| number == self.number)
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         self.connected();
-        let mut seats = self.shared.seats.lock();
-        seats.taken -= 1;
-        if self.is_served {
-            seats.served -= 1;
-        }
-        drop(seats);
+        self.shared.seats.lock().taken -= 1;
         self.shared.changed.notify_all();
+    }
+}
+
+/// Which of these peers' places, the oldest first, has to be given up before another one is taken,
+/// if there may be `limit`: the oldest of the address that has the most.
+pub(super) fn to_evict(peers: &[IpAddr], limit: usize) -> Option<usize> {
+    if peers.len() < limit.max(1) {
+        return None;
+    }
+    let places_of = |peer: &IpAddr| peers.iter().filter(|other| *other == peer).count();
+    (0..peers.len())
+        .rev()
+        .max_by_key(|&index| places_of(&peers[index]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_place_of_the_greediest_address_is_given_up() {
+        let of = |last: &[u8]| -> Vec<IpAddr> {
+            last.iter().map(|&last| [10, 0, 0, last].into()).collect()
+        };
+        for (peers, limit, evicted) in [
+            (&[][..], 2, None),
+            (&[1], 2, None),
+            (&[1, 2], 2, Some(0)),
+            (&[2, 1, 3, 1], 4, Some(1)),
+            (&[3, 2, 2, 1, 1], 4, Some(1)),
+            (&[1], 0, Some(0)),
+            (&[], 0, None),
+        ] {
+            assert_eq!(to_evict(&of(peers), limit), evicted, "{peers:?} of {limit}");
+        }
     }
 }

@@ -24,10 +24,12 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 }
 
 /// The text of a field: up to the first zero byte, without the spaces that pad it. Bytes that are no
-/// UTF-8 become U+FFFD.
+/// UTF-8 become U+FFFD, and so do control characters, which no such field may have (Base, 1.4.2):
+/// programs print these texts, and a peer must not control their terminal.
 pub(super) fn text(field: &[u8]) -> String {
     let end = field.iter().position(|&b| b == 0).unwrap_or(field.len());
-    String::from_utf8_lossy(&field[..end]).trim().to_owned()
+    let text = String::from_utf8_lossy(&field[..end]);
+    text.trim().replace(char::is_control, "\u{fffd}")
 }
 
 /// Replaces a field by a text that spaces pad. A text that is too long is cut.

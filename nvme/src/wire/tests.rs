@@ -296,3 +296,39 @@ fn discovery_pages_make_the_round_trip() {
     );
     assert_eq!(discovery::parse_header(&[0xff; 1024]).1, 1024);
 }
+
+/// A peer must not control the terminal of a program that prints its texts.
+#[test]
+fn control_characters_of_a_peer_become_replacement_characters() {
+    let hostile = "\x1b]0;owned\x07\u{9b}2J\r\x7fx";
+    let harmless = "\u{fffd}]0;owned\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}x";
+    let mut bytes = [0; identify::IDENTIFY_LEN];
+    for field in [4..24, 24..64, 64..72, 768..1024] {
+        let len = hostile.len().min(field.len());
+        bytes[field.start..field.start + len].copy_from_slice(&hostile.as_bytes()[..len]);
+    }
+    let controller = Controller::parse(&bytes);
+    assert_eq!(controller.model, harmless);
+    let Controller {
+        serial,
+        firmware,
+        subsystem,
+        ..
+    } = controller;
+    let mut entry = [0; discovery::ENTRY_LEN];
+    for start in [32, 256, 512] {
+        entry[start..start + hostile.len()].copy_from_slice(hostile.as_bytes());
+    }
+    let entry = DiscoveryEntry::parse(&entry);
+    for text in [
+        serial,
+        firmware,
+        subsystem,
+        entry.service,
+        entry.subsystem,
+        entry.address,
+    ] {
+        assert!(text.starts_with("\u{fffd}]0;"), "{text:?}");
+        assert!(!text.contains(char::is_control), "{text:?}");
+    }
+}

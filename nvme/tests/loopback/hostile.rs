@@ -7,7 +7,8 @@ use roce_nvme::target::TargetOptions;
 use roce_nvme::wire::admin;
 use roce_nvme::wire::io::{self, Blocks};
 use roce_nvme::wire::{KeyedSgl, Refusal, RequestPrivate, Sgl, Status};
-use roce_verbs::{ConnectOptions, RemoteAddr};
+use roce_verbs::roce_cm::{ConnectRequest, Event, Path, PortSpace, ServiceId};
+use roce_verbs::{ConnectOptions, Device, QpOptions, Qpn, RemoteAddr};
 use std::time::Duration;
 
 /// An honest host, which must not notice the others.
@@ -300,12 +301,10 @@ fn connections_are_bounded() {
         ..TargetOptions::default()
     });
     let connect = || Raw::connect(rig.at, &request(0).encode(), 8);
-    let half_open = [connect().expect("connected"), connect().expect("connected")];
-    assert_eq!(
-        refusal(connect()),
-        Refusal::NO_RESOURCES,
-        "two are half open"
-    );
+    // The third takes the place of the first.
+    let half_open = [(); 3].map(|()| connect().expect("connected"));
+    assert_eq!(half_open[0].response(), None);
+    rig.until("two", |s| (s.connections, s.half_open) == (2, 2));
     drop(half_open);
     rig.until_all_is_free();
     let mut honest = Honest::new(&rig);
@@ -315,4 +314,46 @@ fn connections_are_bounded() {
     drop(others);
     until_alone(&rig);
     Raw::admin(rig.at);
+}
+
+/// Requests in the name of hosts that never confirm the connection, as if their addresses were
+/// forged.
+#[test]
+fn forged_requests_keep_nobody_out() {
+    let rig = Rig::start();
+    let limit = TargetOptions::default().half_open;
+    let forger = Device::with_address(rig.at.ip()).and_then(|device| device.open());
+    let forger = forger.expect("a device");
+    let manager = forger.connection_manager().expect("it starts");
+    manager.activate(rig.at.ip()).expect("an address");
+    let (pd, cq) = (forger.alloc_pd(), forger.create_cq(1));
+    let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
+    let service = ServiceId::ip(PortSpace::Tcp, rig.at.port());
+    let of_qp = qp.connect_request(service, &ConnectOptions::default());
+    let of_qp = of_qp.expect("a request");
+    let path = Path {
+        local: rig.at.ip(),
+        remote: rig.at.ip(),
+    };
+    let (sender, replies) = std::sync::mpsc::channel();
+    manager.set_sink(Box::new(move |event| {
+        let _ = sender.send(matches!(event, Event::Replied { .. }));
+    }));
+    for number in 1..=limit as u32 {
+        let request = ConnectRequest {
+            qpn: Qpn::from_bits(of_qp.qpn.get() ^ number),
+            private: request(0).encode().to_vec(),
+            ..of_qp.clone()
+        };
+        let connect = manager.with(|agent, now| agent.connect(now, path, &request));
+        connect.expect("it is sent");
+        assert_eq!(replies.recv_timeout(super::PATIENCE), Ok(true), "{number}");
+    }
+    rig.until("full", |s| s.half_open == limit);
+    Honest::new(&rig).works();
+    let failures = rig.target().take_failures();
+    let evicted = |why: &String| why.contains("made room for another request");
+    assert!(failures.iter().any(evicted), "{failures:?}");
+    manager.with(|agent, now| while !agent.forget_some(now, 64) {});
+    rig.until_all_is_free();
 }

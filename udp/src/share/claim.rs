@@ -83,7 +83,11 @@ impl PartClaimer {
         }
         Err(io::Error::new(
             ErrorKind::AddrInUse,
-            format!("{PARTS} open devices have QPs on the interface, which is the maximum"),
+            format!(
+                "{PARTS} open devices have QPs on the interface, which is the maximum for all \
+                 processes together: open the device once in each process, end processes, or use \
+                 another interface"
+            ),
         ))
     }
 }

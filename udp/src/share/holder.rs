@@ -13,7 +13,8 @@ use super::names;
 pub struct Holder {
     /// Its process ID.
     pub pid: u32,
-    /// The name of its program, truncated to 15 bytes; empty if the process has ended since.
+    /// The name of its program, truncated to 15 bytes; empty if the process has ended since. U+FFFD
+    /// stands for control characters: any program chooses its own name.
     pub program: String,
 }
 
@@ -31,7 +32,7 @@ impl Holder {
         });
         let pid = pids.into_iter().find(|pid| has_open(*pid, &link_target))?;
         let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let program = program.trim_end().to_owned();
+        let program = program.trim_end().replace(char::is_control, "\u{fffd}");
         Some(Self { pid, program })
     }
 }

@@ -110,7 +110,8 @@ impl AsFd for Connecting {
 impl Connection {
     /// Connects `qp`, which must be in RESET or INIT, with a QP of the program that listens at
     /// `remote`. That program gets `private`, at most 56 bytes. Returns when the peer has accepted,
-    /// or fails after about 26 s if the peer does not answer.
+    /// or fails: after about 26 s if the peer does not answer, within two seconds if its host answers
+    /// that nothing there has RoCEv2's port, and as soon as ARP or neighbour discovery has failed.
     ///
     /// # Errors
     /// If no program listens there, the peer refuses or does not answer, the QP can't be connected,

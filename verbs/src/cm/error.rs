@@ -64,10 +64,11 @@ pub enum ConnectionError {
     Rejected {
         /// The peer's reason.
         reason: RejectReason,
-        /// The private data in the peer's refusal.
+        /// The private data in the peer's refusal. Empty if it was not the peer's agent that
+        /// refused.
         private: PrivateBytes,
     },
-    /// The peer did not answer.
+    /// The peer did not answer, or no packet reaches its host.
     Unreachable(IpAddr),
     /// The connection ended before it was established.
     Ended,
@@ -81,10 +82,23 @@ impl fmt::Display for ConnectionError {
             Self::Listen(error) => error.fmt(f),
             Self::Qp(error) => error.fmt(f),
             Self::Agent(error) => error.fmt(f),
+            Self::Rejected { reason, private }
+                if *reason == RejectReason::INVALID_SERVICE_ID && private.is_empty() =>
+            {
+                f.write_str(
+                    "nothing at the peer's host has UDP port 4791 open: start the RDMA program \
+                     there",
+                )
+            }
             Self::Rejected { reason, .. } if *reason == RejectReason::INVALID_SERVICE_ID => {
                 f.write_str("no program listens on that port of the peer")
             }
             Self::Rejected { reason, .. } => write!(f, "the peer refused the connection: {reason}"),
+            Self::Unreachable(peer) if peer.is_loopback() => write!(
+                f,
+                "{peer} does not answer: `ip link set lo up` brings the loopback interface up, if it \
+                 is down"
+            ),
             Self::Unreachable(peer) => write!(
                 f,
                 "{peer} does not answer: check that it is up, that its RDMA program or device \

@@ -5,7 +5,7 @@ use super::core::{Core, PeersAndChecks};
 use super::inbox::Inbox;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_cm::{Path, QpnRange};
-use roce_udp::{PeerWatch, PortCheck};
+use roce_udp::{PeerWatch, PortCheck, Refusal};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -56,15 +56,14 @@ impl PeerMonitor {
             matches!(gone, Ok(false))
         });
         for (&local, check) in &self.checks {
-            for remote in check.refused() {
-                let path = Path { local, remote };
-                core.with(|agent, now| agent.port_unreachable(now, path));
+            for (remote, refusal) in check.refused() {
+                report_refusal(core, Path { local, remote }, refusal);
             }
         }
     }
 
     /// Starts to watch new peers, and checks hosts.
-    pub(super) fn start_watching(&mut self, wanted: PeersAndChecks) {
+    pub(super) fn start_watching(&mut self, core: &Core, wanted: PeersAndChecks) {
         for peer in wanted.peers {
             if !self.processes.contains_key(&peer)
                 && let Ok(Some(process)) = PeerWatch::start(peer.0, self.interface_index, peer.1)
@@ -73,24 +72,30 @@ impl PeerMonitor {
             }
         }
         for path in wanted.checks {
-            self.check(path);
+            if let Some(refusal) = self.check(path) {
+                report_refusal(core, path, refusal);
+            }
         }
     }
 
-    fn check(&mut self, path: Path) {
+    fn check(&mut self, path: Path) -> Option<Refusal> {
         let is_on_this_host = |&(remote, _): &(IpAddr, QpnRange)| remote == path.remote;
         if self.processes.keys().any(is_on_this_host) {
-            return;
+            return None;
         }
         if !self.checks.contains_key(&path.local) {
-            let Ok(new) = PortCheck::new(path.local, self.interface_index) else {
-                // The next check tries again.
-                return;
-            };
+            // After an error, the next check tries again.
+            let new = PortCheck::new(path.local, self.interface_index).ok()?;
             self.checks.insert(path.local, new);
         }
-        if let Some(check) = self.checks.get(&path.local) {
-            check.ask(path.remote);
-        }
+        self.checks.get(&path.local)?.ask(path.remote)
+    }
+}
+
+fn report_refusal(core: &Core, path: Path, refusal: Refusal) {
+    match refusal {
+        Refusal::PortUnreachable => core.with(|agent, now| agent.port_unreachable(now, path)),
+        Refusal::HostUnreachable => core.with(|agent, now| agent.host_unreachable(now, path)),
+        _ => {}
     }
 }

@@ -52,5 +52,5 @@ fn run_agent(core: &Core, peer_monitor: &mut PeerMonitor) {
     let mads = core.take_mads();
     peer_monitor.report(core);
     core.handle_mads(&mads);
-    peer_monitor.start_watching(core.peers_and_checks());
+    peer_monitor.start_watching(core, core.peers_and_checks());
 }

@@ -203,7 +203,7 @@ impl fmt::Display for FailedConnection {
     }
 }
 
-/// The number of times that a request is sent: once, and its retries.
+/// The number of times that a request to a silent peer is sent: once, and its retries.
 const REQUESTS: u32 = 1 + 15;
 
 impl ConnectionFault {
@@ -222,7 +222,7 @@ impl ConnectionFault {
                 "this end has accepted, and {peer} has not confirmed that the connection is ready"
             ),
             Self::NoAnswer => {
-                format!("{peer} has not answered the request, which was sent {REQUESTS} times")
+                format!("{peer} has not answered the request")
             }
             Self::Own { step, reason, .. } => format!("{step}: {reason}"),
         }
@@ -274,6 +274,11 @@ fn why_rejected(reason: RejectReason, private: &[u8], ends: &Ends) -> String {
     let peer = ends.peer();
     let RejectReason(number) = reason;
     match reason {
+        // No message of the peer's agent has ended the connection.
+        RejectReason::INVALID_SERVICE_ID if private.is_empty() => format!(
+            "{}: its host refuses packets to UDP port 4791, so no RDMA program runs there",
+            nobody_listens(ends)
+        ),
         RejectReason::INVALID_SERVICE_ID => nobody_listens(ends),
         RejectReason::CONSUMER => {
             let data = private_data(private);
@@ -361,6 +366,19 @@ mod tests {
             std::process::id()
         );
         assert!(text.starts_with(&first), "{text}");
+    }
+
+    /// The host has answered for the agent that it does not have.
+    #[test]
+    fn a_refusal_without_an_agent_is_named() {
+        let fault = ConnectionFault::Rejected {
+            reason: RejectReason::INVALID_SERVICE_ID,
+            private: Vec::new(),
+        };
+        let why = explained(&fault, ends()).why;
+        let expected = "no program listens at port 7471 (RDMA_PS_TCP) of 10.0.0.2: its host \
+                        refuses packets to UDP port 4791, so no RDMA program runs there";
+        assert_eq!(why, expected);
     }
 
     /// A connection is from the end that has requested it.

@@ -9,7 +9,7 @@ pub(super) const CONNECTIONS: &[Mistake] = &[
         client: &[connection(
             "UNREACHABLE",
             -110,
-            "port 7001 (RDMA_PS_TCP) of 10.5.0.7 has not answered the request, which was sent 16 times",
+            "port 7001 (RDMA_PS_TCP) of 10.5.0.7 has not answered the request",
         )],
         server: &[],
     },

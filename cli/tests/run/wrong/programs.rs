@@ -289,8 +289,9 @@ pub(super) const SCENES: &[Scene] = &[
     },
     Scene {
         title: "The server is not there",
-        about: "`rping` is started before its server, or the server has ended. The client waits 26 seconds, because \
-                the connection manager asks 16 times.",
+        about: "`rping` is started before its server, or the server has ended. The host answers \"port unreachable\", \
+                and after 1.6 seconds of that the client gets the event that it also gets from a host whose programs do \
+                not listen at the port.",
         run: Two {
             server: "",
             client: "roce why rping -c -a 10.9.0.2 -C 1",
@@ -298,9 +299,9 @@ pub(super) const SCENES: &[Scene] = &[
         reports: client(&[
             "roce why: no QP failed, but connections did:\n",
             " to 10.9.0.2:7174 in process ",
-            " failed: RDMA_CM_EVENT_UNREACHABLE, status -110\n",
-            "likely    the peer's host or a firewall refuses the packets, as when the peer's program has ended\n",
-            "do        is the peer's program running, with its device open?",
+            " failed: RDMA_CM_EVENT_REJECTED, status 8\n",
+            ": its host refuses packets to UDP port 4791, so no RDMA program runs there\n",
+            "do        start the server before its client",
         ]),
         mend: "start the server.",
         ..SCENE

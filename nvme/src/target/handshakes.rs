@@ -1,0 +1,130 @@
+//! Connections whose host has not confirmed yet that it is there.
+//!
+//! Anybody can send a request in the name of any address. So such a connection has no thread, and
+//! no memory for the data of commands, and if there are too many, the oldest of the address with
+//! the most of them makes room.
+
+use super::acceptor::refuse;
+use super::protocol::Session;
+use super::queue::{self, Parts};
+use super::shared::{Shared, to_evict};
+use crate::wire::{AcceptPrivate, Refusal};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use roce_verbs::cm::{Connecting, Connection, Establishing, Incoming, Listener};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+
+/// How often the thread looks whether the target stops, in milliseconds.
+const TICK: u16 = 100;
+
+/// The handshakes, the oldest first.
+pub(super) struct Handshakes {
+    shared: Arc<Shared>,
+    all: Vec<Handshake>,
+}
+
+struct Handshake {
+    peer: IpAddr,
+    connecting: Connecting,
+    session: Session,
+    parts: Parts,
+}
+
+impl Handshakes {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            all: Vec::new(),
+        }
+    }
+
+    /// Waits until there is a request, or a handshake is over.
+    pub(super) fn wait(&self, listener: &Listener) {
+        let fds = self
+            .all
+            .iter()
+            .map(|handshake| handshake.connecting.as_fd());
+        let fds = [listener.as_fd()].into_iter().chain(fds);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        // An interrupted poll means that nothing is there.
+        let _ = poll(&mut fds, PollTimeout::from(TICK));
+    }
+
+    /// Accepts a request.
+    pub(super) fn begin(&mut self, incoming: Incoming, session: Session) {
+        let (peer, number) = (incoming.peer(), session.number());
+        self.make_room();
+        let Ok((qp, parts)) = Parts::new(&self.shared, queue::slots(&session)) else {
+            return refuse(incoming, Refusal::NO_RESOURCES, &self.shared);
+        };
+        let private = AcceptPrivate {
+            controller_receive_len: session.len(),
+        };
+        match incoming.start_accept(qp, &queue::connect_options(), &private.encode()) {
+            Ok(connecting) => self.all.push(Handshake {
+                peer,
+                connecting,
+                session,
+                parts,
+            }),
+            Err(error) => self.note_failure(number, peer, error),
+        }
+        self.shared.set_handshakes(self.all.len());
+    }
+
+    /// Serves the connections whose host has confirmed, and drops those that have failed.
+    pub(super) fn proceed(&mut self) {
+        for handshake in std::mem::take(&mut self.all) {
+            let Handshake {
+                peer,
+                connecting,
+                session,
+                parts,
+            } = handshake;
+            match connecting.check() {
+                Ok(Establishing::Pending(connecting)) => self.all.push(Handshake {
+                    peer,
+                    connecting,
+                    session,
+                    parts,
+                }),
+                Ok(Establishing::Established(connection)) => {
+                    self.serve(peer, connection, session, parts);
+                }
+                Err(error) => self.note_failure(session.number(), peer, error),
+            }
+        }
+        self.shared.set_handshakes(self.all.len());
+    }
+
+    fn serve(&self, peer: IpAddr, connection: Connection, session: Session, parts: Parts) {
+        let number = session.number();
+        let Some(seat) = self.shared.seat(peer) else {
+            return self.note_failure(number, peer, "there are too many connections");
+        };
+        let shared = Arc::clone(&self.shared);
+        let serve = move || queue::serve(connection, parts, session, seat, &shared);
+        let thread = thread::Builder::new().name("nvme-target-queue".to_owned());
+        // If there are no more threads, the connection is dropped here, which ends it.
+        if thread.spawn(serve).is_err() {
+            self.note_failure(number, peer, "there are no more threads");
+        }
+    }
+
+    fn make_room(&mut self) {
+        let peers: Vec<_> = self.all.iter().map(|handshake| handshake.peer).collect();
+        if let Some(index) = to_evict(&peers, self.shared.options.half_open) {
+            // Dropping it ends the connection.
+            let Handshake { peer, session, .. } = self.all.remove(index);
+            let why = "no confirmation came, and it made room for another request";
+            self.note_failure(session.number(), peer, why);
+        }
+    }
+
+    fn note_failure(&self, number: u16, peer: IpAddr, why: impl std::fmt::Display) {
+        let why = format!("queue {number} of {peer}: {why}");
+        self.shared.note_failure(why);
+    }
+}
