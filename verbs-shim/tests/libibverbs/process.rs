@@ -108,7 +108,7 @@ fn a_setuid_program_obeys_no_variables() {
         .output();
     if !id.is_ok_and(|id| id.stdout == b"0\n") {
         let _ = fs::remove_file(&built);
-        return say_skipped("root, and a folder in which setuid has an effect");
+        return testkit::skip("root, and a folder in which setuid has an effect", "");
     }
     // Root itself gives no one more rights, and is obeyed.
     let obeyed = run_by(0).output().expect("it starts");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use roce_tests::programs::{is_installed_or_skip, say_skipped};
+use roce_tests::programs::is_installed_or_skip;
 
 use crate::library;
 
