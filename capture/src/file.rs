@@ -99,7 +99,7 @@ fn private_file_options() -> OpenOptions {
 
 /// Whether a path is one of the kernel's names for this process's open files. These are links that
 /// no other process can replace.
-fn is_descriptor_path(path: &Path) -> bool {
+pub(crate) fn is_descriptor_path(path: &Path) -> bool {
     let paths = ["/dev/stdout", "/dev/stderr"].map(Path::new);
     paths.contains(&path) || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
 }

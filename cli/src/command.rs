@@ -1,6 +1,7 @@
 //! The command line: its subcommands, and the reporting of their errors.
 
-use crate::say::{end_quietly_at_a_closed_pipe, say};
+use crate::out;
+use crate::say::say;
 use std::process::ExitCode;
 
 use crate::{
@@ -56,9 +57,10 @@ pub fn main() -> ExitCode {
     if std::env::args_os().skip(1).eq([run::PROBE]) {
         return run::probe();
     }
-    end_quietly_at_a_closed_pipe();
-    // Wrong usage exits here, with code 2.
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(shown) => return show(&shown),
+    };
     if let Err(code) = check_environment(&command) {
         return code;
     }
@@ -101,7 +103,7 @@ pub fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| e.to_string()),
-        Command::Doctor(args) => doctor::run(&args).map_err(|e| format!("can't print: {e}")),
+        Command::Doctor(args) => doctor::run(&args).map_err(|e| e.to_string()),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
         Command::Dump(args) => match dump::run(&args) {
             Ok(code) => Ok(code),
@@ -141,6 +143,21 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         roce_verbs::settings::warn_of_unknown_variables();
     }
     let checked = match command {
+/// Shows help or the version on stdout, or wrong usage on stderr. Returns the exit code, which is 2 for
+/// wrong usage.
+fn show(shown: &clap::Error) -> ExitCode {
+    match out::unless_reader_has_gone(shown.print()) {
+        Err(error) if !shown.use_stderr() => {
+            say(
+                "roce",
+                format_args!("can't write to standard output: {error}"),
+            );
+            ExitCode::from(1)
+        }
+        _ => ExitCode::from(u8::try_from(shown.exit_code()).unwrap_or(2)),
+    }
+}
+
         Command::Perf(_) | Command::Pingpong(_) => variables::check().and_then(|()| {
             variables::announce_faults()?;
             variables::begin_capture()

@@ -6,6 +6,7 @@ mod report;
 use std::fmt;
 use std::io::{self, Write};
 
+use crate::out::{self, Stdout};
 use report::Report;
 use roce_verbs::device::OpenError;
 use roce_verbs::settings::environment_datapath;
@@ -37,7 +38,7 @@ impl fmt::Display for DevicesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Environment(error) => error.fmt(f),
-            Self::Print(error) => write!(f, "can't print: {error}"),
+            Self::Print(error) => error.fmt(f),
         }
     }
 }
@@ -51,7 +52,7 @@ impl std::error::Error for DevicesError {}
 pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     let options = environment_datapath().map_err(DevicesError::Environment)?;
     let report = Report::of_this_machine(&options);
-    let mut out = io::stdout().lock();
+    let mut out = Stdout::lock();
     let printed = if args.json {
         serde_json::to_string_pretty(&report)
             .map_err(io::Error::from)
@@ -59,5 +60,7 @@ pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     } else {
         report.write(&mut out, args.verbose)
     };
-    printed.map_err(DevicesError::Print)
+    out::unless_reader_has_gone(printed.and_then(|()| out.flush()))
+        .map(|_| ())
+        .map_err(DevicesError::Print)
 }

@@ -1,10 +1,11 @@
 //! `roce fabric ssh`, `do` and `top`: what programs ask of a fabric that runs.
 
 use super::error::FabricCommandError;
+use crate::out;
 use clap::Args;
 use roce_fabric::{Answer, Request, ask};
 use std::env;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -120,11 +121,14 @@ pub(super) fn top(args: &TopArgs) -> Result<ExitCode, FabricCommandError> {
         let what = "read the state of the fabric";
         if let Answer::Done(text) = args.which.ask(what, &Request::State)? {
             let clear = if live { CLEAR } else { "" };
-            // A reader that is gone ends it.
-            if write!(io::stdout(), "{clear}{text}").is_err() {
+            let printed = out::print_stream(format_args!("{clear}{text}"));
+            let printed = out::unless_reader_has_gone(printed).map_err(|source| {
+                let what = "show it".to_owned();
+                FabricCommandError::System { what, source }
+            })?;
+            if !printed {
                 return Ok(ExitCode::SUCCESS);
             }
-            let _ = io::stdout().flush();
         }
         if !live {
             return Ok(ExitCode::SUCCESS);

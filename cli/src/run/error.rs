@@ -52,6 +52,8 @@ pub enum RunError {
         /// The OS error.
         source: io::Error,
     },
+    /// Standard output could not be written. The error names it.
+    Print(io::Error),
     /// The operating system refused something.
     System {
         /// The operation that failed.
@@ -75,6 +77,7 @@ impl RunError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::Print(_) => 1,
             Self::NotFound { .. } => 127,
             Self::NotStarted { .. } => 126,
             _ => 125,
@@ -130,6 +133,7 @@ impl fmt::Display for RunError {
         }
     }
 }
+            Self::Print(error) => error.fmt(f),
 
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

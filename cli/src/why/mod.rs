@@ -10,6 +10,7 @@ mod process;
 mod report;
 mod watcher;
 
+use crate::out;
 use crate::run::hunt::HuntArgs;
 use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
 use clap::Args;
@@ -20,7 +21,6 @@ use report::Report;
 use roce_verbs::why::kind_of_code;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -116,9 +116,7 @@ fn print<T: Serialize>(
             .map_err(|error| RunError::system("print", error))?,
         false => text(),
     };
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| RunError::system("print", error))?;
+    out::print(format_args!("{text}")).map_err(RunError::Print)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -180,7 +180,7 @@ impl Hunt<'_> {
             code = u8::from(report.failures() > 0);
         }
         let printed = report.print(self.args.hunt.format);
-        printed.map_err(|error| RunError::system("print the report", error))?;
+        printed.map_err(RunError::Print)?;
         Ok(ExitCode::from(code))
     }
 
