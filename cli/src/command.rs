@@ -12,11 +12,15 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
 #[derive(Debug, Parser)]
-#[command(name = "roce", version, arg_required_else_help = true, after_help = variables::help())]
+#[command(name = "roce", version, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const AFTER_HELP: &str = "\
+`roce help COMMAND` describes a command with examples, `roce help variables` the environment variables,
+which configure the devices of every program.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -44,6 +48,8 @@ enum Command {
     Fabric(Box<fabric::FabricArgs>),
     /// Show rates, retransmissions and drops of each process and device, live
     Top(top::TopArgs),
+    /// List the environment variables that configure devices, programs and commands
+    Variables(variables::VariablesArgs),
 }
 
 /// The command line, for generating documents from it.
@@ -119,6 +125,9 @@ pub fn main() -> ExitCode {
                 Ok(ExitCode::from(1))
             }
         },
+        Command::Variables(args) => variables::run(&args)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|e| e.to_string()),
         Command::Sim(args) => sim::run_command(&args).map_err(|e| e.to_string()),
         Command::Fabric(args) => match fabric::run(&args) {
             Ok(code) => Ok(code),
@@ -134,15 +143,6 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Checks the environment that the command, or the program that it starts, depends on.
-///
-/// # Errors
-/// The exit code, if something is wrong, after the message on stderr.
-fn check_environment(command: &Command) -> Result<(), ExitCode> {
-    if !matches!(command, Command::Doctor(_)) {
-        roce_verbs::settings::warn_of_unknown_variables();
-    }
-    let checked = match command {
 /// Shows help or the version on stdout, or wrong usage on stderr. Returns the exit code, which is 2 for
 /// wrong usage.
 fn show(shown: &clap::Error) -> ExitCode {
@@ -158,6 +158,15 @@ fn show(shown: &clap::Error) -> ExitCode {
     }
 }
 
+/// Checks the environment that the command, or the program that it starts, depends on.
+///
+/// # Errors
+/// The exit code, if something is wrong, after the message on stderr.
+fn check_environment(command: &Command) -> Result<(), ExitCode> {
+    if !matches!(command, Command::Doctor(_)) {
+        roce_verbs::settings::warn_of_unknown_variables();
+    }
+    let checked = match command {
         Command::Perf(_) | Command::Pingpong(_) => variables::check().and_then(|()| {
             variables::announce_faults()?;
             variables::begin_capture()
@@ -173,7 +182,8 @@ fn show(shown: &clap::Error) -> ExitCode {
         // It starts programs by `roce run`, which checks its environment.
         | Command::Fabric(_)
         | Command::Sim(_)
-        | Command::Top(_) => Ok(()),
+        | Command::Top(_)
+        | Command::Variables(_) => Ok(()),
     };
     checked.map_err(|errors| {
         for error in errors {
