@@ -124,16 +124,20 @@ impl fmt::Display for RunError {
                 "no private /sys for the program, which --namespace require asks for: {why}"
             ),
             Self::NotFound { program } => {
-                write!(f, "{}: no such program in PATH", program.to_string_lossy())
+                let name = program.to_string_lossy();
+                match name.contains('/') {
+                    true => write!(f, "{name}: there is no such file"),
+                    false => write!(f, "{name}: no such program in PATH"),
+                }
             }
             Self::NotStarted { program, source } => {
                 write!(f, "{}: {source}", program.display())
             }
+            Self::Print(error) => error.fmt(f),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
     }
 }
-            Self::Print(error) => error.fmt(f),
 
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

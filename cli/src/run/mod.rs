@@ -16,6 +16,7 @@ pub(crate) mod parent;
 mod prepared;
 mod program;
 mod settings;
+mod sockets;
 mod summary;
 mod tree;
 mod view;
@@ -145,12 +146,7 @@ pub struct RunArgs {
     pub hunt: HuntArgs,
 
     /// The program, and its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true
-    )]
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true, required = true)]
     pub command: Vec<OsString>,
 }
 

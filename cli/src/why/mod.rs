@@ -66,7 +66,6 @@ pub struct WhyArgs {
     #[arg(
         value_name = "PROGRAM",
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         required_unless_present = "pid"
     )]
     pub command: Vec<OsString>,

@@ -53,6 +53,7 @@ pub struct HuntArgs {
     #[arg(
         long = "hunt",
         value_name = "N",
+        value_parser = runs,
         conflicts_with_all = ["faults", "summary", "require_traffic"]
     )]
     pub runs: Option<NonZero<u32>>,
@@ -97,6 +98,11 @@ pub struct HuntArgs {
         requires = "runs"
     )]
     pub format: HuntFormat,
+}
+
+fn runs(text: &str) -> Result<NonZero<u32>, String> {
+    text.parse()
+        .map_err(|_| format!("it must be the number of runs, 1 to {}", u32::MAX))
 }
 
 fn limit(text: &str) -> Result<DurationText, String> {
