@@ -11,6 +11,7 @@ pub use roce_stack::{Event, QpnRange, RoceVersion, TxMeta};
 use crate::environment;
 use crate::gid::GidTable;
 use crate::interfaces::try_interfaces;
+use crate::tally;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;
@@ -30,6 +31,14 @@ const VARIABLE: &str = "ROCE_DEVICES";
 /// The devices of this process, in the order of [`all_devices`]: those that `ROCE_DEVICES` names,
 /// separated by commas, or all devices if it is not set.
 pub fn devices() -> Vec<Device> {
+    let devices = selected_devices();
+    if !devices.is_empty() {
+        tally::note_list();
+    }
+    devices
+}
+
+fn selected_devices() -> Vec<Device> {
     let mut devices = all_devices();
     if let Some(names) = environment::value(VARIABLE) {
         devices.retain(|device| device.is_among(&names.to_string_lossy()));
@@ -69,7 +78,7 @@ impl Device {
     /// # Errors
     /// If no device has this name; the error lists the names of the devices.
     pub fn named(name: &str) -> Result<Self, OpenError> {
-        let all = devices();
+        let all = selected_devices();
         let known = all.iter().map(Device::name).collect();
         all.into_iter()
             .find(|device| device.name() == name)
@@ -85,7 +94,7 @@ impl Device {
     /// # Errors
     /// If no interface has the address; the error lists the names of the devices.
     pub fn with_address(address: IpAddr) -> Result<Self, OpenError> {
-        let all = devices();
+        let all = selected_devices();
         let known = all.iter().map(Device::name).collect();
         let has = |device: &Device| device.interface.addresses.contains(&address);
         if let Some(device) = all.iter().find(|device| has(device)) {

@@ -182,6 +182,7 @@ mod tests {
         processes: 1,
         devices_opened: 1,
         qps: 1,
+        lists: 1,
         connections: 1,
         tx_bytes: 0,
         rx_bytes: 0,
