@@ -2,7 +2,9 @@
 
 use crate::CreateError;
 use crate::name::numbered;
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::libc::{O_CREAT, O_EXCL, O_RDWR, O_WRONLY};
+use nix::unistd::{AccessFlags, faccessat};
 use roce_trust::{OwnUser, files};
 use std::fs::{File, FileType};
 use std::io::{self, Write};
@@ -57,6 +59,19 @@ pub(crate) fn create_under_free_name(
         }
     }
     Err(CreateError::Taken { path })
+}
+
+/// Checks that this user may create files in `folder`, unless `path` is a pipe or a device, which would be
+/// opened.
+pub(crate) fn check_creatable(path: &Path, folder: &Path) -> Result<(), CreateError> {
+    let found = std::fs::symlink_metadata(path).map(|found| found.file_type());
+    let is_special = found.is_ok_and(|kind| !kind.is_file() && !kind.is_symlink());
+    if is_special || files::is_descriptor_path(path) {
+        return Ok(());
+    }
+    let access = AccessFlags::W_OK | AccessFlags::X_OK;
+    faccessat(AT_FDCWD, folder, access, AtFlags::AT_EACCESS)
+        .map_err(|error| io_error(path, error.into()))
 }
 
 /// Creates the file. An existing file is truncated if it belongs to this user and is a capture or

@@ -99,8 +99,8 @@ impl Capture {
         Self::limited(name, limits)
     }
 
-    /// Checks that [`Capture::from_setting`] can parse `setting`, and that its folder exists.
-    /// Creates no file.
+    /// Checks that [`Capture::from_setting`] can parse `setting`, and that its folder exists and this user
+    /// may create files there. Creates no file.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -112,7 +112,7 @@ impl Capture {
             _ => Path::new("."),
         };
         match std::fs::metadata(folder) {
-            Ok(found) if found.is_dir() => Ok(()),
+            Ok(found) if found.is_dir() => file::check_creatable(&path, folder),
             Ok(_) => Err(CreateError::Io {
                 path,
                 source: std::io::ErrorKind::NotADirectory.into(),

@@ -3,6 +3,7 @@
 use crate::CreateError;
 use crate::blocks::{self, Interface, InterfaceId, Packet};
 use crate::file::Output;
+use roce_trust::files::is_descriptor_path;
 use crate::ring::Ring;
 use pcap_file::PcapError;
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
@@ -129,11 +130,16 @@ impl Writer {
     /// Ends the capture, reports it once, and frees its memory.
     fn end(&mut self, error: &io::Error) {
         if self.output.is_ok() {
+            // A user who pipes a capture into `head` needs no message.
+            let quiet =
+                error.kind() == io::ErrorKind::BrokenPipe && is_descriptor_path(self.ring.path());
             let (path, packets) = (self.ring.path().display(), self.written);
             let message = format!("the capture {path} ends after {packets} packets: {error}");
             // Write the line at once, because another process may write to the same stderr.
             let line = format!("roce: {message}\n");
-            let _ = io::stderr().write_all(line.as_bytes());
+            if !quiet {
+                let _ = io::stderr().write_all(line.as_bytes());
+            }
             self.output = Err(message);
         }
         *self.blocks.get_mut() = Vec::new();

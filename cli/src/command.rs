@@ -1,6 +1,7 @@
 //! The command line: its subcommands, and the reporting of their errors.
 
-use crate::say::{end_quietly_at_a_closed_pipe, say};
+use crate::out;
+use crate::say::say;
 use std::process::ExitCode;
 
 use crate::{
@@ -11,11 +12,15 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
 #[derive(Debug, Parser)]
-#[command(name = "roce", version, arg_required_else_help = true, after_help = variables::help())]
+#[command(name = "roce", version, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const AFTER_HELP: &str = "\
+`roce help COMMAND` describes a command with examples, `roce help variables` the environment variables,
+which configure the devices of every program.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -43,6 +48,8 @@ enum Command {
     Fabric(Box<fabric::FabricArgs>),
     /// Show rates, retransmissions and drops of each process and device, live
     Top(top::TopArgs),
+    /// List the environment variables that configure devices, programs and commands
+    Variables(variables::VariablesArgs),
 }
 
 /// The command line, for generating documents from it.
@@ -56,9 +63,10 @@ pub fn main() -> ExitCode {
     if std::env::args_os().skip(1).eq([run::PROBE]) {
         return run::probe();
     }
-    end_quietly_at_a_closed_pipe();
-    // Wrong usage exits here, with code 2.
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(shown) => return show(&shown),
+    };
     if let Err(code) = check_environment(&command) {
         return code;
     }
@@ -101,7 +109,7 @@ pub fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| e.to_string()),
-        Command::Doctor(args) => doctor::run(&args).map_err(|e| format!("can't print: {e}")),
+        Command::Doctor(args) => doctor::run(&args).map_err(|e| e.to_string()),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
         Command::Dump(args) => match dump::run(&args) {
             Ok(code) => Ok(code),
@@ -117,6 +125,9 @@ pub fn main() -> ExitCode {
                 Ok(ExitCode::from(1))
             }
         },
+        Command::Variables(args) => variables::run(&args)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|e| e.to_string()),
         Command::Sim(args) => sim::run_command(&args).map_err(|e| e.to_string()),
         Command::Fabric(args) => match fabric::run(&args) {
             Ok(code) => Ok(code),
@@ -130,6 +141,21 @@ pub fn main() -> ExitCode {
         say("roce", &error);
         ExitCode::from(1)
     })
+}
+
+/// Shows help or the version on stdout, or wrong usage on stderr. Returns the exit code, which is 2 for
+/// wrong usage.
+fn show(shown: &clap::Error) -> ExitCode {
+    match out::unless_reader_has_gone(shown.print()) {
+        Err(error) if !shown.use_stderr() => {
+            say(
+                "roce",
+                format_args!("can't write to standard output: {error}"),
+            );
+            ExitCode::from(1)
+        }
+        _ => ExitCode::from(u8::try_from(shown.exit_code()).unwrap_or(2)),
+    }
 }
 
 /// Checks the environment that the command, or the program that it starts, depends on.
@@ -156,7 +182,8 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         // It starts programs by `roce run`, which checks its environment.
         | Command::Fabric(_)
         | Command::Sim(_)
-        | Command::Top(_) => Ok(()),
+        | Command::Top(_)
+        | Command::Variables(_) => Ok(()),
     };
     checked.map_err(|errors| {
         for error in errors {

@@ -1,6 +1,9 @@
 //! The implementation of the `roce` command: a module for each subcommand, each with its arguments
 //! and a `run` function.
 
+// They panic if the output can't be written: `out` and `say` don't.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod command;
 pub mod decode;
 mod device_errors;
@@ -9,6 +12,7 @@ pub mod doctor;
 pub mod dump;
 pub mod environment;
 pub mod fabric;
+mod out;
 pub mod perf;
 pub mod pingpong;
 mod plot;

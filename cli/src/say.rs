@@ -49,22 +49,6 @@ fn find_control(bytes: &[u8]) -> Option<(usize, usize, u8)> {
     })
 }
 
-/// The exit code of a command that SIGPIPE ends.
-const CLOSED_PIPE: i32 = 128 + 13;
-
-/// Makes this process end quietly when nobody reads its output any more, as with `| head`.
-/// `println!` panics then, because Rust programs ignore SIGPIPE.
-pub(crate) fn end_quietly_at_a_closed_pipe() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let message = panic.payload_as_str().unwrap_or_default();
-        if message.starts_with("failed printing to stdout") && message.contains("Broken pipe") {
-            std::process::exit(CLOSED_PIPE);
-        }
-        report(panic);
-    }));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

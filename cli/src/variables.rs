@@ -1,13 +1,15 @@
-//! The environment variables: their description in `--help`, and their validation.
+//! The environment variables: `roce variables`, which lists them, and their validation.
 
+use crate::out;
 use crate::run::Settings;
 use crate::say::say;
 use roce_verbs::device::OpenError;
 use roce_verbs::observation::Capture;
 use roce_verbs::settings::{VARIABLES, environment_capture, environment_faults};
 use std::fmt::Write as _;
+use std::io;
 
-/// Columns of `--help`.
+/// Columns of the list.
 const WIDTH: usize = 100;
 
 /// The column where descriptions begin.
@@ -16,9 +18,22 @@ const INDENT: usize = 38;
 /// The errors, one for each variable.
 type Wrong = Vec<String>;
 
-/// The variables that users set, for `roce --help`.
-pub(crate) fn help() -> String {
-    let mut text = String::from("Environment:\n");
+/// Arguments of `roce variables`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = text())]
+pub(crate) struct VariablesArgs {}
+
+/// Prints the variables.
+///
+/// # Errors
+/// If standard output can't be written.
+pub(crate) fn run(_: &VariablesArgs) -> io::Result<()> {
+    out::print(format_args!("{}\n", text()))
+}
+
+/// The variables that users set, with their values and meanings.
+fn text() -> String {
+    let mut text = String::new();
     for variable in VARIABLES {
         if !variable.is_for_users() {
             continue;
@@ -99,8 +114,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_names_every_variable_that_users_set_and_is_not_wider_than_the_rest() {
-        let text = help();
+    fn the_list_names_every_variable_that_users_set_and_is_not_wider_than_help() {
+        let text = text();
         for variable in VARIABLES {
             let is_there = text.contains(&format!("  {}=", variable.name));
             assert_eq!(is_there, variable.is_for_users(), "{text}");

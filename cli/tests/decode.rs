@@ -127,3 +127,36 @@ fn a_full_disk_ends_with_1() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("No space left"), "{output:?}");
 }
+
+/// As a shell makes of `roce decode run-*.pcapng`.
+#[test]
+fn several_files_are_printed_one_behind_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["a.pcap", "b.pcap"].map(|name| folder.path().join(name));
+    std::fs::write(&files[0], capture(3)).unwrap();
+    std::fs::write(&files[1], capture(5)).unwrap();
+    let missing = folder.path().join("missing");
+    let output = decode().args(&files).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let [first, second] = files
+        .each_ref()
+        .map(|file| format!("{}:\n", file.display()));
+    let (before, after) = text.split_once(&second).expect("the second file");
+    assert!(before.starts_with(&first), "{text}");
+    assert!(before.contains("3 packets in the file"), "{text}");
+    assert!(after.contains("5 packets in the file"), "{text}");
+    // One that can't be read does not keep the others from being printed.
+    let json = [Path::new("--json"), &missing, &files[0], &files[1]];
+    let output = decode().args(json).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stderr(&output).contains("missing"), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let types: Vec<_> = lines.iter().map(|line| &line["type"]).collect();
+    assert_eq!(types, ["file", "summary", "file", "summary"]);
+    assert_eq!(lines[2]["name"], files[1].display().to_string());
+}

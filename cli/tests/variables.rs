@@ -96,15 +96,26 @@ fn an_empty_value_is_as_none() {
 }
 
 #[test]
-fn help_lists_the_variables() {
-    let output = roce(&["--help"], &[]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    for part in [
-        "ROCE_LOG=1 ",
-        "ROCE_DATAPATH=auto|udp|xdp ",
-        "ROCE_LIBRARY_DIR=FOLDER ",
-    ] {
-        assert!(text.contains(part), "{text}");
+fn variables_are_a_topic_of_their_own() {
+    let told = |words: &[&str]| {
+        let output = roce(words, &[]);
+        assert!(output.status.success(), "{words:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for words in [&["variables"][..], &["help", "variables"]] {
+        let text = told(words);
+        for part in [
+            "ROCE_LOG=1 ",
+            "ROCE_DATAPATH=auto|udp|xdp ",
+            "ROCE_LIBRARY_DIR=FOLDER ",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(!text.contains("ROCE_LAB"), "{text}");
     }
-    assert!(!text.contains("ROCE_LAB"), "{text}");
+    // The commands fit on a screen, and name the topic.
+    let help = told(&["--help"]);
+    assert!(help.contains("roce help variables"), "{help}");
+    assert!(!help.contains("ROCE_"), "{help}");
+    assert!(help.lines().count() <= 30, "{help}");
 }

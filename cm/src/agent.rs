@@ -7,12 +7,15 @@ mod held;
 mod listeners;
 mod lookup;
 mod passive;
+mod pending;
 mod refuse;
 mod release;
 mod stale;
 mod state;
 mod table;
 mod timing;
+
+pub use pending::{Pending, PendingStep};
 
 use crate::{
     Acceptance, Addresses, CmError, Config, ConnectRequest, ConnectionId, Counters,
@@ -402,6 +405,11 @@ impl Agent {
     /// The number of connections and lookups in the table, including ended ones.
     pub fn connections(&self) -> usize {
         self.table.len()
+    }
+
+    /// The connections and lookups that wait for the peer or for the owner, in no particular order.
+    pub fn pending(&self) -> impl Iterator<Item = Pending> {
+        self.table.all().filter_map(Pending::of)
     }
 
     /// The number of requests that wait for a listener.

@@ -25,7 +25,7 @@ mod ids;
 mod private;
 mod request;
 
-pub use agent::Agent;
+pub use agent::{Agent, Pending, PendingStep};
 pub use counters::Counters;
 pub use error::CmError;
 pub use event::Event;

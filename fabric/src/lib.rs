@@ -1,4 +1,6 @@
 #![doc = include_str!("../README.md")]
+// They panic if the output can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod cluster;
 mod control;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 fuzz_target!(|data: &[u8]| {
     let mut args = DecodeArgs {
-        file: "-".into(),
+        files: vec!["-".into()],
         json: false,
         summary: false,
         other: true,

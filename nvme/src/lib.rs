@@ -23,6 +23,8 @@
 //! ```
 //!
 //! [`wire`] has the structures that travel.
+// They panic if the output can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -13,6 +13,8 @@
 //! - Not covered are static programs, programs that make system calls directly (Go), and files
 //!   that the C library opens internally (`glob`, `nftw`).
 
+// They panic if the output can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(
     test,
     expect(dead_code, reason = "what is exported is left out of tests")

@@ -10,6 +10,9 @@
 //!                      └─ connection manager     └─ QP, CQ, memory
 //! ```
 
+// They panic if the output can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod alive;
 mod any;
 mod calls;

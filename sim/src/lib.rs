@@ -11,6 +11,8 @@
 //!   failing run to the parts that it needs to fail.
 //!
 //! This crate does no I/O and reads no clock.
+// They panic if the output can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 

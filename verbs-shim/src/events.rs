@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use roce_verbs::Qpn;
 use roce_verbs::completion::CqId;
 use roce_verbs::device::Event;
+use roce_verbs::observation::{WaitSnapshot, show_waits};
 use roce_verbs::qp::Srqn;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -42,9 +43,24 @@ impl Unacknowledged {
         self.acknowledged.notify_all();
     }
 
-    /// Waits until all are acknowledged.
-    pub(crate) fn wait_for_all(&self) {
+    /// Waits until all are acknowledged. Meanwhile `roce why` shows which `call` waits, and for what.
+    pub(crate) fn wait_for_all(&self, call: &str, events: &str) {
         let mut count = self.count.lock();
+        if *count == 0 {
+            return;
+        }
+        let wait = WaitSnapshot {
+            what: format!(
+                "{call} waits until the program has acknowledged {} of the object's events{events}",
+                *count
+            ),
+            likely: None,
+            advice:
+                "acknowledge each event that was taken (rdma_ack_cm_event, ibv_ack_async_event, \
+                     ibv_ack_cq_events) before the object is destroyed, or from another thread"
+                    .to_owned(),
+        };
+        let _shown = show_waits(move || vec![wait.clone()]);
         self.acknowledged.wait_while(&mut count, |count| *count > 0);
     }
 }
@@ -84,7 +100,9 @@ impl<K: Eq + Hash> Table<K> {
         let entry = self.entries.lock().remove(key);
         end();
         if let Some(entry) = entry {
-            entry.unacknowledged.wait_for_all();
+            entry
+                .unacknowledged
+                .wait_for_all("destroying an object", "");
         }
     }
 
@@ -261,7 +279,7 @@ mod tests {
         });
         unacknowledged.increment();
         unacknowledged.acknowledge(u64::MAX);
-        unacknowledged.wait_for_all();
+        unacknowledged.wait_for_all("", "");
         assert_eq!(table.acquire(&7), None);
     }
 

@@ -4,24 +4,41 @@
 //! `roce run` preloads this library, so this code also runs in programs that do not use RDMA.
 
 use roce_verbs::observation::totals_of_this_program;
+use std::ffi::{c_int, c_void};
 use std::io::Write as _;
 
-/// Runs when the process ends by `exit` or by returning from `main`.
-extern "C" fn at_exit() {
-    // A panic must not unwind into C, and at exit there is nowhere to report it.
-    let _ = std::panic::catch_unwind(print_exit_message);
+unsafe extern "C" {
+    /// As glibc declares it; the crate libc does not have it.
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Runs when the library is loaded.
+extern "C" fn at_start() {
+    // Only the process that prints the message needs to know its end.
+    if std::panic::catch_unwind(totals_of_this_program).is_ok_and(|totals| totals.is_some()) {
+        // SAFETY: this library stays mapped until the process has ended, and the function ignores its
+        // second argument.
+        unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+    }
 }
 
 #[used]
-// SAFETY: the section holds pointers to functions of this type.
-#[unsafe(link_section = ".fini_array")]
-static AT_EXIT: extern "C" fn() = at_exit;
+// SAFETY: the section holds pointers to functions that may be called without arguments.
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = at_start;
 
-fn print_exit_message() {
+/// Runs when the process ends by `exit` or by returning from `main`, after all other exit handlers.
+extern "C" fn at_exit(status: c_int, _: *mut c_void) {
+    // A panic must not unwind into C, and at exit there is nowhere to report it.
+    let _ = std::panic::catch_unwind(|| print_exit_message(status == 0));
+}
+
+fn print_exit_message(has_succeeded: bool) {
     let Some(totals) = totals_of_this_program() else {
         return;
     };
-    if totals.devices_opened > 0 {
+    // A program that fails may not have found the device that it looked for.
+    if totals.devices_opened > 0 || (totals.only_lists() && has_succeeded) {
         return;
     }
     let name = std::fs::read("/proc/self/comm").unwrap_or_default();

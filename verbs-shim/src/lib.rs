@@ -11,6 +11,9 @@
 //!   entry point, so that a panic never unwinds into C.
 //! - `exports` defines the versioned symbols of each function.
 
+// They panic if the output can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod abi;
 
 mod ah;

@@ -12,6 +12,7 @@ pub use roce_stack::{Event, QpnRange, RoceVersion, TxMeta};
 use crate::environment;
 use crate::gid::GidTable;
 use crate::interfaces::try_interfaces;
+use crate::tally;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;
@@ -35,6 +36,14 @@ const VARIABLE: &str = "ROCE_DEVICES";
 /// # Errors
 /// As for [`interfaces`].
 pub fn devices() -> Result<Vec<Device>, OpenError> {
+    let devices = selected_devices()?;
+    if !devices.is_empty() {
+        tally::note_list();
+    }
+    Ok(devices)
+}
+
+fn selected_devices() -> Result<Vec<Device>, OpenError> {
     let mut devices = all_devices()?;
     if let Some(names) = environment::value(VARIABLE) {
         devices.retain(|device| device.is_among(&names.to_string_lossy()));
@@ -124,7 +133,7 @@ impl Device {
     /// If no device has this name (the error lists the names of the devices), or the system can't list
     /// the interfaces.
     pub fn named(name: &str) -> Result<Self, OpenError> {
-        let all = devices()?;
+        let all = selected_devices()?;
         let known = all.iter().map(Device::name).collect();
         all.into_iter()
             .find(|device| device.name() == name)
@@ -141,7 +150,7 @@ impl Device {
     /// If no interface has the address (the error lists the names of the devices), or the system can't
     /// list the interfaces.
     pub fn with_address(address: IpAddr) -> Result<Self, OpenError> {
-        let all = devices()?;
+        let all = selected_devices()?;
         let known = all.iter().map(Device::name).collect();
         let has = |device: &Device| device.interface.addresses.contains(&address);
         if let Some(device) = all.iter().find(|device| has(device)) {

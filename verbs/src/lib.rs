@@ -143,6 +143,8 @@
 //! [`CompletionChannel`]: completion::CompletionChannel
 //! [`ConnectionManager`]: cm::ConnectionManager
 //! [`SharedReceiveQueue`]: qp::SharedReceiveQueue
+// They panic if the output can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 

@@ -2,6 +2,9 @@
 //! or of all processes of the host.
 
 pub use crate::tally::{Tally, Totals, totals_of_this_program};
-pub use crate::watch::{DeviceSnapshot, Processes, QpSnapshot, Snapshot, watch_processes};
+pub use crate::watch::{
+    DeviceSnapshot, Processes, QpSnapshot, ShownWaits, Snapshot, WaitSnapshot, show_waits,
+    watch_processes,
+};
 pub use roce_capture::{Capture, CreateError};
 pub use roce_stack::{Counters, DropReason, Stat};

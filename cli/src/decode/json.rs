@@ -22,6 +22,22 @@ pub(super) fn write_line(value: &impl Serialize, out: &mut impl Write) -> io::Re
     out.write_all(b"\n")
 }
 
+/// The beginning of a file, if there are several.
+#[derive(Debug, Serialize)]
+pub(super) struct JsonFile<'a> {
+    r#type: &'static str,
+    name: &'a str,
+}
+
+impl<'a> JsonFile<'a> {
+    pub(super) fn new(name: &'a str) -> Self {
+        Self {
+            r#type: "file",
+            name,
+        }
+    }
+}
+
 /// A RoCE packet.
 #[derive(Debug, Serialize)]
 pub(super) struct JsonPacket {
@@ -36,6 +52,8 @@ pub(super) struct JsonPacket {
     dst_port: Option<u16>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     vlans: Vec<u16>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tunnel: Vec<String>,
     dscp: u8,
     ecn: u8,
     ttl: u8,
@@ -201,6 +219,7 @@ impl JsonPacket {
             src_port: envelope.ports.map(|(src, _)| src),
             dst_port: envelope.ports.map(|(_, dst)| dst),
             vlans: envelope.vlans.iter().copied().flatten().collect(),
+            tunnel: envelope.tunnel.iter().map(ToString::to_string).collect(),
             dscp: envelope.tos >> 2,
             ecn: envelope.tos & 3,
             ttl: envelope.ttl,

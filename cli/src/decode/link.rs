@@ -1,5 +1,6 @@
 //! Link types, which determine the first header of a captured packet.
 
+use super::tunnel::{self, Next, Tunnel};
 use roce_wire::{Frame, Layer, ParseError, Reason, UDP_PORT, VlanTag};
 
 /// The link types that [`parse`] knows, for error messages.
@@ -29,42 +30,64 @@ pub(super) fn is_supported(link_type: u16) -> bool {
     ) || RAW.contains(&link_type)
 }
 
-/// A frame, and the length of a link header that [`Frame::link`] does not describe.
+/// A frame, and the length of what is in front of the headers that [`Frame`] describes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Linked<'a> {
     pub(super) frame: Frame<'a>,
     pub(super) link_len: usize,
+    pub(super) tunnel: Tunnel,
 }
 
-/// Parses a captured packet that goes to one of `ports`, or to [`UDP_PORT`].
+/// Why [`parse`] finds no RoCE packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NoFrame {
+    /// It is not a RoCE packet, or is broken before its transport headers.
+    Error(ParseError),
+    /// It is one behind IPv6 extension headers.
+    Extensions,
+}
+
+impl From<ParseError> for NoFrame {
+    fn from(error: ParseError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Parses a captured packet that goes to one of `ports`, which may be inside of a [tunnel].
 ///
 /// # Errors
-/// If it is not a RoCE packet, or is broken before its transport headers.
+/// If there is no RoCE packet, or it is broken before its transport headers.
 pub(super) fn parse<'a>(
     link_type: u16,
     bytes: &'a [u8],
     ports: &[u16],
-) -> Result<Linked<'a>, ParseError> {
-    let result = parse_on(link_type, bytes, UDP_PORT);
-    match result {
-        Err(ParseError {
-            layer: Layer::Udp,
-            reason: Reason::Unsupported { found, .. },
-            ..
-        }) => match ports.iter().find(|&&port| found == u32::from(port)) {
-            Some(&port) => parse_on(link_type, bytes, port),
-            None => result,
+) -> Result<Linked<'a>, NoFrame> {
+    let (next, link_len) = link(link_type, bytes)?;
+    let outer = parse_at(bytes, link_len, next, ports);
+    let is_foreign = |error: &ParseError| matches!(error.reason, Reason::Unsupported { .. });
+    match outer {
+        Ok(frame) => Ok(Linked {
+            frame,
+            link_len,
+            tunnel: Tunnel::default(),
+        }),
+        Err(error) if is_foreign(&error) => match tunnel::find(bytes, link_len, next, ports) {
+            None => Err(error.into()),
+            Some(inner) if inner.has_extensions => Err(NoFrame::Extensions),
+            Some(inner) => Ok(Linked {
+                frame: parse_at(bytes, inner.at, inner.begins_with, ports)?,
+                link_len: inner.at,
+                tunnel: inner.tunnel,
+            }),
         },
-        _ => result,
+        Err(error) => Err(error.into()),
     }
 }
 
-fn parse_on(link_type: u16, bytes: &[u8], port: u16) -> Result<Linked<'_>, ParseError> {
+/// The header at the start of a packet, after a link header that [`Frame`] does not know and its length.
+fn link(link_type: u16, bytes: &[u8]) -> Result<(Next, usize), ParseError> {
     let (ethertype, link_len) = match link_type {
-        ETHERNET => {
-            let frame = Frame::parse_ethernet_on(bytes, port)?;
-            return Ok(Linked { frame, link_len: 0 });
-        }
+        ETHERNET => return Ok((Next::Ethernet, 0)),
         LINUX_COOKED => cooked(bytes, 14, COOKED_LEN)?,
         LINUX_COOKED_2 => cooked(bytes, 0, COOKED_2_LEN)?,
         IPV4 => (ETHERTYPE_IPV4, 0),
@@ -73,8 +96,33 @@ fn parse_on(link_type: u16, bytes: &[u8], port: u16) -> Result<Linked<'_>, Parse
         _ if bytes.first().is_some_and(|first| first >> 4 == 6) => (ETHERTYPE_IPV6, 0),
         _ => (ETHERTYPE_IPV4, 0),
     };
-    let frame = Frame::parse_l3_on(ethertype, &bytes[link_len..], port)?;
-    Ok(Linked { frame, link_len })
+    Ok((Next::EtherType(ethertype), link_len))
+}
+
+/// Parses a frame that begins at `at` and goes to one of `ports`.
+fn parse_at<'a>(
+    bytes: &'a [u8],
+    at: usize,
+    next: Next,
+    ports: &[u16],
+) -> Result<Frame<'a>, ParseError> {
+    let bytes = bytes.get(at..).unwrap_or_default();
+    let parse_on = |port| match next {
+        Next::EtherType(ethertype) => Frame::parse_l3_on(ethertype, bytes, port),
+        Next::Ethernet | Next::Protocol(_) => Frame::parse_ethernet_on(bytes, port),
+    };
+    let result = parse_on(UDP_PORT);
+    match result {
+        Err(ParseError {
+            layer: Layer::Udp,
+            reason: Reason::Unsupported { found, .. },
+            ..
+        }) => match ports.iter().find(|&&port| found == u32::from(port)) {
+            Some(&port) => parse_on(port),
+            None => result,
+        },
+        _ => result,
+    }
 }
 
 /// The EtherType in a Linux cooked header, and the header's length including the VLAN tags that

@@ -8,11 +8,12 @@
 //!
 //! Memory use is bounded, whatever the file contains, and no file makes it panic: see [`decode`].
 
-use crate::say::{Harmless, say};
+use crate::out::Stdout;
+use crate::say::say;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, LineWriter, Read, Write};
+use std::io::{self, BufWriter, LineWriter, Read, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod capture;
@@ -29,6 +30,7 @@ mod split;
 mod summary;
 mod text;
 mod totals;
+mod tunnel;
 
 #[cfg(test)]
 mod testing;
@@ -41,7 +43,7 @@ pub(crate) use split::Splitter;
 
 use capture::{Capture, Record};
 use flow::{FlowTable, MAX_FLOWS};
-use json::{JsonOther, JsonPacket};
+use json::{JsonFile, JsonOther, JsonPacket};
 use packet::{Decoder, NotRoce, RocePacket};
 use refused::Requests;
 use summary::{JsonSummary, Summary};
@@ -57,14 +59,16 @@ use totals::Totals;
     captured in full) or none (no room for one); after a # comes the comment that the \
     file has for the packet.\n\n\
     With --json each line is an object whose \"type\" is packet, other (with --other) or, \
-    on the last line, summary; docs/decode.md describes them.\n\n\
+    on the last line, summary; docs/decode.md describes them. With several files, an object \
+    of type file precedes those of each.\n\n\
     At most 65536 flows are tracked; packets of others count only in the totals.\n\n\
-    Exit code: 0, or 1 if the file is broken or cannot be read (after what could be read \
+    Exit code: 0, or 1 if a file is broken or cannot be read (after what could be read \
     was printed), or 2 for wrong usage."
 )]
 pub struct DecodeArgs {
-    /// Capture file, pcap or pcapng; - for standard input
-    pub file: PathBuf,
+    /// Capture files, pcap or pcapng, each with a summary of its own; - for standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
 
     /// Print JSON lines: an object for each packet, then one for the summary
     #[arg(long)]
@@ -112,51 +116,91 @@ pub(crate) fn parse_qpn(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "expected 0 to 16777215, or 0x0 to 0xffffff".into())
 }
 
-/// Runs `roce decode` and returns its exit code. Errors in the file go to stderr.
+/// Runs `roce decode` and returns its exit code, which is 1 if a file could not be read completely. Errors
+/// in files go to stderr.
 ///
 /// # Errors
-/// If the file can't be opened, or standard output can't be written. A closed pipe is not an error.
+/// If standard output can't be written. A closed pipe is not an error.
 pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
-    let name = args.file.display();
-    let is_stdin = args.file.as_os_str() == "-";
-    let (input, len): (Box<dyn Read>, u64) = if is_stdin {
-        (Box::new(io::stdin().lock()), 0)
-    } else {
-        let open = || -> io::Result<(File, u64)> {
-            let file = File::open(&args.file)?;
-            let metadata = file.metadata()?;
-            if metadata.is_dir() {
-                return Err(io::ErrorKind::IsADirectory.into());
-            }
-            Ok((file, metadata.len()))
+    let mut code = ExitCode::SUCCESS;
+    for (index, path) in args.files.iter().enumerate() {
+        let name = path.display();
+        let broken = match Input::open(path) {
+            Ok(input) => match print_one(args, index, path, input) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+                printed => printed?.map(|broken| format!("{name}: {broken}")),
+            },
+            Err(error) => Some(format!("cannot open {name}: {error}")),
         };
-        let (file, len) =
-            open().map_err(|e| io::Error::new(e.kind(), format!("cannot open {name}: {e}")))?;
-        (Box::new(file), len)
-    };
-    let stdout = io::stdout().lock();
-    // A pipe may deliver slowly, and a user may be watching.
-    let out: Box<dyn Write> = if is_stdin || stdout.is_terminal() {
-        Box::new(Harmless(LineWriter::new(stdout)))
-    } else {
-        Box::new(Harmless(BufWriter::with_capacity(256 << 10, stdout)))
-    };
-    let bar = progress::bar(len, !args.summary);
-    let result = decode(input, args, out, |offset| bar.set_position(offset));
-    bar.finish_and_clear();
-    match result {
-        Ok(None) => Ok(ExitCode::SUCCESS),
-        Ok(Some(broken)) => {
-            say("roce decode", format_args!("{name}: {broken}"));
-            Ok(ExitCode::from(1))
+        if let Some(broken) = broken {
+            say("roce decode", broken);
+            code = ExitCode::from(1);
         }
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(error),
+    }
+    Ok(code)
+}
+
+/// A file that is open.
+struct Input {
+    file: Box<dyn Read>,
+    is_stdin: bool,
+    /// In bytes; 0 for standard input.
+    len: u64,
+}
+
+impl Input {
+    fn open(path: &Path) -> io::Result<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self {
+                file: Box::new(io::stdin().lock()),
+                is_stdin: true,
+                len: 0,
+            });
+        }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Self {
+            file: Box::new(file),
+            is_stdin: false,
+            len: metadata.len(),
+        })
     }
 }
 
+/// Prints file number `index`, after a heading if there are several. Returns the error in the file, if there
+/// is one.
+fn print_one(
+    args: &DecodeArgs,
+    index: usize,
+    path: &Path,
+    input: Input,
+) -> io::Result<Option<CaptureError>> {
+    let stdout = Stdout::lock();
+    // A pipe may deliver slowly, and a user may be watching.
+    let mut out: Box<dyn Write> = if input.is_stdin || stdout.is_terminal() {
+        Box::new(LineWriter::new(stdout))
+    } else {
+        Box::new(BufWriter::with_capacity(256 << 10, stdout))
+    };
+    if args.files.len() > 1 {
+        let name = path.to_string_lossy();
+        match (args.json, index) {
+            (true, _) => json::write_line(&JsonFile::new(&name), &mut out)?,
+            (false, 0) => writeln!(out, "{}:", name.escape_debug())?,
+            (false, _) => writeln!(out, "\n{}:", name.escape_debug())?,
+        }
+    }
+    let bar = progress::bar(input.len, !args.summary);
+    let result = decode(input.file, args, out, |offset| bar.set_position(offset));
+    bar.finish_and_clear();
+    result
+}
+
 /// Decodes a capture, writes to `out` according to `args`, and calls `progress` with the offset in
-/// the file from time to time. Ignores `args.file`.
+/// the file from time to time. Ignores `args.files`.
 ///
 /// Uses a few MiB of memory, and at most some 100 MiB for a capture of very many flows. Returns the
 /// error in the capture, if there is one.

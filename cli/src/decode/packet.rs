@@ -10,7 +10,8 @@ use roce_wire::{
 use super::capture::{Record, Timestamp};
 use super::cm::DecodedCm;
 use super::gso::{self, Gso};
-use super::link::{self, Linked};
+use super::link::{self, Linked, NoFrame};
+use super::tunnel::Tunnel;
 
 /// The largest frame, in bytes: the longest IP packet and its link header.
 const MAX_FRAME: usize = 65_535 + 64;
@@ -63,6 +64,8 @@ pub(super) struct Envelope {
     pub(super) ip_id: Option<u16>,
     /// VLANs, the outer one first.
     pub(super) vlans: [Option<u16>; 2],
+    /// What the frame is encapsulated in.
+    pub(super) tunnel: Tunnel,
 }
 
 /// A segment's position in a super-packet, counted from 1.
@@ -100,6 +103,8 @@ impl Icrc {
 pub(super) enum NotRoce {
     /// Another protocol, such as TCP.
     Foreign(ParseError),
+    /// A RoCE packet behind IPv6 extension headers, with which RoCEv2 is not defined.
+    Extensions,
     /// A fragment. RoCE packets are never fragmented.
     Fragment(ParseError),
     /// Impossible lengths.
@@ -172,13 +177,19 @@ impl Decoder {
             true => self.padder.fill(record.data, full_len),
             false => record.data,
         };
-        let Linked { frame, link_len } = match link::parse(record.link_type, bytes, &self.ports) {
+        let Linked {
+            frame,
+            link_len,
+            tunnel,
+        } = match link::parse(record.link_type, bytes, &self.ports) {
             Ok(linked) => linked,
-            Err(error) => return Ok(Some(classify(error, cut))),
+            Err(NoFrame::Extensions) => return Ok(Some(NotRoce::Extensions)),
+            Err(NoFrame::Error(error)) => return Ok(Some(classify(error, cut))),
         };
         let transport_at = link_len + frame.repr().header_len();
         let available = captured.saturating_sub(transport_at);
         let mut packet = RocePacket::blank(record, number, &frame);
+        packet.envelope.tunnel = tunnel;
         if available < frame.transport.len() {
             packet.read_cut(frame.transport, available);
             each(&packet)?;
@@ -323,6 +334,7 @@ impl Envelope {
             ttl,
             ip_id,
             vlans: vlans.map(|tag| tag.map(|tag| tag.vid())),
+            tunnel: Tunnel::default(),
         }
     }
 }

@@ -98,9 +98,16 @@ impl Summary<'_> {
             }
         }
         writeln!(out, "  {:>9}  RoCE: {}", totals.packets, parts.join(", "))?;
+        for (names, count) in &totals.tunnels {
+            writeln!(out, "  {:>9}  of these in {names}", count)?;
+        }
         let other = &totals.other;
         for (count, name) in [
             (other.foreign, "not RoCE"),
+            (
+                other.extensions,
+                "RoCE behind IPv6 extension headers, which RoCEv2 does not have",
+            ),
             (other.fragment, "IP fragments, which RoCE packets never are"),
             (other.malformed, "broken in front of a transport header"),
             (other.cut, "cut before the transport header"),

@@ -15,6 +15,7 @@ mod comments;
 mod hostile;
 mod links;
 mod segments;
+mod tunnels;
 
 #[derive(Debug, Parser)]
 struct Cli {
@@ -260,7 +261,7 @@ fn wrong_usage_is_refused() {
         &["--port", "65536"],
         &["--count", "0"],
         &["--summary", "--other"],
-        &["second file"],
+        &["--files"],
     ] {
         let args = ["decode", "-"].iter().chain(args);
         let error = Cli::try_parse_from(args).unwrap_err();

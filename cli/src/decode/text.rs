@@ -189,6 +189,9 @@ fn details(packet: &RocePacket, refused: Option<&Refused>, line: &mut String) {
     if let Some(segment) = packet.segment {
         push!(line, "  gso {}/{}", segment.index, segment.count);
     }
+    for encapsulation in packet.envelope.tunnel.iter() {
+        push!(line, "  in {encapsulation}");
+    }
     for vlan in packet.envelope.vlans.iter().flatten() {
         push!(line, "  vlan {vlan}");
     }
@@ -303,6 +306,9 @@ pub(super) fn describe(other: &NotRoce) -> String {
     match other {
         NotRoce::Foreign(error) | NotRoce::Fragment(error) | NotRoce::Malformed(error) => {
             error.to_string()
+        }
+        NotRoce::Extensions => {
+            "RoCE behind IPv6 extension headers, which RoCEv2 does not have".into()
         }
         NotRoce::Cut => "cut before the transport header".into(),
         NotRoce::LinkType(link_type) => format!("link type {link_type} is not supported"),

@@ -1,5 +1,7 @@
 //! The counters of a whole capture.
 
+use std::collections::BTreeMap;
+
 use super::capture::Timestamp;
 use super::packet::{Icrc, NotRoce, RocePacket};
 
@@ -22,6 +24,8 @@ pub(super) struct Totals {
     pub(super) icrc_cut: u64,
     /// See [`Icrc::Missing`].
     pub(super) icrc_missing: u64,
+    /// RoCE packets in a tunnel, by its encapsulations.
+    pub(super) tunnels: BTreeMap<String, u64>,
     /// RoCE packets that violate the rules of their opcode.
     pub(super) malformed: u64,
     /// RoCE packets that the filters reject.
@@ -38,6 +42,7 @@ pub(super) struct Totals {
 #[derive(Clone, Debug, Default)]
 pub(super) struct NotRoceCounts {
     pub(super) foreign: u64,
+    pub(super) extensions: u64,
     pub(super) fragment: u64,
     pub(super) malformed: u64,
     pub(super) cut: u64,
@@ -51,6 +56,7 @@ impl NotRoceCounts {
     pub(super) fn count(&mut self, other: &NotRoce) {
         match other {
             NotRoce::Foreign(_) => self.foreign += 1,
+            NotRoce::Extensions => self.extensions += 1,
             NotRoce::Fragment(_) => self.fragment += 1,
             NotRoce::Malformed(_) => self.malformed += 1,
             NotRoce::Cut => self.cut += 1,
@@ -63,7 +69,8 @@ impl NotRoceCounts {
 
     /// The total.
     pub(super) fn sum(&self) -> u64 {
-        self.foreign + self.fragment + self.malformed + self.cut + self.link_type
+        let lost = self.fragment + self.malformed + self.cut + self.link_type;
+        self.foreign + self.extensions + lost
     }
 }
 
@@ -76,9 +83,17 @@ impl Totals {
         self.last = time.or(self.last);
     }
 
+    fn count_tunnel(&mut self, packet: &RocePacket) {
+        let names: Vec<_> = packet.envelope.tunnel.iter().map(|e| e.name).collect();
+        if !names.is_empty() {
+            *self.tunnels.entry(names.join(", ")).or_default() += 1;
+        }
+    }
+
     /// Counts a RoCE packet.
     pub(super) fn count(&mut self, packet: &RocePacket) {
         self.packets += 1;
+        self.count_tunnel(packet);
         let is_first_of_many = packet.segment.is_some_and(|segment| segment.index == 1);
         self.super_packets += u64::from(is_first_of_many);
         self.malformed += u64::from(packet.error.is_some());

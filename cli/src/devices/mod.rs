@@ -3,10 +3,10 @@
 
 mod report;
 
-use crate::say::Harmless;
 use std::fmt;
 use std::io::{self, Write};
 
+use crate::out::{self, Stdout};
 use report::Report;
 use roce_verbs::device::OpenError;
 use roce_verbs::settings::environment_datapath;
@@ -39,7 +39,7 @@ impl fmt::Display for DevicesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Environment(error) | Self::Open(error) => error.fmt(f),
-            Self::Print(error) => write!(f, "can't print: {error}"),
+            Self::Print(error) => error.fmt(f),
         }
     }
 }
@@ -59,7 +59,7 @@ impl std::error::Error for DevicesError {}
 pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     let options = environment_datapath().map_err(DevicesError::Environment)?;
     let report = Report::of_this_machine(&options).map_err(DevicesError::Open)?;
-    let mut out = Harmless(io::stdout().lock());
+    let mut out = Stdout::lock();
     let printed = if args.json {
         serde_json::to_string_pretty(&report)
             .map_err(io::Error::from)
@@ -67,5 +67,7 @@ pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     } else {
         report.write(&mut out, args.verbose)
     };
-    printed.map_err(DevicesError::Print)
+    out::unless_reader_has_gone(printed.and_then(|()| out.flush()))
+        .map(|_| ())
+        .map_err(DevicesError::Print)
 }

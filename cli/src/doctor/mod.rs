@@ -60,6 +60,9 @@ pub fn run(args: &DoctorArgs) -> io::Result<ExitCode> {
     let machine = Machine::here(args.library.as_deref());
     let findings = examine(&machine, &args.programs);
     report::print(&findings, args.json)?;
+    // `roce run roce doctor` opens no device, and needs no advice to look for the cause.
+    // SAFETY: this process has no other thread that reads the environment.
+    unsafe { std::env::remove_var("ROCE_TALLY") };
     Ok(match report::worst(&findings) {
         Status::Failure => ExitCode::from(1),
         Status::Ok | Status::Warning => ExitCode::SUCCESS,

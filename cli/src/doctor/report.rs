@@ -1,10 +1,10 @@
 //! Findings as a table, or as JSON.
 
 use super::finding::{Finding, Status};
-use crate::say::Harmless;
+use crate::out;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 
 /// Width of the table, in columns.
 const WIDTH: usize = 100;
@@ -33,7 +33,7 @@ pub(super) fn print(findings: &[Finding], json: bool) -> io::Result<()> {
     } else {
         text(findings)
     };
-    Harmless(io::stdout()).write_all(text.as_bytes())
+    out::print(format_args!("{text}"))
 }
 
 /// A line for each finding, with its remedy on a separate line.

@@ -84,7 +84,7 @@ impl DumpArgs {
     /// The corresponding arguments of `roce decode`.
     fn decode(&self) -> DecodeArgs {
         DecodeArgs {
-            file: PathBuf::new(),
+            files: Vec::new(),
             json: self.json,
             summary: self.summary,
             other: false,

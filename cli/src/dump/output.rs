@@ -3,16 +3,19 @@
 use super::DumpError;
 use super::socket::CapturedPacket;
 use crate::decode::{DecodeArgs, Live};
-use crate::say::Harmless;
+use crate::out::{self, Stdout};
 use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, ErrorKind};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
+
+/// The name by which a capture goes to standard output.
+const STDOUT: &str = "/dev/stdout";
 
 /// The destination.
 pub(super) enum Output<'a> {
     File(Capture, InterfaceId),
-    Lines(Box<Live<'a, Harmless<BufWriter<io::StdoutLock<'static>>>>>),
+    Lines(Box<Live<'a, BufWriter<Stdout>>>),
 }
 
 impl<'a> Output<'a> {
@@ -23,7 +26,7 @@ impl<'a> Output<'a> {
     ) -> Result<Self, DumpError> {
         let capture = match path.as_os_str() == "-" {
             true if io::IsTerminal::is_terminal(&io::stdout()) => return Err(DumpError::Terminal),
-            true => Capture::replace("/dev/stdout")?,
+            true => Capture::replace(STDOUT)?,
             false => Capture::replace(path)?,
         };
         let id = capture.add_interface(&Interface {
@@ -35,7 +38,7 @@ impl<'a> Output<'a> {
     }
 
     pub(super) fn lines(args: &'a DecodeArgs) -> Self {
-        let out = Harmless(BufWriter::new(io::stdout().lock()));
+        let out = BufWriter::new(Stdout::lock());
         Self::Lines(Box::new(Live::new(args, out)))
     }
 
@@ -80,6 +83,9 @@ impl<'a> Output<'a> {
             Self::File(capture, _) => {
                 capture.flush();
                 match capture.failure() {
+                    Some(_) if capture.path() == Path::new(STDOUT) && out::reader_has_gone() => {
+                        Err(stdout_error(ErrorKind::BrokenPipe.into()))
+                    }
                     Some(_) => Err(DumpError::Write),
                     None => Ok(()),
                 }
@@ -100,7 +106,7 @@ impl<'a> Output<'a> {
 
 pub(super) fn stdout_error(source: io::Error) -> DumpError {
     DumpError::System {
-        what: "writing to standard output".to_owned(),
+        what: "printing packets".to_owned(),
         source,
     }
 }

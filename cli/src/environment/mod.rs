@@ -3,11 +3,12 @@
 mod export;
 mod format;
 
+use crate::out;
 use crate::run::{DeviceFiles, Library, RunError, Settings, fits_in_search_path};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
 use format::{Environment, Variable};
@@ -66,9 +67,7 @@ pub fn run(args: &EnvArgs) -> Result<(), RunError> {
     let environment = environment(args)?;
     let format = if args.json { Format::Json } else { args.format };
     let text = environment.text(format)?;
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| RunError::system("can't print", error))
+    out::print(format_args!("{text}")).map_err(RunError::Print)
 }
 
 /// The folder of the library in an image that is made as docs/run.md says.

@@ -62,11 +62,7 @@ pub struct FabricArgs {
     pub verbose: bool,
 
     /// The program, which starts on the first host; by default a shell
-    #[arg(
-        value_name = "PROGRAM",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     pub program: Vec<OsString>,
 }
 

@@ -1,11 +1,11 @@
 //! `roce fabric ssh`, `do` and `top`: what programs ask of a fabric that runs.
 
 use super::error::FabricCommandError;
-use crate::say::Harmless;
+use crate::out;
 use clap::Args;
 use roce_fabric::{Answer, Request, ask};
 use std::env;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -121,13 +121,16 @@ pub(super) fn top(args: &TopArgs) -> Result<ExitCode, FabricCommandError> {
         let what = "read the state of the fabric";
         if let Answer::Done(text) = args.which.ask(what, &Request::State)? {
             let clear = if live { CLEAR } else { "" };
-            // A reader that is gone ends it.
-            let mut out = io::stdout();
-            let shown = write!(out, "{clear}").and_then(|()| write!(Harmless(&mut out), "{text}"));
-            if shown.is_err() {
+            // Not through `out`, which makes it harmless. An error comes again with the text.
+            let _ = io::stdout().write_all(clear.as_bytes());
+            let printed = out::print_stream(format_args!("{text}"));
+            let printed = out::unless_reader_has_gone(printed).map_err(|source| {
+                let what = "show it".to_owned();
+                FabricCommandError::System { what, source }
+            })?;
+            if !printed {
                 return Ok(ExitCode::SUCCESS);
             }
-            let _ = io::stdout().flush();
         }
         if !live {
             return Ok(ExitCode::SUCCESS);

@@ -11,6 +11,7 @@ use super::op::Op;
 use super::report::{self, Parameters, Report, Row};
 use super::{PerfError, pattern};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -192,7 +193,7 @@ impl Client {
             let row = self.measure(args, op, size)?;
             let is_first = rows.is_empty();
             let datapath = is_first.then(|| DatapathReport::of(&self.end.context));
-            progress.suspend(|| report::show_row(args, &parameters, datapath, &row));
+            progress.suspend(|| report::show_row(args, &parameters, datapath, &row))?;
             rows.push(row);
             progress.inc(1);
         }
@@ -355,7 +356,8 @@ fn preemptions() -> u64 {
 
 /// Reports the step reached, and waits for a line on stdin.
 fn wait_for_others(at: &str) -> Result<(), PerfError> {
-    eprintln!("{at}");
+    // Whoever starts the next step reads it.
+    let _ = writeln!(std::io::stderr(), "{at}");
     match std::io::stdin().lines().next() {
         Some(Ok(_)) => Ok(()),
         _ => Err(PerfError::Usage(

@@ -3,6 +3,7 @@
 use super::op::Op;
 use crate::device_errors::device_errors;
 use std::fmt;
+use std::io;
 
 /// Why a measurement ended early.
 #[non_exhaustive]
@@ -13,6 +14,8 @@ pub enum PerfError {
     Peer(String),
     /// The local device could not be set up.
     Device(String),
+    /// Standard output could not be written. The error names it.
+    Print(io::Error),
     /// Bytes arrived that differ from those sent.
     Mismatch {
         /// The operation.
@@ -30,6 +33,7 @@ impl fmt::Display for PerfError {
             Self::Usage(message) | Self::Peer(message) | Self::Device(message) => {
                 f.write_str(message)
             }
+            Self::Print(error) => error.fmt(f),
             Self::Mismatch { op, size, what } => {
                 write!(
                     f,

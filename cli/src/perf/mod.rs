@@ -22,6 +22,7 @@ mod server;
 pub use args::PerfArgs;
 pub use error::PerfError;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Runs the subcommand.
@@ -30,14 +31,17 @@ use std::process::ExitCode;
 /// If the peer is not reachable, stops answering, or delivers wrong bytes.
 pub fn run(args: &PerfArgs) -> Result<ExitCode, PerfError> {
     args.check()?;
-    if args.server {
-        server::run(args)?;
-    } else if let Some(host) = &args.address {
-        let report = client::run(args, host, args.port, None)?;
-        report::print(args, &report);
-    } else {
-        let report = local::run(args)?;
-        report::print(args, &report);
+    let result = match &args.address {
+        _ if args.server => server::run(args),
+        Some(host) => {
+            client::run(args, host, args.port, None).and_then(|report| report::print(args, &report))
+        }
+        None => local::run(args).and_then(|report| report::print(args, &report)),
+    };
+    match result {
+        // Nobody reads what is measured any more.
+        Err(PerfError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        result => result?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,14 +1,16 @@
 //! The results, as a table or as JSON.
 
+use super::PerfError;
 use super::args::PerfArgs;
 use super::bandwidth::Measured;
 use super::datapath::DatapathReport;
 use super::latency::Latencies;
 use super::network::Network;
 use super::op::Op;
-use crate::say::say;
+use crate::out;
 use serde::Serialize;
-use std::io::Write;
+use std::fmt::Write as _;
+use std::net::IpAddr;
 
 /// The number of preemptions per second of measuring above which the machine counts as busy.
 const BUSY: f64 = 1500.0;
@@ -103,43 +105,54 @@ pub(super) fn show_row(
     parameters: &Parameters,
     datapath: Option<DatapathReport>,
     row: &Row,
-) {
+) -> Result<(), PerfError> {
     if args.json {
-        return;
+        return Ok(());
     }
+    let mut text = String::new();
     if let Some(datapath) = datapath {
-        println!(
-            "{} -> {}, RC over {datapath}, path MTU {}, {} messages outstanding",
-            parameters.local, parameters.remote, parameters.path_mtu, parameters.depth
+        text = format!(
+            "{} -> {}, RC over {datapath}, path MTU {}, {} messages outstanding\n{}\n",
+            parameters.local,
+            parameters.remote,
+            parameters.path_mtu,
+            parameters.depth,
+            line(HEADINGS.map(str::to_owned))
         );
-        println!("{}", line(HEADINGS.map(str::to_owned)));
     }
-    println!("{}", line(row.cells()));
-    // A reader behind a pipe sees each row at once.
-    let _ = std::io::stdout().flush();
+    text += &line(row.cells());
+    print_line(&text)
+}
+
+/// Prints text and a line feed. A reader behind a pipe sees it at once.
+fn print_line(text: &str) -> Result<(), PerfError> {
+    out::print_stream(format_args!("{text}\n")).map_err(PerfError::Print)
+}
+
+/// Prints a value as JSON.
+fn print_json(value: serde_json::Result<String>) -> Result<(), PerfError> {
+    print_line(&value.map_err(|error| PerfError::Print(error.into()))?)
 }
 
 /// Prints the report in the selected format. The table has been printed before, row by row.
-pub(super) fn print(args: &PerfArgs, report: &Report) {
+pub(super) fn print(args: &PerfArgs, report: &Report) -> Result<(), PerfError> {
     if args.json {
-        match serde_json::to_string_pretty(report) {
-            Ok(text) => println!("{text}"),
-            Err(error) => say("roce perf", &error),
-        }
-        return;
+        return print_json(serde_json::to_string_pretty(report));
     }
-    println!(
+    let mut text = format!(
         "every byte compared was right (--seed {})\n{}",
         report.seed, report.network
     );
     let seconds = report.rows.iter().map(|row| row.seconds).sum::<f64>();
     if report.preemptions as f64 > seconds * BUSY {
-        println!(
-            "the machine was busy: other threads took the processor {} times; the figures of an \
+        let _ = write!(
+            text,
+            "\nthe machine was busy: other threads took the processor {} times; the figures of an \
              idle machine are better",
             report.preemptions
         );
     }
+    print_line(&text)
 }
 
 /// One client that a server has served.
@@ -155,18 +168,19 @@ pub(super) struct Served {
 }
 
 /// Prints a line about a client, in the selected format.
-pub(super) fn print_served(args: &PerfArgs, served: &Served) {
-    if !args.json {
-        println!(
-            "served {} over {}; {}",
-            served.client, served.datapath, served.network
-        );
-        return;
+pub(super) fn print_served(args: &PerfArgs, served: &Served) -> Result<(), PerfError> {
+    if args.json {
+        return print_json(serde_json::to_string(served));
     }
-    match serde_json::to_string(served) {
-        Ok(text) => println!("{text}"),
-        Err(error) => say("roce perf", &error),
-    }
+    print_line(&format!(
+        "served {} over {}; {}",
+        served.client, served.datapath, served.network
+    ))
+}
+
+/// Prints the address at which a server listens.
+pub(super) fn print_listening(address: IpAddr, port: u16) -> Result<(), PerfError> {
+    print_line(&format!("listening on {address} port {port}"))
 }
 
 /// The table's headings, with the widths of their columns.

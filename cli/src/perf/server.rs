@@ -10,7 +10,7 @@ use super::report::{self, Served};
 use super::{PerfError, bandwidth, latency, pattern};
 use crate::say::say;
 use roce_verbs::Device;
-use std::io::Write;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 
@@ -30,8 +30,12 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
     let port = listener
         .local_addr()
         .map_or(args.port, |local| local.port());
-    println!("listening on {address} port {port}");
-    let _ = std::io::stdout().flush();
+    // A server goes on without a reader.
+    let gone_is_fine = |printed| match printed {
+        Err(PerfError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    };
+    gone_is_fine(report::print_listening(address, port))?;
     loop {
         let (stream, client) = listener
             .accept()
@@ -46,7 +50,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
                     datapath,
                     network,
                 };
-                report::print_served(args, &served);
+                gone_is_fine(report::print_served(args, &served))?;
             }
             Err(error) if args.once => return Err(error),
             Err(error) => say("roce perf", format_args!("client {client}: {error}")),

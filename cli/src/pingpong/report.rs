@@ -1,6 +1,7 @@
 //! The output: the lines of ibv_rc_pingpong, or JSON.
 
-use std::io::{self, Write};
+use crate::out;
+use std::fmt::Arguments;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -78,23 +79,20 @@ impl Report {
     }
 
     pub(super) fn print(&self, json: bool) -> Result<(), PingpongError> {
-        let mut out = io::stdout().lock();
         if json {
             let text = serde_json::to_string_pretty(self);
             let text = text.map_err(|error| PingpongError::new(error.to_string()))?;
-            return writeln!(out, "{text}").map_err(|error| cannot_print(&error));
+            return print(format_args!("{text}\n"));
         }
-        writeln!(
-            out,
-            "{} bytes in {:.2} seconds = {:.2} Mbit/sec\n{} iters in {:.2} seconds = {:.2} usec/iter",
+        print(format_args!(
+            "{} bytes in {:.2} seconds = {:.2} Mbit/sec\n{} iters in {:.2} seconds = {:.2} usec/iter\n",
             self.bytes,
             self.seconds,
             self.mbit_per_second,
             self.iters,
             self.seconds,
             self.usec_per_iter
-        )
-        .map_err(|error| cannot_print(&error))
+        ))
     }
 }
 
@@ -112,9 +110,9 @@ fn line(plan: &Plan, text: &str) -> Result<(), PingpongError> {
     if plan.json {
         return Ok(());
     }
-    writeln!(io::stdout(), "{text}").map_err(|error| cannot_print(&error))
+    print(format_args!("{text}\n"))
 }
 
-fn cannot_print(error: &io::Error) -> PingpongError {
-    PingpongError::new(format!("can't print: {error}"))
+fn print(text: Arguments<'_>) -> Result<(), PingpongError> {
+    out::print(text).map_err(|error| PingpongError::new(error.to_string()))
 }

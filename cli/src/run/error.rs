@@ -51,6 +51,8 @@ pub enum RunError {
         /// The OS error.
         source: io::Error,
     },
+    /// Standard output could not be written. The error names it.
+    Print(io::Error),
     /// The operating system refused something.
     System {
         /// The operation that failed.
@@ -74,6 +76,7 @@ impl RunError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::Print(_) => 1,
             Self::NotFound { .. } => 127,
             Self::NotStarted { .. } => 126,
             _ => 125,
@@ -120,11 +123,16 @@ impl fmt::Display for RunError {
                 "no private /sys for the program, which --namespace require asks for: {why}"
             ),
             Self::NotFound { program } => {
-                write!(f, "{}: no such program in PATH", program.to_string_lossy())
+                let name = program.to_string_lossy();
+                match name.contains('/') {
+                    true => write!(f, "{name}: there is no such file"),
+                    false => write!(f, "{name}: no such program in PATH"),
+                }
             }
             Self::NotStarted { program, source } => {
                 write!(f, "{}: {source}", program.display())
             }
+            Self::Print(error) => error.fmt(f),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
     }

@@ -16,6 +16,7 @@ pub(crate) mod parent;
 mod prepared;
 mod program;
 mod settings;
+mod sockets;
 mod summary;
 mod tree;
 mod view;
@@ -145,12 +146,7 @@ pub struct RunArgs {
     pub hunt: HuntArgs,
 
     /// The program, and its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true
-    )]
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true, required = true)]
     pub command: Vec<OsString>,
 }
 
@@ -266,7 +262,6 @@ fn reports_unused_stack(args: &RunArgs) -> bool {
 /// Prints what the program did. Returns this process's exit code.
 fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) -> ExitCode {
     let name = name.to_string_lossy();
-    let nothing = totals.devices_opened == 0 && !args.quiet;
     let devices: Vec<String> = match totals.devices_opened {
         // They were listed before the program ran. An error now must not hide how the program ended.
         0 => args
@@ -279,15 +274,24 @@ fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) ->
         _ => Vec::new(),
     };
     let succeeded = end == ProgramEnd::Code(0);
+    // A program that fails may not have found the device that it looked for.
+    let has_listed = succeeded && totals.only_lists();
+    let nothing = totals.devices_opened == 0 && !has_listed && !args.quiet;
     if args.require_traffic && succeeded && !totals.has_traffic() {
         if args.summary {
-            say("roce run", summary::text(&name, totals, &devices));
+            say(
+                "roce run",
+                summary::text(&name, totals, &devices, has_listed),
+            );
         }
         say("roce run", summary::no_traffic(&name, totals));
         return ExitCode::from(NO_TRAFFIC);
     }
     if args.summary || nothing {
-        say("roce run", summary::text(&name, totals, &devices));
+        say(
+            "roce run",
+            summary::text(&name, totals, &devices, has_listed),
+        );
     }
     match end {
         ProgramEnd::Code(code) => ExitCode::from(code),

@@ -6,7 +6,7 @@ use super::error::RunError;
 use super::library::Library;
 use super::namespace::{Entered, Privilege};
 use super::view::{self, DeviceView};
-use super::{loading, parent, program};
+use super::{loading, parent, program, sockets};
 use crate::say::say;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -41,7 +41,11 @@ impl Prepared {
             }
         };
         let mut variables = args.settings.variables()?;
+        if let Some(words) = &args.sockets {
+            sockets::check(words)?;
+        }
         let path = program::find(name)?;
+        let mut identity = program::Identity::of(&path);
         let library = Library::find(args.settings.library.as_deref())?;
         if let Some(faults) = args.settings.faults()? {
             notice(&format!("faults are on: {faults}"));
@@ -61,7 +65,10 @@ impl Prepared {
                  needs some of them: --namespace none keeps them",
             );
         }
-        if let Some(obstacle) = program::obstacle(&path, as_user) {
+        if as_user {
+            identity = identity.in_user_namespace();
+        }
+        if let Some(obstacle) = program::obstacle(&path, identity) {
             notice(&obstacle);
         }
         variables.extend(args.settings.nccl()?);
@@ -116,6 +123,14 @@ impl Prepared {
 
     /// The error that the program can't be started.
     pub(super) fn not_started(&self, source: io::Error) -> RunError {
+        let source = match source.kind() {
+            // The program was there before.
+            io::ErrorKind::NotFound if self.path.exists() => io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{source}: it names an interpreter or a loader that is not there"),
+            ),
+            _ => source,
+        };
         RunError::NotStarted {
             program: self.path.clone(),
             source,

@@ -68,19 +68,52 @@ fn executable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a program would not use the library, as far as its file shows.
-///
-/// `ignores_setuid` says that the program will run where the setuid bit has no effect.
-pub(crate) fn obstacle(path: &Path, ignores_setuid: bool) -> Option<String> {
+/// As whom a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// As this user.
+    Own,
+    /// As somebody else: it is setuid or setgid.
+    Other,
+    /// As this user, although it is setuid or setgid: that has no effect in a user namespace.
+    OtherIgnored,
+}
+
+impl Identity {
+    /// That of a program, outside of user namespaces. In one, unmapped owners look like one user.
+    pub(crate) fn of(path: &Path) -> Self {
+        match fs::metadata(path).is_ok_and(|found| changes_identity(&found)) {
+            true => Self::Other,
+            false => Self::Own,
+        }
+    }
+
+    /// The same in a user namespace.
+    pub(crate) fn in_user_namespace(self) -> Self {
+        match self {
+            Self::Own => Self::Own,
+            Self::Other | Self::OtherIgnored => Self::OtherIgnored,
+        }
+    }
+}
+
+/// Why a program would not use the library, or not work with it, as far as its file shows.
+pub(crate) fn obstacle(path: &Path, identity: Identity) -> Option<String> {
     let path_text = path.display();
-    if let Ok(found) = fs::metadata(path)
-        && !ignores_setuid
-        && changes_identity(&found)
-    {
-        return Some(format!(
-            "{path_text} runs as somebody else (setuid or setgid): the loader ignores \
-             LD_LIBRARY_PATH for it, so it finds the system's libibverbs"
-        ));
+    match identity {
+        Identity::Own => {}
+        Identity::Other => {
+            return Some(format!(
+                "{path_text} runs as somebody else (setuid or setgid): the loader ignores \
+                 LD_LIBRARY_PATH for it, so it finds the system's libibverbs"
+            ));
+        }
+        Identity::OtherIgnored => {
+            return Some(format!(
+                "{path_text} would run as somebody else (setuid or setgid), but runs as this user here, \
+                 because setuid has no effect in the user namespace of `roce run`"
+            ));
+        }
     }
     // A file that can't be read may still be executed.
     let image = File::open(path).and_then(|mut file| Image::read(&mut file));

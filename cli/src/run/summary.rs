@@ -4,16 +4,21 @@ use roce_verbs::observation::Totals;
 
 /// The text to print at the end.
 ///
-/// `program` is its name as given.
-pub(super) fn text(program: &str, totals: &Totals, devices: &[String]) -> String {
+/// `program` is its name as given. `has_listed` says that it has succeeded, and listed devices without
+/// opening one.
+pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_listed: bool) -> String {
     let Totals {
         processes,
         devices_opened,
+        lists: _,
         qps,
         connections,
         tx_bytes,
         rx_bytes,
     } = *totals;
+    if has_listed {
+        return format!("{program}: devices were listed, and none was opened");
+    }
     if devices_opened == 0 {
         return nothing_opened(program, devices);
     }
@@ -45,8 +50,13 @@ pub(super) fn nothing_opened(program: &str, devices: &[String]) -> String {
 pub(super) fn no_traffic(program: &str, totals: &Totals) -> String {
     let what = match totals {
         Totals {
-            devices_opened: 0, ..
+            devices_opened: 0,
+            lists: 0,
+            ..
         } => "it opened no RDMA device",
+        Totals {
+            devices_opened: 0, ..
+        } => "it listed RDMA devices and opened none",
         Totals { qps: 0, .. } => "it opened RDMA devices and made no QP ready",
         _ => "it made QPs ready and moved no data through them",
     };
@@ -105,10 +115,10 @@ mod tests {
         let mut totals = Totals::default();
         let said = |totals: &Totals| no_traffic("x", totals);
         let there = ["roce_lo", "roce_a", "roce_b"].map(str::to_owned);
-        let all = text("x", &totals, &there);
+        let all = text("x", &totals, &there, false);
         assert!(all.contains("no RDMA device was opened by x"), "{all}");
         assert!(all.contains("roce_lo, roce_a and roce_b;"), "{all}");
-        let one = text("x", &totals, &there[..1]);
+        let one = text("x", &totals, &there[..1], false);
         assert!(one.contains("the only one here is roce_lo;"), "{one}");
         assert!(said(&totals).contains("opened no RDMA device"));
         (totals.processes, totals.devices_opened) = (1, 3);
@@ -116,7 +126,7 @@ mod tests {
         totals.qps = 2;
         assert!(said(&totals).contains("moved no data"));
         assert_eq!(
-            text("x", &totals, &[]),
+            text("x", &totals, &[], false),
             "x: 1 process opened devices, 3 times in all; 2 QPs, 0 of them connected to a peer; 0 \
              bytes sent and 0 bytes received"
         );

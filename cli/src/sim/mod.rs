@@ -5,6 +5,8 @@ pub mod dcqcn;
 pub mod power_cut;
 mod report;
 
+use crate::out;
+use crate::say::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use report::{Failure, Report};
 use roce_sim::swarm::{Outcome, Plan, Summary, run, run_printing, shrink};
@@ -79,7 +81,7 @@ impl fmt::Display for SimError {
                 f,
                 "can't draw the first seed at random: {error}; name one with --from"
             ),
-            Self::Print(error) => write!(f, "can't print: {error}"),
+            Self::Print(error) => error.fmt(f),
             Self::Dcqcn(error) => error.fmt(f),
         }
     }
@@ -120,7 +122,7 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
         Some(seed) => one(seed, args.trace),
         None => many(args, from),
     };
-    report.print(args.json).map_err(SimError::Print)?;
+    out::unless_reader_has_gone(report.print(args.json)).map_err(SimError::Print)?;
     Ok(match report.summary.violations {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(1),
@@ -131,7 +133,11 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
 fn draw_start(experiment: &str, seeds: u64) -> Result<u64, SimError> {
     // Leaves room for the seeds that follow.
     let from = getrandom::u64().map_err(SimError::Draw)? >> 1;
-    eprintln!("seeds from {from}; again: roce sim {experiment}--seeds {seeds} --from {from}");
+    let again = format!("roce sim {experiment}--seeds {seeds} --from {from}");
+    say(
+        "roce sim",
+        format_args!("seeds from {from}; again: {again}"),
+    );
     Ok(from)
 }
 

@@ -1,6 +1,7 @@
 //! The results of a swarm, as a table or as JSON.
 
 use super::COMMIT;
+use crate::out::Stdout;
 use comfy_table::{CellAlignment, Table, presets};
 use roce_sim::swarm::{Outcome, Summary};
 use serde::Serialize;
@@ -64,7 +65,7 @@ impl Report {
     }
 
     pub(super) fn print(&self, json: bool) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = Stdout::lock();
         if json {
             let text = serde_json::to_string_pretty(self)?;
             return writeln!(out, "{text}");

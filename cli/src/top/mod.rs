@@ -7,12 +7,12 @@ mod svg;
 mod terminal;
 mod view;
 
-use crate::say::Harmless;
+use crate::out;
 pub(crate) use format::plain;
 use rates::{Rates, between};
 use roce_verbs::observation::{Processes, watch_processes};
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use terminal::{Event, Terminal};
@@ -107,7 +107,9 @@ fn print(args: &TopArgs) -> Result<(), TopError> {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let now = snapshot_processes()?;
         let rates = between(&before, &now);
-        write_once(args, &rates)?;
+        if !write_once(args, &rates)? {
+            return Ok(());
+        }
         if args.once || args.svg.is_some() {
             return Ok(());
         }
@@ -145,7 +147,8 @@ pub fn draw_all(before: &Processes, now: &Processes) {
     }
 }
 
-fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
+/// Returns whether the reader is still there.
+fn write_once(args: &TopArgs, rates: &Rates) -> Result<bool, TopError> {
     let mut view = View {
         columns: COLUMNS,
         rows: None,
@@ -157,7 +160,8 @@ fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
         (view.rows, view.live) = (Some(ROWS), true);
         let picture = svg::draw(&draw(rates, &view), ROWS);
         let what = format!("can't write {}", file.display());
-        return roce_trust::files::write(file, picture).map_err(failed(what));
+        roce_trust::files::write(file, picture).map_err(failed(what))?;
+        return Ok(true);
     }
     let text = if args.json {
         let json = serde_json::to_string(rates).map_err(io::Error::from);
@@ -165,9 +169,8 @@ fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), TopError> {
     } else {
         draw(rates, &view).text()
     };
-    let mut out = Harmless(io::stdout().lock());
-    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    printed.map_err(failed("can't print"))
+    let printed = out::print_stream(format_args!("{text}"));
+    out::unless_reader_has_gone(printed).map_err(failed("can't show it"))
 }
 
 /// Shows the view on a terminal until the user quits.

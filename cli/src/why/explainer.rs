@@ -45,11 +45,14 @@ impl Observer for Explainer {
     }
 
     fn has_ended(&mut self, succeeded: bool, totals: &Totals) {
-        let devices = self.watcher.take().map(Watcher::stop).unwrap_or_default();
+        let seen = self.watcher.take().map(Watcher::stop).unwrap_or_default();
         let mut losses = Vec::new();
         // A program that succeeds has coped with what it lost.
         if !succeeded {
-            let each = devices.iter();
+            for (pid, waits) in &seen.waits {
+                losses.extend(waits.iter().map(|wait| Loss::of_wait(*pid, wait)));
+            }
+            let each = seen.devices.iter();
             losses.extend(each.flat_map(|((pid, _), device)| Loss::of(*pid, device)));
         }
         self.report.print_rest(&losses, totals);

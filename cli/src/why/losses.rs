@@ -2,9 +2,10 @@
 //! host, and requests that still waited at the end.
 
 use crate::top::plain;
-use roce_verbs::observation::{DeviceSnapshot, QpSnapshot};
+use roce_verbs::observation::{DeviceSnapshot, QpSnapshot, WaitSnapshot};
 use roce_verbs::why::packets_not_sent;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -12,17 +13,19 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Loss {
     process_id: u32,
-    device: String,
+    /// `None` if it concerns no device in particular.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     /// What was lost, with the count; `None` if it is not lost yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<String>,
-    /// What had not completed when the program ended, and why.
+    /// What had not completed or happened when the program ended, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits: Option<String>,
     /// The likely cause; `None` if `lost` names it.
-    likely: Option<&'static str>,
+    likely: Option<Cow<'static, str>>,
     /// What to do.
-    advice: &'static str,
+    advice: Cow<'static, str>,
 }
 
 impl Loss {
@@ -30,21 +33,21 @@ impl Loss {
     pub(super) fn of(process_id: u32, device: &DeviceSnapshot) -> Vec<Self> {
         let none = Self {
             process_id,
-            device: plain(&device.device, 64),
+            device: Some(plain(&device.device, 64)),
             lost: None,
             waits: None,
             likely: None,
-            advice: "",
+            advice: Cow::Borrowed(""),
         };
-        let lost = |lost, likely, advice| Self {
+        let lost = |lost, likely: Option<&'static str>, advice: &'static str| Self {
             lost: Some(lost),
-            likely,
-            advice,
+            likely: likely.map(Cow::Borrowed),
+            advice: advice.into(),
             ..none.clone()
         };
-        let waits = |waits, advice| Self {
+        let waits = |waits, advice: &'static str| Self {
             waits: Some(waits),
-            advice,
+            advice: advice.into(),
             ..none.clone()
         };
         let mut losses = Vec::new();
@@ -73,6 +76,23 @@ impl Loss {
         losses
     }
 
+    /// What a process waits for. The texts are that process's.
+    pub(super) fn of_wait(process_id: u32, wait: &WaitSnapshot) -> Self {
+        Self {
+            process_id,
+            device: None,
+            lost: None,
+            waits: Some(plain(&wait.what, 1024)),
+            likely: wait.likely.as_ref().map(|likely| plain(likely, 256).into()),
+            advice: plain(&wait.advice, 512).into(),
+        }
+    }
+
+    /// Whether it is about something that a process waits for.
+    pub(super) fn is_of_process(&self) -> bool {
+        self.device.is_none()
+    }
+
     /// Whether packets were lost, and not only requests delayed.
     pub(super) fn is_loss(&self) -> bool {
         self.lost.is_some()
@@ -85,14 +105,17 @@ fn count(counters: &BTreeMap<String, u64>, name: &str) -> u64 {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "device {} in process {}", self.device, self.process_id)?;
+        match &self.device {
+            Some(device) => write!(f, "device {device} in process {}", self.process_id)?,
+            None => write!(f, "process {}", self.process_id)?,
+        }
         if let Some(lost) = &self.lost {
             write!(f, "\n  lost      {lost}")?;
         }
         if let Some(waits) = &self.waits {
             write!(f, "\n  waits     {waits}")?;
         }
-        if let Some(likely) = self.likely {
+        if let Some(likely) = &self.likely {
             write!(f, "\n  likely    {likely}")?;
         }
         write!(f, "\n  do        {}", self.advice)
@@ -302,7 +325,8 @@ mod tests {
         let mut of = device(&[], &[]);
         of.port.insert("tx_network_unreachable".to_owned(), 5);
         let losses = Loss::of(1, &of);
-        assert_eq!(losses[0].likely, Some("this host has no route to the peer"));
+        let likely = "this host has no route to the peer";
+        assert_eq!(losses[0].likely.as_deref(), Some(likely));
     }
 
     #[test]

@@ -10,18 +10,17 @@ mod process;
 mod report;
 mod watcher;
 
+use crate::out;
 use crate::run::hunt::HuntArgs;
 use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
-use crate::say::Harmless;
 use clap::Args;
 use codes::Meaning;
 use explainer::Explainer;
-use process::FailedQp;
+use process::Trouble;
 use report::Report;
 use roce_verbs::why::kind_of_code;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,7 +33,7 @@ Examples:
   roce why ib_write_bw -d roce_eth0 -x 1 server    runs it, and explains each QP that failed
   roce why --faults loss=100% -- ./client server   what it looks like if nothing arrives
   roce why --packets why.pcapng -- ./server        the last packets of each, for tshark or roce decode
-  roce why --pid 4711                              the failed QPs of a running process
+  roce why --pid 4711                              the failed QPs of a running process, and what it waits for
   roce why --json ./server 2> report.jsonl         for scripts; stderr has the program's own lines, too
   roce why 0x211                                   the meaning of vendor_err 0x211 (529)
   roce why list                                    all codes
@@ -50,7 +49,7 @@ pub struct WhyArgs {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// Explain the failed QPs of this running process, of the same user
+    /// Explain the failed QPs of this running process, of the same user, and what it waits for
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
 
@@ -67,7 +66,6 @@ pub struct WhyArgs {
     #[arg(
         value_name = "PROGRAM",
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         required_unless_present = "pid"
     )]
     pub command: Vec<OsString>,
@@ -79,10 +77,10 @@ pub struct WhyArgs {
 /// If the program can't be started, or there is no such code.
 pub fn run(args: &WhyArgs) -> Result<ExitCode, RunError> {
     if let Some(pid) = args.pid {
-        let failed = process::failed_qps(pid)?;
-        return print(args, &failed, || match failed.as_slice() {
+        let troubles = process::troubles(pid)?;
+        return print(args, &troubles, || match troubles.as_slice() {
             [] => format!("no QP of process {pid} has failed\n"),
-            failed => failed.iter().map(FailedQp::text).collect(),
+            troubles => troubles.iter().map(Trouble::text).collect(),
         });
     }
     if let [only] = args.command.as_slice()
@@ -117,9 +115,7 @@ fn print<T: Serialize>(
             .map_err(|error| RunError::system("print", error))?,
         false => text(),
     };
-    Harmless(std::io::stdout())
-        .write_all(text.as_bytes())
-        .map_err(|error| RunError::system("print", error))?;
+    out::print(format_args!("{text}")).map_err(RunError::Print)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
-//! The failed QPs of a running process.
+//! The failed QPs of a running process, and what it waits for.
 
 use super::codes::Meaning;
+use super::losses::Loss;
 use crate::run::RunError;
 use crate::top::plain;
 use roce_verbs::observation::watch_processes;
@@ -53,12 +54,31 @@ fn of_another_process(event: &QpEventText) -> QpEventText {
     event
 }
 
+/// What is wrong with a process.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Trouble {
+    /// A QP has failed.
+    Qp(Box<FailedQp>),
+    /// It waits for something.
+    Wait(Loss),
+}
+
+impl Trouble {
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Qp(qp) => qp.text(),
+            Self::Wait(wait) => format!("{wait}\n"),
+        }
+    }
+}
+
 /// The QPs of a process that have failed, but for those that the application itself moved to the error
-/// state.
+/// state, and what the process waits for.
 ///
 /// # Errors
 /// If the process has no device open, or is another user's.
-pub(super) fn failed_qps(pid: u32) -> Result<Vec<FailedQp>, RunError> {
+pub(super) fn troubles(pid: u32) -> Result<Vec<Trouble>, RunError> {
     let found =
         watch_processes(PATIENCE).map_err(|error| RunError::system("look for processes", error))?;
     let Some(process) = found.snapshots.iter().find(|process| process.pid == pid) else {
@@ -67,7 +87,9 @@ pub(super) fn failed_qps(pid: u32) -> Result<Vec<FailedQp>, RunError> {
              top --once` lists those that have"
         )));
     };
-    let mut failed = Vec::new();
+    let waits = process.waits.iter();
+    let waits = waits.map(|wait| Trouble::Wait(Loss::of_wait(pid, wait)));
+    let mut failed: Vec<_> = Vec::new();
     for device in &process.devices {
         for qp in &device.qps {
             let (Some(why), Some(code)) = (&qp.why, qp.why_code) else {
@@ -76,7 +98,7 @@ pub(super) fn failed_qps(pid: u32) -> Result<Vec<FailedQp>, RunError> {
             if code == Cause::Application.code() {
                 continue;
             }
-            failed.push(FailedQp {
+            failed.push(Trouble::Qp(Box::new(FailedQp {
                 process_id: pid,
                 // The texts are another process's.
                 device: plain(&device.device, 64),
@@ -85,8 +107,9 @@ pub(super) fn failed_qps(pid: u32) -> Result<Vec<FailedQp>, RunError> {
                 why: plain(why, 1024),
                 meaning: kind_of_code(code).map(|kind| Meaning::of(code, kind)),
                 events: qp.events.iter().map(of_another_process).collect(),
-            });
+            })));
         }
     }
+    failed.extend(waits);
     Ok(failed)
 }

@@ -97,8 +97,10 @@ impl Report {
                     say("roce why", summary(new, losses, totals));
                 }
                 write(new);
+                // What the report explains may have been awaited at the last look.
+                let explained = |loss: &Loss| !text.is_empty() && loss.is_of_process();
                 if !has_failures {
-                    for loss in losses {
+                    for loss in losses.iter().filter(|loss| !explained(loss)) {
                         write(&self.line(loss));
                     }
                 }
@@ -150,6 +152,7 @@ fn unconnected(text: &str) -> bool {
 /// What a report without failures says.
 fn summary(text: &str, losses: &[Loss], totals: &Totals) -> &'static str {
     match (text, losses) {
+        ("", losses) if losses.iter().any(Loss::is_of_process) => "no QP failed, but this waited:",
         ("", []) if totals.devices_opened > 0 && totals.qps == 0 => {
             "no QP failed: the program ended before one was ready, and its own messages say why"
         }
@@ -181,6 +184,7 @@ mod tests {
     const TOTALS: Totals = Totals {
         processes: 1,
         devices_opened: 1,
+        lists: 1,
         qps: 1,
         connections: 1,
         tx_bytes: 0,

@@ -3,7 +3,7 @@
 
 use super::report::Report;
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
-use roce_verbs::observation::{DeviceSnapshot, watch_processes};
+use roce_verbs::observation::{DeviceSnapshot, WaitSnapshot, watch_processes};
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
@@ -21,14 +21,20 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The largest number of parents between a process and this one.
 const GENERATIONS: usize = 32;
 
-/// The devices of the program's processes, as they were last seen, by process and context.
-pub(super) type Devices = BTreeMap<(u32, u64), DeviceSnapshot>;
+/// The program's processes, as they were last seen.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// The devices, by process and context.
+    pub(super) devices: BTreeMap<(u32, u64), DeviceSnapshot>,
+    /// What each process waits for.
+    pub(super) waits: BTreeMap<u32, Vec<WaitSnapshot>>,
+}
 
 /// The thread that looks.
 pub(super) struct Watcher {
     /// Asks it to look at once, and to drop this sender when it has; closed to stop it.
     looks: Sender<Sender<()>>,
-    thread: JoinHandle<Devices>,
+    thread: JoinHandle<Seen>,
 }
 
 impl Watcher {
@@ -58,29 +64,29 @@ impl Watcher {
         }
     }
 
-    /// Stops, and returns the devices as they were last seen.
-    pub(super) fn stop(self) -> Devices {
+    /// Stops, and returns what was last seen.
+    pub(super) fn stop(self) -> Seen {
         drop(self.looks);
         self.thread.join().unwrap_or_default()
     }
 }
 
-fn watch(wanted: &Receiver<Sender<()>>, report: &Report) -> Devices {
-    let mut devices = Devices::new();
+fn watch(wanted: &Receiver<Sender<()>>, report: &Report) -> Seen {
+    let mut seen = Seen::default();
     let mut pause = FIRST_PAUSE;
     loop {
         let want = wanted.recv_timeout(pause);
         if let Err(RecvTimeoutError::Disconnected) = want {
-            return devices;
+            return seen;
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
         report.print_if_settled();
-        look(&mut devices);
+        look(&mut seen);
         drop(want);
     }
 }
 
-fn look(devices: &mut Devices) {
+fn look(seen: &mut Seen) {
     // If the kernel does not list sockets, there is nothing to remember.
     let Ok(found) = watch_processes(PATIENCE) else {
         return;
@@ -88,7 +94,9 @@ fn look(devices: &mut Devices) {
     for process in found.snapshots {
         if is_ours(process.pid) {
             let of = process.devices.into_iter();
-            devices.extend(of.map(|device| ((process.pid, device.context), device)));
+            let keyed = of.map(|device| ((process.pid, device.context), device));
+            seen.devices.extend(keyed);
+            seen.waits.insert(process.pid, process.waits);
         }
     }
 }

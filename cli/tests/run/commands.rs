@@ -25,11 +25,54 @@ fn a_program_that_is_not_there_is_not_started() {
         let (ended, told) = try_it(OsStr::new(program));
         assert_eq!(ended, Some(code), "{program:?}: {told}");
     }
+    assert!(
+        try_it(OsStr::new("no-such-program-anywhere"))
+            .1
+            .contains("in PATH")
+    );
+    let path = try_it(OsStr::new("/nonexistent")).1;
+    assert!(
+        path.contains("/nonexistent: there is no such file"),
+        "{path}"
+    );
     assert_eq!(try_it(script.as_os_str()).0, Some(126));
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("allowed");
     let (ended, told) = try_it(script.as_os_str());
     assert_eq!(ended, Some(126), "{told}");
     assert!(told.contains("No such file"), "{told}");
+    assert!(told.contains("an interpreter or a loader"), "{told}");
+}
+
+#[test]
+fn a_folder_in_which_no_capture_can_be_made_is_reported_before_the_start() {
+    let library = Library::new();
+    // Root may write everywhere.
+    let who = Who::all().pop().expect("somebody");
+    if who == Who::Myself && nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let denied = "cannot write /run.pcapng: Permission denied";
+    let (code, told) = failure(library.run(who).args(["--pcap", "/run.pcapng", "true"]));
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("--pcap is \"/run.pcapng\""), "{told}");
+    assert!(told.contains(denied), "{told}");
+    let variable = ("ROCE_PCAP", "/run.pcapng");
+    let mut run = library.run(who);
+    let (code, told) = failure(run.arg("true").envs([variable]));
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("ROCE_PCAP is \"/run.pcapng\""), "{told}");
+    let mut doctor = who.command(ROCE);
+    let output = doctor.arg("doctor").envs([variable]).output();
+    let told = text(&output.expect("it starts").stdout);
+    assert!(
+        told.contains("ROCE_PCAP") && told.contains(denied),
+        "{told}"
+    );
+    // Devices and pipes are opened, not made.
+    let variable = ("ROCE_PCAP", "/dev/null");
+    let mut run = library.run(who);
+    let (code, told) = failure(run.args(["--", "sh", "-c", "exit 0"]).envs([variable]));
+    assert_eq!(code, Some(0), "{told}");
 }
 
 #[test]
@@ -46,11 +89,31 @@ fn wrong_usage_is_reported_with_the_right_usage() {
             &["--namespace", "maybe", "true"],
             "auto, require, preload, none",
         ),
+        (&["--bogus", "true"], "unexpected argument '--bogus'"),
+        (
+            &["--sockets=bogus", "true"],
+            "\"bogus\" is none of off, only",
+        ),
+        (&["--sockets=wait=soon", "true"], "wait=MILLISECONDS"),
+        (
+            &["--hunt", "0", "true"],
+            "the number of runs, 1 to 4294967295",
+        ),
         (&[], "PROGRAM"),
     ] {
         let (code, told) = failure(library.run(Who::Myself).args(options));
         assert_eq!(code, Some(2), "{options:?}: {told}");
         assert!(told.contains(part), "{options:?}: {told}");
+    }
+    let mut run = library.run(Who::Myself);
+    run.args(["--sockets", "true"]).env("ROCE_SOCKETS", "olny");
+    let (code, told) = failure(&mut run);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("ROCE_SOCKETS is \"olny\""), "{told}");
+    for command in ["why", "fabric"] {
+        let (code, told) = failure(Who::Myself.command(ROCE).args([command, "--bogus", "true"]));
+        assert_eq!(code, Some(2), "{command}: {told}");
+        assert!(told.contains("unexpected argument '--bogus'"), "{told}");
     }
     for (variable, part) in [
         ("ROCE_DATAPATH", "auto, udp or xdp"),
@@ -151,4 +214,29 @@ fn a_program_that_would_not_load_the_library_is_reported() {
     };
     assert!(try_it(&[]).1.contains("another processor or word size"));
     assert!(!try_it(&["--quiet"]).1.contains("another processor"));
+}
+
+#[test]
+fn a_setuid_program_is_reported() {
+    let test = "a_setuid_program_is_reported";
+    if !Who::all().contains(&Who::Nobody) {
+        return skip(test, "a program that belongs to another user needs root");
+    }
+    let library = Library::new();
+    let program = library.folder.join("owned by root");
+    fs::copy("/bin/true", &program).expect("copied");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("allowed");
+    let told = |options: &[&str]| {
+        let mut command = library.run(Who::Nobody);
+        failure(command.args(options).arg(&program)).1
+    };
+    let alone = told(&["--namespace", "preload"]);
+    assert!(alone.contains("the loader ignores"), "{alone}");
+    if Who::with_namespaces(test).contains(&Who::Nobody) {
+        let inside = told(&["--namespace", "require"]);
+        assert!(
+            inside.contains("setuid has no effect in the user namespace"),
+            "{inside}"
+        );
+    }
 }

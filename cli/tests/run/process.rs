@@ -73,7 +73,7 @@ fn options_become_environment_variables() {
     let library = Library::new();
     let options = [
         "--datapath=udp",
-        "--pcap=a b-%p.pcapng",
+        "--pcap=/tmp/a b-%p.pcapng",
         "--faults=loss=1%,seed=7",
     ];
     let script = "echo \"$ROCE_DATAPATH|$ROCE_PCAP|$ROCE_FAULTS|$ROCE_XDP_QUEUES\"";
@@ -97,7 +97,7 @@ fn options_become_environment_variables() {
             .envs([("ROCE_XDP_QUEUES", "2"), ("ROCE_DATAPATH", "auto")])
             .output()
             .expect("it starts");
-        assert_eq!(said(&output), "udp|a b-%p.pcapng|loss=1%,seed=7|2\n");
+        assert_eq!(said(&output), "udp|/tmp/a b-%p.pcapng|loss=1%,seed=7|2\n");
         let told = text(&output.stderr);
         assert!(told.contains("faults are on: loss=1%,seed=7"), "{told}");
     }

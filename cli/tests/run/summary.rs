@@ -145,6 +145,40 @@ fn a_program_that_opens_no_device_says_so() {
     }
 }
 
+/// Who lists the devices has found them, and has no need of a cause.
+#[test]
+fn a_program_that_lists_devices_has_not_failed() {
+    let test = "a_program_that_lists_devices_has_not_failed";
+    const SAID: &str = "no RDMA device was opened";
+    for who in Who::all() {
+        let mut programs = vec![vec![ROCE, "devices"], vec![ROCE, "doctor"]];
+        if installed(test, &["ibv_devices"]) {
+            programs.push(vec!["ibv_devices"]);
+            programs.push(vec!["ibv_devinfo", "-l"]);
+        }
+        for words in programs {
+            let (_, told) = end(who, &[], &words);
+            assert!(!told.contains(SAID), "{who:?} {words:?}: {told}");
+            // Whether the doctor succeeds depends on the machine.
+            if words.ends_with(&["doctor"]) {
+                continue;
+            }
+            let (_, told) = end(who, &["--summary"], &words);
+            let listed = "devices were listed, and none was opened";
+            assert!(told.contains(listed), "{who:?} {words:?}: {told}");
+            // Listing is no traffic, either.
+            if words == ["ibv_devices"] {
+                let (code, told) = end(who, &["--require-traffic"], &words);
+                assert_eq!(code, Some(120), "{who:?}: {told}");
+                assert!(
+                    told.contains("listed RDMA devices and opened none"),
+                    "{told}"
+                );
+            }
+        }
+    }
+}
+
 /// A program that has reported that it is ready, and its process.
 struct Ready {
     child: Child,

@@ -56,6 +56,70 @@ fn messages_longer_than_their_receives_are_explained_at_both_ends() {
     }
 }
 
+/// Runs `waits` until it waits, then ends it. Another host has an address on v0's network, in the sense that
+/// nobody answers.
+const WAITS: &str = "
+    ip link set lo up
+    ip link add v0 type veth peer name v1
+    ip address add 10.5.0.1/24 dev v0
+    ip link set v1 up
+    ip link set v0 up
+    : > \"$OUT/pid\"
+    \"$ROCE\" why --library \"$LIBRARY\" -- \"$OUT/waits\" \"$@\" > \"$OUT/pid\" 2> \"$OUT/report\" & why=$!
+    until pid=$(cat \"$OUT/pid\") && [ -n \"$pid\" ]; do kill -0 $why || exit 98; done
+    until \"$ROCE\" why --pid $pid 2> /dev/null | grep waits; do kill -0 $why || exit 99; done
+    kill $why
+    wait $why";
+
+/// Why a program hangs that waits for itself, or for a peer that does not answer.
+#[test]
+fn a_program_that_waits_in_vain_is_told_for_what() {
+    let test = "a_program_that_waits_in_vain_is_told_for_what";
+    let programs = ["gcc", "ip", "unshare"];
+    if !installed(test, &programs) || !Path::new("/usr/include/rdma/rdma_cma.h").exists() {
+        return skip(test, "no gcc, or no headers: install librdmacm-dev");
+    }
+    for who in Who::with_namespaces(test) {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("allowed");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run/c/waits.c");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]);
+        gcc.arg(folder.path().join("waits")).arg(source);
+        said(
+            &gcc.args(["-libverbs", "-lrdmacm"])
+                .output()
+                .expect("it starts"),
+        );
+        let waits = |arguments: &[&str]| {
+            let output = who
+                .command("unshare")
+                .args(["--user", "--map-root-user", "--net"])
+                .args(["sh", "-c", WAITS, "sh"])
+                .args(arguments)
+                .env("ROCE", ROCE)
+                .env("LIBRARY", library())
+                .env("OUT", folder.path())
+                .output()
+                .expect("it starts");
+            let report = fs::read_to_string(folder.path().join("report")).expect("written");
+            let looked = text(&output.stdout);
+            for part in ["roce why: no QP failed, but this waited:", looked.trim()] {
+                assert!(report.contains(part), "{who:?}: {output:?} {report}");
+            }
+            report
+        };
+        let told = waits(&["destroy"]);
+        let event = "rdma_destroy_id waits until the program has acknowledged 1 of the object's events: \
+                     RDMA_CM_EVENT_ADDR_RESOLVED";
+        assert!(told.contains(event), "{who:?}: {told}");
+        let told = waits(&["connect", "10.5.0.2"]);
+        let request =
+            "the connection to port 7471 of 10.5.0.2 waits for the peer's answer to its REQ";
+        assert!(told.contains(request), "{who:?}: {told}");
+    }
+}
+
 /// Of a program whose QPs do not fail.
 #[test]
 fn a_program_without_failures_is_told_so() {

@@ -42,6 +42,10 @@ impl Table {
         self.finished
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.values()
+    }
+
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {
         self.connections.get(&id)
     }

@@ -6,6 +6,7 @@ mod held;
 mod hostile;
 mod lookup;
 mod lossy;
+mod pending;
 mod refuse;
 mod release;
 mod stale;

@@ -60,7 +60,11 @@ pub fn command_line() -> clap::Command {
 
 /// The command, from this process's arguments to its exit code.
 pub fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(shown) => return show(&shown),
+    };
+    let outcome = match command {
         Command::Discover(args) => discover::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Read(args) => transfer::read(&args),
@@ -74,5 +78,17 @@ pub fn main() -> ExitCode {
             say::say(error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Shows help or the version on stdout, or wrong usage on stderr. Returns the exit code, which is 2 for
+/// wrong usage.
+fn show(shown: &clap::Error) -> ExitCode {
+    match say::unless_reader_has_gone(shown.print()) {
+        Err(error) if !shown.use_stderr() => {
+            say::say(error);
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(u8::try_from(shown.exit_code()).unwrap_or(2)),
     }
 }

@@ -1,7 +1,7 @@
 //! Messages on stderr.
 
 use std::fmt::Display;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -33,10 +33,23 @@ pub(super) fn while_waiting_for<T>(host: SocketAddr, connect: impl FnOnce() -> T
 }
 
 /// Prints text on stdout. A reader that has gone, as with `| head`, is no error.
-pub(super) fn print(text: impl Display) -> std::io::Result<()> {
-    match writeln!(std::io::stdout(), "{text}") {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+pub(super) fn print(text: impl Display) -> io::Result<()> {
+    let printed = writeln!(io::stdout(), "{text}");
+    unless_reader_has_gone(printed.and_then(|()| io::stdout().flush())).map(|_| ())
+}
+
+/// Whether the reader of stdout is still there, from the result of a write.
+///
+/// # Errors
+/// Any other error of the write, with the name of what could not be written.
+pub(super) fn unless_reader_has_gone(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
+            let text = format!("can't write to standard output: {error}");
+            Err(io::Error::new(error.kind(), text))
+        }
     }
 }
 

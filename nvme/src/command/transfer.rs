@@ -67,7 +67,7 @@ pub(super) fn read(args: &ReadArgs) -> Outcome {
     let progress = say::progress(Some(len));
     let queues = if sink.in_order() { 1 } else { usize::MAX };
     on_queues(&mut host, queues, |queue, stop| {
-        let claim = || match stop.load(Ordering::Relaxed) {
+        let claim = || match stop.load(Ordering::Relaxed) || sink.reader_has_gone() {
             true => None,
             false => claim(&next, end, disk.block),
         };
@@ -128,12 +128,14 @@ enum Sink {
     File(File, u64),
     /// Something that has no places: one piece behind the other.
     Stream(Mutex<Box<dyn Write + Send>>),
+    /// Standard output: as a stream, and whether its reader has gone.
+    Stdout(AtomicBool),
 }
 
 impl Sink {
     fn open(args: &ReadArgs) -> Outcome<Self> {
         let Some(path) = &args.to else {
-            return Ok(Self::Stream(Mutex::new(Box::new(io::stdout()))));
+            return Ok(Self::Stdout(AtomicBool::new(false)));
         };
         let failed = |e: io::Error| format!("cannot write {}: {e}", path.display());
         let file = roce_trust::files::create(path).map_err(failed)?;
@@ -145,7 +147,12 @@ impl Sink {
 
     /// Whether the pieces must come in order.
     fn in_order(&self) -> bool {
-        matches!(self, Self::Stream(_))
+        matches!(self, Self::Stream(_) | Self::Stdout(_))
+    }
+
+    /// Whether nobody wants the rest, as with `| head`.
+    fn reader_has_gone(&self) -> bool {
+        matches!(self, Self::Stdout(gone) if gone.load(Ordering::Relaxed))
     }
 
     fn put(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -155,6 +162,13 @@ impl Sink {
                 let mut out = out.lock().expect("no holder panics");
                 out.write_all(bytes)?;
                 out.flush()
+            }
+            Self::Stdout(gone) => {
+                let mut out = io::stdout().lock();
+                let written = out.write_all(bytes).and_then(|()| out.flush());
+                let is_there = say::unless_reader_has_gone(written)?;
+                gone.fetch_or(!is_there, Ordering::Relaxed);
+                Ok(())
             }
         }
     }

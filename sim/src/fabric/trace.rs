@@ -5,6 +5,7 @@ use super::fate::Fate;
 use super::pool::Packet;
 use super::seen::Watch;
 use roce_stack::Instant;
+use std::io::{self, Write as _};
 
 /// A hash of all packet events. Two runs with the same fingerprint were the same.
 #[derive(Debug)]
@@ -103,5 +104,7 @@ fn print_packet(now: Instant, at: EgressId, fate: Fate, bytes: &[u8]) {
         ),
         Err(error) => error.to_string(),
     };
-    eprintln!("{:>12} link {:>2} {fate:?}: {what}", now.as_nanos(), at.0);
+    let now = now.as_nanos();
+    // There is no place left to report an error.
+    let _ = writeln!(io::stderr(), "{now:>12} link {:>2} {fate:?}: {what}", at.0);
 }

@@ -29,6 +29,8 @@ pub struct QpStatus {
     pub in_flight_bytes: u64,
     /// The length in bytes of the longest send request that the peer has answered; 0 if there is none.
     pub longest_answered: u32,
+    /// Whether a NAK, with which it refuses a request of the peer, is still to be sent.
+    pub nak_follows: bool,
     /// Its traffic so far.
     pub traffic: QpTraffic,
     /// Its congestion state.
@@ -56,6 +58,7 @@ impl Nic {
             receives,
             in_flight_bytes: qp.in_flight(),
             longest_answered: qp.longest_answered(),
+            nak_follows: qp.has_nak_to_send(),
             traffic: qp.traffic,
             congestion: qp.congestion(now, &self.congestion.control),
         })

@@ -405,6 +405,11 @@ impl Qp {
                 && self.service.has_requests(&self.core))
     }
 
+    /// Whether it has a NAK to send.
+    pub(crate) fn has_nak_to_send(&self) -> bool {
+        self.service.has_nak()
+    }
+
     /// Whether it has an acknowledgement to send, and nothing else.
     pub(crate) fn wants_only_to_acknowledge(&self) -> bool {
         self.service.has_only_ack_to_send() && !self.service.has_requests(&self.core)

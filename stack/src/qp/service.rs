@@ -365,6 +365,14 @@ impl Service {
         }
     }
 
+    /// Whether a NAK to the peer waits to be sent.
+    pub(super) fn has_nak(&self) -> bool {
+        match self {
+            Self::Rc { responder, .. } => responder.has_nak_to_send(),
+            Self::Uc { .. } | Self::Ud { .. } => false,
+        }
+    }
+
     /// The number of replies to the peer before the first one that carries data, if there is one.
     pub(super) fn replies_before_data(&self) -> Option<usize> {
         match self {

@@ -2,6 +2,7 @@
 //! kind of frame. The tests that make captures in the lab compare those.
 
 mod cm;
+mod tunnels;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -253,7 +253,7 @@ pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
     if id.inner.lock().sync {
         let _ = table.remove_channel(id.channel().as_ptr());
     }
-    id.unacknowledged.wait_for_all();
+    id.wait_for_acknowledgements("rdma_destroy_id");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::events::Unacknowledged;
 use crate::guard;
 use crate::log;
 use crate::pointer::{CPart, In, Out};
+use crate::strings;
 use crate::wait::{self, Found};
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -84,6 +85,25 @@ impl DeliveredEvent {
         if let Some(unacknowledged) = self.unacknowledged.lock().take() {
             unacknowledged.acknowledge(1);
         }
+    }
+}
+
+impl Id {
+    /// Waits until the program has acknowledged the ID's events, for a call of this name.
+    pub(super) fn wait_for_acknowledgements(&self, call: &str) {
+        let of_this = |event: &DeliveredEvent| {
+            let owner = event.unacknowledged.lock();
+            let is_own = owner
+                .as_ref()
+                .is_some_and(|own| Arc::ptr_eq(own, &self.unacknowledged));
+            is_own.then(|| strings::cm_event_name(event.c.get().event))
+        };
+        let names = table().map_or_else(|_| Vec::new(), |table| table.events.select(of_this));
+        let names = match names.is_empty() {
+            true => String::new(),
+            false => format!(": {}", names.join(", ")),
+        };
+        self.unacknowledged.wait_for_all(call, &names);
     }
 }
 

@@ -400,7 +400,7 @@ pub(super) fn migrate(id: &Arc<Id>, new: Arc<Channel>, sync: bool) -> Result<(),
         super::event::acknowledge_sync_event(id)?;
         let _ = table.remove_channel(old.as_ptr());
     }
-    id.unacknowledged.wait_for_all();
+    id.wait_for_acknowledgements("rdma_migrate_id");
     Ok(())
 }
 

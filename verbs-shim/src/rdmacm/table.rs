@@ -31,6 +31,15 @@ impl<T> ByAddress<T> {
         self.0.lock().insert(address, object);
     }
 
+    /// What `select` makes of the objects that it selects.
+    pub(super) fn select<R>(&self, select: impl Fn(&T) -> Option<R>) -> Vec<R> {
+        let objects = self.0.lock();
+        objects
+            .values()
+            .filter_map(|object| select(object))
+            .collect()
+    }
+
     /// # Errors
     /// `EINVAL` if there is none at the address.
     pub(super) fn find<C>(&self, part: *const C) -> Result<Arc<T>, Errno> {

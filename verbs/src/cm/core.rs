@@ -8,9 +8,11 @@ use crate::context::Context;
 use crate::error::OpenError;
 use crate::faults::{RequestJudge, RequestVerdict};
 use crate::runtime::{DeviceState, MadListener};
+use crate::why::FailedConnection;
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{
-    Addresses, Agent, Config, Duration, Event, Instant, Path, QpnRange, RejectReason, ServiceId,
+    Addresses, Agent, Config, Duration, Event, Instant, Path, Pending, QpnRange, RejectReason,
+    ServiceId,
 };
 use roce_port::Port;
 use roce_stack::{ReceivedMad, RoceVersion, TxMeta};
@@ -153,6 +155,17 @@ impl Core {
             self.inbox.request_agent_call();
         }
         result
+    }
+
+    /// At most `most` connections that are not established yet.
+    pub(super) fn pending(&self, most: usize) -> Vec<Pending> {
+        self.state.lock().agent.pending().take(most).collect()
+    }
+
+    /// See [`Context::add_evidence`].
+    pub(super) fn add_evidence(&self, failed: &mut FailedConnection) {
+        let engine = self.shared.lock();
+        failed.add_evidence(&engine.port_counters(), engine.kernel.as_ref());
     }
 
     /// Takes the management datagrams that have arrived.

@@ -24,6 +24,7 @@ mod listener;
 mod peer_monitor;
 mod routes;
 mod thread;
+mod waits;
 
 pub use claim::{PortClaim, PortClaimError, PortTaken};
 pub use connecting::{Connecting, Establishing};
@@ -34,6 +35,7 @@ pub use listener::{Incoming, Listener};
 use self::core::Core;
 use crate::context::Context;
 use crate::error::{ConnectError, OpenError};
+use crate::observation::{ShownWaits, show_waits};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use roce_cm::{Addresses, Agent, Event, Instant, ListenerId, PortSpace, ServiceId};
@@ -60,6 +62,8 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 /// each peer of a remaining connection one message that the connection is over.
 pub struct ConnectionManager {
     core: Arc<Core>,
+    /// Shows the connections that are not established.
+    waits: Option<ShownWaits>,
     context: Context,
     thread: Option<JoinHandle<()>>,
     listeners: Mutex<HashMap<ListenerId, (Addresses, ServiceId)>>,
@@ -93,8 +97,11 @@ impl ConnectionManager {
                 what: "starting the connection manager's thread",
                 source,
             })?;
+        let weak = Arc::downgrade(&core);
+        let waits = show_waits(move || weak.upgrade().map_or_else(Vec::new, |core| core.waits()));
         Ok(Self {
             core,
+            waits: Some(waits),
             context: context.clone(),
             thread: Some(thread),
             listeners: Mutex::default(),
@@ -212,6 +219,8 @@ impl ConnectionManager {
 
 impl Drop for ConnectionManager {
     fn drop(&mut self) {
+        // Afterwards, no other thread holds the core but the manager's.
+        self.waits = None;
         self.core.forget_all();
         self.core.close();
         let Some(thread) = self.thread.take() else {

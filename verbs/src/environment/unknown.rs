@@ -25,7 +25,7 @@ impl fmt::Display for UnknownVariable {
         )?;
         match self.nearest {
             Some(nearest) => write!(f, ": did you mean {nearest}?"),
-            None => f.write_str("; `roce --help` lists the variables"),
+            None => f.write_str("; `roce variables` lists those that are"),
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         );
         let text = unknown_among(["ROCE_\x1b[2J".to_owned()].into_iter())[0].to_string();
         assert!(
-            !text.contains('\x1b') && text.contains("roce --help"),
+            !text.contains('\x1b') && text.contains("roce variables"),
             "{text}"
         );
     }

@@ -1,5 +1,5 @@
 //! The environment variables that this project reads: one list for the library, the `roce`
-//! command, its `--help`, and docs/variables.md.
+//! command, `roce variables`, and docs/variables.md.
 
 /// What reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ const fn tests(name: &'static str) -> Variable {
     }
 }
 
-/// All variables. Those that users set come first, in the order in which `roce --help` shows them.
+/// All variables. Those that users set come first, in the order in which `roce variables` shows them.
 /// An empty value counts as unset.
 pub const VARIABLES: &[Variable] = &[
     library(

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// are counted when they are closed.
 pub(super) const SLOTS: usize = 2000;
 
-/// The magic number `roce-ta1`, for this layout.
-const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta1");
+/// The magic number `roce-ta2`, for this layout.
+const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta2");
 
 /// The lowest number for the descriptor. Shells and programs do not use such high descriptors by
 /// number.
@@ -29,6 +29,8 @@ pub(super) struct Page {
     magic: AtomicU64,
     pub(super) processes: AtomicU64,
     pub(super) devices_opened: AtomicU64,
+    /// How often a process has listed devices and found some.
+    pub(super) lists: AtomicU64,
     pub(super) qps: AtomicU64,
     pub(super) connections: AtomicU64,
     /// Bytes of devices that have been closed.

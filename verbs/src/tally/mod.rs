@@ -28,6 +28,8 @@ pub struct Totals {
     pub processes: u64,
     /// The number of times that a device was opened.
     pub devices_opened: u64,
+    /// How often a process has listed the devices and found some.
+    pub lists: u64,
     /// The number of QPs that were made ready to receive.
     pub qps: u64,
     /// The number of those that have one peer (RC, UC, XRC).
@@ -42,6 +44,11 @@ impl Totals {
     /// Whether the program has sent or received any data of its own.
     pub fn has_traffic(&self) -> bool {
         self.tx_bytes > 0 || self.rx_bytes > 0
+    }
+
+    /// Whether the program has listed devices and opened none.
+    pub fn only_lists(&self) -> bool {
+        self.devices_opened == 0 && self.lists > 0
     }
 }
 
@@ -90,6 +97,7 @@ fn totals(memory: &Memory) -> Totals {
     let mut totals = Totals {
         processes: page.processes.load(Relaxed),
         devices_opened: page.devices_opened.load(Relaxed),
+        lists: page.lists.load(Relaxed),
         qps: page.qps.load(Relaxed),
         connections: page.connections.load(Relaxed),
         tx_bytes: page.tx_bytes.load(Relaxed),
@@ -133,6 +141,13 @@ pub(crate) struct DeviceCount {
     mads: u64,
     tx_bytes: u64,
     rx_bytes: u64,
+}
+
+/// Counts that this process has listed devices, if the environment asks for it.
+pub(crate) fn note_list() {
+    if let Some(memory) = shared() {
+        memory.page().lists.fetch_add(1, Relaxed);
+    }
 }
 
 /// Starts to count for a device that is opened now, if the environment asks for it.

@@ -4,6 +4,7 @@
 //! would stop the packets of all of them for the whole time.
 
 use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
+use super::waits;
 use crate::datapath::Datapath;
 use crate::runtime::DeviceState;
 use parking_lot::Mutex;
@@ -89,6 +90,7 @@ impl Devices {
             command: command(),
             seconds: self.since.elapsed().as_secs_f64(),
             devices: all.iter().filter_map(|one| one.snapshot()).collect(),
+            waits: waits::all(),
         }
     }
 }

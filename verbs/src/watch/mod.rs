@@ -26,10 +26,12 @@ mod response_cache;
 mod server;
 mod snapshot;
 mod threads;
+mod waits;
 
 pub use client::{Processes, watch_processes};
 pub(crate) use devices::Opened;
 pub use snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
+pub use waits::{ShownWaits, WaitSnapshot, show_waits};
 
 use parking_lot::Mutex;
 use server::Server;

@@ -1,6 +1,7 @@
 //! The data about its devices that a process shows to watchers. The same values travel as JSON and,
 //! under other names, in Prometheus text format.
 
+use super::waits::WaitSnapshot;
 use crate::why::{QpEventText, texts};
 use roce_stack::{Failure, QpStatus, Recorded};
 use roce_wire::Qpn;
@@ -19,6 +20,9 @@ pub struct Snapshot {
     pub seconds: f64,
     /// The open devices. A device that is open several times appears several times.
     pub devices: Vec<DeviceSnapshot>,
+    /// What it waits for that a peer or the program itself must do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<WaitSnapshot>,
 }
 
 /// An open device.

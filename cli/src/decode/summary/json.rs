@@ -24,6 +24,8 @@ pub(in crate::decode) struct JsonSummary {
     icrc_missing: u64,
     malformed: u64,
     super_packets: u64,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tunnels: BTreeMap<String, u64>,
     filtered: u64,
     other: JsonOthers,
     flow_limit: usize,
@@ -37,6 +39,7 @@ pub(in crate::decode) struct JsonSummary {
 struct JsonOthers {
     records: u64,
     not_roce: u64,
+    ipv6_extensions: u64,
     fragments: u64,
     malformed: u64,
     cut: u64,
@@ -94,10 +97,12 @@ impl From<&Summary<'_>> for JsonSummary {
             icrc_missing: totals.icrc_missing,
             malformed: totals.malformed,
             super_packets: totals.super_packets,
+            tunnels: totals.tunnels.clone(),
             filtered: totals.filtered,
             other: JsonOthers {
                 records: other.sum(),
                 not_roce: other.foreign,
+                ipv6_extensions: other.extensions,
                 fragments: other.fragment,
                 malformed: other.malformed,
                 cut: other.cut,

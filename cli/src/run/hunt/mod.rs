@@ -53,6 +53,7 @@ pub struct HuntArgs {
     #[arg(
         long = "hunt",
         value_name = "N",
+        value_parser = runs,
         conflicts_with_all = ["faults", "summary", "require_traffic"]
     )]
     pub runs: Option<NonZero<u32>>,
@@ -97,6 +98,11 @@ pub struct HuntArgs {
         requires = "runs"
     )]
     pub format: HuntFormat,
+}
+
+fn runs(text: &str) -> Result<NonZero<u32>, String> {
+    text.parse()
+        .map_err(|_| format!("it must be the number of runs, 1 to {}", u32::MAX))
 }
 
 fn limit(text: &str) -> Result<DurationText, String> {
@@ -180,7 +186,7 @@ impl Hunt<'_> {
             code = u8::from(report.failures() > 0);
         }
         let printed = report.print(self.args.hunt.format);
-        printed.map_err(|error| RunError::system("print the report", error))?;
+        printed.map_err(RunError::Print)?;
         Ok(ExitCode::from(code))
     }
 

@@ -31,13 +31,13 @@ fn obstacle_of(bytes: &[u8], mode: u32) -> Option<String> {
     let path = folder.path().join("program");
     fs::write(&path, bytes).expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("allowed");
-    obstacle(&path, false)
+    obstacle(&path, Identity::of(&path))
 }
 
 #[test]
 fn an_ordinary_program_has_no_obstacle() {
     let own = env::current_exe().expect("it has a path");
-    assert_eq!(obstacle(&own, false), None);
+    assert_eq!(obstacle(&own, Identity::of(&own)), None);
     assert_eq!(
         obstacle_of(&elf(Some(b"/lib64/ld-linux.so.2\0")), 0o755),
         None

@@ -4,6 +4,7 @@ mod page;
 mod plot;
 mod report;
 
+use crate::out;
 use indicatif::{ProgressBar, ProgressStyle};
 use report::Report;
 use roce_sim::congestion::{Algorithm, Loss, Outcome, RunError, Scenario, catalogue, run};
@@ -66,8 +67,10 @@ pub enum DcqcnError {
     Run(RunError),
     /// A plot could not be drawn.
     Plot(String),
-    /// Files or stdout could not be written.
+    /// Files could not be written.
     Io(String, io::Error),
+    /// Standard output could not be written. The error names it.
+    Print(io::Error),
 }
 
 impl fmt::Display for DcqcnError {
@@ -75,6 +78,7 @@ impl fmt::Display for DcqcnError {
         match self {
             Self::Run(error) => write!(f, "an experiment failed: {error}"),
             Self::Plot(error) => write!(f, "can't draw: {error}"),
+            Self::Print(error) => error.fmt(f),
             Self::Io(what, error) => write!(f, "can't write {what}: {error}"),
         }
     }
@@ -93,9 +97,9 @@ impl std::error::Error for DcqcnError {}
 /// # Errors
 /// If a run fails, or its results can't be written.
 pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
-    let stdout = |error| DcqcnError::Io("to stdout".into(), error);
     if args.list {
-        report::list(&catalogue(args.seed)).map_err(stdout)?;
+        let listed = report::list(&catalogue(args.seed));
+        out::unless_reader_has_gone(listed).map_err(DcqcnError::Print)?;
         return Ok(ExitCode::SUCCESS);
     }
     let begin = Instant::now();
@@ -104,7 +108,7 @@ pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
     if let Some(dir) = &args.write {
         page::write(dir, &report)?;
     }
-    report.print(args.json).map_err(stdout)?;
+    out::unless_reader_has_gone(report.print(args.json)).map_err(DcqcnError::Print)?;
     Ok(ExitCode::SUCCESS)
 }
 

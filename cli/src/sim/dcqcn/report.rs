@@ -1,5 +1,6 @@
 //! The results of the experiments, as a table or as JSON.
 
+use crate::out::Stdout;
 use crate::sim::COMMIT;
 use comfy_table::{CellAlignment, Table, presets};
 use roce_sim::congestion::{Outcome, Scenario};
@@ -44,7 +45,7 @@ impl Report {
     }
 
     pub(super) fn print(&self, json: bool) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = Stdout::lock();
         if json {
             let text = serde_json::to_string_pretty(self)?;
             return writeln!(out, "{text}");
@@ -97,7 +98,7 @@ pub(super) fn cells(outcome: &Outcome) -> [String; 13] {
 
 /// Lists the experiments.
 pub(super) fn list(scenarios: &[Scenario]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = Stdout::lock();
     for scenario in scenarios {
         writeln!(out, "{:<14} {}", scenario.name, scenario.about)?;
     }

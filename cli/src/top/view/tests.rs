@@ -46,6 +46,7 @@ fn process(pid: u32, qps: u32, seconds: f64, n: u64) -> Snapshot {
         command: "a_program_with_a_name".to_owned(),
         seconds,
         devices: vec![device],
+        waits: Vec::new(),
     }
 }
 

@@ -36,6 +36,11 @@ impl Responder {
         front.is_some_and(|pending| matches!(pending.reply, Reply::Read { .. }))
     }
 
+    /// Whether a NAK waits.
+    pub(crate) fn has_nak_to_send(&self) -> bool {
+        self.replies.nak.is_some()
+    }
+
     /// Whether the only reply that waits is an acknowledgement.
     pub(crate) fn has_only_ack_to_send(&self) -> bool {
         self.replies.ack && self.replies.queue.is_empty() && self.replies.nak.is_none()

@@ -17,8 +17,13 @@ fn traffic(status: &QpStatus, failure: &Failure) -> Finding {
         0 => String::new(),
         again => format!(", {again} of them again,"),
     };
+    // The explanation is written before the NAK is sent.
+    let follows = match status.nak_follows {
+        true => "; it now answers with a NAK",
+        false => "",
+    };
     let fact = format!(
-        "the QP has sent {}{again} and received {}",
+        "the QP has sent {}{again} and received {}{follows}",
         count(traffic.tx_packets, "packet"),
         count(traffic.rx_packets, "packet")
     );

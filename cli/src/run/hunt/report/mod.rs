@@ -8,8 +8,9 @@ mod tests;
 mod text;
 
 use super::runner::Outcome;
+use crate::out;
 use clap::ValueEnum;
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 /// The form of the report.
@@ -97,7 +98,7 @@ impl Report {
             HuntFormat::Junit => junit::of(self),
             HuntFormat::Json => json::of(self)?,
         };
-        io::stdout().write_all(text.as_bytes())
+        out::print(format_args!("{text}"))
     }
 
     /// The runs that failed, with their numbers.
