@@ -2,6 +2,7 @@
 
 use super::state::{Connection, State};
 use crate::{ConnectionId, Instant, Path, Qpn, QpnRange};
+use roce_stack::RecentlyFreed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -23,6 +24,8 @@ pub(super) struct Table {
     timers: BTreeSet<(Instant, ConnectionId)>,
     unanswered: usize,
     finished: usize,
+    /// The IDs that peers may still remember.
+    freed: RecentlyFreed,
 }
 
 impl Table {
@@ -38,6 +41,11 @@ impl Table {
     /// The number of finished entries, which are kept only to repeat their answers.
     pub(super) fn finished(&self) -> usize {
         self.finished
+    }
+
+    /// Whether a connection has the ID, or had it a short while ago.
+    pub(super) fn is_taken(&self, id: ConnectionId) -> bool {
+        self.connections.contains_key(&id) || self.freed.contains(id.get())
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {
@@ -124,6 +132,7 @@ impl Table {
         let Some(connection) = self.connections.remove(&id) else {
             return;
         };
+        self.freed.note(id.get());
         if let Some(at) = connection.deadline {
             self.timers.remove(&(at, id));
         }

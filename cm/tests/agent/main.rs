@@ -8,5 +8,6 @@ mod lookup;
 mod lossy;
 mod refuse;
 mod release;
+mod sequential;
 mod stale;
 mod world;
