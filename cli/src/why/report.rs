@@ -185,6 +185,7 @@ mod tests {
         connections: 1,
         tx_bytes: 0,
         rx_bytes: 0,
+        packets: 0,
     };
 
     #[test]

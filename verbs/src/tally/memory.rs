@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// are counted when they are closed.
 pub(super) const SLOTS: usize = 2000;
 
-/// The magic number `roce-ta1`, for this layout.
-const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta1");
+/// The magic number `roce-ta2`, for this layout.
+const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta2");
 
 /// The lowest number for the descriptor. Shells and programs do not use such high descriptors by
 /// number.
@@ -34,6 +34,8 @@ pub(super) struct Page {
     /// Bytes of devices that have been closed.
     pub(super) tx_bytes: AtomicU64,
     pub(super) rx_bytes: AtomicU64,
+    /// Their packets.
+    pub(super) packets: AtomicU64,
     pub(super) slots: [Slot; SLOTS],
 }
 
@@ -44,6 +46,7 @@ pub(super) struct Slot {
     pub(super) owner: AtomicU32,
     pub(super) tx_bytes: AtomicU64,
     pub(super) rx_bytes: AtomicU64,
+    pub(super) packets: AtomicU64,
 }
 
 /// The memory, mapped.
