@@ -4,8 +4,8 @@ mod commands;
 
 use clap::Parser;
 use commands::{
-    builds, curves, destinations, fabric, figures, flames, frameworks, guest, lossy, marks, pacer,
-    programs, recovery, scale, shards, sockets, storage, xdp,
+    builds, connections, curves, destinations, fabric, figures, flames, frameworks, guest, lossy,
+    marks, pacer, programs, recovery, scale, shards, sockets, storage, xdp,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -22,6 +22,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 #[command(name = "roce-benches")]
 enum Command {
     Builds(builds::Args),
+    Connections(connections::Args),
     Curves(curves::Args),
     Destinations(destinations::Args),
     Fabric(fabric::Args),
@@ -44,6 +45,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Builds(args) => builds::run(&args),
+        Command::Connections(args) => connections::run(&args),
         Command::Curves(args) => curves::run(&args),
         Command::Destinations(args) => destinations::run(&args),
         Command::Fabric(args) => fabric::run(&args),

@@ -3,10 +3,10 @@
 use crate::CreateError;
 use crate::blocks::{self, Interface, InterfaceId, Packet};
 use crate::file::Output;
-use roce_trust::files::is_descriptor_path;
 use crate::ring::Ring;
 use pcap_file::PcapError;
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
+use roce_trust::files::is_descriptor_path;
 use std::io::{self, Write as _};
 
 /// Buffered blocks are written when they have at least this many bytes.

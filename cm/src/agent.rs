@@ -451,19 +451,20 @@ impl Agent {
             answer_timeout,
             max_retries: self.config.max_retries,
             probes: 0,
+            stale_answers: 0,
             state: State::Finished(None),
             deadline: None,
         })
     }
 
-    /// A random unused ID in this agent's part. Few IDs are in use, so the first few draws find
-    /// one.
+    /// A random ID in this agent's part that is not in use, and was not in use a short while ago.
+    /// There are few such IDs, so the first few draws find one.
     // rule: 12.9-random-id
     fn draw_unused_id(&mut self) -> ConnectionId {
         let part = u32::from(self.config.part.number()) << ID_BITS;
         loop {
             let id = ConnectionId(part | self.rng.next_u32() >> (32 - ID_BITS));
-            if id.get() != 0 && self.table.get(id).is_none() {
+            if id.get() != 0 && !self.table.is_taken(id) {
                 return id;
             }
         }

@@ -82,12 +82,17 @@ labelled! {
         /// Packets received for a QP of this NIC with a correct ICRC, including those that were
         /// dropped later.
         RxPackets = "rx_packets",
-        /// Payload bytes of the packets received.
+        /// Payload bytes of the packets received, without those of management datagrams.
         RxBytes = "rx_bytes",
         /// Packets sent.
         TxPackets = "tx_packets",
-        /// Payload bytes of the packets sent.
+        /// Payload bytes of the packets sent, without those of management datagrams.
         TxBytes = "tx_bytes",
+        /// Packets received for QP1, the QP of management datagrams. [`Stat::RxPackets`] includes
+        /// them.
+        RxMads = "rx_mads",
+        /// Management datagrams sent. [`Stat::TxPackets`] includes them.
+        TxMads = "tx_mads",
         /// Packets retransmitted.
         Retransmitted = "retransmitted",
         /// Local ACK timeouts.

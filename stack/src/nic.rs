@@ -18,6 +18,7 @@ use crate::persist::Persists;
 use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
 use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Turn};
 use crate::qpn_range::QpnRange;
+use crate::recently_freed::RecentlyFreed;
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::transmit::Transmit;
@@ -92,6 +93,7 @@ pub struct Nic {
     limits: PortLimits,
     rng: ChaCha20Rng,
     qps: Table,
+    freed_qpns: RecentlyFreed,
     srqs: SrqTable,
     groups: multicast::Groups,
     memory: MemoryTable,
@@ -132,6 +134,7 @@ impl Nic {
             },
             rng: ChaCha20Rng::from_seed(config.seed),
             qps: Table::default(),
+            freed_qpns: RecentlyFreed::default(),
             srqs: SrqTable::default(),
             groups: multicast::Groups::default(),
             memory: MemoryTable::default(),
@@ -241,6 +244,7 @@ impl Nic {
         let Some(mut qp) = self.qps.remove(qpn) else {
             return false;
         };
+        self.freed_qpns.note(qpn.get());
         self.timers.set(handle.slot(), NEVER);
         if let Some(left) = self.peer_windows.join(&mut qp.window_share, handle, None) {
             self.offer_peer_window_room(left);

@@ -10,6 +10,7 @@ use crate::ids::{Srqn, XrcdId};
 use crate::kind::QpKind;
 use crate::memory::PdId;
 use crate::queue::{MAX_QUEUE_DEPTH, QueueLimits, RecvWqe, WorkQueue};
+use crate::recently_freed::RecentlyFreed;
 use crate::wr::{MAX_SGE, PostError, RecvRequest, Sge};
 use core::fmt;
 use std::collections::VecDeque;
@@ -190,14 +191,16 @@ impl Srq {
 #[derive(Debug, Default)]
 pub(crate) struct SrqTable {
     srqs: KeyMap<Srq>,
+    freed: RecentlyFreed,
     /// The number of SRQs and QPs that use each XRC domain.
     domains: KeyMap<usize>,
     last_domain: u32,
 }
 
 impl SrqTable {
-    pub(crate) fn contains(&self, number: u32) -> bool {
-        self.srqs.contains_key(&number)
+    /// Whether an SRQ has this number, or had it a short while ago.
+    pub(crate) fn is_taken(&self, number: u32) -> bool {
+        self.srqs.contains_key(&number) || self.freed.contains(number)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -263,6 +266,7 @@ impl SrqTable {
             return Err(SrqError::InUse { srq: srqn, qps });
         }
         let srq = self.srqs.remove(&srqn.0);
+        self.freed.note(srqn.0);
         if let Some(domain) = srq.and_then(|srq| srq.domain()) {
             self.leave(domain);
         }

@@ -1,6 +1,7 @@
 //! The commands, a file for each.
 
 pub(crate) mod builds;
+pub(crate) mod connections;
 pub(crate) mod curves;
 pub(crate) mod destinations;
 pub(crate) mod fabric;

@@ -137,7 +137,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub summary: bool,
 
-    /// End with exit code 120 if the program succeeds but no data went through this stack
+    /// End with exit code 120 if the program succeeds but none of its operations went through this
+    /// stack
     #[arg(long)]
     pub require_traffic: bool,
 

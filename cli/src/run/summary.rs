@@ -15,6 +15,7 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
         connections,
         tx_bytes,
         rx_bytes,
+        packets,
     } = *totals;
     if has_listed {
         return format!("{program}: devices were listed, and none was opened");
@@ -24,12 +25,17 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
     }
     format!(
         "{program}: {} opened devices, {} in all; {}, {connections} of them connected to a peer; \
-         {} sent and {} received",
+         {} sent and {} received{}",
         counted(processes, "process", "processes"),
         counted(devices_opened, "time", "times"),
         counted(qps, "QP", "QPs"),
         bytes(tx_bytes),
         bytes(rx_bytes),
+        match packets {
+            1.. if tx_bytes + rx_bytes == 0 =>
+                format!(", in {}", counted(packets, "packet", "packets")),
+            _ => String::new(),
+        }
     )
 }
 
@@ -58,10 +64,10 @@ pub(super) fn no_traffic(program: &str, totals: &Totals) -> String {
             devices_opened: 0, ..
         } => "it listed RDMA devices and opened none",
         Totals { qps: 0, .. } => "it opened RDMA devices and made no QP ready",
-        _ => "it made QPs ready and moved no data through them",
+        _ => "it made QPs ready and used none of them",
     };
     format!(
-        "{program} succeeded, but not a byte went through this stack, and --require-traffic is \
+        "{program} succeeded, but no operation went through this stack, and --require-traffic is \
          set: {what}"
     )
 }
@@ -124,11 +130,17 @@ mod tests {
         (totals.processes, totals.devices_opened) = (1, 3);
         assert!(said(&totals).contains("made no QP ready"));
         totals.qps = 2;
-        assert!(said(&totals).contains("moved no data"));
+        assert!(said(&totals).contains("used none of them"));
         assert_eq!(
             text("x", &totals, &[], false),
             "x: 1 process opened devices, 3 times in all; 2 QPs, 0 of them connected to a peer; 0 \
              bytes sent and 0 bytes received"
+        );
+        totals.packets = 7;
+        let atomics = text("x", &totals, &[]);
+        assert!(
+            atomics.ends_with("0 bytes received, in 7 packets"),
+            "{atomics}"
         );
     }
 }

@@ -189,6 +189,7 @@ mod tests {
         connections: 1,
         tx_bytes: 0,
         rx_bytes: 0,
+        packets: 0,
     };
 
     #[test]

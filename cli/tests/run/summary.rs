@@ -99,6 +99,84 @@ fn a_program_without_traffic_is_a_failure_if_traffic_is_required() {
     }
 }
 
+/// A client that connects, sends nothing and disconnects. Its server is killed.
+const CONNECT_ONLY: &str = "
+    cmtime -b 127.0.0.1 > /dev/null & server=$!
+    tries=0
+    # Until the server listens.
+    until timeout 60 cmtime -s 127.0.0.1 -c 5 > /dev/null; do
+        tries=$((tries + 1))
+        test $tries -lt 50 && kill -0 $server || exit 1
+    done
+    kill $server";
+
+const ATOMICS: &str = "
+    set -e
+    bw() { timeout 60 ib_atomic_bw -d roce_lo -x 1 -F -n 100 \"$@\" > /dev/null; }
+    bw & server=$!
+    # Until it listens, at port 18515.
+    until grep -q ':4853 ' /proc/net/tcp /proc/net/tcp6; do kill -0 $server; done
+    bw 127.0.0.1
+    wait $server";
+
+/// The messages of connection management are not the program's operations. Atomics are, although
+/// they have no payload.
+#[test]
+fn connecting_alone_is_no_traffic_and_atomics_are() {
+    let test = "connecting_alone_is_no_traffic_and_atomics_are";
+    if !installed(
+        test,
+        &["cmtime", "ib_atomic_bw", "ip", "unshare", "timeout"],
+    ) {
+        return;
+    }
+    for who in Who::with_namespaces(test) {
+        for (script, code, part) in [
+            (CONNECT_ONLY, 120, "used none of them"),
+            (ATOMICS, 0, "0 bytes received, in "),
+        ] {
+            let mut command = run(who, &["--summary", "--require-traffic"]);
+            command.args(["sh", "-c", script]);
+            let output = in_a_network(who, &command).output().expect("it starts");
+            let told = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{who:?}: {told}");
+            assert!(told.contains(part), "{who:?}: {told}");
+        }
+    }
+}
+
+/// A client whose server does not use the preloaded sockets, at port 7000.
+const FELL_BACK: &str = r#"
+    env -u LD_PRELOAD python3 -c 'import socket
+s = socket.create_server(("127.0.0.1", 7000))
+c, _ = s.accept()
+c.sendall(c.recv(5))' & server=$!
+    until grep -q ':1B58 ' /proc/net/tcp; do kill -0 $server || exit 1; done
+    python3 -c 'import socket
+s = socket.create_connection(("127.0.0.1", 7000))
+s.sendall(b"hello")
+assert s.recv(5) == b"hello"' && wait $server"#;
+
+/// The search for a peer with RDMA is no operation of the program.
+#[test]
+fn a_program_whose_sockets_fell_back_to_tcp_has_no_traffic() {
+    let test = "a_program_whose_sockets_fell_back_to_tcp_has_no_traffic";
+    if !installed(test, &["python3", "ip", "unshare"]) {
+        return;
+    }
+    for who in Who::with_namespaces(test) {
+        let mut command = run(who, &["--require-traffic", "--sockets=loopback"]);
+        command.args(["sh", "-c", FELL_BACK]);
+        let output = in_a_network(who, &command).output().expect("it starts");
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(120), "{who:?}: {told}");
+        assert!(
+            told.contains("no operation went through this stack"),
+            "{told}"
+        );
+    }
+}
+
 /// No process of `roce run` remains then, so the program reports it.
 #[test]
 fn a_program_that_opens_no_device_says_so() {
@@ -301,7 +379,7 @@ fn mpi_over_shared_memory_is_no_traffic() {
     assert_eq!(shared.status.code(), Some(120), "{told}");
     assert_eq!(text(&shared.stdout), "all right\n", "{told}");
     assert!(
-        told.contains("not a byte went through this stack"),
+        told.contains("no operation went through this stack"),
         "{told}"
     );
     let rdma = mpirun(&["--mca", "pml", "ucx", "-x", "UCX_TLS=rc,self"]);

@@ -124,8 +124,11 @@ impl Agent {
             _ => rep.qpn,
         };
         // rule: 12.9-stale-rep
-        let other = self.table.find_by_qpn(path.remote, qpn);
-        if other.is_some() {
+        let other = self.table.find_by_qpn(path.remote, qpn).map(|c| c.id);
+        if let Some(other) = other {
+            if self.wait_for_stale(now, id, other) {
+                return;
+            }
             let reason = RejectReason::STALE_CONNECTION;
             self.reject_rep(path, transaction, rep, reason);
             self.queue_event(

@@ -28,7 +28,7 @@ impl Agent {
         };
         if let Some(connection) = self.table.find_by_peer(peer) {
             let id = connection.id;
-            return self.on_repeated_req(id, path, transaction, req);
+            return self.on_repeated_req(now, id, path, transaction, req);
         }
         let (ip, private) = match self.check_req(path, req) {
             Ok(data) => data,
@@ -113,7 +113,14 @@ impl Agent {
     }
 
     /// Handles a REQ with a communication ID that the peer has already used.
-    fn on_repeated_req(&mut self, id: ConnectionId, path: Path, transaction: u64, req: &Req<'_>) {
+    fn on_repeated_req(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        path: Path,
+        transaction: u64,
+        req: &Req<'_>,
+    ) {
         let Some(connection) = self.table.get(id) else {
             return;
         };
@@ -130,7 +137,10 @@ impl Agent {
                 return;
             }
             // rule: 12.9-same-id
-            _ => return self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION),
+            _ => {
+                self.reject_req(path, transaction, req, RejectReason::STALE_CONNECTION);
+                return self.on_stale_hint(now, id);
+            }
         };
         self.resend_answer(path, answer);
     }

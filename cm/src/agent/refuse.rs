@@ -94,23 +94,27 @@ impl Agent {
             return;
         };
         let id = connection.id;
+        let is_stale = rej.reason == RejectReason::STALE_CONNECTION;
+        if is_stale && self.request_stale_again(now, id) {
+            return;
+        }
         let rejected = Event::Rejected {
             connection: id,
             reason: rej.reason,
             private: rej.private.bytes().to_vec().into(),
         };
-        match connection.state {
-            State::ReqSent(_) => {
+        match self.table.get(id).map(|c| &c.state) {
+            Some(State::ReqSent(_)) => {
                 self.queue_event(id, rejected);
                 self.table.remove(id);
             }
-            State::ReqReceived | State::RepSent(_) | State::RepReceived => {
+            Some(State::ReqReceived | State::RepSent(_) | State::RepReceived) => {
                 self.queue_event(id, rejected);
                 self.finish(now, id, None);
             }
             // The peer never saw the RTU, and gave up.
             // rule: 12.9-rejected-late
-            State::Established(_) | State::DreqSent(_) => {
+            Some(State::Established(_) | State::DreqSent(_)) => {
                 self.disconnected(now, id, Vec::new(), None);
             }
             _ => self.counters.unexpected += 1,

@@ -95,8 +95,12 @@ impl Agent {
         let Some(connection) = self.table.get_mut(id) else {
             return self.answer_unknown(path, transaction, dreq);
         };
+        // The peer means an older connection with the same ID, of another process.
+        if !connection.is_with(path, dreq.local_id) {
+            return self.answer_unknown(path, transaction, dreq);
+        }
         // rule: 12.6.10-remote-qpn
-        if !connection.is_with(path, dreq.local_id) || connection.local_qpn != dreq.remote_qpn {
+        if connection.local_qpn != dreq.remote_qpn {
             self.counters.unexpected += 1;
             return;
         }

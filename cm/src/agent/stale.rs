@@ -9,6 +9,12 @@
 //! [`PROBED_QPN`]. A peer that has the connection drops this DREQ (12.6.10). A peer that has
 //! forgotten the connection answers with a DREP (12.9), and only that DREP ends the connection. To
 //! forge it, an attacker must know both IDs.
+//!
+//! A process that was killed leaves such connections behind. Its successor, which knows nothing of
+//! them, may draw the same QPNs, so that its requests are rejected as stale. Since these rejections
+//! also make the peer forget the old connection, the agent repeats such a request a few times before
+//! it reports the rejection. If the old connection is this agent's own, because the peer's process
+//! was killed, the agent probes it, and waits for the peer to repeat its REP.
 
 use super::Agent;
 use super::check::probe_timeout;
@@ -19,6 +25,8 @@ use roce_wire::cm::{CmMessage, Drep, Dreq, PrivateData};
 
 /// The QPN in the DREQ of a probe. No connection has this QP.
 const PROBED_QPN: Qpn = Qpn::QP1;
+/// The maximum number of times that a connection is requested again after it was called stale.
+const MAX_STALE_ANSWERS: u8 = 3;
 /// The maximum number of probes for one hint. The agent sends them within 1.5 s.
 const MAX_PROBES: u8 = 5;
 
@@ -76,6 +84,51 @@ impl Agent {
     ) {
         self.counters.probe_answers += 1;
         self.disconnected(now, id, drep.private.bytes().to_vec(), None);
+    }
+}
+
+impl Agent {
+    /// Handles a REJ that calls the QP of a requested connection stale. Returns whether the agent
+    /// requests the connection again: after 0.8 s, 1.6 s and 3.2 s, so that the peer has probed the
+    /// old connection, and its time wait is over.
+    pub(super) fn request_stale_again(&mut self, now: Instant, id: ConnectionId) -> bool {
+        let first_pause = self.time_wait() + self.time_wait() / 2;
+        let Some(connection) = self.table.get_mut(id) else {
+            return false;
+        };
+        let State::ReqSent(message) = &mut connection.state else {
+            return false;
+        };
+        let repeated = connection.stale_answers;
+        if repeated == MAX_STALE_ANSWERS {
+            return false;
+        }
+        connection.stale_answers += 1;
+        // The end of the pause is no timeout.
+        message.retries_left = message.retries_left.saturating_add(1);
+        let deadline = now + first_pause * (1 << repeated);
+        self.table.set_deadline(id, Some(deadline));
+        true
+    }
+
+    /// Handles a REP that names a QP to which this agent already has the connection `other`. Returns
+    /// whether the REP is ignored, because the peer may have forgotten `other`.
+    pub(super) fn wait_for_stale(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        other: ConnectionId,
+    ) -> bool {
+        let Some(connection) = self.table.get_mut(id) else {
+            return false;
+        };
+        if connection.stale_answers == MAX_STALE_ANSWERS {
+            return false;
+        }
+        connection.stale_answers += 1;
+        self.counters.duplicates += 1;
+        self.on_stale_hint(now, other);
+        true
     }
 }
 

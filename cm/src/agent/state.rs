@@ -36,6 +36,9 @@ pub(super) struct Connection {
     /// The number of probes sent to find out whether the peer has forgotten the established
     /// connection; 0 if there is no hint that it has.
     pub(super) probes: u8,
+    /// The number of times that one end has called the other's QP stale, while this agent requested
+    /// the connection.
+    pub(super) stale_answers: u8,
     pub(super) state: State,
     /// When the state ends, its message is retransmitted, or the last probe times out.
     pub(super) deadline: Option<Instant>,
@@ -72,8 +75,21 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Retransmitted {
     pub(super) mad: Mad,
-    /// The number of retransmissions left.
+    /// The number of timeouts left before the agent gives up.
     pub(super) retries_left: u8,
+    /// The number of timeouts between the last two transmissions.
+    pub(super) waited: u8,
+}
+
+impl Retransmitted {
+    /// The number of timeouts until the next retransmission: twice as many as before, and at most
+    /// `longest`. Takes them from those that are left.
+    pub(super) fn next_wait(&mut self, longest: u8) -> u8 {
+        let doubled = self.waited.saturating_mul(2);
+        self.waited = doubled.min(longest).min(self.retries_left);
+        self.retries_left -= self.waited;
+        self.waited
+    }
 }
 
 impl State {

@@ -2,6 +2,7 @@
 
 use super::state::{Connection, State};
 use crate::{ConnectionId, Instant, Path, Qpn, QpnRange};
+use roce_stack::RecentlyFreed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -25,6 +26,8 @@ pub(super) struct Table {
     timers: BTreeSet<(Instant, ConnectionId)>,
     unanswered: usize,
     finished: usize,
+    /// The IDs that peers may still remember.
+    freed: RecentlyFreed,
 }
 
 impl Table {
@@ -44,6 +47,11 @@ impl Table {
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Connection> {
         self.connections.values()
+    }
+
+    /// Whether a connection has the ID, or had it a short while ago.
+    pub(super) fn is_taken(&self, id: ConnectionId) -> bool {
+        self.connections.contains_key(&id) || self.freed.contains(id.get())
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {
@@ -139,6 +147,7 @@ impl Table {
         let Some(connection) = self.connections.remove(&id) else {
             return;
         };
+        self.freed.note(id.get());
         if let Some(at) = connection.deadline {
             self.timers.remove(&(at, id));
         }

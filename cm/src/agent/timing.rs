@@ -10,6 +10,8 @@ const MAX_ANSWER_EXPONENT: u8 = 22;
 /// The largest accepted exponent of the service timeout in an MRA: 275 s. Linux requests a quarter
 /// of that.
 const MAX_MRA_EXPONENT: u8 = 26;
+/// The longest time between two transmissions of a REP, in timeouts.
+const LONGEST_REP_WAIT: u8 = 3;
 /// The exponent of the time for which answers are kept in order to send them again: 34 s. An agent
 /// of this kind retransmits its message for 26 s, and Linux retransmits a message every 4.3 s.
 const ANSWER_RETENTION_EXPONENT: u8 = 23;
@@ -60,7 +62,11 @@ impl Agent {
         let (path, retries_left) = (connection.path, connection.max_retries);
         let deadline = now + connection.answer_timeout;
         self.send(path, *mad);
-        let state = state(Retransmitted { mad, retries_left });
+        let state = state(Retransmitted {
+            mad,
+            retries_left,
+            waited: 1,
+        });
         self.table.change(id, state, Some(deadline));
     }
 
@@ -70,6 +76,10 @@ impl Agent {
             return;
         };
         let (path, timeout) = (connection.path, connection.answer_timeout);
+        // The sender of a REQ chooses how often the REP is retransmitted, and need not exist. It gets
+        // the time that it asks for, with fewer packets: it also gets a REP for each REQ that it
+        // repeats.
+        let is_rep = matches!(connection.state, State::RepSent(_));
         match &mut connection.state {
             // rule: 12.9-repeat
             State::ReqSent(message)
@@ -78,10 +88,11 @@ impl Agent {
             | State::LookupSent(message)
                 if message.retries_left > 0 =>
             {
-                message.retries_left -= 1;
+                let wait = u32::from(message.next_wait(if is_rep { LONGEST_REP_WAIT } else { 1 }))
+                    * timeout;
                 let mad = *message.mad;
                 self.counters.retransmitted += 1;
-                self.table.set_deadline(id, Some(now + timeout));
+                self.table.set_deadline(id, Some(now + wait));
                 self.send(path, mad);
             }
             // rule: 12.9-give-up

@@ -9,5 +9,6 @@ mod lossy;
 mod pending;
 mod refuse;
 mod release;
+mod sequential;
 mod stale;
 mod world;

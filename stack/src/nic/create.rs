@@ -60,17 +60,22 @@ impl Nic {
         Ok(self.insert_qp(qpn, init, receives))
     }
 
-    /// Draws a QPN that is not in use.
+    /// Draws a QPN that is not in use, and was not in use a short while ago.
     pub(super) fn free_qpn(&mut self) -> Result<Qpn, CreateQpError> {
         let max = self.part.map_or((1 << 24) - 1024, |_| QpnRange::MAX_QPS);
         if self.qps.len() >= max {
             return Err(CreateQpError::QpnsUsedUp { max });
         }
+        // Half of the numbers that are not in use can be drawn, so a few draws find one.
+        let unused = max + 1024 - self.qps.len();
+        self.freed_qpns.keep_at_most(unused / 2);
         loop {
             let drawn = self.rng.next_u32();
             let bits = self.part.map_or(drawn & 0xff_ffff, |part| part.pick(drawn));
             // 0 and 1 are the management QPs; 0xffffff is for multicast.
-            if bits > 1 && bits != 0xff_ffff && !self.qps.contains(Qpn::from_bits(bits)) {
+            let is_taken =
+                self.qps.contains(Qpn::from_bits(bits)) || self.freed_qpns.contains(bits);
+            if bits > 1 && bits != 0xff_ffff && !is_taken {
                 // rule: 11.2.5.1-qpn-unique
                 return Ok(Qpn::from_bits(bits));
             }

@@ -8,7 +8,7 @@ use super::Nic;
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
 use crate::mismatch;
-use crate::qp::emit::{self, count_packet, write_packet};
+use crate::qp::emit::{self, Written, count_packet, write_packet};
 use crate::qpn_range::QpnRange;
 use crate::transmit::Transmit;
 use core::fmt;
@@ -136,8 +136,7 @@ impl Nic {
         let taken = match &mut self.management {
             Some(services) if qpn == Qpn::QP1 => {
                 self.counters.count(Stat::RxPackets);
-                self.counters
-                    .add(Stat::RxBytes, packet.payload.len() as u64);
+                self.counters.count(Stat::RxMads);
                 services.receive(meta, packet)
             }
             // rule: 9.6.1-unknown-qp
@@ -185,7 +184,10 @@ impl Nic {
                 // The port is full; copying the payload can't fail.
                 return false;
             };
-            count_packet(&mut self.counters, written, MAD_BYTES);
+            count_packet(&mut self.counters, written, 0);
+            if written != Written::Unsendable {
+                self.counters.count(Stat::TxMads);
+            }
             services.psn = services.psn.next();
             services.outbox.pop_front();
         }

@@ -19,14 +19,14 @@ impl Nic {
         Ok(srqn)
     }
 
-    /// Draws an SRQ number that is not in use.
+    /// Draws an SRQ number that is not in use, and was not in use a short while ago.
     pub(super) fn free_srqn(&mut self) -> Result<Srqn, SrqError> {
         if self.srqs.len() >= MAX_SRQS {
             return Err(SrqError::TooMany { max: MAX_SRQS });
         }
         loop {
             let bits = self.rng.next_u32() & 0xff_ffff;
-            if bits != 0 && !self.srqs.contains(bits) {
+            if bits != 0 && !self.srqs.is_taken(bits) {
                 return Ok(Srqn(bits));
             }
         }

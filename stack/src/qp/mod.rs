@@ -57,6 +57,7 @@ use crate::time::Instant;
 use crate::traffic::QpTraffic;
 use crate::transmit::{Flow, Position, Transmit};
 use congestion::CongestionCounts;
+use core::cell::Cell;
 use core::hint::cold_path;
 use reorder::ReorderPool;
 use roce_wire::{Packet, Qpn};
@@ -172,6 +173,9 @@ pub(crate) struct Core {
     pub(crate) send_cq: Arc<CompletionQueue>,
     pub(crate) recv_cq: Arc<CompletionQueue>,
     pub(crate) signal_all: bool,
+    /// The UDP source port of the peer's last packet in order, to either half, that came from
+    /// another port than the one before; `None` if there was none.
+    pub(crate) peer_port: Cell<Option<u16>>,
 }
 
 impl Qp {
@@ -188,6 +192,7 @@ impl Qp {
                 send_cq: init.send_cq,
                 recv_cq: init.recv_cq,
                 signal_all: init.signal_all,
+                peer_port: Cell::new(None),
             },
             established: false,
             window_share: WindowShare::default(),
@@ -252,6 +257,7 @@ impl Qp {
             (_, QpState::Reset) => self.reset(cx),
             (QpState::Init, QpState::Rtr) => {
                 self.established = false;
+                self.core.peer_port.set(None);
                 self.service.start_receiving(&self.core.config);
             }
             (QpState::Rtr, QpState::Rts) => {

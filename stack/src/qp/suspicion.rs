@@ -10,11 +10,19 @@
 //! - it keeps no out-of-order packets. One of many PSNs suffices for a packet to be kept, but exactly
 //!   one to be executed in order.
 //!
+//! An attacker that sends consecutive PSNs may start close to those in use by luck. So packets out
+//! of order that come from an unusual port count as well, though [`STRAYS`] of them are tolerated.
+//!
 //! Each half of a QP has its own suspicion: a peer may send requests and responses from different
-//! ports. A peer whose port changes, or whose packets overtake each other, notices nothing unless
-//! somebody guesses at the same time.
+//! ports. A half that has received nothing in order goes by the port of the other half. While both
+//! have received nothing, the port is not known. On guard, such a half accepts no packet from a port
+//! from which a packet out of order has come since the guard began. So an attacker has one guess
+//! from each port, and a peer whose port the attacker does not use is not refused.
+//!
+//! A peer whose port changes, or whose packets overtake each other, notices nothing unless somebody
+//! guesses at the same time.
 
-use super::Cx;
+use super::{Core, Cx};
 use crate::counters::{DropReason, Stat};
 use crate::time::{Duration, Instant};
 use core::hint::cold_path;
@@ -25,6 +33,10 @@ const PLAUSIBLE: u64 = 1 << 16;
 
 /// The number of guesses that put a QP on guard.
 const TOLERATED: u32 = 16;
+
+/// The number of packets out of order, from other ports than the peer's last packet in order, that
+/// put a QP on guard. If a peer's port changes while a packet is missing, those behind it are such.
+const STRAYS: u32 = 1024;
 
 /// For how long a QP is on guard the first time. Each further time lasts twice as long as the one
 /// before. So an attacker that waits has few attempts at a QP that is not on guard.
@@ -40,6 +52,11 @@ pub(crate) struct Suspicion {
     port: Option<u16>,
     /// The number of guesses since the QP was last on guard.
     guesses: u32,
+    /// The number of packets out of order from unusual ports, since the QP was last on guard or the
+    /// port changed.
+    strays: u32,
+    /// The ports from which packets out of order came during this guard, if no port is known.
+    guessers: Option<Box<Ports>>,
     /// Until when the QP is on guard; `None` if it never was.
     on_guard_until: Option<Instant>,
     /// How often it was on guard.
@@ -54,47 +71,96 @@ impl Suspicion {
     }
 
     /// Notes that a packet from this port was in order.
-    pub(crate) fn note_in_order(&mut self, port: u16) {
+    pub(crate) fn note_in_order(&mut self, core: &Core, port: u16) {
         self.port = Some(port);
+        self.strays = 0;
+        self.guessers = None;
+        core.peer_port.set(Some(port));
+    }
+
+    /// The peer's port, as far as it is known.
+    fn known_port(&self, core: &Core) -> Option<u16> {
+        self.port.or(core.peer_port.get())
     }
 
     /// Whether an out-of-order packet from this port may be kept.
-    pub(crate) fn may_keep(&self, now: Instant, port: u16) -> bool {
-        self.port.is_none_or(|usual| usual == port) && !self.is_on_guard(now)
+    pub(crate) fn may_keep(&self, now: Instant, core: &Core, port: u16) -> bool {
+        self.known_port(core).is_none_or(|usual| usual == port) && !self.is_on_guard(now)
     }
 
     /// Whether a packet from this port must be dropped. Counts it, if so.
-    pub(crate) fn refuses(&self, cx: &mut Cx<'_>, port: u16) -> bool {
-        let refused = self.port.is_some_and(|usual| usual != port) && self.is_on_guard(cx.now);
+    pub(crate) fn refuses(&self, cx: &mut Cx<'_>, core: &Core, port: u16) -> bool {
+        let is_strange = match self.known_port(core) {
+            Some(usual) => usual != port,
+            None => self.guessers.as_ref().is_some_and(|them| them.has(port)),
+        };
+        let refused = is_strange && self.is_on_guard(cx.now);
         if refused {
             cx.drop(DropReason::WrongSourcePort);
         }
         refused
     }
 
-    /// Judges the PSN of a packet by its distance from the nearest PSN in use.
+    /// Judges a packet by the distance of its PSN from the nearest PSN in use, and by its port.
     #[inline]
-    pub(crate) fn judge(&mut self, cx: &mut Cx<'_>, distance: u64) {
+    pub(crate) fn judge(&mut self, cx: &mut Cx<'_>, core: &Core, port: u16, distance: u64) {
         if distance > PLAUSIBLE {
             cold_path();
-            self.note_guess(cx);
+            cx.counters.count(Stat::PsnGuesses);
+            self.note_guess(cx.now, core, port, true);
+        } else if distance > 0 && !self.is_usual(port) {
+            cold_path();
+            self.note_guess(cx.now, core, port, false);
         }
     }
 
-    fn note_guess(&mut self, cx: &mut Cx<'_>) {
-        cx.counters.count(Stat::PsnGuesses);
-        if self.is_on_guard(cx.now) {
+    fn note_guess(&mut self, now: Instant, core: &Core, port: u16, is_far: bool) {
+        let known = self.known_port(core);
+        if self.is_on_guard(now) {
+            if known.is_none() {
+                self.guessers.get_or_insert_default().add(port);
+            }
             return;
         }
-        self.guesses += 1;
-        if self.guesses == TOLERATED {
-            self.on_guard_until = Some(cx.now + FIRST_GUARD * (1 << self.guards));
+        self.guesses += u32::from(is_far);
+        self.strays += u32::from(known != Some(port));
+        if self.guesses == TOLERATED || self.strays >= STRAYS {
+            self.on_guard_until = Some(now + FIRST_GUARD * (1 << self.guards));
             self.guards = (self.guards + 1).min(MAX_DOUBLINGS);
             self.guesses = 0;
+            self.strays = 0;
+            self.guessers = None;
         }
     }
 
     fn is_on_guard(&self, now: Instant) -> bool {
         self.on_guard_until.is_some_and(|until| now < until)
+    }
+}
+
+/// A set of ports. Ports with the same lower 14 bits count as one: senders choose from 2^14.
+#[derive(Debug)]
+struct Ports([u64; 256]);
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self([0; 256])
+    }
+}
+
+impl Ports {
+    /// The index of the word, and the bit in it.
+    fn place(port: u16) -> (usize, u64) {
+        (usize::from(port >> 6) % 256, 1 << (port % 64))
+    }
+
+    fn add(&mut self, port: u16) {
+        let (word, bit) = Self::place(port);
+        self.0[word] |= bit;
+    }
+
+    fn has(&self, port: u16) -> bool {
+        let (word, bit) = Self::place(port);
+        self.0[word] & bit != 0
     }
 }

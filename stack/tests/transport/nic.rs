@@ -6,6 +6,7 @@ use roce_stack::{
     SendRequest, SrqInit, Stat, WcStatus,
 };
 use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
+use std::collections::HashMap;
 
 /// Cancelled timers don't accumulate, whatever their remaining time: here each of 10,000 RNR NAKs
 /// cancels an ACK timeout of 2.4 hours.
@@ -351,4 +352,35 @@ fn when_all_numbers_are_taken_there_is_no_further_qp() {
     assert_eq!(node.nic.destroy_xrcd(domain), Ok(()));
     assert!(node.nic.destroy_qp(node.qpn));
     node.qpn = node.nic.create_qp(init).expect("one is free again");
+}
+
+/// A number that was freed is not drawn again soon, because peers remember it for a while: in time
+/// wait, or if this end did not tell them that it has gone.
+#[test]
+fn a_freed_number_is_not_drawn_again_soon() {
+    const ROUNDS: usize = 100_000;
+    const SOON: usize = 65_000;
+    let mut hand = Hand::new(Setup::default());
+    let size = QueueLimits {
+        depth: 1,
+        max_sge: 1,
+    };
+    let node = &mut hand.node;
+    let init = node.init(QpKind::Rc, size);
+    let srq_init = SrqInit { pd: node.pd, size };
+    node.nic
+        .draw_qpns_from(QpnRange::new(0).expect("there is one"));
+    // When each number was freed.
+    let mut freed = [HashMap::new(), HashMap::new()];
+    for round in 0..ROUNDS {
+        let qpn = node.nic.create_qp(init.clone()).expect("one is free");
+        assert!(node.nic.destroy_qp(qpn));
+        let srq = node.nic.create_srq(&srq_init).expect("one is free");
+        assert_eq!(node.nic.destroy_srq(srq), Ok(()));
+        for (freed, number) in freed.iter_mut().zip([qpn.get(), srq.get()]) {
+            let before = freed.insert(number, round);
+            let is_soon = before.is_some_and(|before| round - before <= SOON);
+            assert!(!is_soon, "{number:#x}, in rounds {before:?} and {round}");
+        }
+    }
 }

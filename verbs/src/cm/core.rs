@@ -171,11 +171,7 @@ impl Core {
     /// Takes the management datagrams that have arrived.
     pub(super) fn take_mads(&self) -> Vec<ReceivedMad> {
         let mut engine = self.shared.lock();
-        let received: Vec<_> = std::iter::from_fn(|| engine.nic.poll_mad()).collect();
-        if let Some(tally) = &mut engine.tally {
-            received.iter().for_each(|_| tally.note_mad());
-        }
-        received
+        std::iter::from_fn(|| engine.nic.poll_mad()).collect()
     }
 
     /// Takes the peers to watch and the paths to check from the agent.

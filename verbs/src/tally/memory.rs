@@ -36,6 +36,8 @@ pub(super) struct Page {
     /// Bytes of devices that have been closed.
     pub(super) tx_bytes: AtomicU64,
     pub(super) rx_bytes: AtomicU64,
+    /// Their packets.
+    pub(super) packets: AtomicU64,
     pub(super) slots: [Slot; SLOTS],
 }
 
@@ -46,6 +48,7 @@ pub(super) struct Slot {
     pub(super) owner: AtomicU32,
     pub(super) tx_bytes: AtomicU64,
     pub(super) rx_bytes: AtomicU64,
+    pub(super) packets: AtomicU64,
 }
 
 /// The memory, mapped.

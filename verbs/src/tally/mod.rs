@@ -18,9 +18,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The variable that has the path of the shared memory.
 const VARIABLE: &str = "ROCE_TALLY";
 
-/// The payload of a management datagram, in bytes. It is not traffic of the program.
-const MAD_BYTES: u64 = 256;
-
 /// What a program and all its children have done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -38,12 +35,15 @@ pub struct Totals {
     pub tx_bytes: u64,
     /// Payload bytes received.
     pub rx_bytes: u64,
+    /// Packets sent and received by QPs. Management datagrams, which make and end connections, do
+    /// not count.
+    pub packets: u64,
 }
 
 impl Totals {
-    /// Whether the program has sent or received any data of its own.
+    /// Whether the program has carried out operations. Some, such as atomics, have no payload.
     pub fn has_traffic(&self) -> bool {
-        self.tx_bytes > 0 || self.rx_bytes > 0
+        self.packets > 0
     }
 
     /// Whether the program has listed devices and opened none.
@@ -102,10 +102,12 @@ fn totals(memory: &Memory) -> Totals {
         connections: page.connections.load(Relaxed),
         tx_bytes: page.tx_bytes.load(Relaxed),
         rx_bytes: page.rx_bytes.load(Relaxed),
+        packets: page.packets.load(Relaxed),
     };
     for slot in &page.slots {
         totals.tx_bytes = totals.tx_bytes.wrapping_add(slot.tx_bytes.load(Relaxed));
         totals.rx_bytes = totals.rx_bytes.wrapping_add(slot.rx_bytes.load(Relaxed));
+        totals.packets = totals.packets.wrapping_add(slot.packets.load(Relaxed));
     }
     totals
 }
@@ -138,9 +140,9 @@ pub(crate) struct DeviceCount {
     /// The slot for this device's bytes while it is open; `None` if all slots are in use.
     slot: Option<usize>,
     process: u32,
-    mads: u64,
     tx_bytes: u64,
     rx_bytes: u64,
+    packets: u64,
 }
 
 /// Counts that this process has listed devices, if the environment asks for it.
@@ -169,31 +171,29 @@ pub(crate) fn open() -> Option<Box<DeviceCount>> {
         memory,
         slot: (0..SLOTS).find(is_free),
         process,
-        mads: 0,
         tx_bytes: 0,
         rx_bytes: 0,
+        packets: 0,
     }))
 }
 
 impl DeviceCount {
-    /// Records the bytes that the NIC has sent and received, from its counters.
+    /// Records what the NIC has sent and received, from its counters.
     pub(crate) fn note(&mut self, counters: &Counters) {
-        self.note_bytes(counters.stat(Stat::TxBytes), counters.stat(Stat::RxBytes));
+        let all = counters.stat(Stat::TxPackets) + counters.stat(Stat::RxPackets);
+        let mads = counters.stat(Stat::TxMads) + counters.stat(Stat::RxMads);
+        let bytes = (counters.stat(Stat::TxBytes), counters.stat(Stat::RxBytes));
+        self.note_traffic(all.saturating_sub(mads), bytes);
     }
 
-    fn note_bytes(&mut self, tx: u64, rx: u64) {
-        self.tx_bytes = tx;
-        self.rx_bytes = rx.saturating_sub(self.mads * MAD_BYTES);
+    fn note_traffic(&mut self, packets: u64, (tx_bytes, rx_bytes): (u64, u64)) {
+        (self.packets, self.tx_bytes, self.rx_bytes) = (packets, tx_bytes, rx_bytes);
         if let Some(slot) = self.slot {
             let slot = &self.memory.page().slots[slot];
             slot.tx_bytes.store(self.tx_bytes, Relaxed);
             slot.rx_bytes.store(self.rx_bytes, Relaxed);
+            slot.packets.store(self.packets, Relaxed);
         }
-    }
-
-    /// Counts a management datagram, which the NIC's count of received bytes includes.
-    pub(crate) fn note_mad(&mut self) {
-        self.mads += 1;
     }
 
     /// Counts a QP that is now ready to receive.
@@ -211,13 +211,15 @@ impl Drop for DeviceCount {
             return;
         }
         let page = self.memory.page();
-        let add = |total: &AtomicU64, bytes| total.fetch_add(bytes, Relaxed);
+        let add = |total: &AtomicU64, count| total.fetch_add(count, Relaxed);
         add(&page.tx_bytes, self.tx_bytes);
         add(&page.rx_bytes, self.rx_bytes);
+        add(&page.packets, self.packets);
         if let Some(slot) = self.slot {
             let slot = &page.slots[slot];
             slot.tx_bytes.store(0, Relaxed);
             slot.rx_bytes.store(0, Relaxed);
+            slot.packets.store(0, Relaxed);
             slot.owner.store(0, Relaxed);
         }
     }

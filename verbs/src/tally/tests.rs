@@ -1,4 +1,7 @@
 use super::*;
+use roce_port::MemoryPort;
+use roce_port::memory::MemoryIp;
+use roce_stack::{Instant, MAD_BYTES, Nic, NicConfig, RoceVersion, TxMeta};
 use std::io::Write as _;
 
 fn count_in(tally: &Tally) -> DeviceCount {
@@ -13,9 +16,9 @@ fn count_in(tally: &Tally) -> DeviceCount {
         memory,
         slot,
         process: std::process::id(),
-        mads: 0,
         tx_bytes: 0,
         rx_bytes: 0,
+        packets: 0,
     }
 }
 
@@ -25,8 +28,8 @@ fn bytes_count_while_a_device_is_open_and_afterwards() {
     assert_eq!(tally.totals(), Totals::default());
     let mut first = count_in(&tally);
     let mut second = count_in(&tally);
-    first.note_bytes(5, 0);
-    second.note_bytes(0, 7);
+    first.note_traffic(1, (5, 0));
+    second.note_traffic(2, (0, 7));
     second.note_qp(true);
     second.note_qp(false);
     let expected = Totals {
@@ -34,6 +37,7 @@ fn bytes_count_while_a_device_is_open_and_afterwards() {
         connections: 1,
         tx_bytes: 5,
         rx_bytes: 7,
+        packets: 3,
         ..Totals::default()
     };
     assert_eq!(tally.totals(), expected);
@@ -42,21 +46,44 @@ fn bytes_count_while_a_device_is_open_and_afterwards() {
     // Its slot is reused.
     let mut third = count_in(&tally);
     assert_eq!(third.slot, Some(1));
-    third.note_bytes(1, 0);
+    third.note_traffic(1, (1, 0));
     assert_eq!(tally.totals().tx_bytes, 6);
     // A process that is killed runs no destructors.
     std::mem::forget((first, third));
     assert_eq!(tally.totals().tx_bytes, 6);
 }
 
+/// A NIC that has made and ended a connection has sent only management datagrams.
 #[test]
 fn management_datagrams_are_no_traffic() {
     let tally = Tally::new().expect("made");
     let mut count = count_in(&tally);
-    count.note_mad();
-    count.note_bytes(0, 256);
-    assert!(!tally.totals().has_traffic());
-    count.note_bytes(0, 257);
+    let mut nic = Nic::new(&NicConfig {
+        seed: [1; 32],
+        max_packet_bytes: 4200,
+        window_bytes: 1 << 16,
+    });
+    nic.open_general_services();
+    let path = TxMeta {
+        src: [10, 0, 0, 1].into(),
+        dst: [10, 0, 0, 2].into(),
+        traffic_class: 0,
+        hop_limit: 64,
+        version: RoceVersion::V2,
+    };
+    nic.send_mad(path, &[0; MAD_BYTES]).expect("QP1 is open");
+    let mut port = MemoryPort::new(MemoryIp::V4Numbered, 4200);
+    nic.transmit(Instant::ZERO, &mut port);
+    assert_eq!(nic.counters().stat(Stat::TxPackets), 1);
+    count.note(nic.counters());
+    assert_eq!(tally.totals(), Totals::default());
+}
+
+/// Atomics have no payload, but are operations.
+#[test]
+fn packets_without_payload_are_traffic() {
+    let tally = Tally::new().expect("made");
+    count_in(&tally).note_traffic(1, (0, 0));
     assert!(tally.totals().has_traffic());
 }
 
@@ -64,14 +91,14 @@ fn management_datagrams_are_no_traffic() {
 fn a_forked_copy_of_a_count_adds_nothing() {
     let tally = Tally::new().expect("made");
     let mut count = count_in(&tally);
-    count.note_bytes(5, 0);
+    count.note_traffic(1, (5, 0));
     let copy = DeviceCount {
         process: count.process + 1,
         ..count
     };
     drop(copy);
     // The parent counts on, in its slot.
-    count.note_bytes(6, 0);
+    count.note_traffic(1, (6, 0));
     assert_eq!(tally.totals().tx_bytes, 6);
     let next = count_in(&tally);
     assert_eq!((count.slot, next.slot), (Some(0), Some(1)));
@@ -99,7 +126,7 @@ fn memory_that_can_be_truncated_is_refused() {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let mut file = std::fs::File::from(memfd_create(c"test", flags).expect("a memfd"));
         let mut page = vec![0; size_of::<memory::Page>()];
-        page[..8].copy_from_slice(b"roce-ta1");
+        page[..8].copy_from_slice(b"roce-ta2");
         file.write_all(&page).expect("written");
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).expect("sealed");
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());

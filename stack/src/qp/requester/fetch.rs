@@ -140,7 +140,7 @@ impl Requester {
         let due = self.fetches.first_open().map_or(at, |open| open.min(at));
         self.advance(cx, core, due)?;
         if due < at {
-            return self.receive_out_of_order(cx, at, port, packet);
+            return self.receive_out_of_order(cx, core, at, port, packet);
         }
         self.place_response(cx, core, packet, at)?;
         self.catch_up(cx, core)

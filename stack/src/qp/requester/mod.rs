@@ -319,11 +319,12 @@ impl Requester {
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
         let (at, before) = (self.una.nearest(packet.bth.psn), self.una);
-        self.suspicion.judge(cx, (before - at).max(at - self.max));
+        let distance = (before - at).max(at - self.max);
+        self.suspicion.judge(cx, core, port, distance);
         let is_usual = self.suspicion.is_usual(port);
         if !is_usual {
             cold_path();
-            if self.suspicion.refuses(cx, port) {
+            if self.suspicion.refuses(cx, core, port) {
                 cx.add_syndrome_of(packet);
                 return Ok(());
             }
@@ -340,7 +341,7 @@ impl Requester {
         };
         if !is_usual && self.una > before {
             cold_path();
-            self.suspicion.note_in_order(port);
+            self.suspicion.note_in_order(core, port);
         }
         result
     }

@@ -111,11 +111,12 @@ impl Requester {
     pub(super) fn receive_out_of_order(
         &mut self,
         cx: &mut Cx<'_>,
+        core: &Core,
         at: Seq,
         port: u16,
         packet: &Packet<'_>,
     ) -> Result<(), QpFailure> {
-        let kept = if self.suspicion.may_keep(cx.now, port) {
+        let kept = if self.suspicion.may_keep(cx.now, core, port) {
             let queue = &mut self.out_of_order.queue;
             cx.reorder
                 .keep(cx.now, cx.counters, queue, self.una, at, packet)

@@ -34,12 +34,13 @@ impl Responder {
     pub(super) fn receive_out_of_order(
         &mut self,
         cx: &mut Cx<'_>,
+        core: &Core,
         at: Seq,
         port: u16,
         packet: &Packet<'_>,
     ) {
         // After an RNR NAK, the peer retransmits everything.
-        let kept = if self.not_ready || !self.suspicion.may_keep(cx.now, port) {
+        let kept = if self.not_ready || !self.suspicion.may_keep(cx.now, core, port) {
             Kept::Dropped
         } else {
             let queue = &mut self.out_of_order;

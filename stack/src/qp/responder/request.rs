@@ -35,10 +35,10 @@ impl Responder {
                 }
                 if !self.suspicion.is_usual(port) {
                     cold_path();
-                    if self.suspicion.refuses(cx, port) {
+                    if self.suspicion.refuses(cx, core, port) {
                         return Ok(());
                     }
-                    self.suspicion.note_in_order(port);
+                    self.suspicion.note_in_order(core, port);
                 }
                 self.nak_sent = false;
                 self.not_ready = false;
@@ -54,8 +54,8 @@ impl Responder {
             Ordering::Less => {
                 cold_path();
                 self.note_first_psn(cx, core, packet, 0);
-                self.suspicion.judge(cx, self.epsn - at);
-                if !self.suspicion.refuses(cx, port) {
+                self.suspicion.judge(cx, core, port, self.epsn - at);
+                if !self.suspicion.refuses(cx, core, port) {
                     self.repeat(cx, core, packet, at);
                 }
                 Ok(())
@@ -64,9 +64,9 @@ impl Responder {
             Ordering::Greater => {
                 cold_path();
                 self.note_first_psn(cx, core, packet, PSN_GAP_OF_STRANGERS);
-                self.suspicion.judge(cx, at - self.epsn);
-                if !self.suspicion.refuses(cx, port) {
-                    self.receive_out_of_order(cx, at, port, packet);
+                self.suspicion.judge(cx, core, port, at - self.epsn);
+                if !self.suspicion.refuses(cx, core, port) {
+                    self.receive_out_of_order(cx, core, at, port, packet);
                 }
                 Ok(())
             }

@@ -45,6 +45,15 @@ impl Request {
         self.deliver_with(hand, distance, |_| {});
     }
 
+    /// The same, from another source port than the peer's.
+    fn deliver_elsewhere(&self, hand: &mut Hand, distance: u32) {
+        let psn = Psn::new(hand.psn.wrapping_add(distance)).get();
+        let mut meta = hand.meta();
+        meta.src_port ^= 1;
+        let bth = hand.bth(self.opcode, psn);
+        hand.deliver_from(meta, bth, self.ext, &self.payload);
+    }
+
     fn deliver_with(&self, hand: &mut Hand, distance: u32, change: impl FnOnce(&mut Bth)) {
         let psn = Psn::new(hand.psn.wrapping_add(distance)).get();
         let mut bth = hand.bth(self.opcode, psn);
@@ -69,16 +78,19 @@ fn are_nak_of(out: &[Out], hand: &Hand, distance: u32) -> bool {
 }
 
 /// One forged request in each stretch of PSNs that is kept: one of them is kept, wherever the
-/// connection is. Its turn comes, and the connection goes on.
+/// connection is. Its turn comes, and the connection goes on. The first 80 arrive before the QP is
+/// on guard: 64 are near, 16 are guesses.
 #[test]
 fn forged_requests_that_would_be_refused_do_not_end_a_connection() {
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(64);
     let forged = Request::new(Opcode::RC_WRITE_ONLY, bad_key(mem.reth(0, 8)), 8);
     for n in 0..PSNS / REACH {
-        forged.deliver(&mut hand, REACH / 2 + n * REACH);
+        forged.deliver_elsewhere(&mut hand, REACH / 2 + n * REACH);
     }
     assert_eq!(hand.stat(Stat::OutOfOrderKept), 1);
+    let refused = hand.drops(DropReason::WrongSourcePort);
+    assert_eq!(refused, u64::from(PSNS / REACH) - 80);
     for n in 0..2 * REACH {
         Request::write(&mem, n as u8).deliver(&mut hand, n);
         hand.out();
@@ -86,7 +98,7 @@ fn forged_requests_that_would_be_refused_do_not_end_a_connection() {
         assert_eq!(mem.read(0, 8), [n as u8; 8], "request {n}");
     }
     assert_eq!(hand.stat(Stat::FatalNaksSent), 0);
-    assert_eq!(hand.drops(DropReason::OutOfSequence), 1 + 8191);
+    assert_eq!(hand.drops(DropReason::OutOfSequence), 1 + 79);
 }
 
 /// Each kind of request that a responder refuses, or answers with an RNR NAK, and the number of

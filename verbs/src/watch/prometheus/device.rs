@@ -95,6 +95,14 @@ fn name_of(stat: Stat) -> Option<(&'static str, &'static str)> {
         Stat::RxBytes => ("roce_received_bytes_total", "Payload bytes received."),
         Stat::TxPackets => ("roce_sent_packets_total", "Packets sent."),
         Stat::TxBytes => ("roce_sent_bytes_total", "Payload bytes sent."),
+        Stat::RxMads => (
+            "roce_received_management_datagrams_total",
+            "Packets received for QP1.",
+        ),
+        Stat::TxMads => (
+            "roce_sent_management_datagrams_total",
+            "Management datagrams sent.",
+        ),
         Stat::Retransmitted => ("roce_retransmitted_packets_total", "Packets retransmitted."),
         Stat::Timeouts => ("roce_ack_timeouts_total", "Local ACK timeouts."),
         Stat::SpuriousTimeouts => (
