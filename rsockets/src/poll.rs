@@ -42,9 +42,12 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
             continue;
         }
         system.clear();
+        let mut until = patience;
         for (each, socket) in fds.iter().zip(&sockets) {
             match socket {
-                Some(socket) => socket.begin_sleep(|fd| system.push(readable(fd))),
+                Some(socket) => {
+                    until = until.or_at(socket.begin_sleep(|fd| system.push(readable(fd))));
+                }
                 None => system.push(libc::pollfd {
                     fd: each.fd,
                     events: each.events,
@@ -54,7 +57,7 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
         }
         // Since the sockets were looked at, something may have happened.
         let slept = match look(fds, &sockets, None) {
-            Ok(0) => system_poll(&mut system, patience.left()),
+            Ok(0) => system_poll(&mut system, until.left()),
             other => other,
         };
         for socket in sockets.iter().flatten() {

@@ -2,6 +2,7 @@
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,35 @@ impl Patience {
     pub(crate) fn is_over(self) -> bool {
         self.left() == Some(Duration::ZERO)
     }
+
+    /// Whether the call waits for ever.
+    pub(crate) fn is_endless(self) -> bool {
+        self == Self::Until(None)
+    }
+
+    /// The patience that ends at `at`, if that is earlier.
+    pub(crate) fn or_at(self, at: Option<Instant>) -> Self {
+        match (self, at) {
+            (Self::Until(None), Some(at)) => Self::Until(Some(at)),
+            (Self::Until(Some(end)), Some(at)) => Self::Until(Some(end.min(at))),
+            _ => self,
+        }
+    }
+}
+
+/// Whether a call that a signal interrupted goes on: the program asked for that with each handler
+/// that it installed (SA_RESTART). Which signal it was is not known.
+pub(crate) fn restarts() -> bool {
+    (1..=libc::SIGRTMAX()).all(|signal| {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: there is room for the action. Zeros are a valid one.
+        let action = unsafe {
+            libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+            action.assume_init()
+        };
+        let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
+        !is_handled || action.sa_flags & libc::SA_RESTART != 0
+    })
 }
 
 /// A time as `poll` takes it, rounded up.
