@@ -66,6 +66,11 @@ cases! {
     what_a_parent_relays_outlasts_it, 1, 12;
     what_a_parent_relays_outlasts_an_exit_at_once, 1, 12;
     last_words, 3, 30;
+    "numbers":
+    a_close_by_number_is_a_close, 2, 4;
+    calls_by_number_are_those_by_name, 1, 15;
+    a_number_that_is_given_out_again_is_the_kernels, 21, 0;
+    a_server_closes_by_number, 2, 18;
 }
 
 const NOTHING: Counts = Counts {
