@@ -68,25 +68,44 @@ static void calls_by_number_are_those_by_name(void)
 /* Made before, so that they take none of the numbers that are looked at. */
 static int unix_pair[2], expected;
 
-static int by_message(void)
+union beside {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+};
+
+/* Sends a descriptor. */
+static void pass(int to, int fd)
 {
-    int got = 0;
     char byte = 0;
     struct iovec part = {&byte, 1};
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } beside = {0};
+    union beside beside = {0};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &beside, .msg_controllen = sizeof beside};
     beside.header.cmsg_level = SOL_SOCKET;
     beside.header.cmsg_type = SCM_RIGHTS;
-    beside.header.cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(&beside.header), &got, sizeof got);
-    CHECK(sendmsg(unix_pair[0], &message, 0) == 1);
-    CHECK(recvmsg(unix_pair[1], &message, 0) == 1);
-    memcpy(&got, CMSG_DATA(&beside.header), sizeof got);
-    return got;
+    beside.header.cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(&beside.header), &fd, sizeof fd);
+    CHECK(sendmsg(to, &message, 0) == 1);
+}
+
+/* The descriptor that was sent. */
+static int received(int from)
+{
+    char byte;
+    int fd;
+    struct iovec part = {&byte, 1};
+    union beside beside;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &beside, .msg_controllen = sizeof beside};
+    CHECK(recvmsg(from, &message, 0) == 1);
+    memcpy(&fd, CMSG_DATA(&beside.header), sizeof fd);
+    return fd;
+}
+
+static int by_message(void)
+{
+    pass(unix_pair[0], 0);
+    return received(unix_pair[1]);
 }
 
 static int by_pipe(void)
@@ -238,9 +257,52 @@ static void a_server_closes_by_number(void)
     }
 }
 
+/* A relayed connection of a user: its address is that of the peer. Another user makes one up. */
+static void a_name_that_another_user_made_up_is_no_peer(void)
+{
+    struct {
+        sa_family_t family;
+        char path[108];
+    } forged = {AF_UNIX, "\0roce-socket01234567\4"};
+    struct sockaddr_in peer, own;
+    socklen_t size = sizeof forged.family + 1 + 11 + 8 + 1 + 2 * 18;
+    int users[] = {0, 1234}, pair[2], status;
+    char *address = forged.path + 21;
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, unix_pair));
+    for (int i = 0; i < 2; i++) {
+        /* ::ffff:10.0.0.1 and a port, twice. */
+        memcpy(address + 18 * i, "\0\0\0\0\0\0\0\0\0\0\377\377\12\0\0\1\0\120", 18);
+    }
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) {
+            CHECK(!setresuid(users[i], users[i], users[i]));
+            CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+            forged.path[12] = '0' + i;
+            CHECK(!bind(pair[0], (void *)&forged, size));
+            pass(unix_pair[0], pair[0]);
+            pass(unix_pair[0], pair[1]);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        pair[0] = received(unix_pair[1]);
+        pair[1] = received(unix_pair[1]);
+        socklen_t length = sizeof peer;
+        CHECK(!getpeername(pair[0], (void *)&peer, &length));
+        CHECK(peer.sin_family == (users[i] ? AF_UNIX : AF_INET));
+        length = sizeof own;
+        CHECK(!getsockname(pair[0], (void *)&own, &length));
+        CHECK(own.sin_family == (users[i] ? AF_UNIX : AF_INET));
+        CHECK(users[i] || peer.sin_addr.s_addr == htonl(0x0a000001));
+        CHECK(!close(pair[0]) && !close(pair[1]));
+    }
+}
+
 CASES({"a_close_by_number_is_a_close", a_close_by_number_is_a_close},
       {"calls_by_number_are_those_by_name", calls_by_number_are_those_by_name},
       {"a_number_that_is_given_out_again_is_the_kernels",
        a_number_that_is_given_out_again_is_the_kernels},
       {"a_server_closes_by_number", a_server_closes_by_number},
+      {"a_name_that_another_user_made_up_is_no_peer", a_name_that_another_user_made_up_is_no_peer},
       {"by_tcp", by_tcp_client})
