@@ -68,7 +68,7 @@ fn wait(fd: c_int, socket: &Socket, until: Until) -> Outcome<()> {
     let mut fds = [of(socket.rs()), of(fd)];
     match rdmacm::poll(&mut fds, until.left_milliseconds()) {
         Ok(0) if until.is_over() => Err(Errno(libc::EAGAIN)),
-        Err(Errno(libc::EINTR)) if signals::restarts() => Ok(()),
+        Err(Errno(libc::EINTR)) if signals::restarts(until) => Ok(()),
         result => result.map(drop),
     }
 }
