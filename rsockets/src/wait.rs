@@ -1,5 +1,6 @@
 //! Sleeping until something happens to a socket.
 
+use libc::c_int;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use std::mem::MaybeUninit;
@@ -49,10 +50,14 @@ impl Patience {
     }
 }
 
+/// Signals of faults, which interrupt no call. Runtimes and libraries have handlers for them.
+const FAULTS: [c_int; 4] = [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE];
+
 /// Whether a call that a signal interrupted goes on: the program asked for that with each handler
 /// that it installed (SA_RESTART). Which signal it was is not known.
 pub(crate) fn restarts() -> bool {
-    (1..=libc::SIGRTMAX()).all(|signal| {
+    let mut others = (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal));
+    others.all(|signal| {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: there is room for the action. Zeros are a valid one.
         let action = unsafe {

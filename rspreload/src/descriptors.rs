@@ -66,7 +66,7 @@ pub(crate) unsafe fn given_with(message: *const msghdr) {
         let mut next = libc::CMSG_FIRSTHDR(message);
         while let Some(header) = next.as_ref() {
             if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let length = header.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let length = header.cmsg_len - libc::CMSG_LEN(0) as usize;
                 given_all(libc::CMSG_DATA(next).cast(), length / size_of::<c_int>());
             }
             next = libc::CMSG_NXTHDR(message, next);

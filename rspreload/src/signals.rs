@@ -13,13 +13,16 @@ pub(crate) fn broken_pipe() {
     unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE) };
 }
 
+/// Signals of faults, which interrupt no call. Runtimes and libraries have handlers for them.
+const FAULTS: [c_int; 4] = [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE];
+
 /// Whether a call that a signal interrupted goes on: it waits for ever, and the program asked for that
 /// with each handler that it installed (`SA_RESTART`). Which signal it was is not known. The kernel
 /// restarts no call that has a limit (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
 pub(crate) fn restarts(limit: Until) -> bool {
-    let mut all = 1..=libc::SIGRTMAX();
+    let mut others = (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal));
     limit.is_never()
-        && all.all(|signal| {
+        && others.all(|signal| {
             let mut action = MaybeUninit::<sigaction>::zeroed();
             // SAFETY: there is room for the action. Zeros are a valid one.
             let action = unsafe {
