@@ -49,8 +49,8 @@ impl AnySocket {
     }
 
     /// For `poll`: handles what has happened. Lets each of the socket's NICs work first for which
-    /// `drive` says so.
-    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) {
+    /// `drive` says so. Returns whether there was anything.
+    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) -> bool {
         match self {
             Self::Stream(socket) => socket.progress(drive),
             Self::Datagram(socket) => socket.progress(drive),

@@ -153,11 +153,14 @@ impl<S: Awaited> Shared<S> {
     }
 
     /// For `poll`: handles what has happened. Lets each NIC work first for which `drive` says so.
-    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) {
+    /// Returns whether there was anything.
+    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) -> bool {
         let mut state = self.state.lock();
-        if state.progress(drive) {
+        let changed = state.progress(drive);
+        if changed {
             self.announce();
         }
+        changed
     }
 
     /// For `poll`: what the program need not wait for.
