@@ -7,6 +7,7 @@ use crate::socket::Socket;
 use nix::errno::Errno;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A socket: of a stream, or of datagrams.
 #[derive(Clone)]
@@ -48,8 +49,8 @@ impl AnySocket {
     }
 
     /// For `poll`: handles what has happened. Lets each of the socket's NICs work first for which
-    /// `drive` says so.
-    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) {
+    /// `drive` says so. Returns whether there was anything.
+    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) -> bool {
         match self {
             Self::Stream(socket) => socket.progress(drive),
             Self::Datagram(socket) => socket.progress(drive),
@@ -64,9 +65,9 @@ impl AnySocket {
         }
     }
 
-    /// For `poll`: the thread is about to sleep until one of these descriptors is readable. It then
-    /// calls [`AnySocket::end_sleep`].
-    pub(crate) fn begin_sleep(&self, each: impl FnMut(RawFd)) {
+    /// For `poll`: the thread is about to sleep until one of these descriptors is readable, or until
+    /// the time that this returns. It then calls [`AnySocket::end_sleep`].
+    pub(crate) fn begin_sleep(&self, each: impl FnMut(RawFd)) -> Option<Instant> {
         match self {
             Self::Stream(socket) => socket.begin_sleep(each),
             Self::Datagram(socket) => socket.begin_sleep(each),

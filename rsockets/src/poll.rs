@@ -34,7 +34,7 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
     let began = Instant::now();
     let mut system = Vec::new();
     loop {
-        let ready = look(fds, &sockets, Some(&mut Vec::new()))?;
+        let (ready, _) = look(fds, &sockets, Some(&mut Vec::new()))?;
         if ready > 0 || patience.is_over() {
             return Ok(ready);
         }
@@ -42,9 +42,12 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
             continue;
         }
         system.clear();
+        let mut until = patience;
         for (each, socket) in fds.iter().zip(&sockets) {
             match socket {
-                Some(socket) => socket.begin_sleep(|fd| system.push(readable(fd))),
+                Some(socket) => {
+                    until = until.or_at(socket.begin_sleep(|fd| system.push(readable(fd))));
+                }
                 None => system.push(libc::pollfd {
                     fd: each.fd,
                     events: each.events,
@@ -54,8 +57,9 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
         }
         // Since the sockets were looked at, something may have happened.
         let slept = match look(fds, &sockets, None) {
-            Ok(0) => system_poll(&mut system, patience.left()),
-            other => other,
+            Ok((0, false)) => system_poll(&mut system, until.left()),
+            // Where something has happened, other descriptors may tell of what happens next.
+            other => other.map(|(ready, _)| ready),
         };
         for socket in sockets.iter().flatten() {
             socket.end_sleep();
@@ -74,18 +78,19 @@ fn readable(fd: RawFd) -> libc::pollfd {
 
 /// Sets what is ready, without waiting, and returns the number of descriptors that are. With
 /// `driven`, lets each NIC work once, and notes it there: a NIC works for all its sockets, and that
-/// takes longer than to look at them.
+/// takes longer than to look at them. Also returns whether anything has happened to the sockets.
 fn look(
     fds: &mut [PollFd],
     sockets: &[Option<AnySocket>],
     mut driven: Option<&mut Vec<*const Nic>>,
-) -> Result<usize, Error> {
+) -> Result<(usize, bool), Error> {
     let mut ready = 0;
+    let mut changed = false;
     let mut others = false;
     for (each, socket) in fds.iter_mut().zip(sockets) {
         each.revents = 0;
         if let Some(socket) = socket {
-            socket.progress(|nic| match &mut driven {
+            changed |= socket.progress(|nic| match &mut driven {
                 Some(driven) if !driven.contains(&nic) => {
                     driven.push(nic);
                     true
@@ -98,7 +103,7 @@ fn look(
         others |= socket.is_none() && each.fd >= 0;
     }
     if !others {
-        return Ok(ready);
+        return Ok((ready, changed));
     }
     let mut system: Vec<libc::pollfd> = fds
         .iter()
@@ -113,7 +118,7 @@ fn look(
     for (each, system) in fds.iter_mut().zip(&system) {
         each.revents |= system.revents;
     }
-    Ok(ready)
+    Ok((ready, changed))
 }
 
 /// The system's `poll`.

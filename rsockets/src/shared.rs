@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::nic::Nic;
 use crate::options::configuration;
-use crate::wait::{Patience, sleep};
+use crate::wait::{Patience, restarts, sleep};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
@@ -23,6 +23,12 @@ pub(crate) trait Awaited {
 
     /// The descriptors that become readable when something happens.
     fn descriptors(&self, each: impl FnMut(RawFd));
+
+    /// When a thread that sleeps calls [`Awaited::progress`] again even if nothing happens; `None`
+    /// means that it need not.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
 
     /// Lets the background threads of the NICs work while this thread sleeps.
     fn hand_over(&self);
@@ -78,7 +84,9 @@ impl<S: Awaited> Shared<S> {
     /// has happened to the socket.
     ///
     /// # Errors
-    /// EAGAIN if the patience is over, EINTR after a signal, and the errors of `attempt`.
+    /// EAGAIN if the patience is over, and the errors of `attempt`. EINTR after a signal, unless
+    /// the patience has no end and the program's handlers restart calls, as with the kernel's
+    /// sockets.
     pub(crate) fn wait<T>(
         &self,
         patience: Patience,
@@ -107,12 +115,16 @@ impl<S: Awaited> Shared<S> {
             descriptors.clear();
             state.descriptors(|fd| descriptors.push(fd));
             descriptors.push(self.news_fd());
+            let until = patience.or_at(state.due());
             state.hand_over();
             self.sleepers.fetch_add(1, Ordering::Relaxed);
             drop(state);
-            let slept = sleep(&descriptors, patience.left());
+            let slept = sleep(&descriptors, until.left());
             self.end_sleep();
-            slept?;
+            match slept {
+                Err(Errno::EINTR) if patience.is_endless() && restarts() => {}
+                slept => slept?,
+            }
         }
     }
 
@@ -141,11 +153,14 @@ impl<S: Awaited> Shared<S> {
     }
 
     /// For `poll`: handles what has happened. Lets each NIC work first for which `drive` says so.
-    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) {
+    /// Returns whether there was anything.
+    pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) -> bool {
         let mut state = self.state.lock();
-        if state.progress(drive) {
+        let changed = state.progress(drive);
+        if changed {
             self.announce();
         }
+        changed
     }
 
     /// For `poll`: what the program need not wait for.
@@ -154,9 +169,9 @@ impl<S: Awaited> Shared<S> {
         self.state.lock().ready() & (events | always)
     }
 
-    /// For `poll`: the thread is about to sleep until one of these descriptors is readable. It then
-    /// calls [`Shared::end_sleep`].
-    pub(crate) fn begin_sleep(&self, mut each: impl FnMut(RawFd)) {
+    /// For `poll`: the thread is about to sleep until one of these descriptors is readable, or until
+    /// the time that this returns. It then calls [`Shared::end_sleep`].
+    pub(crate) fn begin_sleep(&self, mut each: impl FnMut(RawFd)) -> Option<Instant> {
         let mut state = self.state.lock();
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         state.arm();
@@ -164,5 +179,6 @@ impl<S: Awaited> Shared<S> {
         state.descriptors(&mut each);
         each(self.news_fd());
         state.hand_over();
+        state.due()
     }
 }

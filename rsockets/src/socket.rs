@@ -14,13 +14,14 @@ use crate::shared::{Awaited, Shared};
 use crate::stream::{Endpoint, Stream};
 use crate::wait::Patience;
 use nix::errno::Errno;
-use roce_verbs::cm::{Connecting, Listener, PortClaim};
+use roce_verbs::cm::{Connecting, PortClaim};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use listening::Listening;
 use set::Settings;
 
 pub use route::Route;
@@ -57,7 +58,7 @@ pub(crate) struct State {
 enum Phase {
     /// Not connected.
     Idle,
-    Listening(Vec<(Arc<Nic>, Listener)>),
+    Listening(Box<Listening>),
     Connecting(Box<(Connecting, Endpoint)>),
     Stream(Box<Stream>),
     /// Connecting has failed.
@@ -105,6 +106,7 @@ impl Awaited for State {
         match &mut self.phase {
             Phase::Stream(stream) => stream.progress(drive(stream.nic())),
             Phase::Connecting(_) => self.go_on_connecting(),
+            Phase::Listening(listening) => listening.progress(&self.sizes, Instant::now()),
             _ => false,
         }
     }
@@ -120,12 +122,15 @@ impl Awaited for State {
         match &self.phase {
             Phase::Stream(stream) => stream.descriptors(each),
             Phase::Connecting(connecting) => each(connecting.0.as_fd().as_raw_fd()),
-            Phase::Listening(listeners) => {
-                for (_, listener) in listeners {
-                    each(listener.as_fd().as_raw_fd());
-                }
-            }
+            Phase::Listening(listening) => listening.descriptors(each),
             Phase::Idle | Phase::Failed(_) | Phase::Closed => {}
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Listening(listening) => listening.due(),
+            _ => None,
         }
     }
 
@@ -133,11 +138,7 @@ impl Awaited for State {
         match &self.phase {
             Phase::Stream(stream) => stream.hand_over(),
             Phase::Connecting(connecting) => connecting.1.nic.context.hand_over(),
-            Phase::Listening(listeners) => {
-                for (nic, _) in listeners {
-                    nic.context.hand_over();
-                }
-            }
+            Phase::Listening(listening) => listening.hand_over(),
             Phase::Idle | Phase::Failed(_) | Phase::Closed => {}
         }
     }
@@ -154,10 +155,7 @@ impl Awaited for State {
                     | when(stream.is_shut(), libc::POLLHUP)
                     | when(stream.is_broken(), libc::POLLERR)
             }
-            Phase::Listening(listeners) => when(
-                listeners.iter().any(|(_, listener)| listener.has_request()),
-                IN,
-            ),
+            Phase::Listening(listening) => when(listening.is_ready(), IN),
             Phase::Failed(_) => IN | OUT | libc::POLLERR | libc::POLLHUP,
             Phase::Idle => OUT | libc::POLLHUP,
             Phase::Connecting(_) => 0,

@@ -1,7 +1,9 @@
 //! Sleeping until something happens to a socket.
 
+use libc::c_int;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,39 @@ impl Patience {
     pub(crate) fn is_over(self) -> bool {
         self.left() == Some(Duration::ZERO)
     }
+
+    /// Whether the call waits for ever.
+    pub(crate) fn is_endless(self) -> bool {
+        self == Self::Until(None)
+    }
+
+    /// The patience that ends at `at`, if that is earlier.
+    pub(crate) fn or_at(self, at: Option<Instant>) -> Self {
+        match (self, at) {
+            (Self::Until(None), Some(at)) => Self::Until(Some(at)),
+            (Self::Until(Some(end)), Some(at)) => Self::Until(Some(end.min(at))),
+            _ => self,
+        }
+    }
+}
+
+/// Signals of faults, which interrupt no call. Runtimes and libraries have handlers for them.
+const FAULTS: [c_int; 4] = [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE];
+
+/// Whether a call that a signal interrupted goes on: the program asked for that with each handler
+/// that it installed (SA_RESTART). Which signal it was is not known.
+pub(crate) fn restarts() -> bool {
+    let mut others = (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal));
+    others.all(|signal| {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: there is room for the action. Zeros are a valid one.
+        let action = unsafe {
+            libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+            action.assume_init()
+        };
+        let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
+        !is_handled || action.sa_flags & libc::SA_RESTART != 0
+    })
 }
 
 /// A time as `poll` takes it, rounded up.
@@ -58,4 +93,80 @@ pub(crate) fn sleep(descriptors: &[RawFd], left: Option<Duration>) -> Result<(),
         })
         .collect();
     nix::poll::poll(&mut fds, poll_timeout(left)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::calls::{Domain, Time, close};
+    use crate::calls::{accept, bind, connect, listen, local_name, set_time, socket};
+    use crate::error::Error;
+    use nix::errno::Errno;
+    use std::mem::MaybeUninit;
+    use std::net::Ipv4Addr;
+    use std::os::fd::RawFd;
+    use std::os::unix::thread::JoinHandleExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread::{JoinHandle, spawn, yield_now};
+    use std::time::Duration;
+
+    static SIGNALS: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn count(_: libc::c_int) {
+        SIGNALS.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn handle(flags: libc::c_int) {
+        // SAFETY: zeros are a valid action, and the handler only counts.
+        unsafe {
+            let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            action.sa_sigaction = count as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = flags;
+            libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
+        }
+    }
+
+    /// Interrupts the thread until something is so.
+    fn interrupt<T>(thread: &JoinHandle<T>, until: impl Fn() -> bool) {
+        while !until() {
+            // SAFETY: the thread has not been joined.
+            unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGUSR1) };
+            yield_now();
+        }
+    }
+
+    fn accepting(listener: RawFd) -> JoinHandle<Result<RawFd, Error>> {
+        spawn(move || accept(listener).map(|(fd, _)| fd))
+    }
+
+    /// As `accept` of the kernel.
+    #[test]
+    fn a_signal_interrupts_a_call_unless_the_program_restarts_it() {
+        let listener = socket(Domain::V4).expect("a socket");
+        bind(listener, (Ipv4Addr::LOCALHOST, 0).into()).expect("bound");
+        listen(listener).expect("listens");
+        let interrupted = || {
+            let thread = accepting(listener);
+            interrupt(&thread, || thread.is_finished());
+            let error = thread.join().expect("no panic").expect_err("nobody's");
+            assert_eq!(error.errno(), Errno::EINTR);
+        };
+        handle(0);
+        interrupted();
+        handle(libc::SA_RESTART);
+        set_time(listener, Time::Receive, Some(Duration::from_secs(60))).expect("set");
+        interrupted();
+        set_time(listener, Time::Receive, None).expect("set");
+        let thread = accepting(listener);
+        let before = SIGNALS.load(Ordering::Relaxed);
+        interrupt(&thread, || {
+            thread.is_finished() || SIGNALS.load(Ordering::Relaxed) > before + 1000
+        });
+        assert!(!thread.is_finished(), "it goes on");
+        let client = socket(Domain::V4).expect("a socket");
+        connect(client, local_name(listener).expect("a name")).expect("connected");
+        let accepted = thread.join().expect("no panic").expect("accepted");
+        for fd in [client, accepted, listener] {
+            close(fd).expect("closed");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Lies to a socket of datagrams, over its UDP socket and over its UD QP: they cost their sender, and
 //! nobody else.
 
+use nix::sys::socket::{MsgFlags, SockaddrIn, sendto};
 use roce_rsockets as rs;
 use roce_rsockets::wire::{Operation, UdHeader, UdpHeader};
 use roce_verbs::datagram::AddressOptions;
@@ -192,6 +193,38 @@ fn a_message_redirects_nobody_but_its_sender() {
         let (_, from) = liar.udp.recv_from(&mut [0; 100]).expect("an answer");
         assert_eq!(from, one.1);
     }
+    still_talk(one, other);
+}
+
+/// In the name of a socket, says that its QP is the liar's: an attacker can forge the source of a
+/// message.
+fn forge(from: RawFd, liar: &Liar, to: SocketAddr) {
+    let SocketAddr::V4(to) = to else {
+        panic!("IPv4");
+    };
+    let message = liar.message(Operation::Data, b"forged");
+    let to = SockaddrIn::from(to);
+    // A datagram socket's descriptor is that of its UDP socket.
+    let sent = sendto(from, &message, &to, MsgFlags::empty());
+    assert_eq!(sent.expect("sent"), message.len());
+}
+
+#[test]
+fn a_forged_message_redirects_nobody() {
+    let (one, other, liar) = (socket(), socket(), Liar::new());
+    still_talk(one, other);
+    for _ in 0..3 {
+        forge(other.0, &liar, one.1);
+        assert_eq!(receive(one.0), (b"forged".to_vec(), Some(other.1)));
+        still_talk(one, other);
+    }
+}
+
+#[test]
+fn a_forged_message_is_not_believed_before_the_first_datagram() {
+    let (one, other, liar) = (socket(), socket(), Liar::new());
+    forge(other.0, &liar, one.1);
+    assert_eq!(receive(one.0), (b"forged".to_vec(), Some(other.1)));
     still_talk(one, other);
 }
 

@@ -1,13 +1,14 @@
 //! Peers that lie: each costs its own connection, and nothing else.
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_rsockets as rs;
 use roce_rsockets::wire::{ByteOrder, ConnectData, Control, Element, Message};
-use roce_verbs::cm::Connection;
+use roce_verbs::cm::{Connecting, Connection};
 use roce_verbs::prelude::*;
 use roce_verbs::work::{Payload, SendOp};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, RawFd};
 use std::time::Duration;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -69,15 +70,20 @@ impl Liar {
         qp
     }
 
-    /// Connects with a socket that listens. Returns the connection, what the socket said, and the
-    /// socket that it accepted.
-    fn connect(&self, listener: RawFd, private: &[u8]) -> (Connection, ConnectData, RawFd) {
+    /// Asks a socket that listens for a connection.
+    fn ask(&self, listener: RawFd, private: &[u8]) -> Connecting {
         let at = rs::local_name(listener).expect("a name");
         let options = ConnectOptions::default();
         let from = SocketAddr::new(HERE, 0);
-        let pending = Connection::start(self.qp(), from, at, &options, private).expect("asked");
-        let (fd, _) = rs::accept(listener).expect("accepted");
-        let connection = pending.wait().expect("connected");
+        Connection::start(self.qp(), from, at, &options, private).expect("asked")
+    }
+
+    /// Connects with a socket that listens. Returns the connection, what the socket said, and the
+    /// socket that it accepted.
+    fn connect(&self, listener: RawFd, private: &[u8]) -> (Connection, ConnectData, RawFd) {
+        let accepted = std::thread::spawn(move || rs::accept(listener).expect("accepted").0);
+        let connection = self.ask(listener, private).wait().expect("connected");
+        let fd = accepted.join().expect("no panic");
         let data = ConnectData::parse(connection.private()).expect("of an rsocket");
         (connection, data, fd)
     }
@@ -126,14 +132,38 @@ fn still_talk((one, other): (RawFd, RawFd)) {
     assert_eq!(&got, b"hello");
 }
 
-/// The errno that the socket reports when it is ready.
-fn outcome(fd: RawFd) -> Result<usize, i32> {
+fn readable_within(fd: RawFd, patience: Option<Duration>) -> usize {
     let mut polled = [rs::PollFd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     }];
-    assert_eq!(rs::poll(&mut polled, PATIENCE).expect("polled"), 1);
+    rs::poll(&mut polled, patience).expect("polled")
+}
+
+/// Whether the answer to a request has arrived.
+fn is_readable(pending: &Connecting) -> bool {
+    let mut polled = [PollFd::new(pending.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).expect("polled") == 1
+}
+
+/// Waits until something has happened, and checks that the non-blocking listener has no connection
+/// until then.
+fn nobody_connects(listener: RawFd, mut has_happened: impl FnMut() -> bool) {
+    loop {
+        let is_last = has_happened();
+        assert_eq!(readable_within(listener, Some(Duration::ZERO)), 0);
+        let errno = rs::accept(listener).expect_err("nobody's").errno();
+        assert_eq!(errno as i32, libc::EAGAIN);
+        if is_last {
+            return;
+        }
+    }
+}
+
+/// The errno that the socket reports when it is ready.
+fn outcome(fd: RawFd) -> Result<usize, i32> {
+    assert_eq!(readable_within(fd, PATIENCE), 1);
     let mut got = [0; 8192];
     let flags = rs::ReceiveFlags::default();
     let received = rs::receive(fd, &mut [IoSliceMut::new(&mut got)], flags);
@@ -260,48 +290,84 @@ fn private_data_of_others_are_refused() {
     wrong_version[0] = 9;
     let mut no_elements = scene.liar.data();
     no_elements.elements.len = 0;
-    let at = rs::local_name(scene.listener).expect("a name");
     rs::set_nonblocking(scene.listener, true).expect("set");
     for private in [&wrong_version[..], &no_elements.encode()[..], &[]] {
-        let options = ConnectOptions::default();
-        let from = SocketAddr::new(HERE, 0);
-        let qp = scene.liar.qp();
-        let pending = Connection::start(qp, from, at, &options, private).expect("asked");
-        let mut polled = [rs::PollFd {
-            fd: scene.listener,
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        assert_eq!(rs::poll(&mut polled, PATIENCE).expect("polled"), 1);
-        let accepted = rs::accept(scene.listener);
-        let errno = accepted.expect_err("it is no rsocket").errno();
-        assert_eq!(errno as i32, libc::EAGAIN);
+        let pending = scene.liar.ask(scene.listener, private);
+        nobody_connects(scene.listener, || is_readable(&pending));
         pending.wait().expect_err("refused");
     }
     rs::set_nonblocking(scene.listener, false).expect("set");
     scene.end();
 }
 
-/// The peer's shutdown may arrive before this end could send its own, or its disconnect.
+/// A REQ can have a forged source address, whose owner never confirms what this end answers: no
+/// connection comes of it, and the program does not wake up.
 #[test]
-fn shutdowns_that_cross_while_the_connection_is_confirmed_end_it() {
+fn a_connection_counts_once_the_peer_has_confirmed_it() {
     let scene = Scene::new();
+    let private = scene.liar.data().encode();
+    let pending = scene.liar.ask(scene.listener, &private);
+    rs::set_nonblocking(scene.listener, true).expect("set");
+    // The answer has arrived, and the peer keeps silent.
+    nobody_connects(scene.listener, || is_readable(&pending));
+    let connection = pending.wait().expect("connected");
+    assert_eq!(readable_within(scene.listener, PATIENCE), 1);
+    let (fd, from) = rs::accept(scene.listener).expect("confirmed");
+    assert_eq!(from.ip(), HERE);
+    rs::set_nonblocking(scene.listener, false).expect("set");
+    rs::close(fd).expect("closed");
+    drop(connection);
+    scene.end();
+}
+
+/// More requests than there is room for, of which none is ever confirmed.
+#[test]
+fn requests_that_nobody_confirms_keep_nobody_out() {
+    const REQUESTS: usize = 300;
+    let scene = Scene::new();
+    let private = scene.liar.data().encode();
+    rs::set_nonblocking(scene.listener, true).expect("set");
+    let mut asked = Vec::new();
+    for _ in 0..REQUESTS {
+        let pending = scene.liar.ask(scene.listener, &private);
+        nobody_connects(scene.listener, || is_readable(&pending));
+        asked.push(pending);
+    }
+    rs::set_nonblocking(scene.listener, false).expect("set");
     let at = rs::local_name(scene.listener).expect("a name");
+    still_talk(bystanders(scene.listener, at));
+    scene.end();
+}
+
+/// A program may connect and accept in one thread.
+#[test]
+fn a_thread_accepts_a_connection_that_it_asked_for() {
+    let (listener, at) = listening();
+    let client = rs::socket(rs::Domain::V4).expect("a socket");
+    rs::set_nonblocking(client, true).expect("set");
+    let errno = rs::connect(client, at)
+        .expect_err("it takes a while")
+        .errno();
+    assert_eq!(errno as i32, libc::EINPROGRESS);
+    let (accepted, _) = rs::accept(listener).expect("accepted");
+    still_talk((client, accepted));
+    for fd in [client, accepted, listener] {
+        rs::close(fd).expect("closed");
+    }
+}
+
+#[test]
+fn shutdowns_that_cross_end_the_connection() {
+    let scene = Scene::new();
     for theirs in [Control::Shutdown, Control::Disconnect] {
-        let options = ConnectOptions::default();
-        let from = SocketAddr::new(HERE, 0);
         let private = scene.liar.data().encode();
-        let pending = Connection::start(scene.liar.qp(), from, at, &options, &private);
-        let pending = pending.expect("asked");
-        let (fd, _) = rs::accept(scene.listener).expect("accepted");
-        // Nothing can be sent yet.
+        let (connection, _, fd) = scene.liar.connect(scene.listener, &private);
         rs::shutdown(fd, rs::Shutdown::Writes).expect("shut");
-        let connection = pending.wait().expect("connected");
         let imm = Message::Control(theirs).encode();
         scene.liar.tell(&connection, NOWHERE, imm, &[]);
         assert_eq!(end_of(fd), Ok(0));
         if theirs == Control::Shutdown {
-            let ends = Message::Control(Control::Disconnect).encode();
+            let ends = Message::Control(Control::Shutdown).encode();
             loop {
                 let completion = scene.liar.cq.poll_for(Duration::from_secs(20));
                 let completion = completion.expect("no overrun").expect("in time");

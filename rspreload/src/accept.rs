@@ -5,7 +5,7 @@ use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::signals;
 use crate::socket::Socket;
-use crate::{carried, epoll, listen, rdmacm, real, say, table};
+use crate::{carried, descriptors, epoll, listen, rdmacm, real, say, table};
 use libc::{pollfd, sockaddr, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) unsafe fn accept(
         // SAFETY: the caller promises the buffer.
         match check(unsafe { real::accept4(fd, address, size, flags) }) {
             Err(error) if error.is_again() && !socket.is_nonblocking() => {}
-            result => return result,
+            result => return result.map(descriptors::given),
         }
         wait(fd, socket, until)?;
     }
@@ -68,7 +68,7 @@ fn wait(fd: c_int, socket: &Socket, until: Until) -> Outcome<()> {
     let mut fds = [of(socket.rs()), of(fd)];
     match rdmacm::poll(&mut fds, until.left_milliseconds()) {
         Ok(0) if until.is_over() => Err(Errno(libc::EAGAIN)),
-        Err(Errno(libc::EINTR)) if signals::restarts() => Ok(()),
+        Err(Errno(libc::EINTR)) if signals::restarts(until) => Ok(()),
         result => result.map(drop),
     }
 }
@@ -77,7 +77,7 @@ fn wait(fd: c_int, socket: &Socket, until: Until) -> Outcome<()> {
 fn adopt(fd: c_int, listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int> {
     // SAFETY: only numbers are passed.
     let made = unsafe { real::socket(listener.domain, libc::SOCK_STREAM | flags, 0) };
-    let made = check(made).inspect_err(|_| rdmacm::close(rs))?;
+    let made = descriptors::given(check(made).inspect_err(|_| rdmacm::close(rs))?);
     let is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
     say::log(|| match (rdmacm::own_name(rs), rdmacm::peer_name(rs)) {
         (Ok(own), Ok(peer)) => format!("{own} <- {peer} over RDMA"),

@@ -70,6 +70,10 @@ impl Until {
         }
     }
 
+    pub(crate) fn is_never(self) -> bool {
+        self.0.is_none()
+    }
+
     pub(crate) fn is_over(self) -> bool {
         self.0.is_some_and(|end| Instant::now() >= end)
     }

@@ -126,6 +126,7 @@ fn again(fd: c_int, socket: &Arc<Socket>, kernel: &impl Fn() -> c_int) -> Outcom
 
 /// Waits for the end of an attempt.
 fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
+    let limit = Until::after_limit(socket.send_limit());
     loop {
         let Some(until) = attempt_until(socket) else {
             return pending_error(socket).map_or(Ok(0), Err);
@@ -136,7 +137,7 @@ fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
             revents: 0,
         }];
         match rdmacm::poll(&mut fds, until.left_milliseconds()) {
-            Err(Errno(libc::EINTR)) if signals::restarts() => {}
+            Err(Errno(libc::EINTR)) if signals::restarts(limit) => {}
             result => drop(result?),
         }
         let Some((to, error)) = outcome(socket) else {

@@ -1,23 +1,84 @@
 //! Descriptors of sockets: made, copied, closed.
 
-use crate::errno::{Errno, Outcome, check};
+use crate::errno::{self, Errno, Outcome, check};
 use crate::inside::is_inside;
 use crate::interest::Epoll;
 use crate::kinds::{self, Kind};
 use crate::socket::Socket;
 use crate::{claim, hidden, io, listen, real, settings, table};
-use libc::{c_long, c_ulong, c_void};
+use libc::{c_long, c_ulong, c_void, msghdr};
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Remembers a socket that the kernel made, if it is for TCP.
-pub(crate) fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+/// Notes that the kernel has given out a number, which may be -1. What this library knew of the number
+/// is over: its descriptor was closed in a way that this library does not see. Hides the descriptor if
+/// the calling thread runs librdmacm.
+pub(crate) fn given(fd: c_int) -> c_int {
     if fd < 0 {
         return fd;
     }
     if is_inside() {
         return hidden::hide(fd);
+    }
+    if kinds::of(fd) != Kind::Other {
+        errno::call((), || {
+            drop(forget(fd));
+            Ok(())
+        });
+    }
+    fd
+}
+
+/// The same for `count` descriptors.
+///
+/// # Safety
+/// `all` points to as many.
+pub(crate) unsafe fn given_all(all: *mut c_int, count: usize) {
+    for index in 0..count {
+        // SAFETY: the caller promises them.
+        unsafe {
+            let fd = all.add(index);
+            fd.write_unaligned(given(fd.read_unaligned()));
+        }
+    }
+}
+
+/// The same for both descriptors of a pair, if `result` is 0.
+///
+/// # Safety
+/// `pair` points to two descriptors then.
+pub(crate) unsafe fn given_pair(result: c_int, pair: *mut c_int) -> c_int {
+    if result == 0 {
+        // SAFETY: the caller promises two.
+        unsafe { given_all(pair, 2) };
+    }
+    result
+}
+
+/// The same for those that came with a message.
+///
+/// # Safety
+/// The kernel has filled the message.
+pub(crate) unsafe fn given_with(message: *const msghdr) {
+    // SAFETY: the caller promises the message, with all that it points to.
+    unsafe {
+        let mut next = libc::CMSG_FIRSTHDR(message);
+        while let Some(header) = next.as_ref() {
+            if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let length = header.cmsg_len - libc::CMSG_LEN(0) as usize;
+                given_all(libc::CMSG_DATA(next).cast(), length / size_of::<c_int>());
+            }
+            next = libc::CMSG_NXTHDR(message, next);
+        }
+    }
+}
+
+/// Remembers a socket that the kernel made, if it is for TCP.
+pub(crate) fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let fd = given(fd);
+    if fd < 0 || is_inside() {
+        return fd;
     }
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let is_tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
@@ -32,10 +93,8 @@ pub(crate) fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_
 
 /// Remembers an epoll instance that the kernel made.
 pub(crate) fn made_epoll(fd: c_int) -> c_int {
-    if fd >= 0 && is_inside() {
-        return hidden::hide(fd);
-    }
-    if fd >= 0 && !settings::get().is_off {
+    let fd = given(fd);
+    if fd >= 0 && !is_inside() && !settings::get().is_off {
         table::insert_epoll(fd, Arc::new(Epoll::default()));
     }
     fd
@@ -98,6 +157,7 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome<
 
 /// After a descriptor was copied.
 pub(crate) fn copied(from: c_int, to: c_int) -> c_int {
+    let to = given(to);
     if to < 0 {
         return to;
     }
@@ -105,8 +165,6 @@ pub(crate) fn copied(from: c_int, to: c_int) -> c_int {
         table::insert_socket(to, socket);
     } else if let Some(epoll) = table::epoll(from) {
         table::insert_epoll(to, epoll);
-    } else if is_inside() {
-        return hidden::hide(to);
     }
     to
 }

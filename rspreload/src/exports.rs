@@ -13,12 +13,12 @@ use crate::select::{self, Sets};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
 use crate::{
-    accept, atfork, cancel, claim, connect, descriptors, epoll, exec, exit, hidden, io, listen,
-    options, poll, rdmacm, sendfile, table, threads,
+    accept, atfork, cancel, claim, connect, descriptors, epoll, exec, exit, io, listen, options,
+    poll, rdmacm, sendfile, table, threads,
 };
 use libc::{
-    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t,
-    sockaddr, socklen_t, ssize_t, timespec, timeval,
+    epoll_event, fd_set, iovec, mmsghdr, mode_t, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t,
+    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::Arc;
@@ -59,19 +59,79 @@ replace! {
     descriptors::made(real::socket(domain, kind, protocol), domain, kind, protocol)
 
     fn socketpair(domain: c_int, kind: c_int, protocol: c_int, to: *mut c_int) -> c_int;
-    hidden::pair_if_inside(real::socketpair(domain, kind, protocol, to), to)
+    descriptors::given_pair(real::socketpair(domain, kind, protocol, to), to)
 
     fn eventfd(initial: c_uint, flags: c_int) -> c_int;
-    hidden::if_inside(real::eventfd(initial, flags))
+    descriptors::given(real::eventfd(initial, flags))
 
     fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
-    hidden::if_inside(real::timerfd_create(clock, flags))
+    descriptors::given(real::timerfd_create(clock, flags))
+
+    fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int; {
+        let made = real::signalfd(fd, mask, flags);
+        // It may set the mask of one that there is.
+        if made == fd { made } else { descriptors::given(made) }
+    }
+
+    fn inotify_init() -> c_int;
+    descriptors::given(real::inotify_init())
+
+    fn inotify_init1(flags: c_int) -> c_int;
+    descriptors::given(real::inotify_init1(flags))
+
+    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int;
+    descriptors::given(real::memfd_create(name, flags))
+
+    fn shm_open(name: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    descriptors::given(real::shm_open(name, flags, mode))
+
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    descriptors::given(real::open(path, flags, mode))
+
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    descriptors::given(real::open64(path, flags, mode))
+
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int;
+    descriptors::given(real::__open_2(path, flags))
+
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int;
+    descriptors::given(real::__open64_2(path, flags))
+
+    fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    descriptors::given(real::openat(at, path, flags, mode))
+
+    fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    descriptors::given(real::openat64(at, path, flags, mode))
+
+    fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int;
+    descriptors::given(real::__openat_2(at, path, flags))
+
+    fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int;
+    descriptors::given(real::__openat64_2(at, path, flags))
+
+    fn creat(path: *const c_char, mode: mode_t) -> c_int;
+    descriptors::given(real::creat(path, mode))
+
+    fn creat64(path: *const c_char, mode: mode_t) -> c_int;
+    descriptors::given(real::creat64(path, mode))
+
+    fn mkstemp(template: *mut c_char) -> c_int;
+    descriptors::given(real::mkstemp(template))
+
+    fn mkstemp64(template: *mut c_char) -> c_int;
+    descriptors::given(real::mkstemp64(template))
+
+    fn mkostemp(template: *mut c_char, flags: c_int) -> c_int;
+    descriptors::given(real::mkostemp(template, flags))
+
+    fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int;
+    descriptors::given(real::mkostemp64(template, flags))
 
     fn pipe(to: *mut c_int) -> c_int;
-    hidden::pair_if_inside(real::pipe(to), to)
+    descriptors::given_pair(real::pipe(to), to)
 
     fn pipe2(to: *mut c_int, flags: c_int) -> c_int;
-    hidden::pair_if_inside(real::pipe2(to, flags), to)
+    descriptors::given_pair(real::pipe2(to, flags), to)
 
     fn pthread_create(thread: *mut c_ulong, attributes: *const c_void, start: Start, argument: *mut c_void) -> c_int;
     threads::create(thread, attributes, start, argument)
@@ -91,11 +151,11 @@ replace! {
     }
 
     fn accept(fd: c_int, address: *mut sockaddr, size: *mut socklen_t) -> c_int;
-    if is_kernels(fd) { hidden::if_inside(real::accept(fd, address, size)) } else { accepted(fd, address, size, 0) }
+    if is_kernels(fd) { descriptors::given(real::accept(fd, address, size)) } else { accepted(fd, address, size, 0) }
 
     fn accept4(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int;
     if is_kernels(fd) {
-        hidden::if_inside(real::accept4(fd, address, size, flags))
+        descriptors::given(real::accept4(fd, address, size, flags))
     } else {
         accepted(fd, address, size, flags)
     }
@@ -134,6 +194,12 @@ replace! {
     fn dup(fd: c_int) -> c_int;
     call(-1, || check(real::dup(fd)).map(|made| descriptors::copied(fd, made)))
 
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
+    match by_number(number, [a, b, c, d, e, f]) {
+        Some(result) => result,
+        None => real::syscall(number, a, b, c, d, e, f),
+    }
+
     fn dup2(fd: c_int, to: c_int) -> c_int;
     call(-1, || descriptors::copy_to(fd, to, || real::dup2(fd, to)))
 
@@ -143,7 +209,7 @@ replace! {
     fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int; {
         let real = |argument| real::fcntl(fd, command, argument);
         if is_kernels(fd) {
-            return made_inside(command, real(argument));
+            return copied_by(command, real(argument));
         }
         call(-1, || descriptors::fcntl(fd, command, argument, real))
     }
@@ -151,7 +217,7 @@ replace! {
     fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int; {
         let real = |argument| real::fcntl64(fd, command, argument);
         if is_kernels(fd) {
-            return made_inside(command, real(argument));
+            return copied_by(command, real(argument));
         }
         call(-1, || descriptors::fcntl(fd, command, argument, real))
     }
@@ -177,10 +243,89 @@ replace! {
     call(-1, || options::set(fd, level, name, value, size, || real::setsockopt(fd, level, name, value, size)))
 }
 
+/// A system call that a program makes by its number, and for which this library has a function: libuv
+/// closes descriptors so. Those of the C library and of Rust that have nothing to do with descriptors,
+/// such as futexes, go to the kernel.
+unsafe fn by_number(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c_long> {
+    let int = |argument: c_long| argument as c_int;
+    let uint = |argument: c_long| argument as c_uint;
+    // SAFETY: the caller promises what the system call asks for, which is what the function asks for.
+    Some(unsafe {
+        let result = match number {
+            libc::SYS_socket => socket(int(a), int(b), int(c)),
+            libc::SYS_socketpair => socketpair(int(a), int(b), int(c), d as _),
+            libc::SYS_accept => accept(int(a), b as _, c as _),
+            libc::SYS_accept4 => accept4(int(a), b as _, c as _, int(d)),
+            libc::SYS_listen => listen(int(a), int(b)),
+            libc::SYS_connect => connect(int(a), b as _, c as _),
+            libc::SYS_shutdown => shutdown(int(a), int(b)),
+            libc::SYS_getsockname => getsockname(int(a), b as _, c as _),
+            libc::SYS_getpeername => getpeername(int(a), b as _, c as _),
+            libc::SYS_getsockopt => getsockopt(int(a), int(b), int(c), d as _, e as _),
+            libc::SYS_setsockopt => setsockopt(int(a), int(b), int(c), d as _, e as _),
+            libc::SYS_close => close(int(a)),
+            libc::SYS_close_range => close_range(uint(a), uint(b), int(c)),
+            libc::SYS_dup => dup(int(a)),
+            libc::SYS_dup3 => dup3(int(a), int(b), int(c)),
+            libc::SYS_fcntl => fcntl(int(a), int(b), c),
+            libc::SYS_ioctl => ioctl(int(a), b as _, c as _),
+            libc::SYS_pipe2 => pipe2(a as _, int(b)),
+            libc::SYS_eventfd2 => eventfd(uint(a), int(b)),
+            libc::SYS_timerfd_create => timerfd_create(int(a), int(b)),
+            libc::SYS_inotify_init1 => inotify_init1(int(a)),
+            libc::SYS_memfd_create => memfd_create(a as _, uint(b)),
+            libc::SYS_openat => openat(int(a), b as _, int(c), d as _),
+            libc::SYS_epoll_create1 => epoll_create1(int(a)),
+            libc::SYS_epoll_ctl => epoll_ctl(int(a), int(b), int(c), d as _),
+            libc::SYS_epoll_pwait => epoll_pwait(int(a), b as _, int(c), int(d), e as _),
+            libc::SYS_recvmmsg => recvmmsg(int(a), b as _, uint(c), int(d), e as _),
+            libc::SYS_sendmmsg => sendmmsg(int(a), b as _, uint(c), int(d)),
+            libc::SYS_read => return Some(read(int(a), b as _, c as _) as c_long),
+            libc::SYS_readv => return Some(readv(int(a), b as _, int(c)) as c_long),
+            libc::SYS_write => return Some(write(int(a), b as _, c as _) as c_long),
+            libc::SYS_writev => return Some(writev(int(a), b as _, int(c)) as c_long),
+            libc::SYS_recvmsg => return Some(recvmsg(int(a), b as _, int(c)) as c_long),
+            libc::SYS_sendmsg => return Some(sendmsg(int(a), b as _, int(c)) as c_long),
+            libc::SYS_recvfrom => {
+                return Some(recvfrom(int(a), b as _, c as _, int(d), e as _, f as _) as c_long);
+            }
+            libc::SYS_sendto => {
+                return Some(sendto(int(a), b as _, c as _, int(d), e as _, f as _) as c_long);
+            }
+            #[cfg(target_arch = "x86_64")]
+            _ => return by_old_number(number, [a, b, c, d]),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => return None,
+        };
+        result.into()
+    })
+}
+
+/// The same for system calls that newer processors lack.
+#[cfg(target_arch = "x86_64")]
+unsafe fn by_old_number(number: c_long, [a, b, c, d]: [c_long; 4]) -> Option<c_long> {
+    let int = |argument: c_long| argument as c_int;
+    // SAFETY: as for `by_number`.
+    let result = unsafe {
+        match number {
+            libc::SYS_open => open(a as _, int(b), c as _),
+            libc::SYS_creat => creat(a as _, b as _),
+            libc::SYS_dup2 => dup2(int(a), int(b)),
+            libc::SYS_pipe => pipe(a as _),
+            libc::SYS_poll => poll(a as _, b as _, int(c)),
+            libc::SYS_epoll_create => epoll_create(int(a)),
+            libc::SYS_epoll_wait => epoll_wait(int(a), b as _, int(c), int(d)),
+            libc::SYS_inotify_init => inotify_init(),
+            _ => return None,
+        }
+    };
+    Some(result.into())
+}
+
 /// `accept` at a socket that may listen over RDMA.
 unsafe fn accepted(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int {
     // SAFETY: the caller promises the buffer.
-    let real = || unsafe { hidden::if_inside(real::accept4(fd, address, size, flags)) };
+    let real = || unsafe { descriptors::given(real::accept4(fd, address, size, flags)) };
     ours_or(real, || match claim::waited_for(fd) {
         // SAFETY: as above.
         Some(socket) if socket.is_kernel_nonblocking.load(Ordering::Acquire) => unsafe {
@@ -203,10 +348,10 @@ fn ours_or<T: From<i8>>(
     }
 }
 
-/// Hides a copy of a descriptor that librdmacm makes.
-fn made_inside(command: c_int, result: c_int) -> c_int {
+/// Notes the number of a copy that `fcntl` has made of a descriptor of the kernel's.
+fn copied_by(command: c_int, result: c_int) -> c_int {
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => hidden::if_inside(result),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => descriptors::given(result),
         _ => result,
     }
 }
@@ -347,10 +492,22 @@ replace! {
     }
 
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
-    moved(fd, || real::recvmsg(fd, message, flags), |socket| receive(socket, message, flags))
+    moved(fd, || {
+        let received = real::recvmsg(fd, message, flags);
+        if received >= 0 {
+            descriptors::given_with(message);
+        }
+        received
+    }, |socket| receive(socket, message, flags))
 
     fn recvmmsg(fd: c_int, all: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
-    messages(fd, || real::recvmmsg(fd, all, count, flags, timeout), count, |socket, index| {
+    messages(fd, || {
+        let received = real::recvmmsg(fd, all, count, flags, timeout);
+        for index in 0..received.max(0) as usize {
+            descriptors::given_with(&raw const (*all.add(index)).msg_hdr);
+        }
+        received
+    }, count, |socket, index| {
         let message = all.add(index);
         // Only the first one is waited for.
         let flags = if index > 0 { flags | libc::MSG_DONTWAIT } else { flags };

@@ -3,7 +3,6 @@
 //! They get high numbers, so that the program's own are as low as without this library, and the
 //! program cannot close them: `closefrom` and loops over all descriptors leave them.
 
-use crate::inside::is_inside;
 use crate::kinds::{self, Kind};
 use crate::real;
 use std::ffi::{c_int, c_long};
@@ -19,28 +18,6 @@ pub(crate) fn hide(fd: c_int) -> c_int {
     let moved = raise(fd);
     kinds::set(moved, Kind::Hidden);
     moved
-}
-
-/// Does so if the calling thread runs librdmacm.
-pub(crate) fn if_inside(fd: c_int) -> c_int {
-    if fd >= 0 && is_inside() { hide(fd) } else { fd }
-}
-
-/// The same for both descriptors of a pair.
-///
-/// # Safety
-/// `pair` points to two descriptors if `result` is 0.
-pub(crate) unsafe fn pair_if_inside(result: c_int, pair: *mut c_int) -> c_int {
-    if result == 0 && is_inside() {
-        for index in 0..2 {
-            // SAFETY: the caller promises two.
-            unsafe {
-                let fd = pair.add(index);
-                fd.write(hide(fd.read()));
-            }
-        }
-    }
-    result
 }
 
 /// Closes a hidden descriptor.

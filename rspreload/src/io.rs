@@ -200,7 +200,7 @@ pub(crate) fn wait(socket: &Arc<Socket>, events: i16, until: Until) -> Outcome<(
     }];
     match rdmacm::poll(&mut fds, until.min(attempt).left_milliseconds()) {
         Ok(0) if until.is_over() => Err(Errno(libc::EAGAIN)),
-        Err(Errno(libc::EINTR)) if signals::restarts() => Ok(()),
+        Err(Errno(libc::EINTR)) if signals::restarts(until) => Ok(()),
         result => result.map(drop),
     }
 }

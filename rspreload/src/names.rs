@@ -1,12 +1,13 @@
 //! The addresses of a connection that another process relays.
 //!
 //! Such a connection is a Unix-domain socket, whose own address holds those of the connection. So
-//! each process that has it, by whatever way it came, knows them.
+//! each process that has it, by whatever way it came, knows them. Any user can give a socket such an
+//! address and pass it on, so that of another user is what it is, a Unix-domain socket.
 
 use crate::address::{Address, from_call};
 use crate::errno::{Outcome, check};
 use crate::real;
-use libc::{sa_family_t, sockaddr_un, socklen_t};
+use libc::{sa_family_t, sockaddr_un, socklen_t, stat, ucred, uid_t};
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -88,7 +89,47 @@ pub(crate) fn of(fd: c_int) -> Option<Names> {
     let length = (size as usize).checked_sub(size_of::<sa_family_t>())?;
     let path = raw.sun_path.get(..length)?;
     let bytes: Vec<u8> = path.iter().map(|byte| byte.cast_unsigned()).collect();
-    Names::parse(&bytes)
+    Names::parse(&bytes).filter(|_| is_trusted(fd))
+}
+
+/// Whether this process's user, or root, made both ends of a Unix-domain socket.
+fn is_trusted(fd: c_int) -> bool {
+    // SAFETY: nothing is passed.
+    let users = unsafe { [libc::getuid(), libc::geteuid(), 0] };
+    let is_trusted = |user| users.contains(&user) && !may_be_anybody(user);
+    maker(fd).is_some_and(is_trusted) && peer(fd).is_some_and(is_trusted)
+}
+
+/// The user that made the socket.
+fn maker(fd: c_int) -> Option<uid_t> {
+    // SAFETY: zeros are valid.
+    let mut found: stat = unsafe { std::mem::zeroed() };
+    // SAFETY: there is room for the answer.
+    check(unsafe { libc::fstat(fd, &raw mut found) }).ok()?;
+    Some(found.st_uid)
+}
+
+/// The user at the other end.
+fn peer(fd: c_int) -> Option<uid_t> {
+    let mut found = ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut size = size_of::<ucred>() as socklen_t;
+    let to = (&raw mut found).cast();
+    // SAFETY: there is room for the answer.
+    let result =
+        unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, to, &raw mut size) };
+    check(result).ok()?;
+    Some(found.uid)
+}
+
+/// Whether the number stands for every user that the process's user namespace does not map.
+fn may_be_anybody(user: uid_t) -> bool {
+    const OVERFLOW: uid_t = 65534;
+    let maps_all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    user == OVERFLOW && !std::fs::read_to_string("/proc/self/uid_map").is_ok_and(maps_all)
 }
 
 /// The address of the kernel's socket at a descriptor.

@@ -7,8 +7,8 @@
 
 use crate::errno::{Errno, keep};
 use libc::{
-    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr,
-    socklen_t, ssize_t, timespec, timeval,
+    epoll_event, fd_set, iovec, mmsghdr, mode_t, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -144,6 +144,27 @@ originals! {
 
     fn eventfd(initial: c_uint, flags: c_int) -> c_int;
     fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
+    fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int;
+    fn inotify_init() -> c_int;
+    fn inotify_init1(flags: c_int) -> c_int;
+    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int;
+    fn shm_open(name: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int;
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int;
+    fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn creat(path: *const c_char, mode: mode_t) -> c_int;
+    fn creat64(path: *const c_char, mode: mode_t) -> c_int;
+    fn mkstemp(template: *mut c_char) -> c_int;
+    fn mkstemp64(template: *mut c_char) -> c_int;
+    fn mkostemp(template: *mut c_char, flags: c_int) -> c_int;
+    fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int;
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
+
     fn pipe(to: *mut c_int) -> c_int;
     fn pipe2(to: *mut c_int, flags: c_int) -> c_int;
     fn pthread_create(thread: *mut c_ulong, attributes: *const c_void, start: Start, argument: *mut c_void) -> c_int;

@@ -233,8 +233,9 @@ impl Socket {
             if self.lingers.load(Ordering::Relaxed) {
                 rdmacm::set_blocking(rs);
             }
-            rdmacm::close(rs);
+            // Once it is closed, the kernel may give out its number again.
             kinds::set(rs, kinds::Kind::Other);
+            rdmacm::close(rs);
         }
     }
 

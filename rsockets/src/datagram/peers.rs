@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 const MAX_PEERS: usize = 1024;
 
 /// The time after which a socket asks a peer for its QPN again. A program that was started again has
-/// the same address and another QP.
+/// the same address and another QP. As long, a peer of which two QPNs were named gets its datagrams
+/// over the UDP socket.
 const VALIDITY: Duration = Duration::from_secs(3);
 
 /// A peer.
@@ -18,35 +19,83 @@ const VALIDITY: Duration = Duration::from_secs(3);
 pub(super) struct Peer {
     /// The place of the endpoint that datagrams to the peer leave from.
     pub(super) endpoint: usize,
-    /// The peer's QP, once it is known.
-    pub(super) path: Option<Path>,
+    /// The peer's QP, once one was named.
+    path: Option<Path>,
+    /// Whether the peer was asked for its QP since it named that.
+    asked: bool,
 }
 
 /// The way to a peer's QP.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    pub(super) destination: Destination,
-    /// When the peer last said that this is its QP.
-    confirmed: Instant,
-    /// Whether it has been asked since.
-    asked: bool,
+struct Path {
+    destination: Destination,
+    /// When the peer last named this QP.
+    named: Instant,
+    /// Whether it did so after it was asked.
+    is_confirmed: bool,
+    /// When another QP was last named as the peer's.
+    disputed: Option<Instant>,
 }
 
-impl Path {
-    /// The way to a peer that has just said that this is its QP.
-    pub(super) fn confirmed(destination: Destination, now: Instant) -> Self {
+impl Peer {
+    /// A peer of which no QP is known.
+    pub(super) fn new(endpoint: usize) -> Self {
         Self {
-            destination,
-            confirmed: now,
+            endpoint,
+            path: None,
             asked: false,
         }
     }
 
-    /// Whether the next datagram goes to the QP. From time to time one goes over the UDP socket
-    /// instead, and if the peer does not answer it, all do.
-    pub(super) fn is_good(&mut self, now: Instant) -> bool {
-        let age = now.saturating_duration_since(self.confirmed);
-        age < VALIDITY || age < 2 * VALIDITY && std::mem::replace(&mut self.asked, true)
+    /// A message with the peer's address named its QP. The address may be forged. So the first QP
+    /// that is named stays until the peer was asked and named it no more for a while, and it is used
+    /// only if an answer confirmed it and nobody names another one.
+    pub(super) fn name(&mut self, endpoint: usize, destination: Destination, now: Instant) {
+        let is_same = |path: &Path| path.destination.qpn == destination.qpn;
+        match &mut self.path {
+            Some(path) if is_same(path) => {
+                path.named = now;
+                path.is_confirmed |= self.asked;
+                path.destination = destination;
+            }
+            Some(path) if !self.asked || now.saturating_duration_since(path.named) < VALIDITY => {
+                path.disputed = Some(now);
+                return;
+            }
+            path => {
+                *path = Some(Path {
+                    destination,
+                    named: now,
+                    is_confirmed: path.is_none() && self.asked,
+                    disputed: path.and_then(|path| path.disputed),
+                });
+            }
+        }
+        (self.endpoint, self.asked) = (endpoint, false);
+    }
+
+    /// The QP that the next datagram goes to; `None` if it goes over the UDP socket, which asks the
+    /// peer for its QP. That happens from time to time, and if the peer does not answer, always.
+    pub(super) fn destination(&mut self, now: Instant) -> Option<Destination> {
+        let asked = std::mem::replace(&mut self.asked, true);
+        let path = self.path.filter(|path| path.is_good(asked, now))?;
+        self.asked = asked;
+        Some(path.destination)
+    }
+
+    /// A datagram goes over the UDP socket in any case.
+    pub(super) fn ask(&mut self) {
+        self.asked = true;
+    }
+}
+
+impl Path {
+    fn is_good(&self, asked: bool, now: Instant) -> bool {
+        let since = |then| now.saturating_duration_since(then);
+        let age = since(self.named);
+        self.is_confirmed
+            && self.disputed.is_none_or(|at| since(at) >= VALIDITY)
+            && (age < VALIDITY || age < 2 * VALIDITY && asked)
     }
 }
 
@@ -123,6 +172,10 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roce_verbs::datagram::{AddressHandle, AddressOptions};
+    use roce_verbs::qp::QKey;
+    use roce_verbs::{Device, Qpn};
+    use std::net::{IpAddr, Ipv4Addr};
 
     fn address(number: usize) -> SocketAddr {
         let [.., high, low] = number.to_be_bytes();
@@ -130,10 +183,98 @@ mod tests {
     }
 
     fn peer(endpoint: usize) -> Peer {
-        Peer {
-            endpoint,
-            path: None,
+        Peer::new(endpoint)
+    }
+
+    /// QPs at the loopback address.
+    struct Qps {
+        now: Instant,
+        handle: AddressHandle,
+    }
+
+    impl Qps {
+        fn new() -> Self {
+            let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            let context = Device::with_address(here).expect("loopback").open();
+            let context = context.expect("opened");
+            let index = context.gid_index(here).expect("an address");
+            let options = AddressOptions::default();
+            let handle = context.alloc_pd().create_ah(index, here.into(), &options);
+            let handle = handle.expect("a path");
+            Self {
+                now: Instant::now(),
+                handle,
+            }
         }
+
+        fn at(&self, seconds: u64) -> Instant {
+            self.now + Duration::from_secs(seconds)
+        }
+
+        /// A message names this QPN.
+        fn name(&self, peer: &mut Peer, qpn: u32, seconds: u64) {
+            let qpn = Qpn::new(qpn).expect("24 bits");
+            let destination = self.handle.to(qpn, QKey(7));
+            peer.name(0, destination, self.at(seconds));
+        }
+
+        /// Where a datagram goes.
+        fn sent(&self, peer: &mut Peer, seconds: u64) -> Option<u32> {
+            let destination = peer.destination(self.at(seconds))?;
+            Some(destination.qpn.get())
+        }
+    }
+
+    #[test]
+    fn only_an_answer_makes_a_qp_known() {
+        let (qps, mut peer) = (Qps::new(), peer(0));
+        qps.name(&mut peer, 17, 0);
+        assert_eq!(qps.sent(&mut peer, 0), None, "nobody has asked");
+        qps.name(&mut peer, 17, 0);
+        assert_eq!(qps.sent(&mut peer, 0), Some(17));
+        assert_eq!(qps.sent(&mut peer, 2), Some(17));
+        // It is asked again, and datagrams go there for a while.
+        assert_eq!(qps.sent(&mut peer, 3), None);
+        assert_eq!(qps.sent(&mut peer, 3), Some(17));
+        assert_eq!(qps.sent(&mut peer, 5), Some(17));
+        assert_eq!(qps.sent(&mut peer, 6), None);
+        qps.name(&mut peer, 17, 6);
+        assert_eq!(qps.sent(&mut peer, 6), Some(17));
+    }
+
+    #[test]
+    fn a_forged_name_sends_datagrams_over_udp_and_never_elsewhere() {
+        let (qps, mut peer) = (Qps::new(), peer(0));
+        assert_eq!(qps.sent(&mut peer, 0), None);
+        qps.name(&mut peer, 17, 0);
+        assert_eq!(qps.sent(&mut peer, 0), Some(17));
+        qps.name(&mut peer, 66, 1);
+        for seconds in 1..4 {
+            assert_eq!(qps.sent(&mut peer, seconds), None);
+            qps.name(&mut peer, 17, seconds);
+        }
+        assert_eq!(qps.sent(&mut peer, 4), Some(17));
+        // Long after the last datagram, however often.
+        for _ in 0..3 {
+            qps.name(&mut peer, 66, 100);
+        }
+        assert_eq!(qps.sent(&mut peer, 100), None);
+        qps.name(&mut peer, 17, 100);
+        assert_eq!(qps.sent(&mut peer, 102), None);
+        qps.name(&mut peer, 17, 102);
+        assert_eq!(qps.sent(&mut peer, 103), Some(17));
+    }
+
+    #[test]
+    fn a_peer_that_was_started_again_is_found() {
+        let (qps, mut peer) = (Qps::new(), peer(0));
+        assert_eq!(qps.sent(&mut peer, 0), None);
+        qps.name(&mut peer, 17, 0);
+        assert_eq!(qps.sent(&mut peer, 3), None);
+        qps.name(&mut peer, 18, 3);
+        assert_eq!(qps.sent(&mut peer, 3), None, "it is asked once more");
+        qps.name(&mut peer, 18, 3);
+        assert_eq!(qps.sent(&mut peer, 3), Some(18));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Receiving.
 
-use super::peers::{Path, Peer};
+use super::peers::Peer;
 use super::*;
 use crate::socket::ReceiveFlags;
 use crate::wire::{Operation, UdpHeader};
@@ -109,21 +109,10 @@ impl State {
             None => self.source_towards(from)?,
         };
         let endpoint = self.endpoint_for_stranger(local)?;
-        let new = Peer {
-            endpoint,
-            path: None,
-        };
-        let peer = self.peers.get_or_insert(from, new);
-        let known = peer
-            .path
-            .filter(|path| peer.endpoint == endpoint && path.destination.qpn.get() == header.qpn);
-        let destination = match known {
-            Some(path) => Some(path.destination),
-            None => self.endpoints[endpoint].destination(from.ip(), header.qpn),
-        };
-        peer.endpoint = endpoint;
-        let now = Instant::now();
-        peer.path = destination.map(|destination| Path::confirmed(destination, now));
+        let peer = self.peers.get_or_insert(from, Peer::new(endpoint));
+        if let Some(destination) = self.endpoints[endpoint].destination(from.ip(), header.qpn) {
+            peer.name(endpoint, destination, Instant::now());
+        }
         Ok(endpoint)
     }
 

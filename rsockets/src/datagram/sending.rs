@@ -115,16 +115,14 @@ impl State {
             *endpoint = Endpoint::new(endpoint.local(), &self.sizes)?;
             self.inbox.forget(peer.endpoint);
         }
-        if let Some(path) = &mut peer.path
-            && data.left() <= endpoint.limit()
-        {
+        if data.left() > endpoint.limit() {
+            peer.ask();
+        } else if let Some(destination) = peer.destination(Instant::now()) {
             if !endpoint.can_send() {
                 return Ok(None);
             }
-            if path.is_good(Instant::now()) {
-                endpoint.send(path.destination, data)?;
-                return Ok(Some(Way::Sent));
-            }
+            endpoint.send(destination, data)?;
+            return Ok(Some(Way::Sent));
         }
         Ok(Some(Way::Udp(UdpHeader {
             operation: Operation::Data,
@@ -137,11 +135,7 @@ impl State {
     pub(super) fn new_peer(&mut self, to: SocketAddr) -> Result<(), Error> {
         let local = self.source_towards(to)?;
         let endpoint = self.endpoint_at(local)?;
-        let new = Peer {
-            endpoint,
-            path: None,
-        };
-        self.peers.get_or_insert(to, new);
+        self.peers.get_or_insert(to, Peer::new(endpoint));
         Ok(())
     }
 

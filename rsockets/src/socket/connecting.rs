@@ -4,9 +4,10 @@ use super::route::connect_options;
 use super::*;
 use crate::nic::{canonical, nics, source_for};
 use crate::wire::ConnectData;
-use roce_verbs::cm::{Connection, ConnectionError, Establishing, Incoming, PortClaimError};
+use roce_verbs::cm::{Connection, ConnectionError, Establishing, PortClaimError};
 use roce_verbs::roce_cm::{Addresses, PortSpace, RejectReason};
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 
 impl Socket {
     /// `bind`.
@@ -59,6 +60,25 @@ impl Socket {
             Errno::EAGAIN => Errno::EINPROGRESS.into(),
             _ => error,
         })
+    }
+}
+
+impl Socket {
+    /// Takes a connection attempt further, unless another thread has the state locked, and does so.
+    pub(super) fn go_on_if_connecting(&self) {
+        if let Some(mut state) = self.state.try_lock()
+            && matches!(state.phase, Phase::Connecting(_))
+        {
+            self.progress_locked(&mut state, false);
+        }
+    }
+
+    /// The descriptor that becomes readable when the peer answers a connection attempt.
+    pub(super) fn awaited_answer(&self) -> Option<RawFd> {
+        match &self.state.try_lock()?.phase {
+            Phase::Connecting(connecting) => Some(connecting.0.as_fd().as_raw_fd()),
+            _ => None,
+        }
     }
 }
 
@@ -127,7 +147,7 @@ impl State {
             Ok(Establishing::Established(connection)) => {
                 let peer = ConnectData::parse(connection.private());
                 peer.or_errno(Errno::EPROTO)
-                    .map(|peer| Stream::established(connection, endpoint, peer))
+                    .map(|peer| Stream::new(connection, endpoint, peer))
             }
             Err(error) => Err(connection_error(error)),
         };
@@ -140,33 +160,6 @@ impl State {
         };
         true
     }
-}
-
-/// The socket of a connection that a peer has asked for.
-pub(super) fn accept_incoming(
-    domain: Domain,
-    nic: &Arc<Nic>,
-    incoming: Incoming,
-    listener: &State,
-) -> Result<Arc<Socket>, Error> {
-    let peer = ConnectData::parse(incoming.private()).or_errno(Errno::EPROTO)?;
-    let ip = incoming.request().ip;
-    let port = listener.claim.as_ref().map_or(0, |claim| claim.port());
-    let local = SocketAddr::new(incoming.local(), port);
-    let remote = SocketAddr::new(incoming.peer(), ip.map_or(0, |ip| ip.source_port));
-    let (endpoint, qp) = Endpoint::new(nic, &listener.sizes)?;
-    let private = endpoint.connect_data().encode();
-    let connecting = incoming.start_accept(qp, &connect_options(None), &private);
-    let connecting = connecting.map_err(connection_error)?;
-    let stream = Stream::accepted(connecting, endpoint, peer);
-    let socket = Socket::with(domain, Phase::Stream(Box::new(stream)), listener.sizes)?;
-    {
-        let mut state = socket.state.lock();
-        (state.local, state.remote) = (Some(local), Some(remote));
-        state.settings = listener.settings.clone();
-    }
-    socket.watch_peer();
-    Ok(socket)
 }
 
 fn claim(addresses: Addresses, index: u32, port: u16) -> Result<PortClaim, Error> {
@@ -185,7 +178,7 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-fn connection_error(error: ConnectionError) -> Error {
+pub(super) fn connection_error(error: ConnectionError) -> Error {
     let errno = match &error {
         ConnectionError::Rejected { reason, .. } if *reason == RejectReason::NO_RESOURCES => {
             Errno::ECONNREFUSED

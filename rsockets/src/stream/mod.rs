@@ -23,11 +23,11 @@ use inbox::Inbox;
 use mappings::Mappings;
 use nix::errno::Errno;
 use outbox::Outbox;
-use roce_verbs::cm::{Connecting, Connection, Establishing};
+use roce_verbs::cm::Connection;
 use roce_verbs::completion::Notify;
 use roce_verbs::qp::PathMtu;
 use roce_verbs::{ProtectionDomain, QueuePair};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 /// The most completions that are handled before the caller gets its turn.
@@ -53,8 +53,6 @@ pub(crate) struct Stream {
     unsent: Option<Control>,
     /// Receives that have completed and are not posted again.
     used_receives: u16,
-    /// Whether the peer has sent anything, so that its QP is ready.
-    heard: bool,
     end: End,
     /// Whether the program has disconnected.
     disconnected_here: bool,
@@ -64,8 +62,6 @@ pub(crate) struct Stream {
 
 /// The connection below.
 enum Link {
-    /// Accepted by this end, and not yet confirmed by the peer.
-    Pending(Connecting),
     Up(Connection),
     /// Given up.
     Gone,
@@ -82,21 +78,8 @@ pub(crate) enum End {
 }
 
 impl Stream {
-    /// A stream whose peer has answered.
-    pub(crate) fn established(
-        connection: Connection,
-        endpoint: Endpoint,
-        peer: ConnectData,
-    ) -> Self {
-        Self::new(Link::Up(connection), endpoint, peer)
-    }
-
-    /// A stream whose peer still has to confirm that it is ready.
-    pub(crate) fn accepted(connecting: Connecting, endpoint: Endpoint, peer: ConnectData) -> Self {
-        Self::new(Link::Pending(connecting), endpoint, peer)
-    }
-
-    fn new(link: Link, endpoint: Endpoint, peer: ConnectData) -> Self {
+    /// The stream of a connection that both ends have confirmed.
+    pub(crate) fn new(connection: Connection, endpoint: Endpoint, peer: ConnectData) -> Self {
         let sizes = &endpoint.sizes;
         let slots = endpoint.send_slots();
         Self {
@@ -111,38 +94,30 @@ impl Stream {
             writes: true,
             unsent: None,
             used_receives: 0,
-            heard: false,
             end: End::Open,
             disconnected_here: false,
             reported: false,
-            link,
+            link: Link::Up(connection),
             endpoint,
         }
     }
 
     fn qp(&self) -> Option<&QueuePair> {
         match &self.link {
-            Link::Pending(connecting) => Some(connecting.qp()),
             Link::Up(connection) => Some(connection),
             Link::Gone => None,
         }
     }
 
-    /// Whether this end may send. Before the peer is ready, its NIC drops what arrives, and the
-    /// connection would begin with a retransmission.
+    /// Whether this end may send.
     fn may_speak(&self) -> bool {
-        self.end != End::Disconnected
-            && match &self.link {
-                Link::Pending(_) => self.heard,
-                Link::Up(_) => true,
-                Link::Gone => false,
-            }
+        self.end != End::Disconnected && matches!(self.link, Link::Up(_))
     }
 
     /// Handles what has happened. With `drive`, lets the NIC work first if nothing has. Returns
     /// whether there was anything.
     pub(crate) fn progress(&mut self, drive: bool) -> bool {
-        let mut changed = self.confirm();
+        let mut changed = false;
         for _ in 0..MAX_TURN {
             let next = if drive {
                 self.endpoint.queue.poll()
@@ -162,25 +137,6 @@ impl Stream {
         changed
     }
 
-    /// Looks whether the peer has confirmed the connection.
-    fn confirm(&mut self) -> bool {
-        if !matches!(self.link, Link::Pending(_)) {
-            return false;
-        }
-        let Link::Pending(connecting) = std::mem::replace(&mut self.link, Link::Gone) else {
-            return false;
-        };
-        match connecting.check() {
-            Ok(Establishing::Pending(still)) => {
-                self.link = Link::Pending(still);
-                return false;
-            }
-            Ok(Establishing::Established(connection)) => self.link = Link::Up(connection),
-            Err(_) => self.break_off(Errno::ECONNRESET),
-        }
-        true
-    }
-
     /// Asks for an event at the descriptors when something happens. The caller then calls
     /// [`Stream::progress`] once more before it sleeps.
     pub(crate) fn arm(&mut self) {
@@ -191,9 +147,6 @@ impl Stream {
     /// The descriptors that become readable when something happens.
     pub(crate) fn descriptors(&self, mut each: impl FnMut(RawFd)) {
         each(self.endpoint.channel.as_raw_fd());
-        if let Link::Pending(connecting) = &self.link {
-            each(connecting.as_fd().as_raw_fd());
-        }
     }
 
     /// The largest path MTU of the interface, which connections use.

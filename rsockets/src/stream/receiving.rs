@@ -60,7 +60,6 @@ impl Stream {
         }
         if completion.wr_id == RECEIVE {
             self.used_receives += 1;
-            self.heard = true;
             self.receive(completion.imm);
         }
     }

@@ -1,6 +1,6 @@
 //! C programs written for these tests: each case is a process of its own.
 
-use crate::run::{Counts, Run};
+use crate::run::{Counts, Run, is_root_or_skip};
 
 /// Cases whose bytes all take rsockets, with the fewest connections and bytes.
 macro_rules! cases {
@@ -66,6 +66,11 @@ cases! {
     what_a_parent_relays_outlasts_it, 1, 12;
     what_a_parent_relays_outlasts_an_exit_at_once, 1, 12;
     last_words, 3, 30;
+    "numbers":
+    a_close_by_number_is_a_close, 2, 4;
+    calls_by_number_are_those_by_name, 1, 15;
+    a_number_that_is_given_out_again_is_the_kernels, 21, 0;
+    a_server_closes_by_number, 2, 18;
 }
 
 const NOTHING: Counts = Counts {
@@ -167,6 +172,17 @@ fn a_signal_interrupts_a_connection_unless_the_program_restarts_calls() {
     let case = "a_signal_interrupts_a_connection_unless_the_program_restarts_calls";
     assert_eq!(run.case("connects", case), "");
     assert_eq!(run.counts().connects, 0);
+}
+
+/// A user can bind a socket to any name, and pass it to another user's program.
+#[test]
+fn a_name_that_another_user_made_up_is_no_peer() {
+    if !is_root_or_skip() {
+        return;
+    }
+    let run = Run::new();
+    let case = "a_name_that_another_user_made_up_is_no_peer";
+    assert_eq!(run.case("numbers", case), "");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::run::{Run, succeeded, text};
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -111,6 +112,40 @@ fn python_serves_files_to_curl() {
     let counts = run.counts();
     assert_eq!((counts.connects, counts.accepts), (1, 1));
     assert!(counts.received >= expected.len() as u64, "{counts:?}");
+}
+
+/// What a plain TCP client gets from an HTTP server.
+fn get_by_tcp(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("received");
+    answer
+}
+
+/// libuv closes descriptors by `syscall`.
+#[test]
+fn node_serves_clients_of_both_kinds_in_turn() {
+    if !is_installed_or_skip("node") || !is_installed_or_skip("curl") {
+        return;
+    }
+    const SCRIPT: &str = "require('http').createServer((_, answer) => answer.end('served'))\
+                          .listen(process.argv[1], '127.0.0.1')";
+    let run = Run::new();
+    let port = port();
+    let mut command = run.command("node");
+    command.args(["-e", SCRIPT, &port.to_string()]);
+    let _server = Server::start(&mut command, &run.files().join("log"), port);
+    for _ in 0..3 {
+        assert_eq!(get(&run, &format!("http://127.0.0.1:{port}/")), b"served");
+        for _ in 0..2 {
+            let answer = get_by_tcp(port);
+            assert!(answer.contains("served"), "{answer:?}");
+        }
+    }
+    let counts = run.counts();
+    assert_eq!((counts.connects, counts.accepts), (3, 3));
 }
 
 #[test]

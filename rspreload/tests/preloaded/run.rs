@@ -44,7 +44,7 @@ fn folder() -> &'static Path {
         let folder = tempfile::tempdir().expect("a folder");
         let library = folder.path().join("librdmacm.so.1");
         compile("double.c", &library, &["-shared", "-fPIC", "-lpthread"]);
-        for program in ["bytes", "connects", "forks", "waits"] {
+        for program in ["bytes", "connects", "forks", "numbers", "waits"] {
             let to = folder.path().join(program);
             compile(&format!("{program}.c"), &to, &["-lpthread"]);
         }
@@ -129,6 +129,19 @@ impl Run {
             listens: next(),
         }
     }
+}
+
+/// Whether the test may act as another user. If not, reports on stderr that it is skipped, or fails
+/// where `ROCE_LAB=require`.
+pub(crate) fn is_root_or_skip() -> bool {
+    // SAFETY: nothing is passed.
+    if unsafe { libc::geteuid() } == 0 {
+        return true;
+    }
+    let required = std::env::var("ROCE_LAB").is_ok_and(|value| value == "require");
+    assert!(!required, "only root can act as another user");
+    eprintln!("skipped: only root can act as another user");
+    false
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
