@@ -5,7 +5,7 @@ use crate::out;
 use clap::Args;
 use roce_fabric::{Answer, Request, ask};
 use std::env;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -137,7 +137,7 @@ mod tests {
              bytes sent and 0 bytes received"
         );
         totals.packets = 7;
-        let atomics = text("x", &totals, &[]);
+        let atomics = text("x", &totals, &[], false);
         assert!(
             atomics.ends_with("0 bytes received, in 7 packets"),
             "{atomics}"
