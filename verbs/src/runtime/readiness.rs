@@ -1,4 +1,4 @@
-//! A descriptor that is readable while its owner says so: [ADR 62](../../../docs/adr/0062-descriptors-of-events.md).
+//! A descriptor that is readable while its owner says so: [ADR 58](../../../docs/adr/0058-descriptors-of-events.md).
 
 use nix::sys::time::TimeSpec;
 use nix::sys::timer::TimerSetTimeFlags;
