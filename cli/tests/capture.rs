@@ -224,7 +224,7 @@ fn a_wrong_name_is_an_error_that_names_it() {
             "cannot write nowhere/a.pcapng: there is no such folder",
         ),
         ("a-%x", "%x stands for nothing"),
-        (".", "cannot write .: Is a directory"),
+        (".", "cannot write .: it is a folder"),
     ] {
         let output = perf(dir.path(), name, "");
         assert_eq!(output.status.code(), Some(2), "{name}");
