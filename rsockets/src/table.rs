@@ -4,11 +4,9 @@ use crate::any::AnySocket;
 use crate::error::Error;
 use crate::lingering;
 use crate::per_process::PerProcess;
-use crate::socket::Socket;
 use nix::errno::Errno;
 use parking_lot::RwLock;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,13 +70,6 @@ impl Table {
     fn get(&self, fd: RawFd) -> Option<AnySocket> {
         let place = usize::try_from(fd).ok()?;
         self.sockets.read().get(place)?.clone()
-    }
-
-    /// Calls `each` with every stream socket.
-    pub(crate) fn for_each_stream(&self, each: impl FnMut(&Arc<Socket>)) {
-        let sockets = self.sockets.read();
-        let streams = sockets.iter().flatten().filter_map(|any| any.stream().ok());
-        streams.for_each(each);
     }
 
     fn all(&self) -> Vec<AnySocket> {

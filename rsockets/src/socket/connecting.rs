@@ -3,11 +3,27 @@
 use super::route::connect_options;
 use super::*;
 use crate::nic::{canonical, nics, source_for};
+use crate::per_process::PerProcess;
 use crate::wire::ConnectData;
+use parking_lot::Mutex;
 use roce_verbs::cm::{Connection, ConnectionError, Establishing, PortClaimError};
 use roce_verbs::roce_cm::{Addresses, PortSpace, RejectReason};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Weak;
+
+/// The sockets that connect, and some that have done so.
+static CONNECTING: PerProcess<Mutex<Vec<Weak<Socket>>>> = PerProcess::new();
+
+/// Calls `each` for the sockets of this process that connect.
+pub(super) fn for_each_connecting(each: impl FnMut(Arc<Socket>)) {
+    let sockets: Vec<_> = {
+        let mut connecting = CONNECTING.get().lock();
+        connecting.retain(|socket| socket.upgrade().is_some_and(|it| it.may_be_connecting()));
+        connecting.iter().filter_map(Weak::upgrade).collect()
+    };
+    sockets.into_iter().for_each(each);
+}
 
 impl Socket {
     /// `bind`.
@@ -33,12 +49,15 @@ impl Socket {
     }
 
     /// `connect`.
-    pub(crate) fn connect(&self, remote: SocketAddr) -> Result<(), Error> {
+    pub(crate) fn connect(self: &Arc<Self>, remote: SocketAddr) -> Result<(), Error> {
         {
             let mut state = self.state.lock();
             self.progress_locked(&mut state, true);
             match &state.phase {
-                Phase::Idle | Phase::Failed(_) => state.start_connecting(canonical(remote))?,
+                Phase::Idle | Phase::Failed(_) => {
+                    state.start_connecting(canonical(remote))?;
+                    CONNECTING.get().lock().push(Arc::downgrade(self));
+                }
                 Phase::Connecting(_) if self.is_nonblocking() => return Err(Errno::EALREADY.into()),
                 Phase::Connecting(_) => {}
                 Phase::Stream(_) => return Err(Errno::EISCONN.into()),
@@ -64,6 +83,13 @@ impl Socket {
 }
 
 impl Socket {
+    /// False if it certainly does not connect.
+    fn may_be_connecting(&self) -> bool {
+        self.state
+            .try_lock()
+            .is_none_or(|state| matches!(state.phase, Phase::Connecting(_)))
+    }
+
     /// Takes a connection attempt further, unless another thread has the state locked, and does so.
     pub(super) fn go_on_if_connecting(&self) {
         if let Some(mut state) = self.state.try_lock()

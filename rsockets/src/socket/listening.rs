@@ -1,11 +1,10 @@
 //! Listening.
 
-use super::connecting::connection_error;
+use super::connecting::{connection_error, for_each_connecting};
 use super::route::connect_options;
 use super::*;
 use crate::error::is_shortage;
 use crate::nic::nics;
-use crate::table::table;
 use crate::wire::ConnectData;
 use nix::sys::resource::{Resource, getrlimit};
 use roce_verbs::cm::{Establishing, Incoming, Listener};
@@ -151,7 +150,7 @@ impl Listening {
     pub(super) fn progress(&mut self, sizes: &Sizes, now: Instant) -> bool {
         if !self.half_open.is_empty() {
             // A thread may wait here for a connection that it has asked for itself.
-            table().for_each_stream(|socket| socket.go_on_if_connecting());
+            for_each_connecting(|socket| socket.go_on_if_connecting());
         }
         let confirmed = self.take_confirmed();
         self.answer_requests(sizes, now) || confirmed
@@ -244,7 +243,7 @@ impl Listening {
             each(half_open.connecting.as_fd().as_raw_fd());
         }
         if !self.half_open.is_empty() {
-            table().for_each_stream(|socket| {
+            for_each_connecting(|socket| {
                 if let Some(fd) = socket.awaited_answer() {
                     each(fd);
                 }
