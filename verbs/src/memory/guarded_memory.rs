@@ -557,7 +557,7 @@ mod guarded {
             assert_eq!(guarded, Ok(()));
             let beyond = trace.split_once("call_guarded").expect("in the trace").1;
             assert!(
-                beyond.contains("start_thread") || beyond.contains("main"),
+                beyond.contains("thread_start") || beyond.contains("main"),
                 "{trace}"
             );
         }
