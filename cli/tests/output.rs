@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use tempfile::NamedTempFile;
@@ -99,5 +99,25 @@ fn a_reader_that_has_gone_is_no_error() {
         assert!(!said.contains("standard output"), "{line}: {said}");
         assert!(!said.contains("roken pipe"), "{line}: {said}");
         assert!(!said.contains("panicked"), "{line}: {said}");
+    }
+}
+
+/// As with `roce perf | head -1`: the reader goes in the middle.
+#[test]
+fn a_measurement_whose_reader_goes_after_a_line_ends_quietly() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut reader = BufReader::new(reader);
+    let first_line = std::thread::spawn(move || {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("text");
+        line
+    });
+    let output = roce(MEASURE, writer);
+    let said = stderr(&output);
+    let line = first_line.join().expect("no panic");
+    assert!(line.ends_with('\n'), "{line}: {said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for word in ["standard output", "roken pipe", "panicked"] {
+        assert!(!said.contains(word), "{said}");
     }
 }

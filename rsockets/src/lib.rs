@@ -23,6 +23,7 @@ mod nic;
 mod options;
 mod per_process;
 mod poll;
+mod restarts;
 mod shared;
 mod socket;
 mod stream;

@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::nic::Nic;
 use crate::options::configuration;
-use crate::wait::{Patience, restarts, sleep};
+use crate::restarts::restarts;
+use crate::wait::{Patience, sleep};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;

@@ -1,9 +1,7 @@
 //! Sleeping until something happens to a socket.
 
-use libc::c_int;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
-use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -48,25 +46,6 @@ impl Patience {
             _ => self,
         }
     }
-}
-
-/// Signals of faults, which interrupt no call. Runtimes and libraries have handlers for them.
-const FAULTS: [c_int; 4] = [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE];
-
-/// Whether a call that a signal interrupted goes on: the program asked for that with each handler
-/// that it installed (SA_RESTART). Which signal it was is not known.
-pub(crate) fn restarts() -> bool {
-    let mut others = (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal));
-    others.all(|signal| {
-        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: there is room for the action. Zeros are a valid one.
-        let action = unsafe {
-            libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
-            action.assume_init()
-        };
-        let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
-        !is_handled || action.sa_flags & libc::SA_RESTART != 0
-    })
 }
 
 /// A time as `poll` takes it, rounded up.

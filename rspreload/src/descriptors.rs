@@ -11,9 +11,9 @@ use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Notes that the kernel has given out a number, which may be -1. What this library knew of the number
-/// is over: its descriptor was closed in a way that this library does not see. Hides the descriptor if
-/// the calling thread runs librdmacm.
+/// Handles a new descriptor, or -1, from the kernel. If this library knows a socket by that number, it
+/// forgets the socket: the number was closed in a way that this library does not see. Hides the
+/// descriptor if the calling thread runs librdmacm.
 pub(crate) fn given(fd: c_int) -> c_int {
     if fd < 0 {
         return fd;

@@ -243,9 +243,9 @@ replace! {
     call(-1, || options::set(fd, level, name, value, size, || real::setsockopt(fd, level, name, value, size)))
 }
 
-/// A system call that a program makes by its number, and for which this library has a function: libuv
-/// closes descriptors so. Those of the C library and of Rust that have nothing to do with descriptors,
-/// such as futexes, go to the kernel.
+/// Makes a system call that the program makes by its number, as libuv does to close descriptors, if
+/// this library has a function for it. Returns `None` for all other system calls, such as the C
+/// library's and Rust's futexes, which go to the kernel.
 unsafe fn by_number(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c_long> {
     let int = |argument: c_long| argument as c_int;
     let uint = |argument: c_long| argument as c_uint;

@@ -1,15 +1,18 @@
 //! The addresses of a connection that another process relays.
 //!
 //! Such a connection is a Unix-domain socket, whose own address holds those of the connection. So
-//! each process that has it, by whatever way it came, knows them. Any user can give a socket such an
-//! address and pass it on, so that of another user is what it is, a Unix-domain socket.
+//! every process that has the socket knows them, however it got the socket. Any user can bind a
+//! socket to such an address and pass it on. So the address counts only if this process's user or
+//! root made both ends.
 
 use crate::address::{Address, from_call};
 use crate::errno::{Outcome, check};
 use crate::real;
-use libc::{sa_family_t, sockaddr_un, socklen_t, stat, ucred, uid_t};
+use libc::{sa_family_t, sockaddr_un, socklen_t, stat, uid_t};
+use roce_trust::{OwnUser, peer};
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 
 /// How the address begins, after the zero that puts it into the abstract namespace.
 const MARK: &[u8] = b"roce-socket";
@@ -94,10 +97,11 @@ pub(crate) fn of(fd: c_int) -> Option<Names> {
 
 /// Whether this process's user, or root, made both ends of a Unix-domain socket.
 fn is_trusted(fd: c_int) -> bool {
-    // SAFETY: nothing is passed.
-    let users = unsafe { [libc::getuid(), libc::geteuid(), 0] };
-    let is_trusted = |user| users.contains(&user) && !may_be_anybody(user);
-    maker(fd).is_some_and(is_trusted) && peer(fd).is_some_and(is_trusted)
+    let own = OwnUser::now();
+    // SAFETY: `of` has asked the kernel about the descriptor, so it is open.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    maker(fd).is_some_and(|user| own.is_or_root(user))
+        && peer(&socket).is_ok_and(|peer| own.is_or_root(peer.user))
 }
 
 /// The user that made the socket.
@@ -107,29 +111,6 @@ fn maker(fd: c_int) -> Option<uid_t> {
     // SAFETY: there is room for the answer.
     check(unsafe { libc::fstat(fd, &raw mut found) }).ok()?;
     Some(found.st_uid)
-}
-
-/// The user at the other end.
-fn peer(fd: c_int) -> Option<uid_t> {
-    let mut found = ucred {
-        pid: 0,
-        uid: 0,
-        gid: 0,
-    };
-    let mut size = size_of::<ucred>() as socklen_t;
-    let to = (&raw mut found).cast();
-    // SAFETY: there is room for the answer.
-    let result =
-        unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, to, &raw mut size) };
-    check(result).ok()?;
-    Some(found.uid)
-}
-
-/// Whether the number stands for every user that the process's user namespace does not map.
-fn may_be_anybody(user: uid_t) -> bool {
-    const OVERFLOW: uid_t = 65534;
-    let maps_all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
-    user == OVERFLOW && !std::fs::read_to_string("/proc/self/uid_map").is_ok_and(maps_all)
 }
 
 /// The address of the kernel's socket at a descriptor.

@@ -3,7 +3,8 @@
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
 use crate::hidden;
-use libc::{c_void, sigaction, sigset_t, timespec};
+use crate::restarts;
+use libc::{c_void, sigset_t, timespec};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
@@ -13,26 +14,9 @@ pub(crate) fn broken_pipe() {
     unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE) };
 }
 
-/// Signals of faults, which interrupt no call. Runtimes and libraries have handlers for them.
-const FAULTS: [c_int; 4] = [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE];
-
-/// Whether a call that a signal interrupted goes on: it waits for ever, and the program asked for that
-/// with each handler that it installed (`SA_RESTART`). Which signal it was is not known. The kernel
-/// restarts no call that has a limit (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+/// Whether a call that a signal interrupted goes on.
 pub(crate) fn restarts(limit: Until) -> bool {
-    let mut others = (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal));
-    limit.is_never()
-        && others.all(|signal| {
-            let mut action = MaybeUninit::<sigaction>::zeroed();
-            // SAFETY: there is room for the action. Zeros are a valid one.
-            let action = unsafe {
-                libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
-                action.assume_init()
-            };
-            let is_handled =
-                action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
-            !is_handled || action.sa_flags & libc::SA_RESTART != 0
-        })
+    limit.is_never() && restarts::restarts()
 }
 
 /// Blocks all signals for this thread while it exists.

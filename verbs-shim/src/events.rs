@@ -19,7 +19,7 @@ use roce_verbs::qp::Srqn;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::hash::Hash;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// The number of an object's delivered events that the program has not acknowledged yet. Destroying
@@ -153,7 +153,7 @@ pub(crate) fn when_readable<T>(
         return Err(Errno::EAGAIN);
     }
     context.hand_over();
-    Ok(Found::WhenReadable(descriptor.as_fd().as_raw_fd()))
+    Ok(wait::when_readable(descriptor))
 }
 
 /// `ibv_get_async_event`.

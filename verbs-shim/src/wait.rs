@@ -5,17 +5,20 @@
 //! in rdma-core, the thread waits in a `read`, which the kernel then restarts. `poll` is never
 //! restarted.
 
+use crate::cancel::Deferred;
 use crate::guard;
 use nix::errno::Errno;
-use std::cell::UnsafeCell;
+use nix::libc::{nfds_t, pollfd};
+use std::cell::{RefCell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Once;
 
 // The C libraries declare these as cancellation points, so they may unwind.
 unsafe extern "C-unwind" {
     fn read(fd: RawFd, to: *mut c_void, size: usize) -> isize;
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     fn sem_wait(semaphore: *mut nix::libc::sem_t) -> c_int;
 }
 
@@ -23,7 +26,8 @@ unsafe extern "C-unwind" {
 pub(crate) enum Found<T> {
     /// What it waits for is there.
     Now(T),
-    /// It will be there when this descriptor, that of an `EventQueue`, is readable.
+    /// It will be there when this descriptor is readable: that of an `EventQueue`, or the one that
+    /// [`when_readable`] made.
     WhenReadable(RawFd),
 }
 
@@ -31,6 +35,42 @@ pub(crate) enum Found<T> {
 /// rdma-core, such a thread stays in the kernel. Programs rely on it: rping destroys its channel and
 /// returns from `main`, while a thread to which every error is fatal waits at the channel.
 pub(crate) const NEVER: RawFd = -1;
+
+thread_local! {
+    /// The duplicate that this thread waits at. If the thread is cancelled, it is closed with it.
+    static DUPLICATE: RefCell<Option<OwnedFd>> = const { RefCell::new(None) };
+}
+
+/// For a call that [`until_found`] makes: it waits until the descriptor of an `EventQueue` is readable.
+///
+/// The thread waits at a duplicate of its own. When it begins to wait, another thread may have
+/// destroyed the queue, and its number may be another file's.
+pub(crate) fn when_readable<T>(descriptor: &impl AsFd) -> Found<T> {
+    let descriptor = descriptor.as_fd();
+    let duplicate = descriptor.try_clone_to_owned().ok();
+    let fd = duplicate.as_ref().map(AsRawFd::as_raw_fd);
+    let kept = DUPLICATE.try_with(|kept| kept.replace(duplicate));
+    Found::WhenReadable(match (kept, fd) {
+        (Ok(_before), Some(fd)) => fd,
+        // `sleep` takes nothing out of it.
+        _ => descriptor.as_raw_fd(),
+    })
+}
+
+fn is_duplicate(fd: RawFd) -> bool {
+    let is_it = |kept: &RefCell<Option<OwnedFd>>| {
+        kept.borrow().as_ref().map(AsRawFd::as_raw_fd) == Some(fd)
+    };
+    DUPLICATE.try_with(is_it).unwrap_or(false)
+}
+
+/// Closes this thread's duplicate, and leaves `errno` as it was.
+fn close_duplicate() {
+    let errno = Errno::last();
+    let _deferred = Deferred::new();
+    let _ = DUPLICATE.try_with(|kept| kept.replace(None));
+    errno.set();
+}
 
 /// For functions that wait, and return 0, or -1 with `errno` set. Calls `attempt` until it finds
 /// something. Between two attempts, the calling thread waits, and can be cancelled.
@@ -48,7 +88,9 @@ pub(crate) fn until_found(mut attempt: impl FnMut() -> Result<Found<()>, Errno> 
         let Some(fd) = waits_for else {
             return result;
         };
-        if sleep(fd) < 0 && Errno::last() != Errno::EBADF {
+        let slept = sleep(fd);
+        close_duplicate();
+        if slept < 0 && Errno::last() != Errno::EBADF {
             return -1;
         }
         // If the descriptor is closed, the next attempt says what became of its object.
@@ -63,6 +105,17 @@ fn sleep(fd: RawFd) -> isize {
         // SAFETY: the semaphore is initialised. If the thread is cancelled, the call unwinds the stack;
         // none of the values on it has to be dropped.
         return unsafe { sem_wait(never) } as isize;
+    }
+    if !is_duplicate(fd) {
+        // No descriptor is left for a duplicate, and a `read` might take a stranger's bytes. After a
+        // signal, the call fails even if it should be restarted.
+        let mut polled = pollfd {
+            fd,
+            events: nix::libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: there is one structure. As above if the thread is cancelled.
+        return unsafe { poll(&raw mut polled, 1, -1) } as isize;
     }
     let mut ticks = 0_u64;
     // SAFETY: there is room for 8 bytes. As above if the thread is cancelled.
@@ -105,5 +158,47 @@ impl Semaphore {
             nix::libc::sem_init(semaphore, 0, 0);
         });
         semaphore
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roce_verbs::device::EventQueue;
+    use std::io::{Read as _, Write as _};
+
+    /// Another thread has destroyed the object, and the program has a new file at the number.
+    #[test]
+    fn a_thread_that_waits_takes_no_byte_of_a_strangers_file() {
+        let queue = EventQueue::new(1).expect("a descriptor");
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(b"12345678").expect("written");
+        let waits = &std::cell::Cell::new(true);
+        let (queue, stranger) = (&queue, &reader);
+        let result = until_found(|| {
+            if !waits.replace(false) {
+                return Ok(Found::Now(()));
+            }
+            queue.push(());
+            let found = when_readable(queue);
+            // SAFETY: only numbers are passed.
+            unsafe { nix::libc::dup2(stranger.as_raw_fd(), queue.as_fd().as_raw_fd()) };
+            Ok(found)
+        });
+        assert_eq!(result, 0);
+        drop(writer);
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).expect("text");
+        assert_eq!(rest, "12345678");
+        assert!(DUPLICATE.with(|kept| kept.borrow().is_none()));
+    }
+
+    /// Without a duplicate, the thread waits as well, and takes nothing.
+    #[test]
+    fn a_thread_without_a_duplicate_waits_and_takes_nothing() {
+        let queue = EventQueue::new(1).expect("a descriptor");
+        queue.push(());
+        let fd = queue.as_fd().as_raw_fd();
+        assert_eq!([sleep(fd), sleep(fd)], [1, 1]);
     }
 }

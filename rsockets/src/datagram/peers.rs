@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 const MAX_PEERS: usize = 1024;
 
 /// The time after which a socket asks a peer for its QPN again. A program that was started again has
-/// the same address and another QP. As long, a peer of which two QPNs were named gets its datagrams
-/// over the UDP socket.
+/// the same address and another QP. If two QPNs were named for a peer within this time, its datagrams
+/// go over the UDP socket until the time is over.
 const VALIDITY: Duration = Duration::from_secs(3);
 
 /// A peer.

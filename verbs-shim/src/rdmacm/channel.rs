@@ -76,6 +76,11 @@ impl Channel {
         }
     }
 
+    /// For a call at the channel, which waits until there may be an event.
+    pub(super) fn when_readable<T>(&self) -> Found<T> {
+        wait::when_readable(&self.queue)
+    }
+
     /// Waits until there may be an event.
     ///
     /// # Errors
@@ -90,7 +95,7 @@ pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
     guard::pointer(|| {
         let channel = Channel::new()?;
         let part = channel.as_ptr();
-        table()?.channels.add(channel);
+        table()?.add_channel(channel);
         Ok(part)
     })
 }

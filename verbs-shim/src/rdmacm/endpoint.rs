@@ -98,7 +98,7 @@ fn prepare(
 /// Those of `rdma_create_qp`. The connection's ID is then destroyed.
 pub(super) fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
     let own = Channel::new()?;
-    table::table()?.channels.add(Arc::clone(&own));
+    table::table()?.add_channel(Arc::clone(&own));
     id::migrate(request, own, true)?;
     let attr = listener.inner.lock().endpoint;
     let Some(Endpoint(mut attr)) = attr else {

@@ -279,7 +279,7 @@ fn attempt_get(
     event.get()?;
     match next(&channel)? {
         Found::Now(found) => event.put(found).map(Found::Now),
-        Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
+        Found::WhenReadable(_) => Ok(channel.when_readable()),
     }
 }
 

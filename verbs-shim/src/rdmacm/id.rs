@@ -344,7 +344,7 @@ pub(super) fn create(
     let sync = channel.is_null();
     let channel = if sync {
         let own = Channel::new()?;
-        table.channels.add(Arc::clone(&own));
+        table.add_channel(Arc::clone(&own));
         own
     } else {
         table.channels.find(channel)?
@@ -382,7 +382,7 @@ pub(crate) extern "C" fn migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventCh
         let sync = channel.is_null();
         let new = if sync {
             let own = Channel::new()?;
-            table.channels.add(Arc::clone(&own));
+            table.add_channel(Arc::clone(&own));
             own
         } else {
             table.channels.find(channel)?

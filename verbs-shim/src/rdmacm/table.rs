@@ -10,7 +10,7 @@ use crate::fork;
 use crate::log::with_reason;
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -67,18 +67,48 @@ fn unknown<C>(part: *const C) -> Errno {
     })
 }
 
+/// The addresses of blocking channels that were destroyed last, the oldest first. No other channel
+/// has been there since.
+#[derive(Default)]
+struct Destroyed(Mutex<VecDeque<usize>>);
+
+impl Destroyed {
+    const MAX: usize = 1024;
+
+    fn add(&self, address: usize) {
+        let mut addresses = self.0.lock();
+        addresses.push_back(address);
+        if addresses.len() > Self::MAX {
+            addresses.pop_front();
+        }
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        self.0.lock().contains(&address)
+    }
+
+    fn forget(&self, address: usize) {
+        self.0.lock().retain(|known| *known != address);
+    }
+}
+
 /// All objects of a process.
 pub(super) struct Table {
     generation: u32,
     pub(super) ids: ByAddress<Id>,
     pub(super) channels: ByAddress<Channel>,
-    /// The addresses of blocking channels that were destroyed. Another object may be there by now.
-    destroyed_channels: Mutex<HashSet<usize>>,
+    destroyed_channels: Destroyed,
     pub(super) events: ByAddress<DeliveredEvent>,
     pub(super) devices: Devices,
 }
 
 impl Table {
+    /// Adds a channel.
+    pub(super) fn add_channel(&self, channel: Arc<Channel>) {
+        self.destroyed_channels.forget(channel.as_ptr() as usize);
+        self.channels.add(channel);
+    }
+
     /// The channel at an address; `None` if a blocking channel was destroyed there. A thread of the
     /// program that comes to wait at such a channel, or waits at it already, waits for ever: see
     /// [`wait::NEVER`](crate::wait::NEVER).
@@ -91,7 +121,7 @@ impl Table {
     ) -> Result<Option<Arc<Channel>>, Errno> {
         match self.channels.find(part) {
             Ok(channel) => Ok(Some(channel)),
-            Err(_) if self.destroyed_channels.lock().contains(&(part as usize)) => Ok(None),
+            Err(_) if self.destroyed_channels.contains(part as usize) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
@@ -104,7 +134,7 @@ impl Table {
         let channel = self.channels.find(part)?;
         if channel.is_blocking().unwrap_or(true) {
             // First, so that no thread finds neither.
-            self.destroyed_channels.lock().insert(part as usize);
+            self.destroyed_channels.add(part as usize);
         }
         self.channels.remove(part).map(drop)
     }
@@ -132,7 +162,7 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
             generation,
             ids: ByAddress::default(),
             channels: ByAddress::default(),
-            destroyed_channels: Mutex::default(),
+            destroyed_channels: Destroyed::default(),
             events: ByAddress::default(),
             devices: Devices::default(),
         }));
@@ -170,6 +200,32 @@ mod tests {
         assert_eq!(known.remove(address).as_deref(), Ok(&7));
         assert_eq!(known.remove(address), Err(Errno::EINVAL));
         assert_eq!(known.find(ptr::null::<u32>()), Err(Errno::EINVAL));
+    }
+
+    /// Nobody waits for ever at an address because another channel was there.
+    #[test]
+    fn a_channel_at_the_address_of_a_destroyed_one_is_a_new_one() {
+        let table = table().expect("memory");
+        let channel = Channel::new().expect("a descriptor");
+        let part = channel.as_ptr();
+        table.add_channel(Arc::clone(&channel));
+        assert_eq!(table.remove_channel(part), Ok(()));
+        let finds = || table.find_channel(part).map(|found| found.is_some());
+        assert_eq!(finds(), Ok(false));
+        // SAFETY: only numbers are passed, and the channel exists.
+        unsafe { nix::libc::fcntl((*part).fd, nix::libc::F_SETFL, nix::libc::O_NONBLOCK) };
+        table.add_channel(channel);
+        assert_eq!(finds(), Ok(true));
+        assert_eq!(table.remove_channel(part), Ok(()));
+        assert_eq!(finds(), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn the_destroyed_channels_that_are_known_are_bounded() {
+        let destroyed = Destroyed::default();
+        (0..=Destroyed::MAX).for_each(|address| destroyed.add(address));
+        assert!(!destroyed.contains(0));
+        assert!(destroyed.contains(1) && destroyed.contains(Destroyed::MAX));
     }
 
     #[test]

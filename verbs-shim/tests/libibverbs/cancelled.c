@@ -1,15 +1,16 @@
 /* Threads that are cancelled while they wait for an event, or poll. Each ends, and leaves nothing
- * locked: the other threads go on. */
+ * locked and no descriptor open: the other threads go on. */
 
 #include "ends.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { ROUNDS = 50 };
+enum { ROUNDS = 50, MAX_DESCRIPTORS = 1024 };
 
 static struct ends *ends;
 static struct ibv_comp_channel *completions;
@@ -74,21 +75,34 @@ static void cancel(void *(*work)(void *))
 	CHECK(result == PTHREAD_CANCELED);
 }
 
+static int open_descriptors(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < MAX_DESCRIPTORS; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
 int main(void)
 {
 	void *(*const works[])(void *) = { wait_for_completions, wait_for_async_events,
 					   wait_for_connections, poll_for_ever };
 	struct ibv_wc wc;
+	int descriptors;
 
 	alarm(60);
 	ends = make_ends();
 	completions = ibv_create_comp_channel(ends->context);
 	connections = rdma_create_event_channel();
 	CHECK(completions && connections);
+	descriptors = open_descriptors();
 	for (int i = 0; i < ROUNDS; i++)
 		for (size_t which = 0; which < sizeof(works) / sizeof(*works); which++)
 			cancel(works[which]);
 
+	/* The background threads have some. */
+	CHECK(open_descriptors() < descriptors + ROUNDS);
 	/* Everything still works. */
 	while (ibv_poll_cq(ends->cq, 1, &wc))
 		;

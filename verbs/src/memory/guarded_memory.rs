@@ -3,7 +3,7 @@
 //!
 //! An RNIC has pinned the pages and does not notice. Here, an access raises SIGSEGV or SIGBUS, and a
 //! peer must not end the process that way. So such memory is accessed by closures that
-//! `roce_guarded_call` calls. It saves the state of the processor that a function has to keep, and a
+//! `call_guarded` calls. It saves the state of the processor that a function has to keep, and a
 //! signal handler goes back to that state if the access fails. Every other signal is passed on to
 //! the handler that the program had before.
 //!
@@ -57,8 +57,8 @@ pub(super) fn write_back(_first: u64, _lines: u64) -> Result<(), roce_stack::Mem
 
 #[cfg(target_arch = "x86_64")]
 mod guarded {
-    use core::arch::{asm, global_asm};
-    use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+    use core::arch::{asm, naked_asm};
+    use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
     use nix::errno::Errno;
     use roce_stack::{FaultSafe, MemoryFault};
     use roce_wire::icrc::Unsealed;
@@ -67,54 +67,74 @@ mod guarded {
     use std::ptr;
     use std::sync::OnceLock;
 
-    // Calls rdi(rsi), and returns 0. The registers that a function has to keep are on the stack
-    // during the call, and the top of the stack is stored at rdx. With that as the stack pointer,
-    // `roce_guarded_failed` returns 1 in the caller's state.
-    global_asm!(
-        ".pushsection .text.roce_guarded, \"ax\", @progbits",
-        ".globl roce_guarded_call, roce_guarded_failed",
-        ".hidden roce_guarded_call, roce_guarded_failed",
-        "roce_guarded_call:",
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        // Functions are called with the stack aligned to 16 bytes.
-        "push rdx",
-        "mov [rdx], rsp",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "call rax",
-        "xor eax, eax",
-        "2:",
-        "pop rdx",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
-        "ret",
-        "roce_guarded_failed:",
-        "mov eax, 1",
-        "jmp 2b",
-        ".popsection",
-    );
-
-    unsafe extern "C" {
-        fn roce_guarded_call(
-            access: extern "C" fn(*mut c_void),
-            argument: *mut c_void,
-            stack: *mut usize,
-        ) -> c_int;
-        static roce_guarded_failed: u8;
+    /// Calls `access` with `argument`, and returns its result. The registers that a function has to
+    /// keep are on the stack during the call, and the top of the stack is stored at `stack`. Below
+    /// the top is the address to which the call returns: a signal handler that goes there with that
+    /// stack pointer makes this function return RAX.
+    ///
+    /// # Safety
+    /// `access` may be called with `argument`, and `stack` may be written.
+    #[unsafe(naked)]
+    unsafe extern "C" fn call_guarded(
+        access: extern "C" fn(*mut c_void) -> c_int,
+        argument: *mut c_void,
+        stack: *mut usize,
+    ) -> c_int {
+        naked_asm!(
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset rbp, 0",
+            "push rbx",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset rbx, 0",
+            "push r12",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset r12, 0",
+            "push r13",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset r13, 0",
+            "push r14",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset r14, 0",
+            "push r15",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset r15, 0",
+            // Functions are called with the stack aligned to 16 bytes.
+            "push rdx",
+            ".cfi_adjust_cfa_offset 8",
+            "mov [rdx], rsp",
+            "mov rax, rdi",
+            "mov rdi, rsi",
+            "call rax",
+            "pop rdx",
+            ".cfi_adjust_cfa_offset -8",
+            "pop r15",
+            ".cfi_adjust_cfa_offset -8",
+            ".cfi_restore r15",
+            "pop r14",
+            ".cfi_adjust_cfa_offset -8",
+            ".cfi_restore r14",
+            "pop r13",
+            ".cfi_adjust_cfa_offset -8",
+            ".cfi_restore r13",
+            "pop r12",
+            ".cfi_adjust_cfa_offset -8",
+            ".cfi_restore r12",
+            "pop rbx",
+            ".cfi_adjust_cfa_offset -8",
+            ".cfi_restore rbx",
+            "pop rbp",
+            ".cfi_adjust_cfa_offset -8",
+            ".cfi_restore rbp",
+            "ret",
+            ".cfi_endproc",
+        )
     }
 
     /// A guarded access of a thread, which lies on the thread's stack.
     struct Guarded {
-        /// The top of the stack in `roce_guarded_call`.
+        /// The top of the stack in `call_guarded`.
         stack: usize,
         /// The first and the last page of the access.
         pages: (usize, usize),
@@ -162,9 +182,10 @@ mod guarded {
             len: usize,
             mut access: F,
         ) -> Result<(), MemoryFault> {
-            extern "C" fn call<F: FnMut()>(access: *mut c_void) {
+            extern "C" fn call<F: FnMut()>(access: *mut c_void) -> c_int {
                 // SAFETY: `guard` passes the closure, and waits.
                 unsafe { (*access.cast::<F>())() };
+                0
             }
             let Some(beyond) = len.checked_sub(1) else {
                 return Ok(());
@@ -176,12 +197,14 @@ mod guarded {
                 pages: (addr / PAGE, last / PAGE),
             };
             let here = &raw mut guarded;
+            // A signal handler of the program may make an access in the middle of another one.
+            let interrupted = self.get();
             self.set(here)?;
             let argument = (&raw mut access).cast();
             // SAFETY: `call` has the type of the closure. The handler changes the stack pointer only
             // while `call` runs.
-            let failed = unsafe { roce_guarded_call(call::<F>, argument, &raw mut (*here).stack) };
-            self.set(ptr::null())?;
+            let failed = unsafe { call_guarded(call::<F>, argument, &raw mut (*here).stack) };
+            self.set(interrupted)?;
             match failed {
                 0 => Ok(()),
                 _ => Err(MemoryFault),
@@ -189,8 +212,49 @@ mod guarded {
         }
     }
 
-    /// The handlers that the program had before.
-    static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
+    /// The handler that the program had before.
+    struct Before {
+        action: OnceLock<libc::sigaction>,
+        /// Whether a handler with `SA_RESETHAND` has run: from then on, the default action counts.
+        is_reset: AtomicBool,
+    }
+
+    impl Before {
+        const fn new() -> Self {
+            Self {
+                action: OnceLock::new(),
+                is_reset: AtomicBool::new(false),
+            }
+        }
+
+        /// The handler for the next signal, with its flags.
+        fn next(&self) -> Option<(libc::sighandler_t, c_int)> {
+            let action = self.action.get()?;
+            let is_handler = has_handler(action);
+            let resets = is_handler && action.sa_flags & libc::SA_RESETHAND != 0;
+            if resets && self.is_reset.swap(true, Ordering::Relaxed) {
+                return Some((libc::SIG_DFL, 0));
+            }
+            Some((action.sa_sigaction, action.sa_flags))
+        }
+    }
+
+    static BEFORE: [Before; 2] = [const { Before::new() }; 2];
+
+    fn has_handler(action: &libc::sigaction) -> bool {
+        ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction)
+    }
+
+    /// The flags of this library's handler, which runs as the program's own one would: the kernel
+    /// blocks the same signals meanwhile, and takes the alternate stack only if that one asked for it.
+    fn own_flags(before: &libc::sigaction) -> c_int {
+        let kept = libc::SA_NODEFER | libc::SA_RESTART | libc::SA_ONSTACK;
+        libc::SA_SIGINFO
+            | match has_handler(before) {
+                true => before.sa_flags & kept,
+                false => libc::SA_ONSTACK,
+            }
+    }
 
     /// The signals of failed accesses.
     const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
@@ -203,7 +267,7 @@ mod guarded {
         let current = (*CURRENT.get_or_init(Current::new))?;
         let installed = INSTALLED.get_or_init(|| {
             let mut all = SIGNALS.iter().zip(&BEFORE);
-            all.try_for_each(|(signal, before)| install_for(*signal, before))
+            all.try_for_each(|(signal, before)| install_for(*signal, &before.action))
         });
         installed.map(|()| current)
     }
@@ -223,8 +287,7 @@ mod guarded {
         let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_fault;
         new.sa_sigaction = handler as usize;
-        let kept = libc::SA_NODEFER | libc::SA_RESTART;
-        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | (before.sa_flags & kept);
+        new.sa_flags = own_flags(&before);
         new.sa_mask = before.sa_mask;
         action(&raw const new).map(drop)
     }
@@ -246,8 +309,12 @@ mod guarded {
         if let Some(stack) = stack {
             // SAFETY: the kernel passes the context of the interrupted thread.
             let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+            // SAFETY: `call_guarded` has called the access, and that call's return address is there.
+            let after_call = unsafe { (stack as *const i64).sub(1).read() };
             registers[libc::REG_RSP as usize] = stack as i64;
-            registers[libc::REG_RIP as usize] = &raw const roce_guarded_failed as i64;
+            registers[libc::REG_RIP as usize] = after_call;
+            // The result of the access.
+            registers[libc::REG_RAX as usize] = 1;
             return;
         }
         pass_on(signal, code, info, context);
@@ -256,21 +323,23 @@ mod guarded {
     /// Calls the program's own handler. Without one, the signal ends the process, as usual.
     fn pass_on(signal: c_int, code: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         let known = SIGNALS.iter().position(|one| *one == signal);
-        let before = known.and_then(|at| BEFORE[at].get());
-        let Some(before) = before else { return };
-        match before.sa_sigaction {
+        let Some((handler, flags)) = known.and_then(|at| BEFORE[at].next()) else {
+            return;
+        };
+        match handler {
             libc::SIG_IGN if code <= 0 => {}
             libc::SIG_DFL | libc::SIG_IGN => {
-                // SAFETY: the structure is valid, and the calls may be made in a handler.
+                // SAFETY: all zeros is the default action, and the calls may be made in a handler.
                 unsafe {
-                    libc::sigaction(signal, ptr::from_ref(before), ptr::null_mut());
+                    let default: libc::sigaction = std::mem::zeroed();
+                    libc::sigaction(signal, &raw const default, ptr::null_mut());
                     // A failed instruction is executed again, and raises the signal again.
                     if code <= 0 {
                         libc::raise(signal);
                     }
                 }
             }
-            handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            handler if flags & libc::SA_SIGINFO != 0 => {
                 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
                 // SAFETY: with this flag, the program's handler is such a function.
                 let handler: Handler = unsafe { std::mem::transmute(handler) };
@@ -454,6 +523,77 @@ mod guarded {
             fn drop(&mut self) {
                 // SAFETY: the mapping is this value's.
                 let _ = unsafe { munmap(self.start, 2 * PAGE) };
+            }
+        }
+
+        /// As a signal handler of the program that enters the library in the middle of a copy.
+        #[test]
+        fn an_access_inside_another_one_leaves_it_guarded() {
+            let mapped = Mapped::new();
+            ftruncate(&mapped.file, PAGE as i64).expect("shorter");
+            let (here, gone) = (mapped.at(0), mapped.at(PAGE));
+            for inner in [here, gone] {
+                let mut found = None;
+                let mut reached_end = false;
+                let outer = memory().current.guard(gone, 1, || {
+                    found = Some(memory().read(inner, &mut [0; 8]).is_ok());
+                    // SAFETY: the guard ends the access at the fault.
+                    unsafe { (gone as *const u8).read_volatile() };
+                    reached_end = true;
+                });
+                assert_eq!(found, Some(inner == here));
+                assert_eq!((outer, reached_end), (Err(MemoryFault), false));
+            }
+        }
+
+        /// Debuggers and profilers see who made the access.
+        #[test]
+        fn the_stack_of_an_access_can_be_unwound() {
+            let mapped = Mapped::new();
+            let mut trace = String::new();
+            let guarded = memory().current.guard(mapped.at(0), 1, || {
+                trace = std::backtrace::Backtrace::force_capture().to_string();
+            });
+            assert_eq!(guarded, Ok(()));
+            let beyond = trace.split_once("call_guarded").expect("in the trace").1;
+            assert!(
+                beyond.contains("thread_start") || beyond.contains("main"),
+                "{trace}"
+            );
+        }
+
+        fn action(handler: usize, flags: c_int) -> libc::sigaction {
+            // SAFETY: all zeros is a valid value.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = handler;
+            action.sa_flags = flags;
+            action
+        }
+
+        #[test]
+        fn the_handler_runs_as_the_programs_own_one_would() {
+            let own = |handler, flags| own_flags(&action(handler, flags)) & !libc::SA_SIGINFO;
+            for none in [libc::SIG_DFL, libc::SIG_IGN] {
+                assert_eq!(own(none, libc::SA_RESTART), libc::SA_ONSTACK);
+            }
+            let kept = libc::SA_NODEFER | libc::SA_RESTART;
+            for flags in [0, libc::SA_ONSTACK, libc::SA_ONSTACK | kept, kept] {
+                assert_eq!(own(4096, flags), flags);
+                assert_eq!(own(4096, flags | libc::SA_RESETHAND), flags);
+            }
+        }
+
+        #[test]
+        fn a_handler_that_resets_itself_runs_once() {
+            for (flags, later) in [
+                (libc::SA_RESETHAND, (libc::SIG_DFL, 0)),
+                (libc::SA_SIGINFO, (4096, libc::SA_SIGINFO)),
+            ] {
+                let before = Before::new();
+                assert_eq!(before.next(), None);
+                assert!(before.action.set(action(4096, flags)).is_ok());
+                let all = [(); 3].map(|()| before.next());
+                assert_eq!(all, [Some((4096, flags)), Some(later), Some(later)]);
             }
         }
 

@@ -87,11 +87,11 @@ impl<T> EventQueue<T> {
         let mut queue = self.queue.lock();
         let item = queue.items.pop_front()?;
         note(&item);
-        if queue.is_ready() {
-            // A thread may have read the descriptor.
-            self.ready.set();
-        } else {
+        if !queue.is_ready() {
             self.ready.clear();
+        } else if !self.ready.is_set() {
+            // A thread has read the descriptor. Otherwise, this would be an edge without an item.
+            self.ready.set();
         }
         Some(item)
     }
@@ -103,7 +103,7 @@ impl<T> EventQueue<T> {
         let items = std::mem::take(&mut queue.items).into_iter();
         let (gone, kept) = items.partition::<Vec<T>, _>(goes);
         queue.items = kept.into();
-        if !queue.is_ready() {
+        if !gone.is_empty() && !queue.is_ready() {
             self.ready.clear();
         }
         gone
@@ -204,6 +204,13 @@ mod tests {
             queue.push(item);
             assert_eq!((edges(), edges()), (1, 0), "item {item}");
         }
+        // Taking an item is none.
+        assert_eq!((queue.poll(), edges()), (Some(1), 0));
+        queue.push(3);
+        queue.push(4);
+        assert_eq!(edges(), 1);
+        assert_eq!((queue.withdraw(|item| *item == 3), edges()), (vec![3], 0));
+        assert_eq!((queue.poll(), edges()), (Some(4), 0));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A descriptor that is readable while its owner says so: [ADR 58](../../../docs/adr/0058-descriptors-of-events.md).
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::time::TimeSpec;
 use nix::sys::timer::TimerSetTimeFlags;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags};
@@ -30,7 +31,13 @@ impl Readiness {
         }
     }
 
-    /// Does the same by a timer that expired long ago. It becomes readable soon, but not always
+    /// Whether it is readable. It makes no edge, and wakes up nobody.
+    pub(super) fn is_set(&self) -> bool {
+        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Does the same as [`Readiness::set`] by a timer that expired long ago. It becomes readable soon, but not always
     /// before this returns.
     fn expire(&self) {
         let past = Expiration::OneShot(TimeSpec::from_duration(Duration::from_nanos(1)));
@@ -71,7 +78,6 @@ mod ioctl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     #[test]
     fn an_expired_timer_does_as_well() {

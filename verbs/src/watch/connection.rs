@@ -6,7 +6,7 @@ use super::response::Response;
 use super::response_cache::ResponseCache;
 use nix::poll::PollFlags;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     fn step(&mut self, now: Instant, cache: &mut ResponseCache<'_>) -> io::Result<bool> {
-        let over_loopback = self.stream.is_over_loopback();
+        let on_this_host = self.stream.is_on_this_host();
         loop {
             match &mut self.stage {
                 Stage::Reading(request) => {
@@ -96,7 +96,7 @@ impl Connection {
                     let count = self.stream.read(&mut chunk)?;
                     self.progressed_at = now;
                     request.extend_from_slice(&chunk[..count]);
-                    if let Some(request) = http::parse_request(request, count == 0, over_loopback) {
+                    if let Some(request) = http::parse_request(request, count == 0, on_this_host) {
                         self.stage = Stage::Writing(http::response(request, || cache.text(now)));
                         self.deadline = now + RESPONSE_TIMEOUT;
                     }
@@ -127,16 +127,24 @@ impl AsFd for Connection {
 }
 
 impl Stream {
-    /// Whether the other end is on this host's loopback, or nothing is known of it.
-    fn is_over_loopback(&self) -> bool {
+    /// Whether the other end is on this host, or nothing is known of it.
+    fn is_on_this_host(&self) -> bool {
         match self {
             Self::Local(_) => true,
             Self::Http(stream) => {
-                let peer = stream.peer_addr();
-                peer.map_or(true, |peer| peer.ip().to_canonical().is_loopback())
+                let ends = stream
+                    .peer_addr()
+                    .and_then(|peer| Ok((peer, stream.local_addr()?)));
+                ends.map_or(true, |(peer, local)| is_within_host(peer.ip(), local.ip()))
             }
         }
     }
+}
+
+/// Whether a connection between these addresses stays on one host: it is over the loopback, or the
+/// host connects to an address of its own.
+fn is_within_host(peer: IpAddr, local: IpAddr) -> bool {
+    peer.to_canonical().is_loopback() || peer == local
 }
 
 impl Read for Stream {
@@ -158,5 +166,31 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A web page's name can lead to any of the host's addresses.
+    #[test]
+    fn a_connection_to_an_address_of_the_own_host_stays_on_it() {
+        for (peer, local, is_within) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.1", true),
+            ("::1", "::1", true),
+            ("192.0.2.1", "192.0.2.1", true),
+            ("2001:db8::1", "2001:db8::1", true),
+            ("192.0.2.2", "192.0.2.1", false),
+            ("2001:db8::2", "2001:db8::1", false),
+        ] {
+            let [peer_ip, local_ip] = [peer, local].map(|ip| ip.parse().expect("an address"));
+            assert_eq!(
+                is_within_host(peer_ip, local_ip),
+                is_within,
+                "{peer} {local}"
+            );
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum Request {
     NotFound,
     /// A method other than GET and HEAD.
     NotAllowed,
-    /// The request came over the loopback, by a name that is not this host's.
+    /// The request came from this host, by a name that is not this host's.
     Misdirected,
     /// Not an HTTP request.
     Malformed,
@@ -25,14 +25,14 @@ pub(super) enum Request {
 }
 
 /// What a request asks for, once its head is complete or the peer has closed its end. A request
-/// over the loopback must name this host: any web page can have its reader's browser send requests
+/// from this host must name this host: any web page can have its reader's browser send requests
 /// there, under a name of the page's own.
-pub(super) fn parse_request(request: &[u8], ended: bool, over_loopback: bool) -> Option<Request> {
+pub(super) fn parse_request(request: &[u8], ended: bool, on_this_host: bool) -> Option<Request> {
     let is_whole = [&b"\r\n\r\n"[..], b"\n\n"]
         .iter()
         .any(|end| request.windows(end.len()).any(|part| part == *end));
     if is_whole {
-        return Some(parse_head(request, over_loopback));
+        return Some(parse_head(request, on_this_host));
     }
     if ended {
         return Some(Request::Malformed);
@@ -40,7 +40,7 @@ pub(super) fn parse_request(request: &[u8], ended: bool, over_loopback: bool) ->
     (request.len() >= MAX_HEAD_BYTES).then_some(Request::TooLong)
 }
 
-fn parse_head(request: &[u8], over_loopback: bool) -> Request {
+fn parse_head(request: &[u8], on_this_host: bool) -> Request {
     let mut lines = request.split(|&byte| byte == b'\n');
     let line = lines.next();
     let line = line.and_then(|line| std::str::from_utf8(line).ok());
@@ -49,7 +49,7 @@ fn parse_head(request: &[u8], over_loopback: bool) -> Request {
         [method, target, version] if version.starts_with("HTTP/1.") => (method, target),
         _ => return Request::Malformed,
     };
-    if over_loopback && !lines.filter_map(host).all(is_this_host) {
+    if on_this_host && !lines.filter_map(host).all(is_this_host) {
         return Request::Misdirected;
     }
     let path = target.split('?').next().unwrap_or_default();
@@ -108,8 +108,8 @@ pub(super) fn response(request: Request, metrics: impl FnOnce() -> Arc<[u8]>) ->
         Request::NotAllowed => ("405 Method Not Allowed\r\nAllow: GET, HEAD", "GET it.\n"),
         Request::Misdirected => (
             "421 Misdirected Request",
-            "Over the loopback, the metrics are at localhost, 127.0.0.1 and [::1], under no other \
-             name.\n",
+            "From this host, the metrics are at localhost, the host's name and its addresses, under \
+             no other name.\n",
         ),
         Request::Malformed => ("400 Bad Request", "This is not an HTTP request.\n"),
         Request::TooLong => (
