@@ -6,7 +6,9 @@ use super::{EventQueue, Persister};
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
-use crate::why::{Cause, Explanation, Failure, KernelWatch, Places, UnfitPackets, WhyLog};
+use crate::why::{
+    Cause, Explanation, Failure, KernelWatch, LossSigns, Places, UnfitPackets, WhyLog,
+};
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
 use roce_stack::{CqId, Event, Instant, Mismatch, Nic, Persisted, QpAttributes, QpState, RxMeta};
@@ -43,7 +45,7 @@ pub(crate) struct Engine {
     /// Where explanations of failures are written.
     pub(crate) why: Option<WhyLog>,
     /// The kernel's counters since the datapath started.
-    pub(crate) kernel: Option<KernelWatch>,
+    pub(crate) kernel: Option<Arc<KernelWatch>>,
     /// Counters for `roce run --summary`.
     pub(crate) tally: Option<Box<DeviceCount>>,
     /// The receiver of management datagrams, once QP1 is open.
@@ -434,7 +436,7 @@ impl Engine {
         let places = Places {
             nic: &self.nic,
             port_counters: &port_counters,
-            kernel: self.kernel.as_ref(),
+            kernel: self.kernel.as_deref(),
         };
         Explanation::new(&self.device, failure, &places)
     }
@@ -452,6 +454,15 @@ impl Engine {
         let orders = self.orders.iter().map(|orders| orders.counter());
         let port = self.port.each_counter().into_iter();
         port.chain(faults).chain(orders).collect()
+    }
+
+    /// Copies what evidence about lost datagrams is gathered from, for a caller that gathers it
+    /// without the lock: that takes long, and no packet would move meanwhile.
+    pub(crate) fn loss_signs(&self) -> LossSigns {
+        LossSigns {
+            port_counters: self.port_counters(),
+            kernel: self.kernel.clone(),
+        }
     }
 
     /// Withdraws the events of an object that raises no more, because it is destroyed.
