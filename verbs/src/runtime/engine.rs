@@ -196,6 +196,33 @@ impl Engine {
             return false;
         }
         let mut busy = self.send(now);
+        let mut received = self.receive(now);
+        busy |= received > 0;
+        if self.is_timeout_due(now) {
+            // The answer may be among the packets that still wait, if nobody drove the NIC for some
+            // time.
+            for _ in 1..CATCH_UP_TURNS {
+                if received < RECEIVE_BUDGET {
+                    break;
+                }
+                received = self.receive(now);
+            }
+            if self.is_timeout_due(now) {
+                self.nic.handle_timeouts(now);
+            }
+            busy = true;
+        }
+        self.write_capture_and_tally();
+        self.deliver_events();
+        busy
+    }
+
+    fn is_timeout_due(&self, now: Instant) -> bool {
+        self.nic.next_timeout().is_some_and(|at| at <= now)
+    }
+
+    /// Receives at most about [`RECEIVE_BUDGET`] packets. Returns their number.
+    fn receive(&mut self, now: Instant) -> usize {
         let mut sink = ToNic {
             nic: &mut self.nic,
             now,
@@ -209,20 +236,11 @@ impl Engine {
                 faults.receive(now, &mut self.port, RECEIVE_BUDGET, &mut sink)
             }
         };
-        match received {
-            Ok(packets) => busy |= packets > 0,
-            Err(error) => {
-                cold_path();
-                self.failure = Some(error);
-            }
-        }
-        if self.nic.next_timeout().is_some_and(|at| at <= now) {
-            self.nic.handle_timeouts(now);
-            busy = true;
-        }
-        self.write_capture_and_tally();
-        self.deliver_events();
-        busy
+        received.unwrap_or_else(|error| {
+            cold_path();
+            self.failure = Some(error);
+            0
+        })
     }
 
     /// Receives the packets that have arrived and sends what is due, in at most [`CATCH_UP_TURNS`]
