@@ -18,7 +18,7 @@ use crate::runtime::{
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
 use crate::watch::{self, Opened, WatchHandle};
-use crate::why::{Explanation, FailedConnection};
+use crate::why::{Explanation, FailedConnection, GatheredEvidence};
 use parking_lot::Mutex;
 use roce_stack::{Nic, NicConfig};
 use roce_wire::Qpn;
@@ -151,8 +151,8 @@ impl Context {
     /// Adds to the explanation of a connection whose peer is silent what shows why packets get lost:
     /// the interface, the route, the peer's hardware address, and counters. Sends nothing.
     pub fn add_evidence(&self, failed: &mut FailedConnection) {
-        let engine = self.inner.shared.lock();
-        failed.add_evidence(&engine.port_counters(), engine.kernel.as_ref());
+        let signs = self.inner.shared.lock().loss_signs();
+        failed.add_evidence(&mut GatheredEvidence::new(signs));
     }
 
     /// Drives the NIC once: sends, receives, and handles timers. A program that polls memory for a

@@ -320,6 +320,7 @@ impl Client {
     /// Prepares both sides for a phase.
     fn prepare(&mut self, phase: Phase) -> Result<(), PerfError> {
         let own = self.end.replace_qp()?;
+        self.end.context.hand_over();
         self.control.send(&Request::Prepare(phase, own))?;
         match self.control.expect()? {
             Reply::Ready(qp) => self.end.connect(&self.peer, qp),
@@ -329,6 +330,8 @@ impl Client {
 
     /// Ends a phase. Returns the number of bytes that the server compared.
     fn finish(&mut self, phase: Phase, messages: u64) -> Result<u64, PerfError> {
+        // The server may still wait for acknowledgements, which this thread sends no more.
+        self.end.context.hand_over();
         self.control.send(&Request::Finish { messages })?;
         match self.control.expect()? {
             Reply::Right { bytes } => Ok(bytes),

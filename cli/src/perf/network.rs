@@ -23,7 +23,9 @@ pub(super) struct Network {
     retransmitted: u64,
     /// Local ACK timeouts.
     timeouts: u64,
-    /// Those of them after which the awaited answer came: nothing was lost.
+    /// Those of them after which the awaited answer came before all that was outstanding had been
+    /// retransmitted: nothing was lost. If it comes later, it may be the answer to a copy, and the
+    /// timeout does not count as spurious.
     spurious_timeouts: u64,
     /// Answers that were late compared with the measured round trip. The requester retransmits a
     /// packet to get each, whether it was lost or not.

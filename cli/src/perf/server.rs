@@ -176,6 +176,8 @@ fn run_phase(
         (Kind::Latency, Op::Send | Op::Write) => latency::serve(end, phase, peer.remote())?,
         _ => {}
     }
+    // The client may still wait for answers, which this thread gives no more.
+    end.context.hand_over();
     let Request::Finish { messages } = control.expect()? else {
         return Err(PerfError::Peer(
             "the client began a phase before it had finished the previous one".into(),

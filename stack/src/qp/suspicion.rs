@@ -14,10 +14,14 @@
 //! of order that come from an unusual port count as well, though [`STRAYS`] of them are tolerated.
 //!
 //! Each half of a QP has its own suspicion: a peer may send requests and responses from different
-//! ports. A half that has received nothing in order goes by the port of the other half. While both
-//! have received nothing, the port is not known. On guard, such a half accepts no packet from a port
-//! from which a packet out of order has come since the guard began. So an attacker has one guess
-//! from each port, and a peer whose port the attacker does not use is not refused.
+//! ports. A half that has received nothing in order goes by the port of the other half. From another
+//! port, it accepts the expected PSN if that port repeats it, as a peer does, and has sent nothing
+//! out of order since the guard began.
+//!
+//! While both halves have received nothing, the port is not known. On guard, such a half accepts no
+//! packet from a port from which a packet has come since the guard began that cannot be the peer's:
+//! a guess, or one with a PSN before the first. A request behind the expected one can be, since the
+//! first packet of a burst may be lost.
 //!
 //! A peer whose port changes, or whose packets overtake each other, notices nothing unless somebody
 //! guesses at the same time.
@@ -45,6 +49,23 @@ const FIRST_GUARD: Duration = Duration::from_secs(1);
 /// The largest number of times that the time on guard doubles: more than 30 years.
 const MAX_DOUBLINGS: u32 = 30;
 
+/// The distance of a packet's PSN from the nearest PSN in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Gap {
+    /// Of a request behind the expected one. The loss of a packet causes it.
+    Loss(u64),
+    /// Of any other packet. If nothing has arrived in order, it is not the peer's.
+    Other(u64),
+}
+
+impl Gap {
+    fn distance(self) -> u64 {
+        match self {
+            Self::Loss(distance) | Self::Other(distance) => distance,
+        }
+    }
+}
+
 /// What one half of a QP knows about its peer's packets and those of others.
 #[derive(Debug, Default)]
 pub(crate) struct Suspicion {
@@ -55,8 +76,11 @@ pub(crate) struct Suspicion {
     /// The number of packets out of order from unusual ports, since the QP was last on guard or the
     /// port changed.
     strays: u32,
-    /// The ports from which packets out of order came during this guard, if no port is known.
+    /// The ports from which packets came during this guard that were not the peer's, if nothing has
+    /// arrived in order.
     guessers: Option<Box<Ports>>,
+    /// The port of the last packet in order that was refused because the other half's port differs.
+    candidate: Option<u16>,
     /// Until when the QP is on guard; `None` if it never was.
     on_guard_until: Option<Instant>,
     /// How often it was on guard.
@@ -75,6 +99,7 @@ impl Suspicion {
         self.port = Some(port);
         self.strays = 0;
         self.guessers = None;
+        self.candidate = None;
         core.peer_port.set(Some(port));
     }
 
@@ -88,13 +113,31 @@ impl Suspicion {
         self.known_port(core).is_none_or(|usual| usual == port) && !self.is_on_guard(now)
     }
 
-    /// Whether a packet from this port must be dropped. Counts it, if so.
-    pub(crate) fn refuses(&self, cx: &mut Cx<'_>, core: &Core, port: u16) -> bool {
-        let is_strange = match self.known_port(core) {
-            Some(usual) => usual != port,
-            None => self.guessers.as_ref().is_some_and(|them| them.has(port)),
+    /// Whether a packet from this port must be dropped, and whether its PSN is in order. Counts it,
+    /// if so.
+    pub(crate) fn refuses(
+        &mut self,
+        cx: &mut Cx<'_>,
+        core: &Core,
+        port: u16,
+        is_in_order: bool,
+    ) -> bool {
+        if !self.is_on_guard(cx.now) {
+            return false;
+        }
+        let has_guessed = self.guessers.as_ref().is_some_and(|them| them.has(port));
+        let refused = match (self.port, core.peer_port.get()) {
+            (Some(own), _) => own != port,
+            (None, Some(of_other_half)) if of_other_half != port => {
+                let is_repeated = self.candidate == Some(port);
+                if is_in_order {
+                    self.candidate = Some(port);
+                }
+                has_guessed || !(is_in_order && is_repeated)
+            }
+            (None, Some(_)) => false,
+            (None, None) => has_guessed,
         };
-        let refused = is_strange && self.is_on_guard(cx.now);
         if refused {
             cx.drop(DropReason::WrongSourcePort);
         }
@@ -103,21 +146,24 @@ impl Suspicion {
 
     /// Judges a packet by the distance of its PSN from the nearest PSN in use, and by its port.
     #[inline]
-    pub(crate) fn judge(&mut self, cx: &mut Cx<'_>, core: &Core, port: u16, distance: u64) {
+    pub(crate) fn judge(&mut self, cx: &mut Cx<'_>, core: &Core, port: u16, gap: Gap) {
+        let distance = gap.distance();
         if distance > PLAUSIBLE {
             cold_path();
             cx.counters.count(Stat::PsnGuesses);
-            self.note_guess(cx.now, core, port, true);
+            self.note_guess(cx.now, core, port, gap);
         } else if distance > 0 && !self.is_usual(port) {
             cold_path();
-            self.note_guess(cx.now, core, port, false);
+            self.note_guess(cx.now, core, port, gap);
         }
     }
 
-    fn note_guess(&mut self, now: Instant, core: &Core, port: u16, is_far: bool) {
+    fn note_guess(&mut self, now: Instant, core: &Core, port: u16, gap: Gap) {
         let known = self.known_port(core);
+        let is_far = gap.distance() > PLAUSIBLE;
         if self.is_on_guard(now) {
-            if known.is_none() {
+            let may_be_peers = known.is_none() && !is_far && matches!(gap, Gap::Loss(_));
+            if self.port.is_none() && known != Some(port) && !may_be_peers {
                 self.guessers.get_or_insert_default().add(port);
             }
             return;
@@ -130,6 +176,7 @@ impl Suspicion {
             self.guesses = 0;
             self.strays = 0;
             self.guessers = None;
+            self.candidate = None;
         }
     }
 

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::OpenError;
 use crate::faults::{RequestJudge, RequestVerdict};
 use crate::runtime::{DeviceState, MadListener};
-use crate::why::FailedConnection;
+use crate::why::GatheredEvidence;
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{
     Addresses, Agent, Config, Duration, Event, Instant, Path, Pending, QpnRange, RejectReason,
@@ -162,10 +162,9 @@ impl Core {
         self.state.lock().agent.pending().take(most).collect()
     }
 
-    /// See [`Context::add_evidence`].
-    pub(super) fn add_evidence(&self, failed: &mut FailedConnection) {
-        let engine = self.shared.lock();
-        failed.add_evidence(&engine.port_counters(), engine.kernel.as_ref());
+    /// Nothing yet of what shows why datagrams get lost.
+    pub(super) fn no_evidence(&self) -> GatheredEvidence {
+        GatheredEvidence::new(self.shared.lock().loss_signs())
     }
 
     /// Takes the management datagrams that have arrived.

@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use crate::observation::WaitSnapshot;
-use crate::why::{ConnectionFault, Ends, FailedConnection};
+use crate::why::{ConnectionFault, Ends, FailedConnection, GatheredEvidence};
 use roce_cm::{Pending, PendingStep, PortSpace};
 use std::net::SocketAddr;
 
@@ -19,66 +19,68 @@ impl Core {
     /// The connections that wait for the peer or for the program.
     pub(super) fn waits(&self) -> Vec<WaitSnapshot> {
         let pending = self.pending(MOST);
-        pending.iter().map(|one| self.wait(one)).collect()
+        let mut evidence = self.no_evidence();
+        let waits = pending.iter().map(|one| wait(one, &mut evidence));
+        waits.collect()
     }
+}
 
-    fn wait(&self, pending: &Pending) -> WaitSnapshot {
-        let (space, port) = pending.service.port().unwrap_or((PortSpace::Ib, 0));
-        let (local, remote) = (pending.path.local, pending.path.remote);
-        let ends = match pending.waits_for {
-            PendingStep::Answer { to: "REP", .. } | PendingStep::Acceptance => {
-                let (local, remote) = (SocketAddr::new(local, port), SocketAddr::new(remote, 0));
-                Ends::new(Some(local), Some(remote), space).passive()
-            }
-            _ => {
-                let (local, remote) = (SocketAddr::new(local, 0), SocketAddr::new(remote, port));
-                Ends::new(Some(local), Some(remote), space)
-            }
-        };
-        let to = format!("the connection to port {port} of {remote}");
-        let from = format!("the request of {remote} for a connection to port {port}");
-        let told = |what, advice: &str| WaitSnapshot {
-            what,
-            likely: None,
-            advice: advice.to_owned(),
-        };
-        match pending.waits_for {
-            PendingStep::Acceptance => told(
-                format!("{from} is neither accepted nor rejected by this program"),
-                ACCEPT,
-            ),
-            PendingStep::Readiness => told(
-                format!("{to} is accepted by the peer, and waits for this program"),
-                ESTABLISH,
-            ),
-            PendingStep::Answer { to: message, times } => {
-                let subject = if message == "REP" { from } else { to };
-                let times = match times {
-                    1 => "once".to_owned(),
-                    times => format!("{times} times"),
-                };
-                let what = format!(
-                    "{subject} waits for the peer's answer to its {message}, which was sent {times}"
-                );
-                self.unanswered(ends, what)
-            }
-            _ => told(format!("{to} is not established"), ""),
+fn wait(pending: &Pending, evidence: &mut GatheredEvidence) -> WaitSnapshot {
+    let (space, port) = pending.service.port().unwrap_or((PortSpace::Ib, 0));
+    let (local, remote) = (pending.path.local, pending.path.remote);
+    let ends = match pending.waits_for {
+        PendingStep::Answer { to: "REP", .. } | PendingStep::Acceptance => {
+            let (local, remote) = (SocketAddr::new(local, port), SocketAddr::new(remote, 0));
+            Ends::new(Some(local), Some(remote), space).passive()
         }
+        _ => {
+            let (local, remote) = (SocketAddr::new(local, 0), SocketAddr::new(remote, port));
+            Ends::new(Some(local), Some(remote), space)
+        }
+    };
+    let to = format!("the connection to port {port} of {remote}");
+    let from = format!("the request of {remote} for a connection to port {port}");
+    let told = |what, advice: &str| WaitSnapshot {
+        what,
+        likely: None,
+        advice: advice.to_owned(),
+    };
+    match pending.waits_for {
+        PendingStep::Acceptance => told(
+            format!("{from} is neither accepted nor rejected by this program"),
+            ACCEPT,
+        ),
+        PendingStep::Readiness => told(
+            format!("{to} is accepted by the peer, and waits for this program"),
+            ESTABLISH,
+        ),
+        PendingStep::Answer { to: message, times } => {
+            let subject = if message == "REP" { from } else { to };
+            let times = match times {
+                1 => "once".to_owned(),
+                times => format!("{times} times"),
+            };
+            let what = format!(
+                "{subject} waits for the peer's answer to its {message}, which was sent {times}"
+            );
+            unanswered(ends, what, evidence)
+        }
+        _ => told(format!("{to} is not established"), ""),
     }
+}
 
-    /// With what shows why packets get lost.
-    fn unanswered(&self, ends: Ends, mut what: String) -> WaitSnapshot {
-        let event = ("RDMA_CM_EVENT_UNREACHABLE", 0);
-        let mut failed = FailedConnection::new(ends, event, &ConnectionFault::NoAnswer);
-        self.add_evidence(&mut failed);
-        for fact in &failed.evidence {
-            what.push_str("; ");
-            what.push_str(fact);
-        }
-        WaitSnapshot {
-            what,
-            likely: failed.likely.map(str::to_owned),
-            advice: failed.advice.join("; "),
-        }
+/// A connection whose peer is silent, with what shows why packets get lost.
+fn unanswered(ends: Ends, mut what: String, evidence: &mut GatheredEvidence) -> WaitSnapshot {
+    let event = ("RDMA_CM_EVENT_UNREACHABLE", 0);
+    let mut failed = FailedConnection::new(ends, event, &ConnectionFault::NoAnswer);
+    failed.add_evidence(evidence);
+    for fact in &failed.evidence {
+        what.push_str("; ");
+        what.push_str(fact);
+    }
+    WaitSnapshot {
+        what,
+        likely: failed.likely.map(str::to_owned),
+        advice: failed.advice.join("; "),
     }
 }

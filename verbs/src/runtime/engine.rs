@@ -6,7 +6,9 @@ use super::{EventQueue, Persister};
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
-use crate::why::{Cause, Explanation, Failure, KernelWatch, Places, UnfitPackets, WhyLog};
+use crate::why::{
+    Cause, Explanation, Failure, KernelWatch, LossSigns, Places, UnfitPackets, WhyLog,
+};
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
 use roce_stack::{CqId, Event, Instant, Mismatch, Nic, Persisted, QpAttributes, QpState, RxMeta};
@@ -43,7 +45,7 @@ pub(crate) struct Engine {
     /// Where explanations of failures are written.
     pub(crate) why: Option<WhyLog>,
     /// The kernel's counters since the datapath started.
-    pub(crate) kernel: Option<KernelWatch>,
+    pub(crate) kernel: Option<Arc<KernelWatch>>,
     /// Counters for `roce run --summary`.
     pub(crate) tally: Option<Box<DeviceCount>>,
     /// The receiver of management datagrams, once QP1 is open.
@@ -194,6 +196,33 @@ impl Engine {
             return false;
         }
         let mut busy = self.send(now);
+        let mut received = self.receive(now);
+        busy |= received > 0;
+        if self.is_timeout_due(now) {
+            // The answer may be among the packets that still wait, if nobody drove the NIC for some
+            // time.
+            for _ in 1..CATCH_UP_TURNS {
+                if received < RECEIVE_BUDGET {
+                    break;
+                }
+                received = self.receive(now);
+            }
+            if self.is_timeout_due(now) {
+                self.nic.handle_timeouts(now);
+            }
+            busy = true;
+        }
+        self.write_capture_and_tally();
+        self.deliver_events();
+        busy
+    }
+
+    fn is_timeout_due(&self, now: Instant) -> bool {
+        self.nic.next_timeout().is_some_and(|at| at <= now)
+    }
+
+    /// Receives at most about [`RECEIVE_BUDGET`] packets. Returns their number.
+    fn receive(&mut self, now: Instant) -> usize {
         let mut sink = ToNic {
             nic: &mut self.nic,
             now,
@@ -207,20 +236,11 @@ impl Engine {
                 faults.receive(now, &mut self.port, RECEIVE_BUDGET, &mut sink)
             }
         };
-        match received {
-            Ok(packets) => busy |= packets > 0,
-            Err(error) => {
-                cold_path();
-                self.failure = Some(error);
-            }
-        }
-        if self.nic.next_timeout().is_some_and(|at| at <= now) {
-            self.nic.handle_timeouts(now);
-            busy = true;
-        }
-        self.write_capture_and_tally();
-        self.deliver_events();
-        busy
+        received.unwrap_or_else(|error| {
+            cold_path();
+            self.failure = Some(error);
+            0
+        })
     }
 
     /// Receives the packets that have arrived and sends what is due, in at most [`CATCH_UP_TURNS`]
@@ -434,7 +454,7 @@ impl Engine {
         let places = Places {
             nic: &self.nic,
             port_counters: &port_counters,
-            kernel: self.kernel.as_ref(),
+            kernel: self.kernel.as_deref(),
         };
         Explanation::new(&self.device, failure, &places)
     }
@@ -452,6 +472,15 @@ impl Engine {
         let orders = self.orders.iter().map(|orders| orders.counter());
         let port = self.port.each_counter().into_iter();
         port.chain(faults).chain(orders).collect()
+    }
+
+    /// Copies what evidence about lost datagrams is gathered from, for a caller that gathers it
+    /// without the lock: that takes long, and no packet would move meanwhile.
+    pub(crate) fn loss_signs(&self) -> LossSigns {
+        LossSigns {
+            port_counters: self.port_counters(),
+            kernel: self.kernel.clone(),
+        }
     }
 
     /// Withdraws the events of an object that raises no more, because it is destroyed.

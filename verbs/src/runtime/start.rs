@@ -23,7 +23,7 @@ use roce_stack::{PriorityMap, QpnRange};
 use roce_udp::{PartClaimer, UdpPortConfig};
 use std::io;
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The parts of an open device that have started, and the options for those that have not. The
 /// methods that start something take the locked engine.
@@ -105,7 +105,7 @@ impl Starter {
         }
         let datapath = port.describe(not_taken);
         engine.port = port;
-        engine.kernel = KernelWatch::begin(&self.device.interface().name);
+        engine.kernel = KernelWatch::begin(&self.device.interface().name).map(Arc::new);
         Ok(self.datapath.get_or_init(|| datapath))
     }
 

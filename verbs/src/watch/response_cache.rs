@@ -4,6 +4,7 @@
 use super::devices::Devices;
 use super::prometheus;
 use super::snapshot::Snapshot;
+use super::waits;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ const MAX_AGE: Duration = Duration::from_millis(50);
 
 pub(super) struct ResponseCache<'a> {
     devices: &'a Devices,
-    snapshot: Option<(Instant, Arc<Snapshot>)>,
+    snapshot: Option<(Instant, Snapshot)>,
     json: Option<Arc<[u8]>>,
     text: Option<Arc<[u8]>>,
 }
@@ -28,29 +29,33 @@ impl<'a> ResponseCache<'a> {
         }
     }
 
-    /// The response to `roce top`.
+    /// The response to `roce top` and `roce why`.
     pub(super) fn json(&mut self, now: Instant) -> Arc<[u8]> {
+        self.drop_expired(now);
+        if let Some(json) = &self.json {
+            return Arc::clone(json);
+        }
         let snapshot = self.snapshot(now);
-        let make = || {
-            // The values are numbers and strings, so this can't fail.
-            serde_json::to_vec(&*snapshot).unwrap_or_default().into()
-        };
-        Arc::clone(self.json.get_or_insert_with(make))
+        // The metrics do not show it.
+        snapshot.waits = waits::all();
+        // The values are numbers and strings, so this can't fail.
+        let json: Arc<[u8]> = serde_json::to_vec(snapshot).unwrap_or_default().into();
+        Arc::clone(self.json.insert(json))
     }
 
     /// The response to Prometheus.
     pub(super) fn text(&mut self, now: Instant) -> Arc<[u8]> {
-        let snapshot = self.snapshot(now);
-        let make = || prometheus::text(&snapshot).into_bytes().into();
-        Arc::clone(self.text.get_or_insert_with(make))
+        self.drop_expired(now);
+        if let Some(text) = &self.text {
+            return Arc::clone(text);
+        }
+        let text: Arc<[u8]> = prometheus::text(self.snapshot(now)).into_bytes().into();
+        Arc::clone(self.text.insert(text))
     }
 
-    fn snapshot(&mut self, now: Instant) -> Arc<Snapshot> {
-        self.drop_expired(now);
-        let (_, snapshot) = self
-            .snapshot
-            .get_or_insert_with(|| (now, Arc::new(self.devices.snapshot())));
-        Arc::clone(snapshot)
+    fn snapshot(&mut self, now: Instant) -> &mut Snapshot {
+        let make = || (now, self.devices.snapshot());
+        &mut self.snapshot.get_or_insert_with(make).1
     }
 
     /// The time at which [`ResponseCache::drop_expired`] must be called.

@@ -19,7 +19,9 @@ pub struct WaitSnapshot {
     pub advice: String,
 }
 
-type Source = dyn Fn() -> Vec<WaitSnapshot> + Send + Sync;
+/// Returns what a part of the process waits for; `None` once that is no longer shown. Locked while it
+/// is called, so that the thread that shows it, rather than the watch server's, frees what it holds.
+type Source = Mutex<Option<Box<dyn Fn() -> Vec<WaitSnapshot> + Send>>>;
 
 static SOURCES: Mutex<Vec<Arc<Source>>> = Mutex::new(Vec::new());
 
@@ -28,9 +30,9 @@ pub struct ShownWaits(Arc<Source>);
 
 /// Shows to watchers what `source` returns, which is called by another thread.
 ///
-/// Dropping the value waits for the end of a call: do not hold a lock then that `source` takes.
+/// Dropping the value waits for the end of a call of its `source`: do not hold a lock then that `source` takes.
 pub fn show_waits(source: impl Fn() -> Vec<WaitSnapshot> + Send + Sync + 'static) -> ShownWaits {
-    let source: Arc<Source> = Arc::new(source);
+    let source: Arc<Source> = Arc::new(Mutex::new(Some(Box::new(source))));
     SOURCES.lock().push(Arc::clone(&source));
     ShownWaits(source)
 }
@@ -38,6 +40,8 @@ pub fn show_waits(source: impl Fn() -> Vec<WaitSnapshot> + Send + Sync + 'static
 impl Drop for ShownWaits {
     fn drop(&mut self) {
         SOURCES.lock().retain(|other| !Arc::ptr_eq(other, &self.0));
+        let source = self.0.lock().take();
+        drop(source);
     }
 }
 
@@ -48,7 +52,46 @@ impl fmt::Debug for ShownWaits {
 }
 
 pub(super) fn all() -> Vec<WaitSnapshot> {
-    let sources = SOURCES.lock();
-    let each = sources.iter().flat_map(|source| source());
+    // A call may take long, and threads that begin or cease to wait must not.
+    let sources = SOURCES.lock().clone();
+    let each = sources.iter().flat_map(|source| {
+        let source = source.lock();
+        source.as_ref().map_or_else(Vec::new, |source| source())
+    });
     each.take(MOST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Otherwise a snapshot would hold up a program that acknowledges an event.
+    #[test]
+    fn others_begin_and_cease_to_wait_during_a_call() {
+        let (send, receive) = mpsc::channel();
+        let _shown = show_waits(move || {
+            // Not the whole test hangs if this fails.
+            let is_free = SOURCES.try_lock_for(Duration::from_secs(10)).is_some();
+            let _ = send.send(is_free);
+            Vec::new()
+        });
+        all();
+        assert!(receive.recv().expect("it was called"));
+    }
+
+    #[test]
+    fn what_is_no_longer_shown_is_not_called() {
+        let kept = Arc::new(());
+        let held = Arc::clone(&kept);
+        let shown = show_waits(move || {
+            let _ = &held;
+            Vec::new()
+        });
+        let taken = SOURCES.lock().clone();
+        drop(shown);
+        assert_eq!(Arc::strong_count(&kept), 1, "this thread has freed it");
+        drop(taken);
+    }
 }

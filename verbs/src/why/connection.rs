@@ -1,11 +1,12 @@
 //! One connection that was not made, as people read it.
 
-use super::evidence::{self, KernelWatch};
+use super::evidence::{self, Finding, LossSigns};
 use super::explanation::write_lines;
 use core::fmt;
 use roce_cm::{PortSpace, RejectReason, SidrStatus};
 use serde::Serialize;
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 
 /// The ends of a connection, and which of them this process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -160,24 +161,41 @@ impl FailedConnection {
         }
     }
 
-    /// Adds what shows why the packets to a silent peer got lost, if its address is known.
+    /// Adds what shows why the packets to a silent peer got lost, if its address is known. The
+    /// caller holds no lock that packets need.
     #[cold]
-    pub(crate) fn add_evidence(
-        &mut self,
-        port_counters: &[(&'static str, u64)],
-        kernel: Option<&KernelWatch>,
-    ) {
+    pub(crate) fn add_evidence(&mut self, gathered: &mut GatheredEvidence) {
         let Some((local, remote)) = self.connection.local.zip(self.connection.remote) else {
             return;
         };
-        let path = (local.ip(), remote.ip());
-        let findings = evidence::between(path, REQUESTS.into(), port_counters, kernel);
+        let findings = gathered.between((local.ip(), remote.ip()));
         if let Some(meaning) = findings.iter().find_map(|found| found.meaning) {
             self.likely = Some(meaning.likely);
             self.advice = vec![meaning.advice];
         }
         self.evidence
-            .extend(findings.into_iter().map(|found| found.fact));
+            .extend(findings.iter().map(|found| found.fact.clone()));
+    }
+}
+
+/// What shows why management datagrams get lost, gathered once for each path.
+pub(crate) struct GatheredEvidence {
+    signs: LossSigns,
+    paths: HashMap<(IpAddr, IpAddr), Vec<Finding>>,
+}
+
+impl GatheredEvidence {
+    /// Has gathered nothing yet.
+    pub(crate) fn new(signs: LossSigns) -> Self {
+        Self {
+            signs,
+            paths: HashMap::new(),
+        }
+    }
+
+    fn between(&mut self, path: (IpAddr, IpAddr)) -> &[Finding] {
+        let gather = || evidence::between(path, REQUESTS.into(), &self.signs);
+        self.paths.entry(path).or_insert_with(gather)
     }
 }
 

@@ -17,6 +17,7 @@ mod packets;
 mod unfit;
 
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
+pub(crate) use connection::GatheredEvidence;
 pub use connection::{ConnectionFault, Ends, FailedConnection};
 pub use events::QpEventText;
 pub use evidence::{PacketsNotSent, packets_not_sent};
@@ -29,7 +30,7 @@ pub use roce_stack::{
 };
 
 pub(crate) use events::texts;
-pub(crate) use evidence::{KernelWatch, Places};
+pub(crate) use evidence::{KernelWatch, LossSigns, Places};
 pub(crate) use output::{WhyLog, check_why_setting};
 pub(crate) use packets::check_why_packets_setting;
 pub(crate) use unfit::UnfitPackets;

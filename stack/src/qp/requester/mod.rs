@@ -41,7 +41,7 @@ mod transmit;
 use super::attr::QpConfig;
 use super::posted::{Posted, message_len};
 use super::send_window::SendWindow;
-use super::suspicion::Suspicion;
+use super::suspicion::{Gap, Suspicion};
 use super::{Core, Cx, QpFailure, Report};
 use crate::congestion::Acked;
 use crate::counters::{DropReason, Stat};
@@ -320,11 +320,11 @@ impl Requester {
     ) -> Result<(), QpFailure> {
         let (at, before) = (self.una.nearest(packet.bth.psn), self.una);
         let distance = (before - at).max(at - self.max);
-        self.suspicion.judge(cx, core, port, distance);
+        self.suspicion.judge(cx, core, port, Gap::Other(distance));
         let is_usual = self.suspicion.is_usual(port);
         if !is_usual {
             cold_path();
-            if self.suspicion.refuses(cx, core, port) {
+            if self.suspicion.refuses(cx, core, port, distance == 0) {
                 cx.add_syndrome_of(packet);
                 return Ok(());
             }

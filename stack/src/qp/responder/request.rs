@@ -3,6 +3,7 @@
 use super::{Denial, Responder, cause};
 use crate::cause::Cause;
 use crate::counters::{DropReason, Stat};
+use crate::qp::suspicion::Gap;
 use crate::qp::{Core, Cx, QpFailure, mismatched};
 use crate::recorder::Verdict;
 use crate::seq::Seq;
@@ -35,7 +36,7 @@ impl Responder {
                 }
                 if !self.suspicion.is_usual(port) {
                     cold_path();
-                    if self.suspicion.refuses(cx, core, port) {
+                    if self.suspicion.refuses(cx, core, port, true) {
                         return Ok(());
                     }
                     self.suspicion.note_in_order(core, port);
@@ -54,8 +55,9 @@ impl Responder {
             Ordering::Less => {
                 cold_path();
                 self.note_first_psn(cx, core, packet, 0);
-                self.suspicion.judge(cx, core, port, self.epsn - at);
-                if !self.suspicion.refuses(cx, core, port) {
+                self.suspicion
+                    .judge(cx, core, port, Gap::Other(self.epsn - at));
+                if !self.suspicion.refuses(cx, core, port, false) {
                     self.repeat(cx, core, packet, at);
                 }
                 Ok(())
@@ -64,8 +66,9 @@ impl Responder {
             Ordering::Greater => {
                 cold_path();
                 self.note_first_psn(cx, core, packet, PSN_GAP_OF_STRANGERS);
-                self.suspicion.judge(cx, core, port, at - self.epsn);
-                if !self.suspicion.refuses(cx, core, port) {
+                self.suspicion
+                    .judge(cx, core, port, Gap::Loss(at - self.epsn));
+                if !self.suspicion.refuses(cx, core, port, false) {
                     self.receive_out_of_order(cx, core, at, port, packet);
                 }
                 Ok(())

@@ -279,6 +279,63 @@ fn on_guard_a_qp_that_has_received_nothing_gives_each_port_one_guess() {
     assert_eq!(mem.read(0, 8), [2; 8]);
 }
 
+/// The first packet of a burst is lost, and so many follow that the QP is on guard. The peer repeats
+/// the first one, from the port of all the others.
+#[test]
+fn a_burst_whose_first_packet_is_lost_arrives_when_it_is_repeated() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    for distance in (1..2000).chain(0..2000) {
+        write(&mut hand, &mem, PEER, distance, distance as u8);
+        hand.out();
+    }
+    assert_eq!(mem.read(0, 8), [1999_u32 as u8; 8]);
+    assert_eq!(hand.drops(DropReason::WrongSourcePort), 0);
+}
+
+/// A peer may send requests from one port and responses from another one. On guard, the half that
+/// has received nothing refuses its first packet, and accepts it when the peer repeats it.
+#[test]
+fn on_guard_a_peer_with_another_port_for_responses_is_learned() {
+    let (mut hand, mem) = connected();
+    let first = hand.setup.psn[0];
+    let remote = RemoteAddr { addr: 0, rkey: 7 };
+    hand.post(0, SendOp::Write(remote), &[mem.sge(0, 8)]);
+    hand.out();
+    for n in 1..=GUESSES {
+        let psn = Psn::new(first.wrapping_add(n << 18)).get();
+        answer(&mut hand, ATTACKER, psn, Syndrome::default());
+    }
+    let other = ATTACKER + 1;
+    answer(&mut hand, other, first, Syndrome::default());
+    assert_eq!(hand.node.nic.queued(hand.node.qpn), Some((1, 0)));
+    answer(&mut hand, other, first, Syndrome::default());
+    assert_eq!(hand.node.nic.queued(hand.node.qpn), Some((0, 0)));
+}
+
+/// The same with requests. A port that has guessed since the guard began is not believed, however
+/// often it repeats a packet.
+#[test]
+fn on_guard_a_peer_with_another_port_for_requests_is_learned() {
+    let mut hand = Hand::new(Setup::default());
+    let (mem, first) = (hand.mem(8), hand.setup.psn[0]);
+    let remote = RemoteAddr { addr: 0, rkey: 7 };
+    hand.post(0, SendOp::Write(remote), &[mem.sge(0, 8)]);
+    hand.out();
+    answer(&mut hand, PEER, first, Syndrome::default());
+    guess(&mut hand, &mem);
+    write(&mut hand, &mem, ATTACKER, 1, 9);
+    for _ in 0..4 {
+        write(&mut hand, &mem, ATTACKER, 0, 9);
+        assert_eq!(mem.read(0, 8), [0; 8]);
+    }
+    let other = ATTACKER + 1;
+    write(&mut hand, &mem, other, 0, 2);
+    assert_eq!(mem.read(0, 8), [0; 8]);
+    write(&mut hand, &mem, other, 0, 2);
+    assert_eq!(mem.read(0, 8), [2; 8]);
+}
+
 /// The next guard begins with no port that has guessed.
 #[test]
 fn a_port_that_has_guessed_is_refused_until_the_guard_ends() {

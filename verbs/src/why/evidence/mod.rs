@@ -12,6 +12,7 @@ pub use port::{PacketsNotSent, packets_not_sent};
 
 use roce_stack::{Cause, Failure, Nic};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A fact that bears on a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,14 @@ pub(crate) struct Places<'a> {
     pub(crate) port_counters: &'a [(&'static str, u64)],
     /// The kernel's part; `None` if the datapath has not started, or the kernel shows nothing.
     pub(crate) kernel: Option<&'a KernelWatch>,
+}
+
+/// Where evidence about lost management datagrams is found, copied from the engine.
+pub(crate) struct LossSigns {
+    /// The port's counters, by name.
+    pub(crate) port_counters: Vec<(&'static str, u64)>,
+    /// The kernel's part; `None` if the datapath has not started, or the kernel shows nothing.
+    pub(crate) kernel: Option<Arc<KernelWatch>>,
 }
 
 /// What is found about a failure. Of the findings that mean something, the most certain is first.
@@ -89,21 +98,16 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
 }
 
 /// What is found about management datagrams that got lost between two addresses, of which each was
-/// sent `least` times.
-pub(super) fn between(
-    (src, dst): (IpAddr, IpAddr),
-    least: u64,
-    port_counters: &[(&'static str, u64)],
-    kernel: Option<&KernelWatch>,
-) -> Vec<Finding> {
-    let kernel = kernel.filter(|kernel| kernel.is_here());
+/// sent `least` times. Asks the kernel several times: no lock that packets need may be held.
+pub(super) fn between((src, dst): (IpAddr, IpAddr), least: u64, signs: &LossSigns) -> Vec<Finding> {
+    let kernel = signs.kernel.as_deref().filter(|kernel| kernel.is_here());
     let mut findings = Vec::new();
     if let Some(kernel) = kernel {
         let path = path::Path::of_datagrams(src, dst, kernel.interface());
         findings.extend(path.link());
         findings.extend(path.beyond_link());
     }
-    findings.extend(port::refusals(port_counters, least));
+    findings.extend(port::refusals(&signs.port_counters, least));
     if let Some(kernel) = kernel {
         add_uncertain(&mut findings, kernel.findings(dst.is_ipv6()));
     }
