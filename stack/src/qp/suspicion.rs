@@ -14,14 +14,13 @@
 //! of order that come from an unusual port count as well, though [`STRAYS`] of them are tolerated.
 //!
 //! Each half of a QP has its own suspicion: a peer may send requests and responses from different
-//! ports. A half that has received nothing in order goes by the port of the other half. From another
-//! port, it accepts the expected PSN if that port repeats it, as a peer does, and has sent nothing
-//! out of order since the guard began.
+//! ports. A half that has received nothing in order takes the other half's port for the peer's.
 //!
 //! While both halves have received nothing, the port is not known. On guard, such a half accepts no
-//! packet from a port from which a packet has come since the guard began that cannot be the peer's:
-//! a guess, or one with a PSN before the first. A request behind the expected one can be, since the
-//! first packet of a burst may be lost.
+//! packet from a port from which a packet has come since the guard began that can hardly be the
+//! peer's: a guess, one with a PSN before the first, or one with a lower PSN than a packet before it.
+//! Requests behind the expected one whose PSNs grow can be, since the first packet of a burst may be
+//! lost. No such sequence arrives at the expected PSN, so an attacker has one guess from each port.
 //!
 //! A peer whose port changes, or whose packets overtake each other, notices nothing unless somebody
 //! guesses at the same time.
@@ -76,11 +75,11 @@ pub(crate) struct Suspicion {
     /// The number of packets out of order from unusual ports, since the QP was last on guard or the
     /// port changed.
     strays: u32,
-    /// The ports from which packets came during this guard that were not the peer's, if nothing has
-    /// arrived in order.
+    /// The ports from which packets came during this guard that can hardly be the peer's, if no port
+    /// is known.
     guessers: Option<Box<Ports>>,
-    /// The port of the last packet in order that was refused because the other half's port differs.
-    candidate: Option<u16>,
+    /// How far the last packet was behind the expected one, during this guard.
+    last_gap: u64,
     /// Until when the QP is on guard; `None` if it never was.
     on_guard_until: Option<Instant>,
     /// How often it was on guard.
@@ -99,7 +98,6 @@ impl Suspicion {
         self.port = Some(port);
         self.strays = 0;
         self.guessers = None;
-        self.candidate = None;
         core.peer_port.set(Some(port));
     }
 
@@ -113,31 +111,13 @@ impl Suspicion {
         self.known_port(core).is_none_or(|usual| usual == port) && !self.is_on_guard(now)
     }
 
-    /// Whether a packet from this port must be dropped, and whether its PSN is in order. Counts it,
-    /// if so.
-    pub(crate) fn refuses(
-        &mut self,
-        cx: &mut Cx<'_>,
-        core: &Core,
-        port: u16,
-        is_in_order: bool,
-    ) -> bool {
-        if !self.is_on_guard(cx.now) {
-            return false;
-        }
-        let has_guessed = self.guessers.as_ref().is_some_and(|them| them.has(port));
-        let refused = match (self.port, core.peer_port.get()) {
-            (Some(own), _) => own != port,
-            (None, Some(of_other_half)) if of_other_half != port => {
-                let is_repeated = self.candidate == Some(port);
-                if is_in_order {
-                    self.candidate = Some(port);
-                }
-                has_guessed || !(is_in_order && is_repeated)
-            }
-            (None, Some(_)) => false,
-            (None, None) => has_guessed,
+    /// Whether a packet from this port must be dropped. Counts it, if so.
+    pub(crate) fn refuses(&self, cx: &mut Cx<'_>, core: &Core, port: u16) -> bool {
+        let is_strange = match self.known_port(core) {
+            Some(usual) => usual != port,
+            None => self.guessers.as_ref().is_some_and(|them| them.has(port)),
         };
+        let refused = is_strange && self.is_on_guard(cx.now);
         if refused {
             cx.drop(DropReason::WrongSourcePort);
         }
@@ -162,9 +142,12 @@ impl Suspicion {
         let known = self.known_port(core);
         let is_far = gap.distance() > PLAUSIBLE;
         if self.is_on_guard(now) {
-            let may_be_peers = known.is_none() && !is_far && matches!(gap, Gap::Loss(_));
-            if self.port.is_none() && known != Some(port) && !may_be_peers {
-                self.guessers.get_or_insert_default().add(port);
+            if known.is_none() {
+                let grows = gap.distance() >= self.last_gap;
+                self.last_gap = gap.distance();
+                if is_far || !grows || matches!(gap, Gap::Other(_)) {
+                    self.guessers.get_or_insert_default().add(port);
+                }
             }
             return;
         }
@@ -176,7 +159,7 @@ impl Suspicion {
             self.guesses = 0;
             self.strays = 0;
             self.guessers = None;
-            self.candidate = None;
+            self.last_gap = 0;
         }
     }
 

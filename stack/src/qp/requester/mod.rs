@@ -324,7 +324,7 @@ impl Requester {
         let is_usual = self.suspicion.is_usual(port);
         if !is_usual {
             cold_path();
-            if self.suspicion.refuses(cx, core, port, distance == 0) {
+            if self.suspicion.refuses(cx, core, port) {
                 cx.add_syndrome_of(packet);
                 return Ok(());
             }

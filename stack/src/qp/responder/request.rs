@@ -36,7 +36,7 @@ impl Responder {
                 }
                 if !self.suspicion.is_usual(port) {
                     cold_path();
-                    if self.suspicion.refuses(cx, core, port, true) {
+                    if self.suspicion.refuses(cx, core, port) {
                         return Ok(());
                     }
                     self.suspicion.note_in_order(core, port);
@@ -57,7 +57,7 @@ impl Responder {
                 self.note_first_psn(cx, core, packet, 0);
                 self.suspicion
                     .judge(cx, core, port, Gap::Other(self.epsn - at));
-                if !self.suspicion.refuses(cx, core, port, false) {
+                if !self.suspicion.refuses(cx, core, port) {
                     self.repeat(cx, core, packet, at);
                 }
                 Ok(())
@@ -68,7 +68,7 @@ impl Responder {
                 self.note_first_psn(cx, core, packet, PSN_GAP_OF_STRANGERS);
                 self.suspicion
                     .judge(cx, core, port, Gap::Loss(at - self.epsn));
-                if !self.suspicion.refuses(cx, core, port, false) {
+                if !self.suspicion.refuses(cx, core, port) {
                     self.receive_out_of_order(cx, core, at, port, packet);
                 }
                 Ok(())
