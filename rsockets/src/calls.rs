@@ -55,12 +55,14 @@ pub fn bind(fd: RawFd, address: SocketAddr) -> Result<(), Error> {
     }
 }
 
-/// Accepts connections from now on.
+/// Accepts connections from now on. While more than `backlog` of them wait for [`accept`], further
+/// requests wait. Without a positive number, and beyond what the process's descriptors allow, the
+/// library's limit holds.
 ///
 /// # Errors
 /// ENODEV if there is no device, EINVAL if the socket is connected.
-pub fn listen(fd: RawFd) -> Result<(), Error> {
-    find(fd)?.stream()?.listen()
+pub fn listen(fd: RawFd, backlog: i32) -> Result<(), Error> {
+    find(fd)?.stream()?.listen(backlog)
 }
 
 /// Takes a connection that a peer has asked for, and waits for one if there is none.

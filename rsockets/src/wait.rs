@@ -122,7 +122,7 @@ mod tests {
     fn a_signal_interrupts_a_call_unless_the_program_restarts_it() {
         let listener = socket(Domain::V4).expect("a socket");
         bind(listener, (Ipv4Addr::LOCALHOST, 0).into()).expect("bound");
-        listen(listener).expect("listens");
+        listen(listener, 0).expect("listens");
         let interrupted = || {
             let thread = accepting(listener);
             interrupt(&thread, || thread.is_finished());

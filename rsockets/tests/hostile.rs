@@ -105,7 +105,7 @@ const NOWHERE: RemoteAddr = RemoteAddr { addr: 0, rkey: 0 };
 fn listening() -> (RawFd, SocketAddr) {
     let fd = rs::socket(rs::Domain::V4).expect("a socket");
     rs::bind(fd, (HERE, 0).into()).expect("bound");
-    rs::listen(fd).expect("listens");
+    rs::listen(fd, 0).expect("listens");
     let at = rs::local_name(fd).expect("a name");
     (fd, at)
 }

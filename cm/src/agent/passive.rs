@@ -230,7 +230,14 @@ impl Agent {
             Some(c) if c.is_with(path, rtu.local_id) && matches!(c.state, State::RepSent(_)) => {
                 self.establish(id, rtu.private.bytes());
             }
-            Some(c) if c.is_with(path, rtu.local_id) => self.counters.duplicates += 1,
+            // The REJ was lost, or crossed this RTU. Without it, the peer stays established.
+            Some(c) if c.is_with(path, rtu.local_id) => match &c.state {
+                State::Finished(Some(answer)) => {
+                    let answer = **answer;
+                    self.resend_answer(path, answer);
+                }
+                _ => self.counters.duplicates += 1,
+            },
             _ => self.counters.unexpected += 1,
         }
     }

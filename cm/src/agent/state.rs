@@ -77,18 +77,18 @@ pub(super) struct Retransmitted {
     pub(super) mad: Mad,
     /// The number of timeouts left before the agent gives up.
     pub(super) retries_left: u8,
-    /// The number of timeouts between the last two transmissions.
+    /// The number of timeouts since the first transmission.
     pub(super) waited: u8,
 }
 
 impl Retransmitted {
-    /// The number of timeouts until the next retransmission: twice as many as before, and at most
-    /// `longest`. Takes them from those that are left.
+    /// The number of timeouts until the next retransmission: as many as have passed so far, and at
+    /// most `longest`, so 1, 2, 3, 3, ... for 3. Takes them from those that are left.
     pub(super) fn next_wait(&mut self, longest: u8) -> u8 {
-        let doubled = self.waited.saturating_mul(2);
-        self.waited = doubled.min(longest).min(self.retries_left);
-        self.retries_left -= self.waited;
-        self.waited
+        let wait = self.waited.min(longest).min(self.retries_left);
+        self.retries_left -= wait;
+        self.waited = self.waited.saturating_add(wait);
+        wait
     }
 }
 

@@ -95,7 +95,7 @@ impl World {
             scheduled: 0,
             tags: 0,
             loss_percent,
-            graceful: loss_percent <= 10 && seed.is_multiple_of(2),
+            graceful: loss_percent <= 20 && seed.is_multiple_of(2),
         };
         for host in [0, 1] {
             for _ in 0..5 {

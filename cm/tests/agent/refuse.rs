@@ -171,6 +171,58 @@ fn a_side_that_gives_up_sends_a_rej() {
     );
 }
 
+/// The owner gives a half-open connection up, and the REJ is lost or crosses the RTU.
+// shows: 12.9-rejected-late
+#[test]
+fn an_rtu_for_a_connection_that_was_given_up_gets_the_rej_again() {
+    let (mut client, mut server, _) = Host::pair();
+    let (active, passive) = client.request(at(0), &mut server);
+    server.accept(at(0), passive);
+    server.deliver(at(0), &mut client, "REP");
+    client.event();
+    server.agent.forget(at(0), passive);
+    let lost = server.sent().remove(0);
+    client.ready(at(0), active, &[]);
+    let rtu = client.deliver(at(1), &mut server, "RTU");
+    let answer = server.deliver(at(1), &mut client, "REJ");
+    assert_eq!(answer.mad, lost.mad);
+    assert!(
+        matches!(client.event(), Event::Disconnected { connection, .. } if connection == active)
+    );
+    // One answer for each RTU.
+    server.receive(at(2), &rtu);
+    assert_eq!(kinds(&server.sent()), ["REJ"]);
+    for host in [&mut client, &mut server] {
+        host.wait_until(at(2) + LONG);
+        assert_eq!(host.agent.connections(), 0);
+    }
+}
+
+/// The first REPs follow each other densely, because a lost RTU delays the server's program.
+// shows: 12.9-repeat
+#[test]
+fn the_first_reps_follow_densely_and_all_are_few() {
+    let (mut client, mut server, _) = Host::pair();
+    let (_, passive) = client.request(at(0), &mut server);
+    server.accept(at(0), passive);
+    let mut sent = Vec::new();
+    while let Some(due) = server.agent.next_timeout() {
+        sent.extend(server.sent().iter().map(Sent::kind).map(|kind| (kind, due)));
+        server.agent.handle_timeouts(due);
+    }
+    // Each entry has the end of the wait that followed the message.
+    let ends: Vec<_> = sent.iter().take(7).map(|&(_, end)| end).collect();
+    let timeout = ends[0].saturating_duration_since(at(0));
+    let waits: Vec<_> = ends
+        .iter()
+        .map(|end| end.saturating_duration_since(at(0)).as_nanos() / timeout.as_nanos())
+        .collect();
+    assert_eq!(waits, [1, 2, 4, 7, 10, 13, 16]);
+    let kinds: Vec<_> = sent.iter().map(|&(kind, _)| kind).collect();
+    assert_eq!(kinds[..7], ["REP"; 7]);
+    assert_eq!(kinds[7..], ["REJ"]);
+}
+
 // shows: 12.9-unknown-rep
 #[test]
 fn a_rep_for_an_unknown_connection_is_rejected() {

@@ -7,6 +7,7 @@ use super::stats::add;
 use crate::wire::{Refusal, RejectPrivate, RequestPrivate};
 use roce_verbs::cm::{Incoming, Listener};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Takes requests until the target stops. Each connection gets a thread of its own once its
 /// handshake is complete: until then, the request may be forged.
@@ -15,7 +16,9 @@ pub(super) fn run(listener: &Listener, shared: &Arc<Shared>) {
     while !shared.is_stopping() {
         handshakes.wait(listener);
         // One at a time, so that a flood of requests does not delay the others' handshakes.
-        if let Some(incoming) = listener.try_accept() {
+        if handshakes.has_room(Instant::now())
+            && let Some(incoming) = listener.try_accept()
+        {
             match admit(&incoming, shared) {
                 Ok(session) => handshakes.begin(incoming, session),
                 Err(refusal) => refuse(incoming, refusal, shared),

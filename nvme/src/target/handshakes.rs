@@ -15,9 +15,14 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// How often the thread looks whether the target stops, in milliseconds.
 const TICK: u16 = 100;
+
+/// The time after which a handshake may have to make room for another request. A lost REP or RTU is
+/// repaired by one of the next REPs, which follow 1, 2 and 4 timeouts of 1.6 s after the first.
+const GRACE: Duration = Duration::from_secs(7);
 
 /// The handshakes, the oldest first.
 pub(super) struct Handshakes {
@@ -30,6 +35,7 @@ struct Handshake {
     connecting: Connecting,
     session: Session,
     parts: Parts,
+    since: Instant,
 }
 
 impl Handshakes {
@@ -40,13 +46,16 @@ impl Handshakes {
         }
     }
 
-    /// Waits until there is a request, or a handshake is over.
+    /// Waits until there is a request that can be accepted, or a handshake is over.
     pub(super) fn wait(&self, listener: &Listener) {
+        self.shared.nic.context.hand_over();
+        let accepts = self.has_room(Instant::now());
         let fds = self
             .all
             .iter()
             .map(|handshake| handshake.connecting.as_fd());
-        let fds = [listener.as_fd()].into_iter().chain(fds);
+        // A request that must wait would keep the thread awake.
+        let fds = accepts.then(|| listener.as_fd()).into_iter().chain(fds);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // An interrupted poll means that nothing is there.
         let _ = poll(&mut fds, PollTimeout::from(TICK));
@@ -68,6 +77,7 @@ impl Handshakes {
                 connecting,
                 session,
                 parts,
+                since: Instant::now(),
             }),
             Err(error) => self.note_failure(number, peer, error),
         }
@@ -82,6 +92,7 @@ impl Handshakes {
                 connecting,
                 session,
                 parts,
+                since,
             } = handshake;
             match connecting.check() {
                 Ok(Establishing::Pending(connecting)) => self.all.push(Handshake {
@@ -89,6 +100,7 @@ impl Handshakes {
                     connecting,
                     session,
                     parts,
+                    since,
                 }),
                 Ok(Establishing::Established(connection)) => {
                     self.serve(peer, connection, session, parts);
@@ -113,9 +125,20 @@ impl Handshakes {
         }
     }
 
-    fn make_room(&mut self) {
+    /// Whether a request can be accepted at the time `now`. Until then it waits.
+    pub(super) fn has_room(&self, now: Instant) -> bool {
+        let makes_room = self.to_evict();
+        makes_room.is_none_or(|index| self.all[index].since + GRACE <= now)
+    }
+
+    /// The handshake that has to be given up before another one begins.
+    fn to_evict(&self) -> Option<usize> {
         let peers: Vec<_> = self.all.iter().map(|handshake| handshake.peer).collect();
-        if let Some(index) = to_evict(&peers, self.shared.options.half_open) {
+        to_evict(&peers, self.shared.options.half_open)
+    }
+
+    fn make_room(&mut self) {
+        if let Some(index) = self.to_evict() {
             // Dropping it ends the connection.
             let Handshake { peer, session, .. } = self.all.remove(index);
             let why = "no confirmation came, and it made room for another request";

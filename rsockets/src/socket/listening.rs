@@ -8,20 +8,23 @@ use crate::nic::nics;
 use crate::wire::ConnectData;
 use nix::sys::resource::{Resource, getrlimit};
 use roce_verbs::cm::{Establishing, Incoming, Listener};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
-/// A listener uses at most this part of the descriptors that the process may have for connections
-/// that the program has not accepted. Each of them has two.
-const PART_OF_DESCRIPTORS: u64 = 8;
+/// A listener uses at most this part of the descriptors that the process may have for half-open
+/// connections, and as many for confirmed ones that the program has not accepted. Each connection
+/// has two.
+const PART_OF_DESCRIPTORS: u64 = 4;
 
-/// The most connections that a program has not accepted, however many descriptors it may have.
-const MAX_UNACCEPTED: u64 = 128;
+/// The maximum number of half-open connections, and of confirmed ones, however many descriptors the
+/// process may have.
+const MAX_UNACCEPTED: u64 = 256;
 
-/// The time after which a half-open connection makes room for the next request. Confirmation takes a
-/// round trip.
-const GRACE: Duration = Duration::from_millis(100);
+/// The time after which a half-open connection may have to make room for the next request. The peer
+/// confirms when its application thread goes on, and a lost REP or RTU is repaired by one of the
+/// next REPs, which follow 1, 2 and 4 timeouts of 1.6 s after the first.
+const GRACE: Duration = Duration::from_secs(7);
 
 /// What a socket that listens has.
 ///
@@ -35,8 +38,11 @@ pub(super) struct Listening {
     half_open: VecDeque<HalfOpen>,
     /// Connections for `accept`. Oldest first.
     confirmed: VecDeque<Confirmed>,
-    /// The most connections in both queues together.
+    /// The maximum number of half-open connections, which is also that of confirmed ones.
     limit: usize,
+    /// The number of confirmed connections from which on no further request is answered: what the
+    /// program has asked for, within `limit`.
+    backlog: usize,
     /// Why this process has no room for a connection. No further request is taken until `accept` has
     /// said so.
     failed: Option<Error>,
@@ -63,8 +69,9 @@ struct Names {
 }
 
 impl Socket {
-    /// `listen`. A socket at an unspecified address listens on all devices.
-    pub(crate) fn listen(&self) -> Result<(), Error> {
+    /// `listen`. A socket at an unspecified address listens on all devices. A socket that listens
+    /// already gets the new backlog.
+    pub(crate) fn listen(&self, backlog: i32) -> Result<(), Error> {
         let is_bound = self.state.lock().claim.is_some();
         if !is_bound {
             let any = match self.domain {
@@ -74,8 +81,11 @@ impl Socket {
             self.bind(SocketAddr::new(any, 0))?;
         }
         let mut state = self.state.lock();
-        match state.phase {
-            Phase::Listening(_) => return Ok(()),
+        match &mut state.phase {
+            Phase::Listening(listening) => {
+                listening.set_backlog(backlog);
+                return Ok(());
+            }
             Phase::Idle => {}
             _ => return Err(Errno::EINVAL.into()),
         }
@@ -99,7 +109,9 @@ impl Socket {
         if listeners.is_empty() {
             return Err(failed);
         }
-        state.phase = Phase::Listening(Box::new(Listening::new(claim.port(), listeners)));
+        let mut listening = Listening::new(claim.port(), listeners);
+        listening.set_backlog(backlog);
+        state.phase = Phase::Listening(Box::new(listening));
         self.announce();
         Ok(())
     }
@@ -136,14 +148,26 @@ impl Listening {
     fn new(port: u16, listeners: Vec<(Arc<Nic>, Listener)>) -> Self {
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         let limit = descriptors / PART_OF_DESCRIPTORS / 2;
+        let limit = limit.clamp(1, MAX_UNACCEPTED) as usize;
         Self {
             port,
             listeners,
             half_open: VecDeque::new(),
             confirmed: VecDeque::new(),
-            limit: limit.clamp(1, MAX_UNACCEPTED) as usize,
+            limit,
+            backlog: limit,
             failed: None,
         }
+    }
+
+    /// Sets the number of confirmed connections that wait for `accept`: one more than `backlog`, as
+    /// with TCP. As with `rdma_listen`, 0 and less stand for the maximum.
+    fn set_backlog(&mut self, backlog: i32) {
+        let asked = usize::try_from(backlog).unwrap_or(0);
+        self.backlog = match asked {
+            0 => self.limit,
+            asked => (asked + 1).min(self.limit),
+        };
     }
 
     /// Answers requests, and looks which peers have confirmed. Returns whether there was anything.
@@ -187,7 +211,7 @@ impl Listening {
 
     fn answer_requests(&mut self, sizes: &Sizes, now: Instant) -> bool {
         let mut any = false;
-        while self.failed.is_none() && self.has_request() && self.make_room(now) {
+        while self.has_request() && self.make_room(now) {
             any = true;
             let mut requests = self.listeners.iter();
             let request = requests.find_map(|(nic, from)| Some((nic, from.try_accept()?)));
@@ -209,31 +233,55 @@ impl Listening {
         listeners.any(|(_, listener)| listener.has_request())
     }
 
+    /// Whether no request is answered until the program has called `accept`.
+    fn waits_for_accept(&self) -> bool {
+        self.failed.is_some() || self.confirmed.len() >= self.backlog
+    }
+
     fn is_full(&self) -> bool {
-        self.half_open.len() + self.confirmed.len() >= self.limit
+        self.half_open.len() >= self.limit
     }
 
-    /// The time from which on the oldest half-open connection makes room.
-    fn gives_way(&self) -> Option<Instant> {
-        self.half_open.front().map(|oldest| oldest.since + GRACE)
+    /// The half-open connection that makes room for the next one, and the time from which on it
+    /// does: the oldest of the address that has the most.
+    fn gives_way(&self) -> Option<(usize, Instant)> {
+        let mut of_address = HashMap::new();
+        for half_open in &self.half_open {
+            *of_address.entry(half_open.names.remote.ip()).or_insert(0) += 1;
+        }
+        let oldest_first = self.half_open.iter().enumerate();
+        // Of equals, the last, which is the oldest here.
+        let (index, chosen) = oldest_first
+            .rev()
+            .max_by_key(|(_, half_open)| of_address[&half_open.names.remote.ip()])?;
+        Some((index, chosen.since + GRACE))
     }
 
-    /// Whether there is room for a connection. Requests whose senders never confirm keep nobody out.
+    /// Whether a request may be answered now. Requests whose senders never confirm keep nobody out
+    /// for ever. While there is no room, a request waits, or its sender repeats it.
     fn make_room(&mut self, now: Instant) -> bool {
-        if self.is_full() && self.gives_way().is_some_and(|at| at <= now) {
-            self.half_open.pop_front();
+        if self.waits_for_accept() {
+            return false;
+        }
+        if self.is_full()
+            && let Some((index, at)) = self.gives_way()
+            && at <= now
+        {
+            self.half_open.remove(index);
         }
         !self.is_full()
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.gives_way()
-            .filter(|_| self.is_full() && self.has_request())
+        if self.waits_for_accept() || !self.is_full() || !self.has_request() {
+            return None;
+        }
+        self.gives_way().map(|(_, at)| at)
     }
 
     pub(super) fn descriptors(&self, mut each: impl FnMut(RawFd)) {
         // Requests that must wait would keep the thread awake.
-        let must_wait = self.failed.is_some() || self.is_full();
+        let must_wait = self.waits_for_accept() || self.is_full();
         if !(must_wait && self.has_request()) {
             for (_, listener) in &self.listeners {
                 each(listener.as_fd().as_raw_fd());
@@ -305,7 +353,7 @@ mod tests {
         let socket = Socket::new(Domain::V4).expect("a socket");
         let here = (Ipv4Addr::LOCALHOST, 0).into();
         socket.bind(here).expect("bound");
-        socket.listen().expect("listens");
+        socket.listen(0).expect("listens");
         socket.set_nonblocking(true);
         look(&socket, |listening| listening.limit = ROOM);
         let at = socket.local_name();
@@ -345,6 +393,8 @@ mod tests {
         }
         let due = look(&socket, |listening| listening.due());
         assert_eq!(due, Some(now + GRACE));
+        // The peer's application may take seconds until it confirms, and a REP may be lost.
+        assert!(due >= Some(now + Duration::from_secs(5)));
         let almost = now + GRACE - Duration::from_nanos(1);
         assert!(!look(&socket, |listening| listening.progress(&sizes, almost)));
         assert!(look(&socket, |listening| listening.progress(&sizes, now + GRACE)));
@@ -356,6 +406,51 @@ mod tests {
         });
         assert_eq!(held, (ROOM, None));
         drop(asked);
+        socket.close();
+    }
+
+    #[test]
+    fn the_oldest_of_the_greediest_address_makes_room() {
+        let (socket, at) = listening();
+        let asked: Vec<_> = (0..ROOM).map(|_| ask(at)).collect();
+        let now = Instant::now();
+        let sizes = configuration().sizes;
+        while look(&socket, |listening| listening.half_open.len()) < ROOM {
+            look(&socket, |listening| listening.progress(&sizes, now));
+        }
+        look(&socket, |listening| {
+            let peers = [9, 7, 7].map(|last| SocketAddr::from(([10, 0, 0, last], 1)));
+            for (number, peer) in peers.into_iter().enumerate() {
+                let half_open = &mut listening.half_open[number];
+                half_open.names.remote = peer;
+                half_open.since = now + Duration::from_secs(number as u64);
+            }
+            let second = now + Duration::from_secs(1);
+            assert_eq!(listening.gives_way(), Some((1, second + GRACE)));
+            // The oldest of another address stays, although its time is over.
+            assert!(!listening.make_room(now + GRACE));
+            assert!(listening.make_room(second + GRACE));
+            assert_eq!(listening.half_open[0].names.remote, peers[0]);
+        });
+        drop(asked);
+        socket.close();
+    }
+
+    /// The limits at which no further request is answered until the program accepts.
+    #[test]
+    fn the_programs_backlog_counts_within_the_limit() {
+        let (socket, _) = listening();
+        for (asked, backlog) in [
+            (1, 2),
+            (ROOM as i32, ROOM),
+            (i32::MAX, ROOM),
+            (0, ROOM),
+            (-1, ROOM),
+        ] {
+            socket.listen(asked).expect("it listens already");
+            let got = look(&socket, |listening| listening.backlog);
+            assert_eq!(got, backlog, "{asked}");
+        }
         socket.close();
     }
 }

@@ -47,8 +47,8 @@ pub(crate) extern "C" fn bind(fd: c_int, address: In<u8>, len: u32) -> c_int {
 }
 
 /// `rlisten`.
-pub(crate) extern "C" fn listen(fd: c_int, _backlog: c_int) -> c_int {
-    guard::minus_one(|| rs::listen(fd).or_errno())
+pub(crate) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    guard::minus_one(|| rs::listen(fd, backlog).or_errno())
 }
 
 /// `raccept`.

@@ -11,11 +11,11 @@ use crate::runtime::{DeviceState, MadListener};
 use crate::why::GatheredEvidence;
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{
-    Addresses, Agent, Config, Duration, Event, Instant, Path, Pending, QpnRange, RejectReason,
-    ServiceId,
+    Addresses, Agent, Config, Duration, Event, Instant, MAD_LEN, Path, Pending, QpnRange,
+    RejectReason, ServiceId,
 };
 use roce_port::Port;
-use roce_stack::{ReceivedMad, RoceVersion, TxMeta};
+use roce_stack::{MadError, ReceivedMad, RoceVersion, TxMeta};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
@@ -56,6 +56,8 @@ struct State {
     request_judge: Option<RequestJudge>,
     /// Paths on which the last datagram arrived over RoCE v1. Answers use the same version.
     v1_paths: HashSet<Path>,
+    /// A message of the agent for which QP1 had no room. It goes out before the agent's next one.
+    unsent: Option<(Path, [u8; MAD_LEN])>,
 }
 
 impl Core {
@@ -96,6 +98,7 @@ impl Core {
                 agent: Agent::new(config),
                 request_judge,
                 v1_paths: HashSet::new(),
+                unsent: None,
             }),
             inbox,
             sink: Mutex::new(None),
@@ -195,9 +198,13 @@ impl Core {
 
     fn flush_sends(&self) {
         for _ in 0..SEND_TRIES {
+            let mut state = self.lock_state();
+            self.send(&mut state, self.now());
+            let has_unsent = state.unsent.is_some();
+            drop(state);
             let mut engine = self.shared.lock();
             engine.send(self.now());
-            if !engine.nic.wants_to_send() && engine.port.queued() == 0 {
+            if !has_unsent && !engine.nic.wants_to_send() && engine.port.queued() == 0 {
                 break;
             }
             drop(engine);
@@ -224,8 +231,7 @@ impl Core {
             }
         }
         state.agent.handle_timeouts(now);
-        self.inbox
-            .add_agent_output(events, state.agent.next_timeout());
+        self.inbox.add_agent_output(events, state.next_timeout(now));
         self.drain_agent(&mut state, now);
     }
 
@@ -254,24 +260,26 @@ impl Core {
     fn drain_agent(&self, state: &mut State, now: Instant) {
         let events = std::iter::from_fn(|| state.agent.poll_event()).collect();
         self.send(state, now);
-        self.inbox
-            .add_agent_output(events, state.agent.next_timeout());
+        self.inbox.add_agent_output(events, state.next_timeout(now));
     }
 
     fn send(&self, state: &mut State, now: Instant) {
-        let Some(mut next) = state.agent.poll_transmit() else {
+        let mut next = state.take_message();
+        if next.is_none() {
             return;
-        };
+        }
         let mut engine = self.shared.lock();
-        loop {
-            let (path, mad) = next;
-            // If the queue is full, the message is lost like any other datagram, and the agent
-            // retransmits it.
-            let _ = engine.nic.send_mad(state.tx_meta(path), &mad);
-            match state.agent.poll_transmit() {
-                Some(more) => next = more,
-                None => break,
+        while let Some((path, mad)) = next {
+            let meta = state.tx_meta(path);
+            if is_full(engine.nic.send_mad(meta, &mad)) {
+                engine.send(now);
+                // Some messages are sent only once, so the agent keeps the rest of them.
+                if is_full(engine.nic.send_mad(meta, &mad)) {
+                    state.unsent = Some((path, mad));
+                    break;
+                }
             }
+            next = state.take_message();
         }
         engine.send(now);
         let has_unsent = engine.has_work() || engine.port.queued() > 0;
@@ -299,7 +307,26 @@ impl Core {
     }
 }
 
+/// Whether QP1 had no room for a message. Without QP1, the message is lost like any other datagram.
+fn is_full(sent: Result<(), MadError>) -> bool {
+    matches!(sent, Err(MadError::Full { .. }))
+}
+
 impl State {
+    /// The next message to send.
+    fn take_message(&mut self) -> Option<(Path, [u8; MAD_LEN])> {
+        self.unsent.take().or_else(|| self.agent.poll_transmit())
+    }
+
+    /// When the thread must call the agent, or try again to send a message.
+    fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let resumes = self.unsent.as_ref().map(|_| now + SEND_PAUSE);
+        [resumes, self.agent.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
     /// Hands the agent a datagram, or does with a request what was ordered. `events` gets what
     /// happened before a request that is rejected.
     fn receive(&mut self, now: Instant, path: Path, mad: &[u8], events: &mut Vec<Event>) {
