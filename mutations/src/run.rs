@@ -164,7 +164,10 @@ fn name(line: &str) -> String {
 /// Ends the program: `timeout` forwards the signal, and waits for the program.
 fn stop(timeout: &mut Child) -> io::Result<()> {
     let id = timeout.id().to_string();
-    Command::new("kill").args(["-TERM", &id]).status()?;
+    // The shell has it; the program of this name is missing on small machines.
+    Command::new("sh")
+        .args(["-c", "kill -TERM \"$0\"", &id])
+        .status()?;
     timeout.wait()?;
     Ok(())
 }
