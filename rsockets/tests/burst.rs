@@ -11,7 +11,7 @@ const CLIENTS: usize = 150;
 /// Enough for the clients' connections to be half open at once.
 const DESCRIPTORS: u64 = 4096;
 /// Tells a process of this test that it has the clients, and of which server.
-const SERVER: &str = "ROCE_TEST_BURST_SERVER";
+const SERVER: &str = "BURST_SERVER";
 
 fn socket() -> RawFd {
     rs::socket(rs::Domain::V4).expect("a socket")
