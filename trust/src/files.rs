@@ -290,7 +290,9 @@ mod tests {
         let mode = fs::metadata(&private).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         write(Path::new("/dev/null"), "text").expect("a device");
-        write(Path::new("/dev/stderr"), "").expect("a descriptor");
+        let open = File::create(dir.path().join("open")).expect("made");
+        let descriptor = format!("/dev/fd/{}", open.as_raw_fd());
+        write(Path::new(&descriptor), "").expect("a descriptor");
     }
 
     #[test]

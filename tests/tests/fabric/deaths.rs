@@ -152,6 +152,9 @@ fn a_write_fails_when_the_target_is_killed() {
 
 #[test]
 fn a_write_survives_a_target_that_is_frozen_for_a_moment() {
+    if !testkit::is_installed_or_skip("ps") {
+        return;
+    }
     let what = "
         $ROCE fabric do h2 freeze
         until $ROCE fabric ssh h2 'ps -o stat= -C nvme-rdma-under' | grep -q ^T; do runs; done
