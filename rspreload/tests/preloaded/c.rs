@@ -1,6 +1,6 @@
 //! C programs written for these tests: each case is a process of its own.
 
-use crate::run::{Counts, Run, is_root_or_skip};
+use crate::run::{Counts, Run};
 
 /// Cases whose bytes all take rsockets, with the fewest connections and bytes.
 macro_rules! cases {
@@ -177,7 +177,7 @@ fn a_signal_interrupts_a_connection_unless_the_program_restarts_calls() {
 /// A user can bind a socket to any name, and pass it to another user's program.
 #[test]
 fn a_name_that_another_user_made_up_is_no_peer() {
-    if !is_root_or_skip() {
+    if !testkit::root_or_skip() {
         return;
     }
     let run = Run::new();

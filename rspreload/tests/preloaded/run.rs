@@ -131,19 +131,6 @@ impl Run {
     }
 }
 
-/// Whether the test may act as another user. If not, reports on stderr that it is skipped, or fails
-/// where `ROCE_LAB=require`.
-pub(crate) fn is_root_or_skip() -> bool {
-    // SAFETY: nothing is passed.
-    if unsafe { libc::geteuid() } == 0 {
-        return true;
-    }
-    let required = std::env::var("ROCE_LAB").is_ok_and(|value| value == "require");
-    assert!(!required, "only root can act as another user");
-    eprintln!("skipped: only root can act as another user");
-    false
-}
-
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
