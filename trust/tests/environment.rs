@@ -1,7 +1,6 @@
 //! What a program with more rights than its caller takes from its environment: nothing.
 
 use std::fs::{self, Permissions};
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
