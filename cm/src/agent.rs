@@ -324,7 +324,7 @@ impl Agent {
             CmMessage::Mra(m) => self.on_mra(now, path, m),
             CmMessage::Rej(m) => self.on_rej(now, path, m),
             CmMessage::Rep(m) => self.on_rep(now, path, transaction, m),
-            CmMessage::Rtu(m) => self.on_rtu(path, m),
+            CmMessage::Rtu(m) => self.on_rtu(now, path, m),
             CmMessage::Dreq(m) => self.on_dreq(now, path, transaction, m),
             CmMessage::Drep(m) => self.on_drep(now, path, m),
             CmMessage::SidrReq(m) => self.on_sidr_req(now, path, transaction, m),
@@ -477,8 +477,18 @@ impl Agent {
         }
     }
 
-    /// Sends the answer again, because the peer has retransmitted its message.
-    fn resend_answer(&mut self, path: Path, mad: [u8; MAD_LEN]) {
+    /// Sends the answer again, because the peer has retransmitted its message. The answer is kept
+    /// for longer, since this copy may be lost, too: without the answer, a further REQ would be a new
+    /// request.
+    fn resend_answer(&mut self, now: Instant, id: ConnectionId, mad: [u8; MAD_LEN]) {
+        let Some(connection) = self.table.get(id) else {
+            return;
+        };
+        let path = connection.path;
+        if connection.state.is_finished() {
+            self.table
+                .set_deadline(id, Some(now + self.answer_retention()));
+        }
         self.counters.duplicates += 1;
         self.send(path, mad);
     }

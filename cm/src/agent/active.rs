@@ -99,11 +99,11 @@ impl Agent {
             // rule: 12.9-repeated-rep
             State::RepReceived => {
                 let mra = self.mra(connection, Mraed::Rep);
-                self.resend_answer(path, mra);
+                self.resend_answer(now, id, mra);
             }
             State::Established(Some(answer)) | State::Finished(Some(answer)) => {
                 let answer = **answer;
-                self.resend_answer(path, answer);
+                self.resend_answer(now, id, answer);
             }
             _ => self.counters.unexpected += 1,
         }

@@ -52,13 +52,14 @@ impl Agent {
             id: req.request_id,
         };
         if let Some(known) = self.table.find_by_peer(peer) {
+            let id = known.id;
             let answer = match &known.state {
                 // rule: 12.11-repeated
                 State::Finished(Some(answer)) if known.path == path => Some(**answer),
                 _ => None,
             };
             return match answer {
-                Some(answer) => self.resend_answer(path, answer),
+                Some(answer) => self.resend_answer(now, id, answer),
                 None => self.counters.duplicates += 1,
             };
         }

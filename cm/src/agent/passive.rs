@@ -142,7 +142,7 @@ impl Agent {
                 return self.on_stale_hint(now, id);
             }
         };
-        self.resend_answer(path, answer);
+        self.resend_answer(now, id, answer);
     }
 
     /// Rejects a REQ without changing a connection.
@@ -224,7 +224,7 @@ impl Agent {
         })))
     }
 
-    pub(super) fn on_rtu(&mut self, path: Path, rtu: &Rtu<'_>) {
+    pub(super) fn on_rtu(&mut self, now: Instant, path: Path, rtu: &Rtu<'_>) {
         let id = ConnectionId(rtu.remote_id);
         match self.table.get(id) {
             Some(c) if c.is_with(path, rtu.local_id) && matches!(c.state, State::RepSent(_)) => {
@@ -234,7 +234,7 @@ impl Agent {
             Some(c) if c.is_with(path, rtu.local_id) => match &c.state {
                 State::Finished(Some(answer)) => {
                     let answer = **answer;
-                    self.resend_answer(path, answer);
+                    self.resend_answer(now, id, answer);
                 }
                 _ => self.counters.duplicates += 1,
             },

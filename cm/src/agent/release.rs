@@ -133,7 +133,7 @@ impl Agent {
             // rule: 12.9-repeated-dreq
             State::TimeWait(Some(drep)) => {
                 let drep = **drep;
-                self.resend_answer(path, drep);
+                self.resend_answer(now, id, drep);
             }
             State::TimeWait(None) | State::Finished(_) => {
                 self.answer_unknown(path, transaction, dreq)

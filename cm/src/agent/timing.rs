@@ -12,7 +12,8 @@ const MAX_ANSWER_EXPONENT: u8 = 22;
 const MAX_MRA_EXPONENT: u8 = 26;
 /// The longest time between two transmissions of a REP, in timeouts.
 const LONGEST_REP_WAIT: u8 = 3;
-/// The exponent of the time for which answers are kept in order to send them again: 34 s. An agent
+/// The exponent of the time after the last retransmission for which answers are kept in order to
+/// send them again: 34 s. An agent
 /// of this kind retransmits its message for 26 s, and Linux retransmits a message every 4.3 s.
 const ANSWER_RETENTION_EXPONENT: u8 = 23;
 

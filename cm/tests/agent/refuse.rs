@@ -1,7 +1,7 @@
 //! Requests are rejected, for every reason.
 
 use crate::world::{Host, LONG, SERVICE, Sent, at, connect_request, kinds, padded};
-use roce_cm::{CmError, Event, Instant, PortSpace, RejectReason, ServiceId};
+use roce_cm::{CmError, Duration, Event, Instant, PortSpace, RejectReason, ServiceId};
 use roce_wire::cm::{CmMad, CmMessage, PrivateData, Rej, Rejected, Req};
 use std::net::Ipv6Addr;
 
@@ -101,6 +101,33 @@ fn the_passive_side_rejects_a_request() {
     assert_eq!(client.agent.connections(), 0);
     server.wait_until(at(0) + LONG);
     assert_eq!((server.agent.connections(), server.events()), (0, vec![]));
+}
+
+/// After an MRA, a peer retransmits its REQ for longer than answers are kept, and each REJ can be lost.
+#[test]
+fn a_req_that_is_repeated_for_minutes_stays_rejected() {
+    let (mut client, mut server, _) = Host::pair();
+    let path = client.path_to(&server);
+    let requested = client.agent.connect(at(0), path, &connect_request());
+    requested.expect("the request is valid");
+    let req = client.deliver(at(0), &mut server, "REQ");
+    let passive = server.event().connection();
+    let refused = server
+        .agent
+        .reject(at(0), passive, RejectReason::CONSUMER, &[]);
+    refused.expect("the state allows it");
+    let mut sent = server.sent();
+    let rejection = sent.remove(0).mad;
+    for seconds in [20, 40, 60, 80] {
+        let now = at(0) + Duration::from_secs(seconds);
+        sent = server.wait_until(now);
+        server.receive(now, &req);
+        sent.extend(server.sent());
+        let mads: Vec<_> = sent.iter().map(|sent| sent.mad).collect();
+        assert_eq!((mads, server.events()), (vec![rejection], vec![]));
+    }
+    server.wait_until(at(0) + LONG + LONG);
+    assert_eq!(server.agent.connections(), 0);
 }
 
 // shows: 12.9-active-reject
