@@ -140,13 +140,12 @@ replace! {
     real::bind(fd, address, size)
 
     fn listen(fd: c_int, backlog: c_int) -> c_int; {
-        let result = real::listen(fd, backlog);
+        let real = || real::listen(fd, backlog);
         match table::socket(fd) {
-            Some(socket) if result == 0 && socket.phase() == Phase::Fresh => call(-1, || {
-                listen::listen(fd, &socket, backlog);
-                Ok(0)
-            }),
-            _ => result,
+            Some(socket) if socket.phase() == Phase::Fresh => {
+                call(-1, || listen::listen(fd, &socket, backlog, real))
+            }
+            _ => real(),
         }
     }
 

@@ -14,18 +14,37 @@ use std::time::Duration;
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Listens over RDMA, once the kernel's socket listens. If that fails, TCP goes on alone.
-pub(crate) fn listen(fd: c_int, socket: &Arc<Socket>, backlog: c_int) {
-    let Ok(Some(at)) = names::of_kernel(fd) else {
-        return;
+/// Listens over RDMA and, by `kernel`, over TCP. If RDMA fails, TCP goes on alone. RDMA comes first
+/// where the port is known: a client that waits until TCP answers finds both.
+pub(crate) fn listen(
+    fd: c_int,
+    socket: &Arc<Socket>,
+    backlog: c_int,
+    kernel: impl FnOnce() -> c_int,
+) -> Outcome<c_int> {
+    let over_rdma = || match names::of_kernel(fd) {
+        Ok(Some(at)) if at.0.port() != 0 && is_meant(at) => Some((at, open(fd, at, backlog))),
+        _ => None,
     };
-    if at.is_loopback() && !settings::get().with_loopback {
-        return;
+    let before = over_rdma();
+    if let Err(error) = check(kernel()) {
+        if let Some((_, Ok(rs))) = before {
+            rdmacm::close(rs);
+        }
+        return Err(error);
     }
-    match begin(fd, socket, at, backlog) {
+    let Some((at, opened)) = before.or_else(over_rdma) else {
+        return Ok(0);
+    };
+    match opened.and_then(|rs| adopt(fd, socket, rs)) {
         Ok(()) => say::log(|| format!("listening at {at} over RDMA and TCP")),
         Err(error) => refuse(at, error),
     }
+    Ok(0)
+}
+
+fn is_meant(at: Address) -> bool {
+    settings::get().with_loopback || !at.is_loopback()
 }
 
 /// Listens where another process listened, which may take a moment to stop.
@@ -57,14 +76,20 @@ fn refuse(at: Address, error: Errno) {
 }
 
 fn begin(fd: c_int, socket: &Arc<Socket>, at: Address, backlog: c_int) -> Outcome<()> {
+    adopt(fd, socket, open(fd, at, backlog)?)
+}
+
+/// An rsocket that listens.
+fn open(fd: c_int, at: Address, backlog: c_int) -> Outcome<c_int> {
     let rs = rdmacm::stream(at.domain())?;
     exit::register_wait();
-    let result = start(fd, rs, at, backlog);
-    if result.is_err() {
-        rdmacm::close(rs);
-        return result;
-    }
-    set_kernel_nonblocking(fd, true)?;
+    start(fd, rs, at, backlog).inspect_err(|_| rdmacm::close(rs))?;
+    Ok(rs)
+}
+
+/// Makes the rsocket that of a socket whose descriptor listens.
+fn adopt(fd: c_int, socket: &Socket, rs: c_int) -> Outcome<()> {
+    set_kernel_nonblocking(fd, true).inspect_err(|_| rdmacm::close(rs))?;
     socket.is_kernel_nonblocking.store(true, Ordering::Release);
     socket.put(rs, Phase::Listening);
     for (_, interest) in table::epolls() {

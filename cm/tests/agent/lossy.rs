@@ -42,6 +42,8 @@ struct Known {
     was_established: bool,
     was_forgotten: bool,
     is_active: bool,
+    /// The peer did not answer.
+    was_given_up: bool,
 }
 
 #[derive(Debug)]
@@ -266,6 +268,7 @@ impl World {
             was_established: false,
             was_forgotten: false,
             is_active,
+            was_given_up: false,
         };
         let seed = self.seed;
         let before = self.known[host].values().find(|known| known.tag == tag);
@@ -322,6 +325,7 @@ impl World {
         let known =
             known.unwrap_or_else(|| panic!("seed {seed}: {event:?} for an unknown connection"));
         let stage = known.stage;
+        known.was_given_up |= matches!(event, Event::Unreachable { .. });
         known.stage = match (&event, stage) {
             (Event::Replied { .. }, Requesting) => Replied,
             (Event::Established { .. }, Accepted) => Established,
@@ -340,8 +344,10 @@ impl World {
         }
     }
 
-    /// No state is left, and both sides agree on the outcome.
-    fn check(&self) {
+    /// No state is left, and both sides agree on the outcome. Returns the number of connections that
+    /// failed although no owner ended them early: the passive side gave up, since each of its few REPs
+    /// or the RTU that answers it was lost.
+    fn check(&self) -> u64 {
         let seed = self.seed;
         for host in [0, 1] {
             assert_eq!(self.hosts[host].agent.connections(), 0, "seed {seed}");
@@ -350,6 +356,7 @@ impl World {
             }
             assert!(self.lookups[host].values().all(|over| *over), "seed {seed}");
         }
+        let mut failed = 0;
         for active in self.known.iter().flat_map(BTreeMap::values) {
             if !active.is_active {
                 continue;
@@ -357,16 +364,16 @@ impl World {
             let is_other = |known: &&Known| !known.is_active && known.tag == active.tag;
             let passive = self.known.iter().flat_map(BTreeMap::values).find(is_other);
             let has_passive = passive.is_some_and(|passive| passive.was_established);
-            if has_passive || self.graceful {
+            let gave_up = passive.is_some_and(|passive| passive.was_given_up);
+            if has_passive || (self.graceful && !gave_up) {
                 assert!(
-                    active.was_established,
+                    active.was_established && (has_passive || !self.graceful),
                     "seed {seed}: {active:?} {passive:?}"
                 );
             }
-            if self.graceful {
-                assert!(has_passive, "seed {seed}: {active:?} {passive:?}");
-            }
+            failed += u64::from(self.graceful && gave_up);
         }
+        failed
     }
 }
 
@@ -377,11 +384,20 @@ fn both_sides_agree_on_the_outcome_despite_losses() {
     let seeds = seeds.map_or(200, |seeds| {
         seeds.parse().expect("ROCE_CM_SEEDS is a number")
     });
+    let (mut connections, mut failed) = (0, 0);
     for seed in 0..seeds {
         let mut world = World::new(seed);
         world.run();
-        world.check();
+        failed += world.check();
+        connections += if world.graceful {
+            u64::from(world.tags)
+        } else {
+            0
+        };
     }
+    // Seven REPs cross a network that loses 20 percent of its packets, each way: 8 of 10,000 connections
+    // fail. The other networks lose less.
+    assert!(failed * 1000 <= connections, "{failed} of {connections}");
 }
 
 #[test]
