@@ -2,6 +2,7 @@
 //! address, and between processes.
 
 use roce_verbs::cm::{ConnectionManager, ListenError, PortClaim, PortClaimError};
+use roce_verbs::observation::Stat;
 use roce_verbs::qp::{PathMtu, QpAttributes, QpState};
 use roce_verbs::roce_cm::{
     Acceptance, Addresses, ConnectRequest, ConnectionId, Event, ListenerId, PKey, Path, PortSpace,
@@ -276,7 +277,17 @@ fn connect_send_disconnect(active: &Side, passive: &Side) {
     assert!(matches!(event, Event::Disconnected { .. }), "{event:?}");
     for (side, of) in [(active, connection), (passive, accepted)] {
         assert_eq!(side.event(), Event::TimeWaitOver { connection: of });
-        assert_eq!(side.context.counters().total_drops(), 0);
+    }
+    let counters = [active, passive].map(|side| side.context.counters());
+    // On a busy machine, the message is retransmitted, and its second acknowledgement may come when
+    // the QP of an earlier connection is gone.
+    let retransmitted = counters.iter().map(|of| of.stat(Stat::Retransmitted));
+    if retransmitted.sum::<u64>() == 0 {
+        for of in &counters {
+            let dropped = of.iter().filter(|(name, _)| name.starts_with("drop_"));
+            let dropped: Vec<_> = dropped.filter(|(_, count)| *count > 0).collect();
+            assert_eq!(dropped, []);
+        }
     }
     passive.manager.stop_listening(listener);
 }
