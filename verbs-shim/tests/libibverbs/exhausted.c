@@ -48,7 +48,9 @@ int main(void)
 	contexts = rdma_get_devices(&devices);
 	CHECK(contexts && devices > 0);
 	rdma_free_devices(contexts);
-	CHECK(!rdma_listen(listener, 1) && rdma_get_src_port(listener));
+	errno = 0;
+	CHECK(!rdma_listen(listener, 1));
+	CHECK(rdma_get_src_port(listener));
 	CHECK(!rdma_destroy_id(listener));
 	rdma_destroy_event_channel(channel);
 	return 0;
