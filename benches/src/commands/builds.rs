@@ -1,7 +1,7 @@
 //! Compares two builds of `roce` by turns.
 
 use clap::{Parser, ValueEnum};
-use roce_benches::command::{progress, step};
+use roce_benches::command::{print, progress, step};
 use roce_benches::page::machine;
 use roce_benches::roce;
 use roce_benches::roce::Amount;
@@ -93,8 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         })
         .collect();
     measure(args, &after, &mut kinds)?;
-    println!("{}", table(args, &kinds));
-    Ok(())
+    print(table(args, &kinds))
 }
 
 fn measure(args: &Args, after: &Path, kinds: &mut [Kind]) -> Result<(), String> {

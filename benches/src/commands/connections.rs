@@ -3,6 +3,7 @@
 
 use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use roce_benches::command::{print, say};
 use roce_verbs::cm::{Connecting, Connection, Establishing, Listener};
 use roce_verbs::{ConnectOptions, Context, Device, ProtectionDomain, QpOptions, QueuePair};
 use std::error::Error;
@@ -76,11 +77,11 @@ fn compare(args: &Args) -> Outcome {
             return Err(format!("connection {n}: the server does not end it").into());
         }
     }
-    println!(
+    print(format_args!(
         "{} connections, one after the other: {:.1?}",
         args.sequential,
         began.elapsed()
-    );
+    ))?;
     drop(client);
     let each = args.each.to_string();
     let hold = [
@@ -95,7 +96,10 @@ fn compare(args: &Args) -> Outcome {
         let began = Instant::now();
         let mut client = Process::start(&hold)?;
         let line = client.line().map_err(|e| format!("client {n}: {e}"))?;
-        println!("client {n}: {line} in {:.1?}, now killed", began.elapsed());
+        print(format_args!(
+            "client {n}: {line} in {:.1?}, now killed",
+            began.elapsed()
+        ))?;
     }
     Ok(())
 }
@@ -165,7 +169,7 @@ fn hold(server: SocketAddr, connections: u32) -> Outcome {
         let connection = end.connect(server);
         held.push(connection.map_err(|e| format!("connection {n}: {e}"))?);
     }
-    println!("{} connections", held.len());
+    print(format_args!("{} connections", held.len()))?;
     loop {
         std::thread::park();
     }
@@ -176,7 +180,7 @@ fn serve() -> Outcome {
     let end = End::open()?;
     let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let listener = Listener::bind(&end.context, local)?;
-    println!("{}", SocketAddr::new(local.ip(), listener.port()));
+    print(SocketAddr::new(local.ip(), listener.port()))?;
     let mut pending: Vec<Connecting> = Vec::new();
     let mut open: Vec<Connection> = Vec::new();
     let mut accepted = 0_u32;
@@ -193,7 +197,7 @@ fn serve() -> Outcome {
                 Ok(Establishing::Pending(still)) => pending.push(still),
                 Ok(Establishing::Established(connection)) => open.push(connection),
                 // A client that was killed.
-                Err(error) => eprintln!("server: {error}"),
+                Err(error) => say(format_args!("server: {error}")),
             }
         }
         if is_idle || accepted.is_multiple_of(100) {

@@ -1,7 +1,7 @@
 //! Measures this stack and the kernel's Soft-RoCE in the same guest.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, progress, step};
+use roce_benches::command::{Comparing, progress, say, step};
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::{perftest, roce};
 use roce_tests::lab::{GUEST_IP4, Lab, LabConfig};
@@ -111,7 +111,7 @@ fn both(lab: &Lab, prefix: &str, device: &str, address: &str) -> Result<Figures,
         let mut figure = perftest::figure(program, &says(program, options)?, column);
         for _ in 0..REPETITIONS {
             let Err(lacks) = &figure else { break };
-            eprintln!("once more: {lacks}");
+            say(format_args!("once more: {lacks}"));
             figure = perftest::figure(program, &says(program, options)?, column);
         }
         figure

@@ -2,7 +2,7 @@
 
 use super::losses::Loss;
 use crate::run::RunError;
-use crate::say::{Harmless, say};
+use roce_trust::output::{Harmless, say};
 use roce_verbs::observation::Totals;
 use serde::Serialize;
 use std::fmt::Display;
