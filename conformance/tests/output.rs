@@ -1,4 +1,4 @@
-//! What the tool does if its messages can't be written.
+//! The tool with messages that can't be written.
 
 use std::process::Command;
 use testkit::check_full_stderr;

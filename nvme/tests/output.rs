@@ -1,4 +1,4 @@
-//! What `nvme-rdma` does if its output can't be written.
+//! `nvme-rdma` with output that can't be written.
 
 use std::process::Command;
 use testkit::{check_full_and_closed_output, check_full_stderr};

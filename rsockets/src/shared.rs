@@ -1,4 +1,4 @@
-//! What sockets of both kinds share: a state behind a lock, and threads that wait for it to change.
+//! The parts that sockets of both kinds share: a state behind a lock, and threads that wait for it to change.
 
 use crate::error::Error;
 use crate::nic::Nic;

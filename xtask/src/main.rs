@@ -85,7 +85,7 @@ fn dist(out: &Path, from: Option<&Path>, profile: &str) -> Result<(), Box<dyn Er
     let contents = contents::all(&built)?;
     fs::create_dir_all(out)?;
     let version = env!("CARGO_PKG_VERSION");
-    // What is in a folder may have been built from something else.
+    // The files of a folder may have been built from other sources.
     if from.is_none() {
         let bill = out.join(format!("roce-{version}.cdx.json"));
         fs::write(&bill, sbom::of_workspace(version)?)?;

@@ -1,4 +1,4 @@
-//! What `cargo xtask` does if its output can't be written.
+//! `cargo xtask` with output that can't be written.
 
 use std::path::Path;
 use std::process::Command;

@@ -70,7 +70,7 @@ impl Datapath {
     }
 }
 
-/// What is measured, with its turns.
+/// A measured quantity, with its turns.
 struct Kind {
     datapath: &'static str,
     size: usize,
@@ -111,7 +111,7 @@ fn measure(args: &Args, after: &Path, kinds: &mut [Kind]) -> Result<(), String> 
                 roce::write_with(&pair, program, kind.datapath, kind.size, amount, &[])
                     .map(|figures| figures.bits_per_second)
             };
-            // What is first in one turn is second in the next.
+            // The build that is first in one turn is second in the next.
             let (before, after) = if turn % 2 == 0 {
                 let before = rate(&args.before)?;
                 (before, rate(after)?)

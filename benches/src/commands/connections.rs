@@ -1,5 +1,4 @@
-//! Makes many connections, one after the other and after clients were killed, and fails if one is
-//! refused.
+//! Makes many connections: in sequence, and from clients that replace killed ones. Fails if one is refused.
 
 use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -16,25 +15,25 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Connections between two processes over loopback: as many as asked for, one after the other, and
-/// those of clients that are killed, each of which has a successor
+/// Connections between two processes over loopback: first of one client in sequence, then of clients
+/// that are killed one after the other
 ///
-/// It fails if one connection is refused.
+/// Fails if a connection is refused.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Connections of one client, each of which ends before the next one begins
+    /// Connections of the first client, each of which ends before the next one begins
     #[arg(long, default_value_t = 100_000)]
     sequential: u32,
 
-    /// Clients that are killed
+    /// Number of clients to kill
     #[arg(long, default_value_t = 20)]
     kills: u32,
 
-    /// Connections that each of these has then
+    /// Connections of each killed client
     #[arg(long, default_value_t = 1500)]
     each: u32,
 
-    /// What this process does: set by the process that starts it
+    /// The role of this process, set by the process that starts it
     #[arg(long, hide = true)]
     role: Option<Role>,
 

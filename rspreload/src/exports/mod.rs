@@ -29,7 +29,7 @@ use crate::inside::is_inside;
 use crate::kinds::{self, Kind};
 use std::ffi::c_int;
 
-/// What a descriptor is to the caller: to librdmacm, which polls the program's as well, the kernel's.
+/// The kind of a descriptor for the caller: librdmacm, which also polls the program's, sees the kernel's.
 #[inline]
 fn kind(fd: c_int) -> Kind {
     match kinds::of(fd) {

@@ -1,4 +1,4 @@
-//! What the kernel's counters show: packets that it dropped, and refusals that it received.
+//! Evidence from the kernel's counters: packets that it dropped, and refusals that it received.
 
 use super::{Finding, Meaning};
 use crate::interfaces::{Interface, interfaces};
@@ -124,7 +124,7 @@ pub(crate) struct KernelWatch {
     pub(crate) looks: std::sync::atomic::AtomicU32,
 }
 
-/// What the kernel shows at one moment.
+/// The kernel's counters, interfaces and neighbours at one moment.
 pub(crate) struct KernelView<'a> {
     watch: &'a KernelWatch,
     counts: Option<Counts>,

@@ -113,7 +113,7 @@ impl Report {
     }
 }
 
-/// What was found by shrinking, as sentences.
+/// The results of shrinking, as sentences.
 fn sentences(smallest: &Smallest) -> String {
     let Smallest {
         faults,
