@@ -25,7 +25,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// What git prints; `None` without git or outside of a repository.
+/// The output of git; `None` without git or outside of a repository.
 fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

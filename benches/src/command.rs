@@ -4,8 +4,26 @@ use crate::page::{machine, write_between};
 use crate::report::{Comparison, markdown};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use roce_trust::output::{self, print_line};
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::path::PathBuf;
+
+/// The program's name, before its messages.
+pub const NAME: &str = "roce-benches";
+
+/// Prints a line. Discards it if the reader of standard output has gone.
+///
+/// # Errors
+/// If it can't be written for another reason.
+pub fn print(text: impl Display) -> Result<(), String> {
+    print_line(text).map_err(|error| error.to_string())
+}
+
+/// Writes a line to stderr.
+pub fn say(text: impl Display) {
+    output::say(NAME, text);
+}
 
 /// The arguments of each command that compares programs.
 #[derive(Args, Debug)]
@@ -27,7 +45,7 @@ impl Comparing {
     /// If the page can't be written, or lacks these lines.
     pub fn publish(&self, marker: &str, measured: &[Comparison]) -> Result<(), String> {
         let table = markdown(measured, &machine());
-        println!("{table}");
+        print(&table)?;
         match &self.write {
             Some(path) => write_between(path, marker, &table),
             None => Ok(()),

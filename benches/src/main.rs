@@ -1,5 +1,8 @@
 //! Runs the benchmarks: a command for each question.
 
+// They panic if the output can't be written: `roce_trust::output` does not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod commands;
 
 use clap::Parser;
@@ -7,6 +10,8 @@ use commands::{
     builds, connections, curves, destinations, fabric, figures, flames, frameworks, guest, lossy,
     marks, pacer, programs, recovery, scale, shards, sockets, storage, xdp,
 };
+use roce_benches::command::NAME;
+use roce_trust::output::{exit_code_of_usage, say};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 use std::process::ExitCode;
@@ -43,7 +48,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Command::parse() {
+    let command = match Command::try_parse() {
+        Ok(command) => command,
+        Err(shown) => return exit_code_of_usage(NAME, shown.print(), !shown.use_stderr()),
+    };
+    let done = match command {
         Command::Builds(args) => builds::run(&args),
         Command::Connections(args) => connections::run(&args),
         Command::Curves(args) => curves::run(&args),
@@ -67,7 +76,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("roce-benches: {error}");
+            say(NAME, error);
             ExitCode::FAILURE
         }
     }

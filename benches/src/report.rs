@@ -28,6 +28,23 @@ pub enum Goal {
     None,
 }
 
+/// Our figure of a run, and the other one.
+type Pair<'a, R> = &'a dyn Fn(&R) -> (f64, f64);
+
+/// A function that makes a comparison of figures that each of `runs` has: what, with, unit, goal, and
+/// our figure with the other one.
+pub fn each_of<R>(
+    runs: &[R],
+) -> impl Fn(&'static str, &'static str, &'static str, Goal, Pair<'_, R>) -> Comparison {
+    |what, with, unit, goal, pair| Comparison {
+        what,
+        with,
+        unit,
+        runs: runs.iter().map(pair).collect(),
+        goal,
+    }
+}
+
 impl Comparison {
     /// The median of the ratios.
     pub fn ratio(&self) -> Option<f64> {

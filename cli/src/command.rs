@@ -1,7 +1,6 @@
 //! The command line: its subcommands, and the reporting of their errors.
 
-use crate::out;
-use crate::say::say;
+use roce_trust::output::{self, say};
 use std::process::ExitCode;
 
 use crate::{
@@ -146,16 +145,7 @@ pub fn main() -> ExitCode {
 /// Shows help or the version on stdout, or wrong usage on stderr. Returns the exit code, which is 2 for
 /// wrong usage.
 fn show(shown: &clap::Error) -> ExitCode {
-    match out::unless_reader_has_gone(shown.print()) {
-        Err(error) if !shown.use_stderr() => {
-            say(
-                "roce",
-                format_args!("can't write to standard output: {error}"),
-            );
-            ExitCode::from(1)
-        }
-        _ => ExitCode::from(u8::try_from(shown.exit_code()).unwrap_or(2)),
-    }
+    output::exit_code_of_usage("roce", shown.print(), !shown.use_stderr())
 }
 
 /// Checks the environment that the command, or the program that it starts, depends on.

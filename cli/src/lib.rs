@@ -1,7 +1,7 @@
 //! The implementation of the `roce` command: a module for each subcommand, each with its arguments
 //! and a `run` function.
 
-// They panic if the output can't be written: `out` and `say` don't.
+// They panic if the output can't be written: `roce_trust::output` does not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod command;
@@ -12,13 +12,11 @@ pub mod doctor;
 pub mod dump;
 pub mod environment;
 pub mod fabric;
-mod out;
 pub mod perf;
 pub mod pingpong;
 mod plot;
 mod quote;
 pub mod run;
-mod say;
 pub mod sim;
 pub mod top;
 mod variables;

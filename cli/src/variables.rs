@@ -1,8 +1,7 @@
 //! The environment variables: `roce variables`, which lists them, and their validation.
 
-use crate::out;
 use crate::run::Settings;
-use crate::say::say;
+use roce_trust::output::{self, say};
 use roce_verbs::device::OpenError;
 use roce_verbs::observation::Capture;
 use roce_verbs::settings::{VARIABLES, environment_capture, environment_faults};
@@ -28,7 +27,7 @@ pub(crate) struct VariablesArgs {}
 /// # Errors
 /// If standard output can't be written.
 pub(crate) fn run(_: &VariablesArgs) -> io::Result<()> {
-    out::print(format_args!("{}\n", text()))
+    output::print(format_args!("{}\n", text()))
 }
 
 /// The variables that users set, with their values and meanings.

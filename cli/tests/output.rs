@@ -1,4 +1,4 @@
-//! What commands do if their output can't be written: one rule for all.
+//! Commands with output that can't be written: one rule for all.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;

@@ -1,7 +1,14 @@
 //! `cargo run -p roce-conformance -- --write | --check`
 
+// They panic if the output can't be written: `roce_trust::output` does not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 use roce_conformance::{Report, project_root};
+use roce_trust::output::say;
 use std::process::ExitCode;
+
+/// The name before messages.
+const NAME: &str = "roce-conformance";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -9,11 +16,12 @@ fn main() -> ExitCode {
         Some("--write") => true,
         Some("--check") => false,
         other => {
-            eprintln!(
+            let usage = format!(
                 "{}: give --write to write the tables in docs/, or --check to see whether they \
                  and all citations are right",
                 other.unwrap_or("no argument")
             );
+            say(NAME, usage);
             return ExitCode::from(2);
         }
     };
@@ -21,12 +29,12 @@ fn main() -> ExitCode {
         Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
         Ok(problems) => {
             for problem in problems {
-                eprintln!("{problem}");
+                say(NAME, problem);
             }
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("{error}");
+            say(NAME, error);
             ExitCode::FAILURE
         }
     }

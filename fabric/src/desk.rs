@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The time until the next attempt where the system has no descriptor for a program that asks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What the thread that carries frames is told.
+/// A message to the thread that carries frames.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// The program has ended.
@@ -132,7 +132,7 @@ impl Desk {
         }
     }
 
-    /// What the thread that carries frames answers.
+    /// Asks the thread that carries frames, and waits for its answer.
     fn ask_network(&self, request: Request) -> io::Result<String> {
         let (answer, answered) = channel();
         self.tell(Message::Asked(request, answer));
@@ -140,7 +140,7 @@ impl Desk {
         answered.recv().map_err(gone)?
     }
 
-    /// What there is to say of each host, a line for each.
+    /// A line about each host.
     fn look(&self) -> String {
         let ask = |jobs: &Sender<Job>| {
             let (answer, answered) = channel();
@@ -188,7 +188,7 @@ impl Desk {
         let ended = Arc::clone(&has_ended);
         thread("hangup", move || {
             control::wait_for_end(watched.as_fd());
-            // What a command that has ended left in the background stays.
+            // Processes that a command left in the background stay.
             if !ended.load(Ordering::Acquire) {
                 // As a terminal does when its user goes, for what is stopped, too.
                 let _ = killpg(pid, Signal::SIGHUP);

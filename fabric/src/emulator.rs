@@ -31,7 +31,7 @@ pub(crate) struct Emulator {
     calls: Vec<u64>,
 }
 
-/// What has happened meanwhile that is the caller's.
+/// The events since the last call that the caller must handle.
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// The calls whose time has come.

@@ -21,7 +21,7 @@ const FORWARDED: [Signal; 7] = [
     Signal::SIGCONT,
 ];
 
-/// What this process had.
+/// The state of this process before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inherited {
     blocked: SigSet,

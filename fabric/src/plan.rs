@@ -1,4 +1,4 @@
-//! What a cluster is made of, and what follows from it for its hosts.
+//! The parts of a cluster, and the addresses and files of its hosts that follow from them.
 
 use crate::frame;
 use crate::host::{HOST_FILE, SHARED_MEMORY};
@@ -6,7 +6,7 @@ use roce_sim::fabric::{HostId, NodeId};
 use roce_sim::network::Network;
 use std::ffi::OsString;
 
-/// What a cluster is made of.
+/// The parts of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
     /// Hosts, switches, links, and what happens to them.
@@ -17,7 +17,7 @@ pub struct ClusterPlan {
     pub mtu: usize,
     /// Processes that MPI may start on each host.
     pub slots: usize,
-    /// What every program is started by: `roce run --`, say.
+    /// The command that starts every program, for example `roce run --`.
     pub prefix: Vec<OsString>,
     /// Variables for all programs.
     pub variables: Vec<(OsString, OsString)>,

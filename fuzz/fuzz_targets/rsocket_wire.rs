@@ -44,7 +44,7 @@ fn elements(data: &[u8]) {
     }
 }
 
-/// What a mapping has from an offset on lies within it.
+/// The part of a mapping from an offset on lies within it.
 fn within(mapping: &Mapping, offset: u64) {
     if let Some((address, len)) = mapping.at(offset) {
         let skipped = offset - mapping.offset;

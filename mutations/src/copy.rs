@@ -1,6 +1,7 @@
 //! A copy of the checkout, in which mutations are made.
 
 use crate::Edit;
+use roce_trust::output::say;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,7 +83,10 @@ pub struct Applied {
 impl Drop for Applied {
     fn drop(&mut self) {
         if let Err(error) = std::fs::write(&self.path, &self.original) {
-            eprintln!("{}: not restored: {error}", self.path.display());
+            say(
+                "roce-mutations",
+                format_args!("{}: not restored: {error}", self.path.display()),
+            );
         }
     }
 }

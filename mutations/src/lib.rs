@@ -6,6 +6,8 @@
 //! checkout and runs the tests there. A mutation that passes the tests shows that a test is
 //! missing.
 #![warn(missing_docs)]
+// They panic if the output can't be written: `roce_trust::output` does not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod all_in_one;
 mod copy;

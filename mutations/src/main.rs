@@ -1,10 +1,14 @@
 //! `cargo run -p roce-mutations`: makes each mutation in turn and checks whether the tests detect
 //! it.
 
+// They panic if the output can't be written: `roce_trust::output` does not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 use clap::Parser;
 use roce_mutations::{
     AllInOne, Copy, Edit, Explained, List, MODULES, OneByOne, Outcome, Runner, project_root,
 };
+use roce_trust::output::{exit_code_of_usage, print_line, say};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,14 +39,21 @@ struct Arguments {
     one_by_one: bool,
 }
 
+/// The name before messages.
+const NAME: &str = "roce-mutations";
+
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    match work(&Arguments::parse()) {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(shown) => return exit_code_of_usage(NAME, shown.print(), !shown.use_stderr()),
+    };
+    match work(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("{error}");
+            say(NAME, error);
             ExitCode::FAILURE
         }
     }
@@ -54,7 +65,7 @@ fn work(arguments: &Arguments) -> Result<bool, Failure> {
     let list = List::load(&root)?;
     let problems = list.problems(&root);
     for problem in &problems {
-        eprintln!("{problem}");
+        say(NAME, problem);
     }
     if arguments.check || !problems.is_empty() {
         return Ok(problems.is_empty());
@@ -69,7 +80,10 @@ fn work(arguments: &Arguments) -> Result<bool, Failure> {
     let mut stale = 0;
     if arguments.modules {
         for explanation in explained.stale(&edits) {
-            eprintln!("explained, but there is no such mutant: {explanation:?}");
+            say(
+                NAME,
+                format_args!("explained, but there is no such mutant: {explanation:?}"),
+            );
             stale += 1;
         }
     }
@@ -79,12 +93,12 @@ fn work(arguments: &Arguments) -> Result<bool, Failure> {
     edits.retain(|edit| only.is_empty() || only.iter().any(|text| is_chosen(edit, text)));
     if arguments.list {
         for edit in &edits {
-            println!("{} ({}:{})", edit.name, edit.file, edit.line);
+            print_line(format_args!("{} ({}:{})", edit.name, edit.file, edit.line))?;
         }
         return Ok(stale == 0);
     }
     let outcomes = run_all(arguments, &root, edits)?;
-    Ok(report(&outcomes, &explained, arguments.modules) && stale == 0)
+    Ok(report(&outcomes, &explained, arguments.modules)? && stale == 0)
 }
 
 /// Runs the tests against all `edits`.
@@ -116,7 +130,7 @@ fn run_all(
         let tried = in_parallel(&workers, &numbered, |(), (number, edit)| {
             let outcome = all.run(&runner, *number)?;
             if let Some(outcome) = &outcome {
-                print(edit, outcome);
+                print(edit, outcome)?;
             }
             Ok((*number, edit.clone(), outcome))
         })?;
@@ -129,22 +143,22 @@ fn run_all(
             }
         }
         if !survivors.is_empty() {
-            println!(
-                "{} survived the quick tests; now the others",
-                survivors.len()
-            );
+            let count = survivors.len();
+            print_line(format_args!(
+                "{count} survived the quick tests; now the others"
+            ))?;
             let numbers: Vec<_> = survivors.iter().map(|(number, _)| *number).collect();
             all.widen(&runner, &numbers)?;
         }
         outcomes.extend(in_parallel(&workers, &survivors, |(), (number, edit)| {
             let outcome = all.run_all_tests(&runner, *number)?;
-            print(edit, &outcome);
+            print(edit, &outcome)?;
             Ok(((*edit).clone(), outcome))
         })?);
     }
     outcomes.extend(in_parallel(&copies, &rest, |copy, edit| {
         let outcome = copy.run(&runner, edit)?;
-        print(edit, &outcome);
+        print(edit, &outcome)?;
         Ok((edit.clone(), outcome))
     })?);
     Ok(outcomes)
@@ -176,46 +190,59 @@ fn in_parallel<W: Sync, T: Sync, R: Send>(
     })
 }
 
-fn print(edit: &Edit, outcome: &Outcome) {
+fn print(edit: &Edit, outcome: &Outcome) -> io::Result<()> {
     let Edit { name, line, .. } = edit;
     match outcome {
-        Outcome::Caught(by) => println!("{outcome:14} {name} (line {line}), by {by}"),
-        _ => println!("{outcome:14} {name} (line {line})"),
+        Outcome::Caught(by) => {
+            print_line(format_args!("{outcome:14} {name} (line {line}), by {by}"))
+        }
+        _ => print_line(format_args!("{outcome:14} {name} (line {line})")),
     }
 }
 
 /// Prints the results. Returns whether everything is as expected.
-fn report(outcomes: &[(Edit, Outcome)], explained: &Explained, mechanical: bool) -> bool {
+fn report(
+    outcomes: &[(Edit, Outcome)],
+    explained: &Explained,
+    mechanical: bool,
+) -> io::Result<bool> {
     let count = |which: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, o)| which(o)).count();
     let caught = count(|o| matches!(o, Outcome::Caught(_)));
     let hung = count(|o| *o == Outcome::Hung);
     let broken = count(|o| *o == Outcome::DoesNotBuild);
     let survived = count(|o| *o == Outcome::Survived);
-    println!(
+    print_line(format_args!(
         "{} mutations: {caught} caught, {hung} made tests hang, {broken} do not build, \
          {survived} survived",
         outcomes.len()
-    );
+    ))?;
     let mut good = true;
     for (edit, outcome) in outcomes {
         let Edit { name, text, .. } = edit;
         match (outcome, explained.why(edit)) {
-            (Outcome::Survived, Some(why)) => println!("survives: {name}\n  {text}\n  {why}"),
+            (Outcome::Survived, Some(why)) => {
+                print_line(format_args!("survives: {name}\n  {text}\n  {why}"))?;
+            }
             (Outcome::Caught(_) | Outcome::Hung, Some(_)) => {
-                println!("explained, but it is caught: {name}\n  {text}");
+                print_line(format_args!(
+                    "explained, but it is caught: {name}\n  {text}"
+                ))?;
                 good = false;
             }
             (Outcome::Survived, None) => {
-                println!("SURVIVED: {name} (line {})\n  {text}", edit.line);
+                print_line(format_args!(
+                    "SURVIVED: {name} (line {})\n  {text}",
+                    edit.line
+                ))?;
                 good = false;
             }
             // A mechanical mutant may fail to compile. One of the list must not.
             (Outcome::DoesNotBuild, _) if !mechanical => {
-                println!("DOES NOT BUILD: {name}");
+                print_line(format_args!("DOES NOT BUILD: {name}"))?;
                 good = false;
             }
             _ => {}
         }
     }
-    good
+    Ok(good)
 }

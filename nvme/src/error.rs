@@ -1,4 +1,4 @@
-//! What can go wrong at a host.
+//! The errors of a host.
 
 use crate::AddressError;
 use crate::wire::{Nqn, NqnError, Refusal, Status};

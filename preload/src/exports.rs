@@ -247,7 +247,7 @@ fn stream_writes(path: Path, mode: Path) -> bool {
     }
     // SAFETY: the caller of `fopen` promises a string.
     let mode = unsafe { CStr::from_ptr(mode) }.to_bytes();
-    // What follows a comma is a character set.
+    // A character set follows a comma.
     let flags = mode.split(|byte| *byte == b',').next().unwrap_or(mode);
     flags.iter().any(|flag| matches!(flag, b'w' | b'a' | b'+'))
 }

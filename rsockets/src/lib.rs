@@ -23,7 +23,6 @@ mod nic;
 mod options;
 mod per_process;
 mod poll;
-mod restarts;
 mod shared;
 mod socket;
 mod stream;

@@ -32,7 +32,7 @@ pub(crate) const MAX_BUFFER: usize = 1 << 28;
 /// The smallest send buffer.
 pub(crate) const MIN_SEND_BUFFER: usize = 4096;
 
-/// What the administrator has set.
+/// The administrator's settings.
 pub(crate) struct Configuration {
     pub(crate) sizes: Sizes,
     /// The time that a call polls before it sleeps.

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 pub struct PollFd {
     /// The descriptor: that of an rsocket, or any other.
     pub fd: RawFd,
-    /// What to wait for.
+    /// The events to wait for.
     pub events: i16,
-    /// What need not be waited for, set by [`poll`].
+    /// The events that are ready, set by [`poll`].
     pub revents: i16,
 }
 

@@ -1,13 +1,13 @@
-//! What sockets of both kinds share: a state behind a lock, and threads that wait for it to change.
+//! The parts that sockets of both kinds share: a state behind a lock, and threads that wait for it to change.
 
 use crate::error::Error;
 use crate::nic::Nic;
 use crate::options::configuration;
-use crate::restarts::restarts;
 use crate::wait::{Patience, sleep};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
+use roce_trust::signals::restarts_calls;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ impl<S: Awaited> Shared<S> {
             let slept = sleep(&descriptors, until.left());
             self.end_sleep();
             match slept {
-                Err(Errno::EINTR) if patience.is_endless() && restarts() => {}
+                Err(Errno::EINTR) if patience.is_endless() && restarts_calls() => {}
                 slept => slept?,
             }
         }

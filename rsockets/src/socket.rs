@@ -43,7 +43,7 @@ pub(crate) struct Socket {
     shared: Shared<State>,
 }
 
-/// What is behind a socket's lock.
+/// The state behind a socket's lock.
 pub(crate) struct State {
     phase: Phase,
     sizes: Sizes,

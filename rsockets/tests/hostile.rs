@@ -263,7 +263,7 @@ fn unknown_messages_end_their_own_connection() {
     scene.end();
 }
 
-/// What the peer offers lies outside of its memory: the socket's own writes are refused there.
+/// The peer offers addresses outside of its memory, which refuses the socket's writes.
 #[test]
 fn a_false_offer_costs_the_connection_that_uses_it() {
     let scene = Scene::new();

@@ -21,7 +21,7 @@ pub(crate) struct Child {
     sockets: BTreeMap<u64, Inherited>,
 }
 
-/// What a child inherited.
+/// The sockets that a child inherited.
 pub(crate) enum Inherited {
     /// A connection, whose rsocket stays for as long as it is here.
     Connection(Arc<Socket>),

@@ -83,7 +83,7 @@ impl Until {
         Some(end.saturating_duration_since(Instant::now()))
     }
 
-    /// What is left, for `poll`: rounded up, so that the wait is not too short.
+    /// The time left, for `poll`: rounded up, so that the wait is not too short.
     pub(crate) fn left_milliseconds(self) -> c_int {
         match self.left() {
             None => -1,

@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 
-/// What a read lets be reported again, with `EPOLLET`.
+/// The events that a read lets be reported again, with `EPOLLET`.
 const OF_READS: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDHUP) as u32;
 
-/// What a connection that has ended has, whatever was asked for.
+/// The events of a connection that has ended, whichever were asked for.
 const OVER: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// What a write that was not complete lets be reported again.
+/// The events that an incomplete write lets be reported again.
 const OF_WRITES: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 
 /// `epoll_ctl` for a socket of this library. `None` if it has become the kernel's.
@@ -45,7 +45,7 @@ pub(crate) fn control(
     }
 }
 
-/// What a wait has come to.
+/// The result of a step of a wait.
 pub(crate) enum Step<'a> {
     /// Events.
     Found(usize),
@@ -106,7 +106,7 @@ fn progress(interest: &Epoll) {
     }
 }
 
-/// What the kernel has now.
+/// The events that the kernel has now.
 fn kernel(epoll: c_int, to: &mut [epoll_event]) -> Outcome<usize> {
     let room = to.len() as c_int;
     // SAFETY: there is room for this many events.
@@ -249,7 +249,7 @@ impl Member {
         (self.reads, self.full) = (reads, full);
     }
 
-    /// What of `found` is an event for the program. It is then reported.
+    /// The part of `found` that is an event for the program. It is then reported.
     fn take(&mut self, found: u32) -> u32 {
         if self.is_disarmed {
             return 0;

@@ -1,4 +1,4 @@
-//! What happens before another program is executed: it gets connections as the kernel's sockets.
+//! The preparations for another program: it gets connections as the kernel's sockets.
 
 use crate::errno::keep;
 use crate::link::What;

@@ -40,7 +40,7 @@ extern "C" fn at_exit() {
     let _ = std::panic::catch_unwind(|| end(|_, _| {}));
 }
 
-/// What `_exit` does, after which no thread goes on.
+/// The end of the process by `_exit`, after which no thread goes on.
 pub(crate) fn at_once() {
     let until = Instant::now() + LINGER;
     end(|fd, rs| {

@@ -1,4 +1,4 @@
-//! What happens at a fork. The rsockets stay with the parent; the child has a link to it.
+//! Forks. The rsockets stay with the parent; the child has a link to it.
 
 use crate::children::{Children, Inherited};
 use crate::link::{self, What};

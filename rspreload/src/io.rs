@@ -64,7 +64,7 @@ pub(crate) unsafe fn receive(socket: &Arc<Socket>, to: &[iovec], flags: c_int) -
     Ok(received)
 }
 
-/// What was done so far, or the error if it is nothing.
+/// The bytes moved so far, or the error if there are none.
 fn or(count: usize, error: Errno) -> Outcome<usize> {
     if count > 0 { Ok(count) } else { Err(error) }
 }
@@ -205,7 +205,7 @@ pub(crate) fn wait(socket: &Arc<Socket>, events: i16, until: Until) -> Outcome<(
     }
 }
 
-/// What is left of buffers after the first `skip` bytes.
+/// The rest of buffers after the first `skip` bytes.
 fn rest(of: &[iovec], mut skip: usize) -> impl Iterator<Item = iovec> {
     of.iter().filter_map(move |buffer| {
         let skipped = skip.min(buffer.iov_len);

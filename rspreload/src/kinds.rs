@@ -1,4 +1,4 @@
-//! What each descriptor is to this library, in one load.
+//! The kind of each descriptor, in one load.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};

@@ -57,8 +57,6 @@ mod rdmacm;
 mod ready;
 mod real;
 mod relay;
-#[path = "../../rsockets/src/restarts.rs"]
-mod restarts;
 mod say;
 mod select;
 mod sendfile;

@@ -25,7 +25,7 @@ pub(crate) fn wait(fds: &mut [pollfd], until: Until, mask: Option<&Mask>) -> Out
     }
 }
 
-/// What an entry for `rpoll` stands for.
+/// The source of the answer for an entry of `rpoll`.
 enum Source {
     /// The kernel's answer for the program's descriptor at this index.
     Kernel(usize),

@@ -7,7 +7,7 @@ const RECEIVE: i16 = libc::POLLIN | libc::POLLRDNORM;
 const SEND: i16 = libc::POLLOUT | libc::POLLWRNORM;
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
-/// What to ask `rpoll` for.
+/// The events to ask `rpoll` for.
 pub(crate) fn request(events: i16) -> i16 {
     let bits = |group: i16, bit: i16| if events & group != 0 { bit } else { 0 };
     bits(RECEIVE, libc::POLLIN) | bits(SEND, libc::POLLOUT)

@@ -234,7 +234,7 @@ impl Relay {
                 unsafe { rdmacm::send(rs, bytes.as_ptr().cast(), bytes.len()) }
             });
             if !is_there {
-                // What the child sends from now on fails.
+                // The child's sends fail from now on.
                 shutdown(end, libc::SHUT_RD);
             }
         }

@@ -3,8 +3,8 @@
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
 use crate::hidden;
-use crate::restarts;
 use libc::{c_void, sigset_t, timespec};
+use roce_trust::signals::restarts_calls;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
@@ -16,7 +16,7 @@ pub(crate) fn broken_pipe() {
 
 /// Whether a call that a signal interrupted goes on.
 pub(crate) fn restarts(limit: Until) -> bool {
-    limit.is_never() && restarts::restarts()
+    limit.is_never() && restarts_calls()
 }
 
 /// Blocks all signals for this thread while it exists.

@@ -1,4 +1,4 @@
-//! What happens when the library is loaded, before `main`.
+//! The start of the library, which is loaded before `main`.
 
 use crate::{errno, exit, fork, real, say, settings};
 use std::ffi::{c_char, c_int};

@@ -1,8 +1,15 @@
 //! `cargo run -p roce-source -- --write | --check`
 
+// They panic if the output can't be written: `roce_trust::output` does not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 use roce_source::{listings, outdated, project_root};
+use roce_trust::output::say;
 use std::error::Error;
 use std::process::ExitCode;
+
+/// The name before messages.
+const NAME: &str = "roce-source";
 
 fn main() -> ExitCode {
     let argument = std::env::args().nth(1);
@@ -10,11 +17,12 @@ fn main() -> ExitCode {
         Some("--write") => write().map(|()| Vec::new()),
         Some("--check") => outdated(&project_root()),
         other => {
-            eprintln!(
+            let usage = format!(
                 "{}: give --write to write the public API of each published crate to docs/api, or \
                  --check to compare docs/api with the sources",
                 other.unwrap_or("no argument")
             );
+            say(NAME, usage);
             return ExitCode::from(2);
         }
     };
@@ -22,12 +30,12 @@ fn main() -> ExitCode {
         Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
         Ok(problems) => {
             for problem in problems {
-                eprintln!("{problem}");
+                say(NAME, problem);
             }
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("{error}");
+            say(NAME, error);
             ExitCode::FAILURE
         }
     }

@@ -29,11 +29,11 @@ pub struct Mismatch {
     pub times: u32,
     /// The counter that has it.
     pub reason: DropReason,
-    /// What did not fit.
+    /// The property that did not fit.
     pub difference: Difference,
 }
 
-/// What of a packet and of a QP did not fit.
+/// A property of a packet that did not fit a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {

@@ -17,7 +17,7 @@ pub trait CompletionFaults: Send + core::fmt::Debug {
     fn judge(&mut self, completion: &Completion) -> CompletionFate;
 }
 
-/// What becomes of a completion.
+/// The fate of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionFate {
     /// It is delivered.

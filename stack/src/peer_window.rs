@@ -255,7 +255,7 @@ mod tests {
         windows.wait(&mut two, qp(2));
         let window = one.window().expect("joined");
         assert_eq!(windows.next_waiting(window), None, "all is reserved");
-        // What it has sent counts until it is acknowledged.
+        // The packets that it has sent count until they are acknowledged.
         windows.set_in_flight(&mut one, (1 << 19) + 1000);
         assert_eq!(windows.room(&two), 0);
         windows.release(&mut one);

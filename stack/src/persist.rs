@@ -32,7 +32,7 @@ impl Persist {
     }
 }
 
-/// What became of a [`Persist`].
+/// The result of a [`Persist`].
 #[derive(Debug)]
 #[must_use = "the peer waits for an answer until the NIC gets it"]
 pub struct Persisted {

@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(follows(&OwnUser::new(owner + 1, None)), owner == 0);
     }
 
-    /// What root writes into another user's folder.
+    /// Root writes into another user's folder.
     #[test]
     fn another_users_links_and_files_are_left_alone() {
         if !testkit::root_or_skip() {

@@ -5,12 +5,16 @@
 //! - [`environment`]: the variables of this project, which a program with more rights than its
 //!   caller ignores.
 //! - [`files`]: files that are written without following another user's links.
+//! - [`output`]: what a command prints, so that text of others cannot control the terminal.
+//! - [`signals`]: the handlers that the program has installed.
 //!
 //! Everything that asks one of these questions asks it here, so that one answer holds everywhere.
 #![warn(missing_docs)]
 
 pub mod environment;
 pub mod files;
+pub mod output;
+pub mod signals;
 mod unix_sockets;
 mod users;
 

@@ -1,4 +1,4 @@
-//! What a program with more rights than its caller takes from its environment: nothing.
+//! A program with more rights than its caller takes nothing from its environment.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

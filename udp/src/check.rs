@@ -167,6 +167,7 @@ fn address_of(address: IpAddr, port: u16, interface_index: u32) -> SocketAddr {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
+    use testkit::skip;
 
     /// No socket listens at these loopback addresses, except at `alive`.
     #[test]
@@ -209,10 +210,10 @@ mod tests {
     fn ipv6_addresses_are_probed_too() {
         let local = IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
         let Ok(check) = PortCheck::new(local, 0) else {
-            return eprintln!("skipped: no IPv6");
+            return skip("an address ::1 of the loopback interface", "");
         };
-        if UdpSocket::bind((local, ROCE_UDP_PORT)).is_err() {
-            return eprintln!("skipped: a process has the port");
+        if let Err(error) = UdpSocket::bind((local, ROCE_UDP_PORT)) {
+            return skip("UDP port 4791 of ::1 to itself", &error.to_string());
         }
         check.ask(local);
         let end = Instant::now() + Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What this process has mapped, by `/proc/self/maps`.
+//! The mappings of this process, by `/proc/self/maps`.
 
 use nix::errno::Errno;
 use roce_verbs::Access;

@@ -429,7 +429,7 @@ pub(crate) extern "C" fn rereg_mr(
     })
 }
 
-/// What a re-registration changes.
+/// The attributes that a re-registration changes.
 struct Change<'a> {
     access: Option<Access>,
     domain: Option<&'a ProtectionDomain>,

@@ -83,7 +83,7 @@ struct Ties {
     all: Vec<Entry>,
 }
 
-/// What is tied to a mapping.
+/// An object that is tied to a mapping.
 pub(crate) trait Tied: Send + Sync {
     /// The program has unmapped the memory: requests that need it fail from now on.
     fn lose_memory(&self);

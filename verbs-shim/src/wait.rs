@@ -22,7 +22,7 @@ unsafe extern "C-unwind" {
     fn sem_wait(semaphore: *mut nix::libc::sem_t) -> c_int;
 }
 
-/// What a call that may wait has found.
+/// The result of a call that may wait.
 pub(crate) enum Found<T> {
     /// What it waits for is there.
     Now(T),

@@ -18,7 +18,9 @@ use crate::runtime::{
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
 use crate::watch::{self, Opened, WatchHandle};
-use crate::why::{Explanation, FailedConnection, GatheredEvidence};
+use crate::why::{
+    Explanation, FailedConnection, GatheredEvidence, KernelWatch, is_of_lost_packets,
+};
 use parking_lot::Mutex;
 use roce_stack::{Nic, NicConfig};
 use roce_wire::Qpn;
@@ -139,7 +141,14 @@ impl Context {
     pub fn why(&self, qpn: Qpn) -> Option<Explanation> {
         let engine = self.inner.shared.lock();
         let failure = *engine.nic.failure(qpn)?;
-        Some(engine.explain(failure))
+        let kernel = engine.kernel.clone();
+        drop(engine);
+        // No packet would move meanwhile if the engine were locked.
+        let kernel = kernel.as_deref().filter(|_| is_of_lost_packets(&failure));
+        let view = kernel.and_then(KernelWatch::look);
+        let engine = self.inner.shared.lock();
+        engine.nic.failure(qpn)?;
+        Some(engine.explain(failure, view.as_ref()))
     }
 
     /// The [code](crate::why::Cause::code) of why a QP failed.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gid(pub [u8; 16]);
 
-/// What kind of address a GID is.
+/// The kind of address that a GID is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GidKind {
     /// A link-local IPv6 address.
@@ -39,7 +39,7 @@ impl Gid {
         v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
     }
 
-    /// What kind of address it is.
+    /// Its kind of address.
     pub fn kind(self) -> GidKind {
         match self.ip() {
             IpAddr::V4(_) => GidKind::Ipv4,

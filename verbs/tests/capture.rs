@@ -147,7 +147,7 @@ fn every_packet_is_captured_with_its_icrc() {
     let (counted, records) = run(61, "");
     check(&counted, &records);
     assert!(counted[0]["sent"] > 200, "{counted:?}");
-    // What one end sends is what the other receives, to the last byte.
+    // One end receives the bytes that the other sends, to the last one.
     let frames = |interface, received| {
         let wanted = move |r: &&Record| r.interface == interface && r.received == received;
         let mut frames: Vec<_> = records.iter().filter(wanted).map(|r| &r.frame).collect();

@@ -29,7 +29,7 @@ const LIBRARY: &str = "libroce_verbs_shim.so";
 const PRELOAD: &str = "libroce_preload.so";
 const SOCKETS: &str = "libroce_rspreload.so";
 
-/// What stands between two flags in `CARGO_ENCODED_RUSTFLAGS`.
+/// The separator of flags in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\x1f";
 
 /// Builds everything with `profile`, without debugging information, and without the paths of this

@@ -5,6 +5,9 @@
 //! always give the same bytes. The files do not depend on the folders in which they were built:
 //! `.ci/check-reproducible` builds twice and compares.
 
+// They panic if the output can't be written: `roce_trust::output` does not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod build;
 mod contents;
 mod deb;
@@ -16,10 +19,14 @@ mod tarball;
 mod tests;
 
 use clap::{Parser, Subcommand};
+use roce_trust::output::{exit_code_of_usage, print_line, say};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// The name before messages.
+const NAME: &str = "cargo xtask dist";
 
 /// Project tasks besides building and testing.
 #[derive(Parser)]
@@ -49,11 +56,15 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let Task::Dist { out, from, profile } = Arguments::parse().task;
+    let task = match Arguments::try_parse() {
+        Ok(arguments) => arguments.task,
+        Err(shown) => return exit_code_of_usage(NAME, shown.print(), !shown.use_stderr()),
+    };
+    let Task::Dist { out, from, profile } = task;
     match dist(&out, from.as_deref(), &profile) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cargo xtask dist: {error}");
+            say(NAME, error);
             ExitCode::FAILURE
         }
     }
@@ -63,23 +74,26 @@ fn dist(out: &Path, from: Option<&Path>, profile: &str) -> Result<(), Box<dyn Er
     let built = match from {
         Some(folder) => build::found(folder)?,
         None => {
-            eprintln!("cargo xtask dist: building with the profile {profile}, which takes minutes");
+            say(
+                NAME,
+                format_args!("building with the profile {profile}, which takes minutes"),
+            );
             build::build(profile)?
         }
     };
-    eprintln!("cargo xtask dist: packing");
+    say(NAME, "packing");
     let contents = contents::all(&built)?;
     fs::create_dir_all(out)?;
     let version = env!("CARGO_PKG_VERSION");
-    // What is in a folder may have been built from something else.
+    // The files of a folder may have been built from other sources.
     if from.is_none() {
         let bill = out.join(format!("roce-{version}.cdx.json"));
         fs::write(&bill, sbom::of_workspace(version)?)?;
-        println!("{}", bill.display());
+        print_line(bill.display())?;
     }
     let tarball = out.join(format!("roce-{version}-{}.tar.gz", std::env::consts::ARCH));
     fs::write(&tarball, tarball::pack(&contents, version)?)?;
-    println!("{}", tarball.display());
+    print_line(tarball.display())?;
     let package = deb::Package {
         version,
         architecture: deb::architecture(std::env::consts::ARCH)?,
@@ -87,6 +101,6 @@ fn dist(out: &Path, from: Option<&Path>, profile: &str) -> Result<(), Box<dyn Er
     };
     let deb = out.join(package.file_name());
     fs::write(&deb, package.pack(&contents)?)?;
-    println!("{}", deb.display());
+    print_line(deb.display())?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Compares two builds of `roce` by turns.
 
 use clap::{Parser, ValueEnum};
-use roce_benches::command::{progress, step};
+use roce_benches::command::{print, progress, step};
 use roce_benches::page::machine;
 use roce_benches::roce;
 use roce_benches::roce::Amount;
@@ -70,7 +70,7 @@ impl Datapath {
     }
 }
 
-/// What is measured, with its turns.
+/// A measured quantity, with its turns.
 struct Kind {
     datapath: &'static str,
     size: usize,
@@ -93,8 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         })
         .collect();
     measure(args, &after, &mut kinds)?;
-    println!("{}", table(args, &kinds));
-    Ok(())
+    print(table(args, &kinds))
 }
 
 fn measure(args: &Args, after: &Path, kinds: &mut [Kind]) -> Result<(), String> {
@@ -112,7 +111,7 @@ fn measure(args: &Args, after: &Path, kinds: &mut [Kind]) -> Result<(), String> 
                 roce::write_with(&pair, program, kind.datapath, kind.size, amount, &[])
                     .map(|figures| figures.bits_per_second)
             };
-            // What is first in one turn is second in the next.
+            // The build that is first in one turn is second in the next.
             let (before, after) = if turn % 2 == 0 {
                 let before = rate(&args.before)?;
                 (before, rate(after)?)

@@ -1,8 +1,8 @@
-//! Makes many connections, one after the other and after clients were killed, and fails if one is
-//! refused.
+//! Makes many connections: in sequence, and from clients that replace killed ones. Fails if one is refused.
 
 use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use roce_benches::command::{print, say};
 use roce_verbs::cm::{Connecting, Connection, Establishing, Listener};
 use roce_verbs::{ConnectOptions, Context, Device, ProtectionDomain, QpOptions, QueuePair};
 use std::error::Error;
@@ -15,25 +15,25 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Connections between two processes over loopback: as many as asked for, one after the other, and
-/// those of clients that are killed, each of which has a successor
+/// Connections between two processes over loopback: first of one client in sequence, then of clients
+/// that are killed one after the other
 ///
-/// It fails if one connection is refused.
+/// Fails if a connection is refused.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Connections of one client, each of which ends before the next one begins
+    /// Connections of the first client, each of which ends before the next one begins
     #[arg(long, default_value_t = 100_000)]
     sequential: u32,
 
-    /// Clients that are killed
+    /// Number of clients to kill
     #[arg(long, default_value_t = 20)]
     kills: u32,
 
-    /// Connections that each of these has then
+    /// Connections of each killed client
     #[arg(long, default_value_t = 1500)]
     each: u32,
 
-    /// What this process does: set by the process that starts it
+    /// The role of this process, set by the process that starts it
     #[arg(long, hide = true)]
     role: Option<Role>,
 
@@ -76,11 +76,11 @@ fn compare(args: &Args) -> Outcome {
             return Err(format!("connection {n}: the server does not end it").into());
         }
     }
-    println!(
+    print(format_args!(
         "{} connections, one after the other: {:.1?}",
         args.sequential,
         began.elapsed()
-    );
+    ))?;
     drop(client);
     let each = args.each.to_string();
     let hold = [
@@ -95,7 +95,10 @@ fn compare(args: &Args) -> Outcome {
         let began = Instant::now();
         let mut client = Process::start(&hold)?;
         let line = client.line().map_err(|e| format!("client {n}: {e}"))?;
-        println!("client {n}: {line} in {:.1?}, now killed", began.elapsed());
+        print(format_args!(
+            "client {n}: {line} in {:.1?}, now killed",
+            began.elapsed()
+        ))?;
     }
     Ok(())
 }
@@ -165,7 +168,7 @@ fn hold(server: SocketAddr, connections: u32) -> Outcome {
         let connection = end.connect(server);
         held.push(connection.map_err(|e| format!("connection {n}: {e}"))?);
     }
-    println!("{} connections", held.len());
+    print(format_args!("{} connections", held.len()))?;
     loop {
         std::thread::park();
     }
@@ -176,7 +179,7 @@ fn serve() -> Outcome {
     let end = End::open()?;
     let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let listener = Listener::bind(&end.context, local)?;
-    println!("{}", SocketAddr::new(local.ip(), listener.port()));
+    print(SocketAddr::new(local.ip(), listener.port()))?;
     let mut pending: Vec<Connecting> = Vec::new();
     let mut open: Vec<Connection> = Vec::new();
     let mut accepted = 0_u32;
@@ -193,7 +196,7 @@ fn serve() -> Outcome {
                 Ok(Establishing::Pending(still)) => pending.push(still),
                 Ok(Establishing::Established(connection)) => open.push(connection),
                 // A client that was killed.
-                Err(error) => eprintln!("server: {error}"),
+                Err(error) => say(format_args!("server: {error}")),
             }
         }
         if is_idle || accepted.is_multiple_of(100) {

@@ -1,7 +1,7 @@
 //! Draws bandwidth by message size and latency by percentile.
 
 use clap::Parser;
-use roce_benches::command::{progress, step};
+use roce_benches::command::{print, progress, step};
 use roce_benches::curves::{Programs, STEPS, measure, plot, table};
 use roce_benches::page::{machine, write_between};
 use roce_benches::roce;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let curves = measure(&pair, &programs, args.runs, &|what| step(&bar, what))?;
     bar.finish_and_clear();
     let text = format!("Machine: {}.\n\n{}", machine(), table(&curves));
-    println!("{text}");
+    print(&text)?;
     let Some(folder) = &args.write else {
         return Ok(());
     };

@@ -1,7 +1,7 @@
 //! Compares the emulated network with the simulated one, and measures the emulator's limits.
 
 use clap::Parser;
-use roce_benches::command::{progress, step};
+use roce_benches::command::{print, progress, step};
 use roce_benches::emulation::{Incast, limits, real_time, table, virtual_time};
 use roce_benches::median;
 use roce_benches::output::output;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         true => ("limits", limits_page(&roce, args.runs)?),
         false => ("incast", incast_page(&roce, args)?),
     };
-    println!("{text}");
+    print(&text)?;
     match &args.write {
         Some(path) => write_between(path, marker, &text),
         None => Ok(()),

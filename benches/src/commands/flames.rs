@@ -1,6 +1,7 @@
 //! Profiles both ends of a transfer, and writes flame graphs and a table.
 
 use clap::Parser;
+use roce_benches::command::print;
 use roce_benches::flames::kinds::table;
 use roce_benches::flames::record::{self, Profiles};
 use roce_benches::flames::svg::flame_graph;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     std::fs::create_dir_all(&folder).map_err(|e| format!("making {}: {e}", folder.display()))?;
     let profiles = record::write(&pair, &roce, &folder, &args.datapath, 65536, args.seconds)?;
     let text = text(&profiles);
-    println!("{text}");
+    print(&text)?;
     let Some(folder) = &args.write else {
         return Ok(());
     };

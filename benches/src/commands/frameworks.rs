@@ -3,7 +3,7 @@
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, step};
 use roce_benches::frameworks::{Built, FRAMEWORKS, Figures};
-use roce_benches::report::{Comparison, Goal};
+use roce_benches::report::{Comparison, Goal, each_of};
 use roce_benches::{perftest, roce};
 
 /// UCX, libfabric and Open MPI over this stack compared with TCP, as ratios taken in one run
@@ -46,12 +46,11 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
 }
 
 fn rows_of(name: &'static str, pairs: &[(Figures, Figures)]) -> [Comparison; 3] {
-    let row = |what, with, unit, figure: fn(&Figures) -> f64| Comparison {
-        what,
-        with,
-        unit,
-        runs: pairs.iter().map(|(a, b)| (figure(a), figure(b))).collect(),
-        goal: Goal::None,
+    let rows = each_of(pairs);
+    let row = |what, with, unit, figure: fn(&Figures) -> f64| {
+        rows(what, with, unit, Goal::None, &|(ours, theirs)| {
+            (figure(ours), figure(theirs))
+        })
     };
     [
         row(name, "TCP, half round trip of 8 bytes", "us", |f| f.latency),

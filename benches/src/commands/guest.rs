@@ -1,8 +1,8 @@
 //! Measures this stack and the kernel's Soft-RoCE in the same guest.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, progress, step};
-use roce_benches::report::{Comparison, Goal};
+use roce_benches::command::{Comparing, progress, say, step};
+use roce_benches::report::{Comparison, Goal, each_of};
 use roce_benches::{perftest, roce};
 use roce_tests::lab::{GUEST_IP4, Lab, LabConfig};
 use std::path::Path;
@@ -66,19 +66,18 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
 }
 
 fn comparisons(runs: &[(Figures, Figures)]) -> Vec<Comparison> {
-    let row = |what, unit, figure: &dyn Fn(&Figures) -> f64| Comparison {
-        what,
-        with: "Soft-RoCE",
-        unit,
-        runs: runs.iter().map(|(a, b)| (figure(a), figure(b))).collect(),
-        goal: Goal::None,
+    let rows = each_of(runs);
+    let row = |what, unit, figure: fn(&Figures) -> f64| {
+        rows(what, "Soft-RoCE", unit, Goal::None, &|(ours, theirs)| {
+            (figure(ours), figure(theirs))
+        })
     };
     vec![
-        row("64 KiB WRITEs, ib_write_bw", "Gb/s", &|f| f.bandwidth),
+        row("64 KiB WRITEs, ib_write_bw", "Gb/s", |f| f.bandwidth),
         row(
             "half round trip of an 8-byte WRITE, ib_write_lat",
             "us",
-            &|f| f.latency,
+            |f| f.latency,
         ),
     ]
 }
@@ -111,7 +110,7 @@ fn both(lab: &Lab, prefix: &str, device: &str, address: &str) -> Result<Figures,
         let mut figure = perftest::figure(program, &says(program, options)?, column);
         for _ in 0..REPETITIONS {
             let Err(lacks) = &figure else { break };
-            eprintln!("once more: {lacks}");
+            say(format_args!("once more: {lacks}"));
             figure = perftest::figure(program, &says(program, options)?, column);
         }
         figure

@@ -2,7 +2,7 @@
 //! own.
 
 use clap::Parser;
-use roce_benches::command::{progress, step};
+use roce_benches::command::{print, progress, say, step};
 use roce_benches::median;
 use roce_benches::page::{machine, write_between};
 use roce_tests::ends::{End, Options, Ours, connect};
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     bar.finish_and_clear();
     let page = markdown(&rows, args.loss);
-    println!("{page}");
+    print(&page)?;
     if let Some(path) = &args.write {
         write_between(path, "figures", &page)?;
     }
@@ -132,7 +132,7 @@ fn measure_ours(lab: &Lab, op: Op, duration: Duration) -> Option<f64> {
         }
         if let Some(completion) = ours.cq.poll().ok()? {
             if completion.status != WcStatus::Success {
-                eprintln!("ours: {}", completion.status);
+                say(format_args!("ours: {}", completion.status));
                 return None;
             }
             done += 1;
@@ -140,11 +140,11 @@ fn measure_ours(lab: &Lab, op: Op, duration: Duration) -> Option<f64> {
     }
     let elapsed = start.elapsed().as_secs_f64();
     let counters = ours.context.counters();
-    eprintln!(
+    say(format_args!(
         "{op:?}: {done} messages, {} packets retransmitted, {} timeouts",
         counters.stat(Stat::Retransmitted),
         counters.stat(Stat::Timeouts)
-    );
+    ));
     Some(done as f64 * f64::from(MESSAGE) * 8.0 / elapsed / 1e6)
 }
 
@@ -205,7 +205,9 @@ fn measure_rxe(
     });
     let figure = figure.filter(|gigabits| *gigabits > 0.0);
     if figure.is_none() {
-        eprintln!("{program} counted nothing, or ended early:\n{said}");
+        say(format_args!(
+            "{program} counted nothing, or ended early:\n{said}"
+        ));
     }
     Ok(figure.map(|gigabits| gigabits * 1e3))
 }

@@ -3,7 +3,7 @@
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, step};
 use roce_benches::peers::serve;
-use roce_benches::report::{Comparison, Goal};
+use roce_benches::report::{Comparison, Goal, each_of};
 use roce_benches::roce;
 use roce_tests::bottleneck::{Bottleneck, Host, Red, SlowPort};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -85,13 +85,7 @@ fn control_name(control: &str) -> &str {
 }
 
 fn comparisons(runs: &[Run], what: &'static str) -> Vec<Comparison> {
-    let row = |what, with, unit, goal, pair: &dyn Fn(&Run) -> (f64, f64)| Comparison {
-        what,
-        with,
-        unit,
-        runs: runs.iter().map(pair).collect(),
-        goal,
-    };
+    let row = each_of(runs);
     let sum = |run: &Carried| (run.rates[0] + run.rates[1]) / 1e6;
     let dropped = |run: &Carried| run.dropped as f64;
     let without = "without DCQCN";

@@ -1,6 +1,7 @@
 //! Measures the pacer: how precisely QPs keep to their rates, and the cost of pacing.
 
 use clap::Parser;
+use roce_benches::command::print;
 use roce_benches::pacer::figures;
 use roce_benches::page::{machine, write_between};
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let worst = figures::worst(figures::QPS[figures::QPS.len() - 1])?;
     let all = figures::costs(args.packets, args.rounds)?;
     let page = figures::page(&all, worst, &machine());
-    println!("{page}");
+    print(&page)?;
     let Some(folder) = &args.write else {
         return Ok(());
     };

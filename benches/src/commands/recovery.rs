@@ -1,6 +1,7 @@
 //! Measures the cost of packet loss in simulation, and writes docs/recovery.md.
 
 use clap::Parser;
+use roce_benches::command::print;
 use roce_benches::recovery::figures::{self, Figures};
 use std::path::{Path, PathBuf};
 
@@ -25,11 +26,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let figures = Figures::take(args.messages, args.runs)?;
-    println!(
+    print(format_args!(
         "WRITE\n{}\nREAD\n{}",
         figures.table(),
         figures.reads_table()
-    );
+    ))?;
     let Some(folder) = &args.write else {
         return Ok(());
     };

@@ -1,6 +1,7 @@
 //! Measures many QPs: memory per QP, and total throughput.
 
 use clap::Parser;
+use roce_benches::command::print;
 use roce_benches::scale::{Many, figures};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 use std::alloc::System;
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let large = bytes_of_each(17)?;
     let all = figures::throughput(args.messages, args.rounds)?;
     let page = figures::page(&all, QPS, small, (large - small) / 16.0);
-    println!("{page}");
+    print(&page)?;
     let Some(folder) = &args.write else {
         return Ok(());
     };

@@ -11,6 +11,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
+use roce_benches::command::print;
 use roce_benches::median;
 use roce_verbs::prelude::*;
 use std::sync::Barrier;
@@ -177,11 +178,17 @@ fn measure(args: &Args) -> Result<(), Failure> {
             busy.push(run.busy);
         }
     }
-    println!("WRITEs of {} bytes, {} in flight", args.bytes, args.depth);
-    println!("{:26} {:>12} {:>18}", "", "thousand/s", "processor us each");
+    print(format_args!(
+        "WRITEs of {} bytes, {} in flight",
+        args.bytes, args.depth
+    ))?;
+    print(format_args!(
+        "{:26} {:>12} {:>18}",
+        "", "thousand/s", "processor us each"
+    ))?;
     for ((name, _), (rates, busy)) in arrangements.iter().zip(&figures) {
         let [rate, busy] = [rates, busy].map(|all| median(all).unwrap_or(f64::NAN));
-        println!("{name:26} {rate:12.1} {busy:18.2}");
+        print(format_args!("{name:26} {rate:12.1} {busy:18.2}"))?;
     }
     Ok(())
 }

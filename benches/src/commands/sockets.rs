@@ -25,7 +25,7 @@ pub(crate) struct Args {
 /// How long a server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What rstream measures.
+/// The measurements of rstream.
 struct Load {
     what: &'static str,
     options: &'static [&'static str],

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     }
 }
 
-/// What is measured: a name, a mode of fio and of `nvme-rdma bench`, bytes and depth.
+/// A load: a name, a mode of fio and of `nvme-rdma bench`, bytes and depth.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     what: &'static str,

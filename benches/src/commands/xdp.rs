@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, step};
-use roce_benches::report::{Comparison, Goal};
+use roce_benches::report::{Comparison, Goal, each_of};
 use roce_benches::roce::{Amount, Figures, RawRings};
 use roce_benches::veth::VethPair;
 use roce_benches::{peers, roce};
@@ -115,13 +115,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
 }
 
 fn comparisons(runs: &[Run]) -> Vec<Comparison> {
-    let row = |what, with, unit, goal, pair: &dyn Fn(&Run) -> (f64, f64)| Comparison {
-        what,
-        with,
-        unit,
-        runs: runs.iter().map(pair).collect(),
-        goal,
-    };
+    let row = each_of(runs);
     let carried = |run: &Run| Run::packets(run.xdp_few.bits_per_second);
     let bare = |run: &Run| run.raw.received_per_second / 1e3;
     vec![

@@ -46,7 +46,7 @@ impl Incast {
     pub const STEPS: [u32; 3] = [1, 5, 1];
 }
 
-/// What one run measured, in the second half of its time.
+/// The figures of one run, from the second half of its time.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Payload of each flow, in Mbit/s.

@@ -1,4 +1,4 @@
-//! What the emulator can carry, and the latency that it adds.
+//! The packet rate that the emulator can carry, and the latency that it adds.
 
 use crate::output::output;
 use crate::peers::serve;

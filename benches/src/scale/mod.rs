@@ -189,7 +189,7 @@ impl<W: Wires> Many<W> {
             .map_err(|e| e.to_string())
     }
 
-    /// What connects the NICs.
+    /// The wire between the NICs.
     pub fn wires(&self) -> &W {
         &self.wires
     }

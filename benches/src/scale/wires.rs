@@ -1,4 +1,4 @@
-//! What connects the two NICs: ports in memory, or UDP sockets.
+//! The wire between the two NICs: ports in memory, or UDP sockets.
 
 use super::RECEIVE_BUFFER;
 use super::bounded::BoundedPort;

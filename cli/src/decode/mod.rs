@@ -8,8 +8,7 @@
 //!
 //! Memory use is bounded, whatever the file contains, and no file makes it panic: see [`decode`].
 
-use crate::out::Stdout;
-use crate::say::say;
+use roce_trust::output::{Stdout, say};
 use std::fs::File;
 use std::io::{self, BufWriter, LineWriter, Read, Write};
 use std::ops::ControlFlow;

@@ -64,7 +64,7 @@ pub(super) struct Envelope {
     pub(super) ip_id: Option<u16>,
     /// VLANs, the outer one first.
     pub(super) vlans: [Option<u16>; 2],
-    /// What the frame is encapsulated in.
+    /// The encapsulations of the frame.
     pub(super) tunnel: Tunnel,
 }
 

@@ -1,5 +1,5 @@
-//! Headers around a RoCE frame: what switches mirror with (ERSPAN, GRE, VXLAN), other tunnels, and tags in
-//! front of IP that a RoCE frame has fewer of.
+//! Headers around a RoCE frame: the encapsulations that switches mirror with (ERSPAN, GRE, VXLAN), other
+//! tunnels, and more tags in front of IP than a RoCE frame may have.
 //!
 //! ```text
 //! Ethernet ─► tags ─► IP ─┬─► UDP ─┬─► the RoCE packet
@@ -28,7 +28,7 @@ const ETHERTYPES_MPLS: [u16; 2] = [0x8847, 0x8848];
 const ETHERTYPE_PPPOE: u16 = 0x8864;
 /// 802.1Q, 802.1ad, and the numbers that switches used for stacked tags before 802.1ad.
 const ETHERTYPES_TAG: [u16; 4] = [0x8100, 0x88a8, 0x9100, 0x9200];
-/// Those of them that a RoCE frame may have, and how many of these.
+/// The tags that a RoCE frame may have, and their largest number.
 const ORDINARY_TAGS: [u16; 2] = [0x8100, 0x88a8];
 const MOST_ORDINARY_TAGS: u32 = 2;
 
@@ -81,14 +81,14 @@ impl Tunnel {
     }
 }
 
-/// What a header is followed by.
+/// The kind of header that follows another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// An Ethernet header.
     Ethernet,
-    /// What this EtherType says.
+    /// The protocol with this EtherType.
     EtherType(u16),
-    /// What this protocol number of IP says.
+    /// The protocol with this number of IP.
     Protocol(u8),
 }
 
@@ -359,8 +359,8 @@ impl Walk<'_> {
         Some(self.encapsulated("ERSPAN III", Some(session), len + 12 + further, next))
     }
 
-    /// All labels of a stack. What follows is not named: its first bits tell IP from Ethernet with a control
-    /// word (RFC 4448).
+    /// All labels of a stack. No field names the header after them: its first bits tell IP from Ethernet with
+    /// a control word (RFC 4448).
     fn mpls(&mut self) -> Option<Next> {
         let label = self.u32(0)? >> 12;
         while self.u32(0)? & 0x100 == 0 {
@@ -376,7 +376,7 @@ impl Walk<'_> {
     }
 }
 
-/// What an EtherType in a tunnel's header says.
+/// The header that follows an EtherType in a tunnel's header.
 fn ethernet_or(ethertype: u16) -> Next {
     match ethertype {
         ETHERTYPE_BRIDGING => Next::Ethernet,

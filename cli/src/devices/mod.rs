@@ -6,8 +6,8 @@ mod report;
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::out::{self, Stdout};
 use report::Report;
+use roce_trust::output::{self, Stdout};
 use roce_verbs::device::OpenError;
 use roce_verbs::settings::environment_datapath;
 
@@ -67,7 +67,7 @@ pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
     } else {
         report.write(&mut out, args.verbose)
     };
-    out::unless_reader_has_gone(printed.and_then(|()| out.flush()))
+    output::unless_reader_has_gone(printed.and_then(|()| out.flush()))
         .map(|_| ())
         .map_err(DevicesError::Print)
 }

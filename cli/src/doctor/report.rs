@@ -1,7 +1,7 @@
 //! Findings as a table, or as JSON.
 
 use super::finding::{Finding, Status};
-use crate::out;
+use roce_trust::output;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io;
@@ -33,7 +33,7 @@ pub(super) fn print(findings: &[Finding], json: bool) -> io::Result<()> {
     } else {
         text(findings)
     };
-    out::print(format_args!("{text}"))
+    output::print(format_args!("{text}"))
 }
 
 /// A line for each finding, with its remedy on a separate line.

@@ -13,12 +13,12 @@ mod socket;
 pub use error::DumpError;
 
 use crate::decode::{DecodeArgs, Splitter, parse_qpn};
-use crate::say::say;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use output::{Output, stdout_error};
 use roce_capture::LinkType;
+use roce_trust::output::say;
 use roce_verbs::device::interfaces;
 use socket::PacketSocket;
 use std::io;

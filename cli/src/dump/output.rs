@@ -3,9 +3,11 @@
 use super::DumpError;
 use super::socket::CapturedPacket;
 use crate::decode::{DecodeArgs, Live};
-use crate::out::{self, Stdout};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_capture::{Capture, Direction, Interface, InterfaceId, LinkType, Packet};
+use roce_trust::output::Stdout;
 use std::io::{self, BufWriter, ErrorKind};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -83,7 +85,7 @@ impl<'a> Output<'a> {
             Self::File(capture, _) => {
                 capture.flush();
                 match capture.failure() {
-                    Some(_) if capture.path() == Path::new(STDOUT) && out::reader_has_gone() => {
+                    Some(_) if capture.path() == Path::new(STDOUT) && reader_has_gone() => {
                         Err(stdout_error(ErrorKind::BrokenPipe.into()))
                     }
                     Some(_) => Err(DumpError::Write),
@@ -102,6 +104,16 @@ impl<'a> Output<'a> {
             Self::Lines(lines) => lines.finish().map_err(stdout_error),
         }
     }
+}
+
+/// Whether standard output is a pipe or socket without a reader.
+fn reader_has_gone() -> bool {
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    matches!(poll(&mut polled, PollTimeout::ZERO), Ok(1))
+        && polled[0]
+            .revents()
+            .is_some_and(|found| found.contains(PollFlags::POLLERR))
 }
 
 pub(super) fn stdout_error(source: io::Error) -> DumpError {

@@ -3,9 +3,9 @@
 mod export;
 mod format;
 
-use crate::out;
 use crate::run::{DeviceFiles, Library, RunError, Settings, fits_in_search_path};
 use clap::{Args, ValueEnum};
+use roce_trust::output;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -67,7 +67,7 @@ pub fn run(args: &EnvArgs) -> Result<(), RunError> {
     let environment = environment(args)?;
     let format = if args.json { Format::Json } else { args.format };
     let text = environment.text(format)?;
-    out::print(format_args!("{text}")).map_err(RunError::Print)
+    output::print(format_args!("{text}")).map_err(RunError::Print)
 }
 
 /// The folder of the library in an image that is made as docs/run.md says.

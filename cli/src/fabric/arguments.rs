@@ -73,7 +73,7 @@ pub(super) enum Command {
     Top(TopArgs),
 }
 
-/// What is kept of a run.
+/// The files that are kept of a run.
 #[derive(Args, Clone, Debug)]
 pub(super) struct WatchArgs {
     /// Write a report to a folder at the end: report.md, its plots and their data

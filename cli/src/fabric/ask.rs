@@ -1,9 +1,9 @@
 //! `roce fabric ssh`, `do` and `top`: what programs ask of a fabric that runs.
 
 use super::error::FabricCommandError;
-use crate::out;
 use clap::Args;
 use roce_fabric::{Answer, Request, ask};
+use roce_trust::output;
 use std::env;
 use std::io::{self, IsTerminal, Write as _};
 use std::process::ExitCode;
@@ -123,8 +123,8 @@ pub(super) fn top(args: &TopArgs) -> Result<ExitCode, FabricCommandError> {
             let clear = if live { CLEAR } else { "" };
             // Not through `out`, which makes it harmless. An error comes again with the text.
             let _ = io::stdout().write_all(clear.as_bytes());
-            let printed = out::print_stream(format_args!("{text}"));
-            let printed = out::unless_reader_has_gone(printed).map_err(|source| {
+            let printed = output::print_stream(format_args!("{text}"));
+            let printed = output::unless_reader_has_gone(printed).map_err(|source| {
                 let what = "show it".to_owned();
                 FabricCommandError::System { what, source }
             })?;

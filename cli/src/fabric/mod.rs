@@ -16,10 +16,10 @@ pub use error::FabricCommandError;
 pub use report::ReportError;
 
 use crate::run::parent::{self, ProgramEnd};
-use crate::say::say;
 use arguments::Command;
 use roce_fabric::{Cluster, ClusterPlan, LATE, Lag};
 use roce_sim::network::{Change, Event, FaultSpec, Link, LinkChange, Network};
+use roce_trust::output::say;
 use roce_trust::{environment, files};
 use roce_verbs::observation::watch_processes;
 use std::env;

@@ -7,7 +7,7 @@ use super::datapath::DatapathReport;
 use super::latency::Latencies;
 use super::network::Network;
 use super::op::Op;
-use crate::out;
+use roce_trust::output;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -126,7 +126,7 @@ pub(super) fn show_row(
 
 /// Prints text and a line feed. A reader behind a pipe sees it at once.
 fn print_line(text: &str) -> Result<(), PerfError> {
-    out::print_stream(format_args!("{text}\n")).map_err(PerfError::Print)
+    output::print_stream(format_args!("{text}\n")).map_err(PerfError::Print)
 }
 
 /// Prints a value as JSON.

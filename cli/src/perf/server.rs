@@ -8,7 +8,7 @@ use super::network::Network;
 use super::op::Op;
 use super::report::{self, Served};
 use super::{PerfError, bandwidth, latency, pattern};
-use crate::say::say;
+use roce_trust::output::say;
 use roce_verbs::Device;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

@@ -1,6 +1,6 @@
 //! The output: the lines of ibv_rc_pingpong, or JSON.
 
-use crate::out;
+use roce_trust::output;
 use std::fmt::Arguments;
 use std::time::Duration;
 
@@ -114,5 +114,5 @@ fn line(plan: &Plan, text: &str) -> Result<(), PingpongError> {
 }
 
 fn print(text: Arguments<'_>) -> Result<(), PingpongError> {
-    out::print(text).map_err(|error| PingpongError::new(error.to_string()))
+    output::print(text).map_err(|error| PingpongError::new(error.to_string()))
 }

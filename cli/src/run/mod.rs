@@ -27,12 +27,12 @@ pub use settings::{DatapathName, Settings};
 pub(crate) use library::{Library, fits_in_search_path, prepend};
 pub(crate) use tree::DeviceFiles;
 
-use crate::say::say;
 use clap::{Args, ValueEnum};
 use hunt::HuntArgs;
 use library::fits_in_ld_preload;
 use parent::ProgramEnd;
 use prepared::Prepared;
+use roce_trust::output::say;
 use roce_verbs::Device;
 use roce_verbs::observation::{Tally, Totals};
 use roce_verbs::why::{WHY_PCAP_VARIABLE, WHY_VARIABLE};

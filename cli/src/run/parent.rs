@@ -138,7 +138,7 @@ impl Masks {
         })
     }
 
-    /// What the child does first.
+    /// The first step of the child.
     fn begin_child(&self) -> io::Result<()> {
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)?;
         nix::sys::prctl::set_pdeathsig(Some(Signal::SIGKILL))?;

@@ -7,7 +7,7 @@ use super::library::Library;
 use super::namespace::{Entered, Privilege};
 use super::view::{self, DeviceView};
 use super::{loading, parent, program, sockets};
-use crate::say::say;
+use roce_trust::output::say;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;

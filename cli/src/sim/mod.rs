@@ -5,11 +5,10 @@ pub mod dcqcn;
 pub mod power_cut;
 mod report;
 
-use crate::out;
-use crate::say::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use report::{Failure, Report};
 use roce_sim::swarm::{Outcome, Plan, Summary, run, run_printing, shrink};
+use roce_trust::output::{self, say};
 use std::fmt;
 use std::io;
 use std::num::NonZero;
@@ -122,7 +121,7 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
         Some(seed) => one(seed, args.trace),
         None => many(args, from),
     };
-    out::unless_reader_has_gone(report.print(args.json)).map_err(SimError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json)).map_err(SimError::Print)?;
     Ok(match report.summary.violations {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(1),

@@ -1,8 +1,8 @@
 //! `roce sim power-cut`: power cuts of hosts with durable memory, in virtual time.
 
 use super::{COMMIT, draw_start};
-use crate::out::{self, Stdout};
 use roce_sim::power_cut::{Outcome, run};
+use roce_trust::output::{self, Stdout};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -121,7 +121,7 @@ pub(super) fn run_command(args: &PowerCutArgs) -> Result<ExitCode, super::SimErr
     });
     let mut report = report.into_inner().unwrap_or_else(|p| p.into_inner());
     report.violations.sort_by_key(|violation| violation.seed);
-    out::unless_reader_has_gone(report.print(args.json)).map_err(super::SimError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json)).map_err(super::SimError::Print)?;
     Ok(match report.violations.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),

@@ -1,9 +1,9 @@
 //! The results of a swarm, as a table or as JSON.
 
 use super::COMMIT;
-use crate::out::Stdout;
 use comfy_table::{CellAlignment, Table, presets};
 use roce_sim::swarm::{Outcome, Summary};
+use roce_trust::output::Stdout;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::time::Duration;

@@ -7,9 +7,9 @@ mod svg;
 mod terminal;
 mod view;
 
-use crate::out;
 pub(crate) use format::plain;
 use rates::{Rates, between};
+use roce_trust::output;
 use roce_verbs::observation::{Processes, watch_processes};
 use std::fmt;
 use std::io;
@@ -169,8 +169,8 @@ fn write_once(args: &TopArgs, rates: &Rates) -> Result<bool, TopError> {
     } else {
         draw(rates, &view).text()
     };
-    let printed = out::print_stream(format_args!("{text}"));
-    out::unless_reader_has_gone(printed).map_err(failed("can't show it"))
+    let printed = output::print_stream(format_args!("{text}"));
+    output::unless_reader_has_gone(printed).map_err(failed("can't show it"))
 }
 
 /// Shows the view on a terminal until the user quits.

@@ -10,7 +10,7 @@ pub(super) fn parse(text: &str) -> Option<u32> {
     }
 }
 
-/// What is known about a code.
+/// A code, with its meaning.
 #[derive(Debug, Serialize)]
 pub(super) struct Meaning {
     why_code: u32,

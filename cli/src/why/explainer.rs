@@ -1,4 +1,4 @@
-//! What `roce why` does while the program runs, and when it has ended.
+//! The work of `roce why` while the program runs, and when it has ended.
 
 use super::losses::Loss;
 use super::report::Report;

@@ -10,7 +10,6 @@ mod process;
 mod report;
 mod watcher;
 
-use crate::out;
 use crate::run::hunt::HuntArgs;
 use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
 use clap::Args;
@@ -18,6 +17,7 @@ use codes::Meaning;
 use explainer::Explainer;
 use process::Trouble;
 use report::Report;
+use roce_trust::output;
 use roce_verbs::why::kind_of_code;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -115,7 +115,7 @@ fn print<T: Serialize>(
             .map_err(|error| RunError::system("print", error))?,
         false => text(),
     };
-    out::print(format_args!("{text}")).map_err(RunError::Print)?;
+    output::print(format_args!("{text}")).map_err(RunError::Print)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -54,7 +54,7 @@ fn of_another_process(event: &QpEventText) -> QpEventText {
     event
 }
 
-/// What is wrong with a process.
+/// A fault of a process.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Trouble {

@@ -2,7 +2,7 @@
 
 use super::losses::Loss;
 use crate::run::RunError;
-use crate::say::{Harmless, say};
+use roce_trust::output::{Harmless, say};
 use roce_verbs::observation::Totals;
 use serde::Serialize;
 use std::fmt::Display;
@@ -24,7 +24,7 @@ pub(super) struct Report {
     printed: Mutex<Printed>,
 }
 
-/// What of the file has been printed.
+/// The part of the file that has been printed.
 struct Printed {
     bytes: usize,
     /// The length of the file at the last look, and since when.
@@ -97,7 +97,7 @@ impl Report {
                     say("roce why", summary(new, losses, totals));
                 }
                 write(new);
-                // What the report explains may have been awaited at the last look.
+                // At the last look, the process may have waited for what the report explains.
                 let explained = |loss: &Loss| !text.is_empty() && loss.is_of_process();
                 if !has_failures {
                     for loss in losses.iter().filter(|loss| !explained(loss)) {
@@ -149,7 +149,7 @@ fn unconnected(text: &str) -> bool {
     lines.any(|line| line.starts_with("roce: connection") || line.contains("\"event_status\":"))
 }
 
-/// What a report without failures says.
+/// The text of a report without failures.
 fn summary(text: &str, losses: &[Loss], totals: &Totals) -> &'static str {
     match (text, losses) {
         ("", losses) if losses.iter().any(Loss::is_of_process) => "no QP failed, but this waited:",
@@ -163,7 +163,7 @@ fn summary(text: &str, losses: &[Loss], totals: &Totals) -> &'static str {
     }
 }
 
-/// What a text says in which no QP has failed.
+/// The text of a report in which no QP has failed.
 fn heading(text: &str) -> &'static str {
     match unconnected(text) {
         true => "no QP failed, but connections did:",

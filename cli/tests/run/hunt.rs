@@ -333,7 +333,7 @@ fn tap_numbers_its_lines() {
     assert!(tap.contains("\n  message: \"exit code 3\"\n"), "{tap}");
 }
 
-/// What the test prints contains all characters that XML can't.
+/// The test prints all characters that XML can't contain.
 #[test]
 fn junit_is_well_formed() {
     let Some(uses) = Uses::rdma() else {

@@ -3,7 +3,7 @@
 use super::args::DiskArgs;
 use super::disk::{Disk, with_losses};
 use super::pump::Pieces;
-use super::{Outcome, say, size};
+use super::{Outcome, size};
 use crate::Error;
 use crate::host::{IoQueue, Tag};
 use clap::{Args, ValueEnum};
@@ -11,6 +11,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use hdrhistogram::Histogram;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
+use roce_trust::output;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -136,7 +137,7 @@ pub(super) fn run(args: &BenchArgs) -> Outcome {
         true => figures.json().to_string(),
         false => figures.table(),
     };
-    Ok(say::print(text)?)
+    Ok(output::print_line(text)?)
 }
 
 /// What each queue does.

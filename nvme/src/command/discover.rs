@@ -7,6 +7,7 @@ use crate::host::discover;
 use crate::wire::discovery::{DiscoveryEntry, SubsystemType};
 use clap::Args;
 use comfy_table::{Table, presets};
+use roce_trust::output;
 
 /// List the subsystems that a discovery service knows
 #[derive(Args, Debug)]
@@ -30,7 +31,7 @@ pub(super) fn run(args: &DiscoverArgs) -> Outcome {
         true => json(&entries).to_string(),
         false => table(&entries).to_string(),
     };
-    Ok(say::print(text)?)
+    Ok(output::print_line(text)?)
 }
 
 fn kind(entry: &DiscoveryEntry) -> String {

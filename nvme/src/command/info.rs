@@ -7,6 +7,7 @@ use crate::host::{Host, NamespaceInfo};
 use crate::wire::identify::Controller;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use roce_trust::output;
 
 /// Show a controller and its namespaces
 #[derive(Args, Debug)]
@@ -31,7 +32,7 @@ pub(super) fn run(args: &InfoArgs) -> Outcome {
         false => table(host.controller(), host.namespaces()),
     };
     host.shutdown()?;
-    Ok(say::print(text)?)
+    Ok(output::print_line(text)?)
 }
 
 fn version(controller: &Controller) -> String {

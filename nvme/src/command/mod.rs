@@ -12,6 +12,7 @@ mod size;
 mod transfer;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use roce_trust::output;
 use std::process::ExitCode;
 
 /// What a subcommand returns: the exit code if nothing went wrong, or an error to print.
@@ -84,11 +85,5 @@ pub fn main() -> ExitCode {
 /// Shows help or the version on stdout, or wrong usage on stderr. Returns the exit code, which is 2 for
 /// wrong usage.
 fn show(shown: &clap::Error) -> ExitCode {
-    match say::unless_reader_has_gone(shown.print()) {
-        Err(error) if !shown.use_stderr() => {
-            say::say(error);
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::from(u8::try_from(shown.exit_code()).unwrap_or(2)),
-    }
+    output::exit_code_of_usage("nvme-rdma", shown.print(), !shown.use_stderr())
 }

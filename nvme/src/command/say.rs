@@ -1,7 +1,8 @@
 //! Messages on stderr.
 
+use roce_trust::output;
 use std::fmt::Display;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -9,8 +10,7 @@ use std::time::Duration;
 
 /// Writes a line, prefixed with the program's name.
 pub(super) fn say(message: impl Display) {
-    // There is no place left to report an error.
-    let _ = writeln!(std::io::stderr(), "nvme-rdma: {message}");
+    output::say("nvme-rdma", message);
 }
 
 /// After how long a user wants to know what the program waits for.
@@ -30,27 +30,6 @@ pub(super) fn while_waiting_for<T>(host: SocketAddr, connect: impl FnOnce() -> T
     // Without a thread, there is no notice.
     let _ = thread::Builder::new().spawn(notice);
     connect()
-}
-
-/// Prints text on stdout. A reader that has gone, as with `| head`, is no error.
-pub(super) fn print(text: impl Display) -> io::Result<()> {
-    let printed = writeln!(io::stdout(), "{text}");
-    unless_reader_has_gone(printed.and_then(|()| io::stdout().flush())).map(|_| ())
-}
-
-/// Whether the reader of stdout is still there, from the result of a write.
-///
-/// # Errors
-/// Any other error of the write, with the name of what could not be written.
-pub(super) fn unless_reader_has_gone(result: io::Result<()>) -> io::Result<bool> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => {
-            let text = format!("can't write to standard output: {error}");
-            Err(io::Error::new(error.kind(), text))
-        }
-    }
 }
 
 /// A progress bar over `bytes` bytes on stderr, which shows nothing if that is no terminal.

@@ -7,6 +7,7 @@ use crate::target::{Backing, Subsystem, Target, TargetOptions};
 use crate::wire::Nqn;
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
+use roce_trust::output;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
@@ -63,8 +64,8 @@ pub(super) fn run(args: &ServeArgs) -> Outcome {
     let target = Target::listen(args.listen, subsystem, options)?;
     let address = target.address().to_string();
     match args.json {
-        true => say::print(serde_json::json!({ "listening": address }))?,
-        false => say::print(format_args!("listening at {address}"))?,
+        true => output::print_line(serde_json::json!({ "listening": address }))?,
+        false => output::print_line(format_args!("listening at {address}"))?,
     }
     let ended = wait_for(signals)?;
     while ended.recv_timeout(TICK).is_err() {
@@ -78,7 +79,7 @@ pub(super) fn run(args: &ServeArgs) -> Outcome {
 fn summarize(target: &Target, json: bool) -> io::Result<()> {
     let done = target.snapshot();
     match json {
-        true => say::print(serde_json::json!({
+        true => output::print_line(serde_json::json!({
             "commands": done.commands,
             "errors": done.errors,
             "bytes_read": done.bytes_read,
@@ -86,7 +87,7 @@ fn summarize(target: &Target, json: bool) -> io::Result<()> {
             "refused": done.refused,
             "failed": done.failed,
         })),
-        false => say::print(format_args!(
+        false => output::print_line(format_args!(
             "{} commands, {} of them answered with an error; {} read, {} written",
             done.commands,
             done.errors,

@@ -7,6 +7,7 @@ use super::{Outcome, say};
 use crate::host::{Host, IoQueue};
 use clap::Args;
 use indicatif::ProgressBar;
+use roce_trust::output;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -166,7 +167,7 @@ impl Sink {
             Self::Stdout(gone) => {
                 let mut out = io::stdout().lock();
                 let written = out.write_all(bytes).and_then(|()| out.flush());
-                let is_there = say::unless_reader_has_gone(written)?;
+                let is_there = output::unless_reader_has_gone(written.map_err(output::named))?;
                 gone.fetch_or(!is_there, Ordering::Relaxed);
                 Ok(())
             }

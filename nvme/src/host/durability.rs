@@ -51,7 +51,7 @@ pub(super) struct WriteId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlushPoint(u64);
 
-/// What is known of the writes of a host.
+/// The writes of a host, as far as their durability is known.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     /// Whether an answered write may be lost until a flush.

@@ -23,7 +23,7 @@ pub struct IoQueue {
     in_capsule_len: usize,
     /// The most bytes that a command transfers.
     max_transfer: u64,
-    /// What is outstanding, by the identifier of the command.
+    /// The outstanding commands, by identifier.
     outstanding: Vec<Option<Outstanding>>,
     /// Commands that are over and that nobody has asked for yet.
     done: VecDeque<Done>,

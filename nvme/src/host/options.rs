@@ -1,4 +1,4 @@
-//! What a host may choose.
+//! The options of a host.
 
 use crate::wire::{HostId, Nqn};
 use std::time::Duration;

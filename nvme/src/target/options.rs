@@ -1,4 +1,4 @@
-//! What a target may choose.
+//! The options of a target.
 
 use super::protocol::Limits;
 use std::time::Duration;

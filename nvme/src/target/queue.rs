@@ -54,7 +54,7 @@ struct Job {
     place: Option<Range<usize>>,
 }
 
-/// What a queue needs before its connection is accepted.
+/// The parts of a queue that exist before its connection is accepted.
 #[derive(Debug)]
 pub(super) struct Parts {
     completions: Completions,

@@ -1,4 +1,4 @@
-//! What the threads of a target share.
+//! The state that the threads of a target share.
 
 use super::TargetOptions;
 use super::protocol::Controllers;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// How many failures are remembered.
 const FAILURES: usize = 64;
 
-/// What the threads of a target share.
+/// The state that the threads of a target share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) nic: Nic,

@@ -1,4 +1,4 @@
-//! What a target counts.
+//! The counters of a target.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a target is to offer.
+//! The subsystem that a target is to offer.
 
 use crate::wire::Nqn;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ pub struct Response {
     pub sq_head: u16,
     /// The identifier of the command.
     pub command_id: u16,
-    /// What became of the command.
+    /// The status of the command.
     pub status: Status,
 }
 

@@ -39,7 +39,7 @@ fn a_target_that_goes_away_costs_no_wrong_success() {
         while queue.room() > 0 && posted.len() < 16 {
             match queue.write(&disk, next as u64, &buffer, 0..MAX) {
                 Ok(tag) => posted.push((tag, next)),
-                // What is lost shows below.
+                // Lost commands show below.
                 Err(_) => break,
             }
             next = if next + 2 * MAX > LEN {

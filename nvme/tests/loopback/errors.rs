@@ -43,7 +43,7 @@ fn a_command_that_fails_leaves_its_queue_working() {
     assert_eq!((done.failed, done.connections), (0, 2));
 }
 
-/// What cannot succeed is not sent.
+/// Commands that cannot succeed are not sent.
 #[test]
 fn impossible_requests_are_refused_by_the_host() {
     let rig = Rig::start();

@@ -44,7 +44,7 @@ impl Loss {
         }
     }
 
-    /// What happened, in a phrase.
+    /// The event, in a phrase.
     pub const fn explain(self) -> &'static str {
         match self {
             Self::Random => "lost",

@@ -49,7 +49,7 @@ pub(crate) struct Datagram {
     shared: Shared<State>,
 }
 
-/// What is behind a socket's lock.
+/// The state behind a socket's lock.
 pub(crate) struct State {
     /// The UDP socket's address, once it has a port.
     local: Option<SocketAddr>,
@@ -67,7 +67,7 @@ pub(crate) struct State {
     reads: bool,
     writes: bool,
     closed: bool,
-    /// What the network has reported about a datagram that was sent.
+    /// The network's error for a datagram that was sent.
     error: Option<Errno>,
 }
 

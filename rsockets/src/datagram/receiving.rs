@@ -6,7 +6,7 @@ use crate::socket::ReceiveFlags;
 use crate::wire::{Operation, UdpHeader};
 use std::io::IoSliceMut;
 
-/// What a call has received: a datagram, or a part of a stream.
+/// The result of a call that receives: a datagram, or a part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The number of bytes that the program has got.

@@ -26,7 +26,7 @@ const MAX_UNACCEPTED: u64 = 256;
 /// next REPs, which follow 1, 2 and 4 timeouts of 1.6 s after the first.
 const GRACE: Duration = Duration::from_secs(7);
 
-/// What a socket that listens has.
+/// The state of a socket that listens.
 ///
 /// A connection counts from the RTU on, as with TCP from the third segment on: the source address of
 /// a REQ can be forged. Data are no confirmation: the sender of a REQ chooses the PSN at which they

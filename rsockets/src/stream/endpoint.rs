@@ -102,7 +102,7 @@ impl Endpoint {
         self.receive.len() / 2
     }
 
-    /// What the peer is told.
+    /// The credits and addresses that the peer learns.
     pub(crate) fn connect_data(&self) -> ConnectData {
         let element = |region: &MemoryRegion, len: usize| Element {
             address: region.remote(0).addr,

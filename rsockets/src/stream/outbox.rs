@@ -29,7 +29,7 @@ pub(crate) struct Outbox {
     slots: u16,
     /// Free places in the send queue for messages without data.
     control: u16,
-    /// What is in the send queue.
+    /// The requests in the send queue.
     in_flight: VecDeque<InFlight>,
     /// The number of data messages sent, modulo 2^16.
     sent: u16,

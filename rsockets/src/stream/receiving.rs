@@ -1,4 +1,4 @@
-//! What arrives.
+//! The receiving half of a stream.
 
 use super::endpoint::{RECEIVE, SPARE_RECEIVES, post_receive};
 use super::{End, Stream};

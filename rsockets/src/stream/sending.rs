@@ -1,4 +1,4 @@
-//! What this end sends.
+//! The sending half of a stream.
 
 use super::endpoint::ELEMENTS;
 use super::inbox::Grant;

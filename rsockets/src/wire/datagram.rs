@@ -26,7 +26,7 @@ const V6: u8 = 6;
 /// sender's IP address (4 or 16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpHeader {
-    /// What the message is for.
+    /// The purpose of the message.
     pub operation: Operation,
     /// The UD QP that the sender of the message has at its address, below 2^24.
     pub qpn: u32,
@@ -34,7 +34,7 @@ pub struct UdpHeader {
     pub address: IpAddr,
 }
 
-/// What a message between UDP sockets is for.
+/// The purpose of a message between UDP sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The bytes after the header are a datagram. The sender wants to know the receiver's QPN.

@@ -10,7 +10,7 @@ const CREDITS: u32 = 4;
 const MAPPING: u32 = 6;
 const CONTROL: u32 = 7;
 
-/// What the immediate data of a WRITE say.
+/// The meaning of the immediate data of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The WRITE has put this number of bytes into the receive buffer: below 2^29.

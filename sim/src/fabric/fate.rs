@@ -1,4 +1,4 @@
-//! What happens to packets, and why they are dropped.
+//! The fates of packets, and why they are dropped.
 
 use serde::Serialize;
 use std::fmt;

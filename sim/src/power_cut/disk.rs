@@ -37,7 +37,7 @@ impl Disk {
         self.memory.read(bytes.start, part).map_err(|_| NotDurable)
     }
 
-    /// What it has if the power fails now.
+    /// Its contents if the power fails now.
     pub(super) fn contents(&self) -> Vec<u8> {
         let contents = self.contents.lock();
         contents.unwrap_or_else(PoisonError::into_inner).clone()

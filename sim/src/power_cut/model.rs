@@ -1,4 +1,4 @@
-//! What the disk may have after a power cut.
+//! The contents that the disk may have after a power cut.
 
 use std::ops::Range;
 

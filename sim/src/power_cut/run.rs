@@ -27,7 +27,7 @@ const IOVA: u64 = 0x10_0000;
 const LONGEST_LIFE_NS: u64 = 2_000_000;
 const SLOWEST_NS: u64 = 300_000;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Power cuts.

@@ -1,4 +1,4 @@
-//! What is known about an access that was denied.
+//! An access that was denied, and why.
 
 use super::{Access, AccessError};
 

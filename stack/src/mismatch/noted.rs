@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// The kinds that are remembered. Peers can send packets to any number of QPs.
 const MOST: usize = 256;
 
-/// What was noted, by QP and reason.
+/// The noted packets, by QP and reason.
 #[derive(Debug, Default)]
 pub(crate) struct Mismatches {
     noted: Vec<Mismatch>,

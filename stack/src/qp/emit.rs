@@ -34,7 +34,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) is_last: bool,
 }
 
-/// What became of a packet that was written.
+/// The fate of a packet that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// The port can never send it.

@@ -1,4 +1,4 @@
-//! What of a packet and of this QP does not fit.
+//! The properties of a packet that do not fit this QP.
 
 use super::Core;
 use crate::counters::DropReason;

@@ -162,7 +162,7 @@ pub(crate) struct Qp {
     pub(crate) traffic: QpTraffic,
 }
 
-/// What the two halves share.
+/// The state that the two halves share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) qpn: Qpn,

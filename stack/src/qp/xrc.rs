@@ -1,4 +1,4 @@
-//! What an XRC QP has beyond RC (IBTA 1.7, annex A14).
+//! The parts of an XRC QP that RC lacks (IBTA 1.7, annex A14).
 
 use super::Qp;
 use crate::ids::XrcdId;

@@ -213,7 +213,7 @@ impl Entry {
         let more = next.packets();
         let packets = self.packets() + more;
         let is_packet = matches!(self.kind(), SENT | SENT_AGAIN | RECEIVED);
-        // What exceeds the PSN's bits is not compared.
+        // Bits beyond the PSN's are not compared.
         let after = self.0.wrapping_add(more << PSN);
         let follows = (after ^ next.0) & SEQUENCE == 0;
         if !is_packet || !follows || packets > MOST_PACKETS {

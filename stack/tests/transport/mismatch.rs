@@ -33,7 +33,7 @@ fn a_state_that_takes_no_packets_is_named_once() {
     }
 }
 
-/// What fits is not reported.
+/// Packets that fit are not reported.
 #[test]
 fn peers_that_fit_report_nothing() {
     assert_eq!(writes_to(QpState::Rts), []);

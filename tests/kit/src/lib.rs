@@ -5,11 +5,14 @@
 //! says so on stderr, is counted, and returns. With `ROCE_LAB=require` in the environment, it fails
 //! instead. At its end, `cargo test --workspace` prints what was skipped for want of what
 //! ([`report`]).
+//!
+//! [`check_full_and_closed_output`] checks the one rule for commands whose output can't be written.
 #![warn(missing_docs)]
 
 mod ledger;
 mod limits;
 mod needs;
+mod output;
 mod report;
 
 pub use limits::descriptors_or_skip;
@@ -18,6 +21,7 @@ pub use needs::{
     has_header_or_skip, is_installed, is_installed_or_skip, network_namespace_or_skip,
     root_or_skip, search_path,
 };
+pub use output::{check_full_and_closed_output, check_full_stderr};
 pub use report::report;
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What a machine may lack.
+//! Requirements that a machine may lack.
 
 use crate::skip;
 use std::env;

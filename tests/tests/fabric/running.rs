@@ -21,7 +21,7 @@ pub(crate) enum User {
     Ordinary,
 }
 
-/// What a program said, with its exit code.
+/// The output of a program, with its exit code.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// What both ends run. They must agree on the options.
+/// The programs of both ends. They must agree on the options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) program: &'static str,

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::{INTERVAL, TIMEOUT};
 use roce_tests::random;
 
-/// What servers say when they listen over RDMA.
+/// The words with which servers say that they listen over RDMA.
 const LISTENS: &str = "over RDMA and TCP";
 
 /// A folder for files, and a port that nobody has.

@@ -39,7 +39,7 @@ impl Counts {
     }
 }
 
-/// What an event says.
+/// The contents of an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome<'a> {
     pub(super) event: u32,

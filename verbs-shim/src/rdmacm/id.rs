@@ -75,7 +75,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// What an ID in this state is or does.
+    /// The state in words.
     fn words(self) -> &'static str {
         match self {
             Self::Idle => "is new",

@@ -251,7 +251,7 @@ fn the_same_seed_makes_the_same_calls_of_a_program_fail() {
         (of_seven.clone(), told.clone())
     );
     assert_ne!(failures("post_recv:ENOMEM@10%,seed=8").0, of_seven);
-    // What is printed repeats the same failures without the seed.
+    // The printed orders repeat the same failures without the seed.
     let struck = told
         .lines()
         .filter_map(|line| line.strip_prefix("roce: fault: "));

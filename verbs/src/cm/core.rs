@@ -50,6 +50,9 @@ pub(super) struct Core {
     shared: Arc<DeviceState>,
 }
 
+/// A message of the agent, and its path.
+type Message = (Path, [u8; MAD_LEN]);
+
 struct State {
     agent: Agent,
     /// Decides about requests, if faults were ordered.
@@ -57,7 +60,7 @@ struct State {
     /// Paths on which the last datagram arrived over RoCE v1. Answers use the same version.
     v1_paths: HashSet<Path>,
     /// A message of the agent for which QP1 had no room. It goes out before the agent's next one.
-    unsent: Option<(Path, [u8; MAD_LEN])>,
+    unsent: Option<Message>,
 }
 
 impl Core {
@@ -264,23 +267,17 @@ impl Core {
     }
 
     fn send(&self, state: &mut State, now: Instant) {
-        let mut next = state.take_message();
-        if next.is_none() {
+        let Some(first) = state.take_message() else {
             return;
-        }
+        };
         let mut engine = self.shared.lock();
-        while let Some((path, mad)) = next {
-            let meta = state.tx_meta(path);
-            if is_full(engine.nic.send_mad(meta, &mad)) {
-                engine.send(now);
-                // Some messages are sent only once, so the agent keeps the rest of them.
-                if is_full(engine.nic.send_mad(meta, &mad)) {
-                    state.unsent = Some((path, mad));
-                    break;
-                }
+        state.send_messages(first, |meta, mad| {
+            if !is_full(engine.nic.send_mad(meta, mad)) {
+                return true;
             }
-            next = state.take_message();
-        }
+            engine.send(now);
+            !is_full(engine.nic.send_mad(meta, mad))
+        });
         engine.send(now);
         let has_unsent = engine.has_work() || engine.port.queued() > 0;
         drop(engine);
@@ -313,8 +310,25 @@ fn is_full(sent: Result<(), MadError>) -> bool {
 }
 
 impl State {
+    /// Hands `send` the agent's messages from `first` on, until it returns that there is no room for one.
+    /// That one is kept, and the agent keeps those after it: some messages are sent only once.
+    fn send_messages(
+        &mut self,
+        first: Message,
+        mut send: impl FnMut(TxMeta, &[u8; MAD_LEN]) -> bool,
+    ) {
+        let mut next = Some(first);
+        while let Some((path, mad)) = next {
+            if !send(self.tx_meta(path), &mad) {
+                self.unsent = Some((path, mad));
+                return;
+            }
+            next = self.take_message();
+        }
+    }
+
     /// The next message to send.
-    fn take_message(&mut self) -> Option<(Path, [u8; MAD_LEN])> {
+    fn take_message(&mut self) -> Option<Message> {
         self.unsent.take().or_else(|| self.agent.poll_transmit())
     }
 
@@ -379,5 +393,65 @@ impl State {
             hop_limit: 0,
             version,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roce_cm::{DatagramRequest, PortSpace};
+    use roce_wire::PKey;
+
+    fn path(last: u8) -> Path {
+        Path {
+            local: IpAddr::from([192, 0, 2, 100]),
+            remote: IpAddr::from([192, 0, 2, last]),
+        }
+    }
+
+    /// Sends what `state` has, with room for `room` messages. Returns the receivers' last bytes.
+    fn send(state: &mut State, mut room: usize) -> Vec<u8> {
+        let mut sent = Vec::new();
+        if let Some(first) = state.take_message() {
+            state.send_messages(first, |meta, _| {
+                let has_room = room > 0;
+                if has_room && let IpAddr::V4(dst) = meta.dst {
+                    room -= 1;
+                    sent.push(dst.octets()[3]);
+                }
+                has_room
+            });
+        }
+        sent
+    }
+
+    /// A full outbox drops nothing: the agent does not repeat an RTU or a REJ unless its peer does.
+    #[test]
+    fn messages_that_find_the_outbox_full_are_sent_later_in_their_order() {
+        let mut state = State {
+            agent: Agent::new(Config::new([1; 32], QpnRange::FIRST, 1)),
+            request_judge: None,
+            v1_paths: HashSet::new(),
+            unsent: None,
+        };
+        let now = Instant::ZERO;
+        for last in 1..=5 {
+            let request = DatagramRequest {
+                service: ServiceId::ip(PortSpace::Udp, 7),
+                source_port: 1,
+                pkey: PKey::DEFAULT,
+                private: Vec::new(),
+            };
+            let queued = state.agent.resolve_datagram(now, path(last), &request);
+            queued.expect("a message");
+        }
+        assert_eq!(send(&mut state, 2), [1, 2]);
+        assert_eq!(state.next_timeout(now), Some(now + SEND_PAUSE));
+        assert!(send(&mut state, 0).is_empty());
+        assert_eq!(send(&mut state, 1), [3]);
+        assert_eq!(send(&mut state, 9), [4, 5]);
+        assert_eq!(state.next_timeout(now), state.agent.next_timeout());
+        assert_ne!(state.next_timeout(now), Some(now + SEND_PAUSE));
+        assert!(send(&mut state, 9).is_empty());
     }
 }

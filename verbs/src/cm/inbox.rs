@@ -33,7 +33,7 @@ struct State {
     stop: bool,
 }
 
-/// What the thread does next.
+/// The thread's next step.
 #[derive(Debug)]
 pub(super) enum Next {
     /// The thread ends.
@@ -132,7 +132,7 @@ impl Inbox {
         self.peers_notified.as_fd()
     }
 
-    /// What the thread does next, at the time `now`.
+    /// The thread's next step at the time `now`.
     pub(super) fn next(&self, now: Instant) -> Next {
         if self.must_notify_peers.swap(false, Ordering::AcqRel) {
             return Next::NotifyPeers;

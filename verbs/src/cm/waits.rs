@@ -40,17 +40,17 @@ fn wait(pending: &Pending, evidence: &mut GatheredEvidence) -> WaitSnapshot {
     };
     let to = format!("the connection to port {port} of {remote}");
     let from = format!("the request of {remote} for a connection to port {port}");
-    let told = |what, advice: &str| WaitSnapshot {
+    let snapshot = |what, advice: &str| WaitSnapshot {
         what,
         likely: None,
         advice: advice.to_owned(),
     };
     match pending.waits_for {
-        PendingStep::Acceptance => told(
+        PendingStep::Acceptance => snapshot(
             format!("{from} is neither accepted nor rejected by this program"),
             ACCEPT,
         ),
-        PendingStep::Readiness => told(
+        PendingStep::Readiness => snapshot(
             format!("{to} is accepted by the peer, and waits for this program"),
             ESTABLISH,
         ),
@@ -65,11 +65,11 @@ fn wait(pending: &Pending, evidence: &mut GatheredEvidence) -> WaitSnapshot {
             );
             unanswered(ends, what, evidence)
         }
-        _ => told(format!("{to} is not established"), ""),
+        _ => snapshot(format!("{to} is not established"), ""),
     }
 }
 
-/// A connection whose peer is silent, with what shows why packets get lost.
+/// A connection whose peer is silent, with the evidence of lost packets.
 fn unanswered(ends: Ends, mut what: String, evidence: &mut GatheredEvidence) -> WaitSnapshot {
     let event = ("RDMA_CM_EVENT_UNREACHABLE", 0);
     let mut failed = FailedConnection::new(ends, event, &ConnectionFault::NoAnswer);

@@ -1,4 +1,4 @@
-//! What is known about a device's datapath before the device is opened.
+//! A device's datapath, as far as it is known before the device is opened.
 
 use super::{Datapath, DatapathOptions, choose};
 use crate::device::Device;

@@ -1,4 +1,4 @@
-//! What a driver offers to AF_XDP, in the terms of [`Datapath`](super::Datapath).
+//! The features that a driver offers to AF_XDP, in the terms of [`Datapath`](super::Datapath).
 
 use super::TxFeatures;
 use roce_xdp::offer::DriverOffer;

@@ -1,7 +1,7 @@
 //! The environment variables that this project reads: one list for the library, the `roce`
 //! command, `roce variables`, and docs/variables.md.
 
-/// What reads a variable.
+/// The reader of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadBy {
     /// The library, when a program opens devices; this includes `roce run`, `perf` and `pingpong`.
@@ -24,7 +24,7 @@ pub struct Variable {
     pub values: &'static str,
     /// The effect, in one line.
     pub meaning: &'static str,
-    /// What reads it.
+    /// Its reader.
     pub read_by: ReadBy,
 }
 

@@ -119,7 +119,7 @@ impl Of {
     }
 }
 
-/// What becomes of a completion.
+/// The fate of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionFault {
     /// It reports this status, and the QP fails.
@@ -134,7 +134,7 @@ pub enum CompletionFault {
     Die,
 }
 
-/// What becomes of a connection request that arrives.
+/// The fate of a connection request that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFault {
     /// It is rejected with this reason (IBTA 1.7, 12.6.7.2).
@@ -143,7 +143,7 @@ pub enum RequestFault {
     Ignored,
 }
 
-/// What happens at a time since the device was opened.
+/// An event at a time since the device was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimedFault {
     /// The link goes down, and up again if there is an end: no packet leaves or arrives meanwhile.

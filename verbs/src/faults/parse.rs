@@ -78,7 +78,7 @@ impl<'a> Piece<'a> {
         Self { text, before }
     }
 
-    /// What is before a separator and behind it.
+    /// The texts before and after a separator.
     fn split(self, separator: char) -> Option<(Self, Self)> {
         let at = self.text.find(separator)?;
         let text = self.text.get(..at)?;

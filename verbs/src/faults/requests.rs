@@ -11,7 +11,7 @@ const MAX_REQUESTS: usize = 256;
 /// The attribute ID of a REQ (IBTA 1.7, 16.7.1).
 const REQ: [u8; 2] = [0x00, 0x10];
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestVerdict {
     /// It is answered as usual.

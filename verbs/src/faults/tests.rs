@@ -151,7 +151,7 @@ fn one_seed_strikes_the_same_matches_and_another_one_others() {
     assert_ne!(of_seed(7), of_seed(8));
     let often = of_seed(7).len();
     assert!((50..200).contains(&often), "{often}");
-    // What else is ordered does not shift the draws.
+    // Other orders do not shift the draws.
     let alone = struck("reg_mr:ENOMEM@10%,seed=7", 100);
     let judge = Judge::new(parsed("reg_mr:ENOMEM@10%,send:lost@50%"), 7);
     let of_calls = |order: &Order| matches!(order.what, What::Call(..)).then_some(());

@@ -4,7 +4,7 @@ use super::strike::report;
 use super::{Judge, Order, TimedFault, What, When};
 use roce_stack::{Duration, Instant};
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimedAction {
     PortDown,

@@ -7,12 +7,14 @@ use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
 use crate::why::{
-    Cause, Explanation, Failure, KernelWatch, LossSigns, Places, UnfitPackets, WhyLog,
+    Cause, Explanation, Failure, KernelView, KernelWatch, LossSigns, Places, UnfitPackets, WhyLog,
+    is_of_lost_packets,
 };
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
 use roce_stack::{CqId, Event, Instant, Mismatch, Nic, Persisted, QpAttributes, QpState, RxMeta};
 use roce_wire::Qpn;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::hint::cold_path;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -402,13 +404,8 @@ impl Engine {
             listener.on_mads_arrived();
         }
         let has_failed = self.nic.has_failures();
-        while let Some(failure) = self.nic.poll_failure() {
-            if self.why.as_mut().is_some_and(|log| log.admits(&failure)) {
-                let explanation = self.explain(failure);
-                if let Some(log) = &mut self.why {
-                    log.write(explanation, self.capture.as_deref());
-                }
-            }
+        if has_failed {
+            self.explain_failures();
         }
         while let Some(mismatch) = self.nic.poll_mismatch() {
             self.explain_mismatch(&mismatch);
@@ -432,6 +429,24 @@ impl Engine {
         }
     }
 
+    /// Writes why QPs have failed in this turn.
+    #[cold]
+    fn explain_failures(&mut self) {
+        // One view for all of them: no packet moves while it is made.
+        let kernel = self.kernel.clone();
+        let view = OnceCell::new();
+        while let Some(failure) = self.nic.poll_failure() {
+            if self.why.as_mut().is_some_and(|log| log.admits(&failure)) {
+                let kernel = kernel.as_deref().filter(|_| is_of_lost_packets(&failure));
+                let view = kernel.and_then(|kernel| view.get_or_init(|| kernel.look()).as_ref());
+                let explanation = self.explain(failure, view);
+                if let Some(log) = &mut self.why {
+                    log.write(explanation, self.capture.as_deref());
+                }
+            }
+        }
+    }
+
     /// Writes about packets that do not fit a QP, unless it has failed: that explains them.
     #[cold]
     fn explain_mismatch(&mut self, mismatch: &Mismatch) {
@@ -447,14 +462,15 @@ impl Engine {
         }
     }
 
-    /// Explains a failure.
+    /// Explains a failure. `view` is what the kernel shows, if packets got lost
+    /// ([`is_of_lost_packets`]).
     #[cold]
-    pub(crate) fn explain(&self, failure: Failure) -> Explanation {
+    pub(crate) fn explain(&self, failure: Failure, view: Option<&KernelView<'_>>) -> Explanation {
         let port_counters = self.port_counters();
         let places = Places {
             nic: &self.nic,
             port_counters: &port_counters,
-            kernel: self.kernel.as_deref(),
+            kernel: view,
         };
         Explanation::new(&self.device, failure, &places)
     }
@@ -498,7 +514,11 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::device::Device;
+    use crate::settings::OpenOptions;
+    use crate::why::WhyOutput;
+    use crate::{ConnectOptions, QpOptions, QueuePair, SendRequest};
     use std::net::Ipv4Addr;
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     /// Threads may get the lock in another order than they read the clock.
@@ -511,5 +531,47 @@ mod tests {
         let late = early + Duration::from_secs(1);
         assert_eq!(engine.nic_time(late), late);
         assert_eq!(engine.nic_time(early), late);
+    }
+
+    /// No packet moves while the kernel is asked, and many QPs may fail at once.
+    #[test]
+    fn one_look_at_the_kernel_explains_all_failures_of_a_turn() {
+        const QPS: usize = 30;
+        let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
+        // A QP that is not connected drops what comes.
+        let silent = device.open().expect("opened");
+        let cq = silent.create_cq(1);
+        let options = QpOptions::default();
+        let silent = silent.alloc_pd().create_qp(&cq, &cq, &options);
+        let peer = silent.as_ref().expect("a QP").endpoint(0).expect("a GID");
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let report = folder.path().join("why.jsonl");
+        let options = OpenOptions::new().why(WhyOutput::File(report.clone()));
+        let context = options.open(&device).expect("opened");
+        let (pd, cq) = (context.alloc_pd(), context.create_cq(QPS));
+        let patient = ConnectOptions {
+            timeout: 25,
+            retry_cnt: 0,
+            ..ConnectOptions::default()
+        };
+        let qps: Vec<QueuePair> = (0..QPS)
+            .map(|_| {
+                let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
+                qp.connect(0, &peer, &patient).expect("connected");
+                qp.post_send(&SendRequest::send(&[])).expect("room");
+                qp
+            })
+            .collect();
+        let mut engine = context.inner.shared.lock();
+        let later = context.inner.shared.now() + Duration::from_secs(3600);
+        engine.progress(later);
+        for qp in &qps {
+            assert!(engine.nic.failure(qp.qpn()).is_some(), "{}", qp.qpn());
+        }
+        let kernel = engine.kernel.as_ref().expect("/proc is there");
+        assert_eq!(kernel.looks.load(Ordering::Relaxed), 1);
+        let lines = std::fs::read_to_string(&report).expect("a report");
+        assert_eq!(lines.lines().count(), QPS);
     }
 }

@@ -42,7 +42,7 @@ const MIN_EMPTY_TIME: Duration = Duration::from_micros(50);
 /// The longest wait.
 pub(super) const MAX_WAIT: Duration = Duration::from_micros(200);
 
-/// What a thread does after a poll that found nothing.
+/// The next step of a thread after a poll that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
     /// It goes on at once.

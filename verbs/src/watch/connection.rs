@@ -4,6 +4,7 @@
 use super::http;
 use super::response::Response;
 use super::response_cache::ResponseCache;
+use crate::interfaces::try_interfaces;
 use nix::poll::PollFlags;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -88,7 +89,6 @@ impl Connection {
     }
 
     fn step(&mut self, now: Instant, cache: &mut ResponseCache<'_>) -> io::Result<bool> {
-        let on_this_host = self.stream.is_on_this_host();
         loop {
             match &mut self.stage {
                 Stage::Reading(request) => {
@@ -96,7 +96,8 @@ impl Connection {
                     let count = self.stream.read(&mut chunk)?;
                     self.progressed_at = now;
                     request.extend_from_slice(&chunk[..count]);
-                    if let Some(request) = http::parse_request(request, count == 0, on_this_host) {
+                    let is_local = || self.stream.is_on_this_host();
+                    if let Some(request) = http::parse_request(request, count == 0, is_local) {
                         self.stage = Stage::Writing(http::response(request, || cache.text(now)));
                         self.deadline = now + RESPONSE_TIMEOUT;
                     }
@@ -135,16 +136,33 @@ impl Stream {
                 let ends = stream
                     .peer_addr()
                     .and_then(|peer| Ok((peer, stream.local_addr()?)));
-                ends.map_or(true, |(peer, local)| is_within_host(peer.ip(), local.ip()))
+                ends.map_or(true, |(peer, local)| {
+                    is_within_host(peer.ip(), local.ip(), own_addresses)
+                })
             }
         }
     }
 }
 
-/// Whether a connection between these addresses stays on one host: it is over the loopback, or the
-/// host connects to an address of its own.
-fn is_within_host(peer: IpAddr, local: IpAddr) -> bool {
-    peer.to_canonical().is_loopback() || peer == local
+/// Whether a connection between these addresses stays on this host: it is over the loopback, or the
+/// peer has an address of this host. That address need not be `local`: to a secondary address of an
+/// interface, the kernel connects from the primary one. If `own` finds nothing, the answer is yes.
+fn is_within_host(peer: IpAddr, local: IpAddr, own: impl FnOnce() -> Option<Vec<IpAddr>>) -> bool {
+    let peer = peer.to_canonical();
+    peer.is_loopback()
+        || peer == local.to_canonical()
+        || own().is_none_or(|own| own.contains(&peer))
+}
+
+/// The addresses of this host's interfaces; `None` if the system can't list them.
+fn own_addresses() -> Option<Vec<IpAddr>> {
+    let interfaces = try_interfaces().ok()?;
+    Some(
+        interfaces
+            .into_iter()
+            .flat_map(|one| one.addresses)
+            .collect(),
+    )
 }
 
 impl Read for Stream {
@@ -172,6 +190,8 @@ impl Write for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+    use std::process::Command;
 
     /// A web page's name can lead to any of the host's addresses.
     #[test]
@@ -182,15 +202,39 @@ mod tests {
             ("::1", "::1", true),
             ("192.0.2.1", "192.0.2.1", true),
             ("2001:db8::1", "2001:db8::1", true),
+            ("192.0.2.3", "192.0.2.1", true),
+            ("::ffff:192.0.2.3", "::ffff:192.0.2.1", true),
             ("192.0.2.2", "192.0.2.1", false),
             ("2001:db8::2", "2001:db8::1", false),
         ] {
             let [peer_ip, local_ip] = [peer, local].map(|ip| ip.parse().expect("an address"));
+            let own = || Some(vec![IpAddr::from([192, 0, 2, 3])]);
             assert_eq!(
-                is_within_host(peer_ip, local_ip),
+                is_within_host(peer_ip, local_ip, own),
                 is_within,
                 "{peer} {local}"
             );
         }
+        let [peer, local] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+        assert!(is_within_host(peer, local, || None));
+    }
+
+    #[test]
+    fn a_connection_to_a_secondary_address_of_the_own_host_stays_on_it() {
+        if !testkit::enters_network_namespace_or_skip() {
+            return;
+        }
+        for address in ["192.0.2.1/24", "192.0.2.2/24"] {
+            let mut ip = Command::new("ip");
+            let done = ip.args(["address", "add", address, "dev", "lo"]).status();
+            assert!(done.expect("it starts").success(), "{address}");
+        }
+        let listener = TcpListener::bind("192.0.2.2:0").expect("an address");
+        let at = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(at).expect("connected");
+        let (accepted, peer) = listener.accept().expect("accepted");
+        assert_eq!(peer.ip(), IpAddr::from([192, 0, 2, 1]));
+        assert!(Stream::Http(accepted).is_on_this_host());
+        drop(client);
     }
 }

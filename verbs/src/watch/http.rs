@@ -1,6 +1,8 @@
 //! The part of HTTP/1.0 that Prometheus and a browser need: one GET for each connection.
 
 use super::response::Response;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -25,14 +27,18 @@ pub(super) enum Request {
 }
 
 /// What a request asks for, once its head is complete or the peer has closed its end. A request
-/// from this host must name this host: any web page can have its reader's browser send requests
-/// there, under a name of the page's own.
-pub(super) fn parse_request(request: &[u8], ended: bool, on_this_host: bool) -> Option<Request> {
+/// from this host (`is_local`) must name this host: any web page can have its reader's browser send
+/// requests there, under a name of the page's own.
+pub(super) fn parse_request(
+    request: &[u8],
+    ended: bool,
+    is_local: impl FnOnce() -> bool,
+) -> Option<Request> {
     let is_whole = [&b"\r\n\r\n"[..], b"\n\n"]
         .iter()
         .any(|end| request.windows(end.len()).any(|part| part == *end));
     if is_whole {
-        return Some(parse_head(request, on_this_host));
+        return Some(parse_head(request, is_local));
     }
     if ended {
         return Some(Request::Malformed);
@@ -40,7 +46,7 @@ pub(super) fn parse_request(request: &[u8], ended: bool, on_this_host: bool) -> 
     (request.len() >= MAX_HEAD_BYTES).then_some(Request::TooLong)
 }
 
-fn parse_head(request: &[u8], on_this_host: bool) -> Request {
+fn parse_head(request: &[u8], is_local: impl FnOnce() -> bool) -> Request {
     let mut lines = request.split(|&byte| byte == b'\n');
     let line = lines.next();
     let line = line.and_then(|line| std::str::from_utf8(line).ok());
@@ -49,7 +55,7 @@ fn parse_head(request: &[u8], on_this_host: bool) -> Request {
         [method, target, version] if version.starts_with("HTTP/1.") => (method, target),
         _ => return Request::Malformed,
     };
-    if on_this_host && !lines.filter_map(host).all(is_this_host) {
+    if is_local() && !lines.filter_map(host).all(is_this_host) {
         return Request::Misdirected;
     }
     let path = target.split('?').next().unwrap_or_default();
@@ -83,12 +89,38 @@ fn is_this_host(host: &str) -> bool {
         .and_then(|rest| rest.strip_suffix(']'));
     address.unwrap_or(host).parse::<IpAddr>().is_ok()
         || host.eq_ignore_ascii_case("localhost")
-        || own_name().is_some_and(|own| own.eq_ignore_ascii_case(host))
+        || own_name().is_some_and(|own| {
+            own.eq_ignore_ascii_case(host) || is_alias(host, &own, &hosts_file())
+        })
 }
 
 fn own_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// Whether a line of the file of hosts gives an address both names, as it gives the host's own address
+/// the short name and the one with the domain. A web page cannot write to that file.
+fn is_alias(name: &str, own: &str, hosts: &str) -> bool {
+    hosts.lines().any(|line| {
+        let line = line.split('#').next().unwrap_or_default();
+        let names = line.split_ascii_whitespace().skip(1);
+        let has = |wanted: &str| names.clone().any(|one| one.eq_ignore_ascii_case(wanted));
+        has(own) && has(name)
+    })
+}
+
+/// The maximum size of the file of hosts, in bytes. Names after it are unknown.
+const MAX_HOSTS_BYTES: u64 = 1 << 20;
+
+/// The text of /etc/hosts; empty if there is none.
+fn hosts_file() -> String {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open("/etc/hosts") {
+        // If reading fails, the lines before are enough.
+        let _ = file.take(MAX_HOSTS_BYTES).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The answer. `metrics` makes the body if the request is for metrics.
@@ -108,8 +140,8 @@ pub(super) fn response(request: Request, metrics: impl FnOnce() -> Arc<[u8]>) ->
         Request::NotAllowed => ("405 Method Not Allowed\r\nAllow: GET, HEAD", "GET it.\n"),
         Request::Misdirected => (
             "421 Misdirected Request",
-            "From this host, the metrics are at localhost, the host's name and its addresses, under \
-             no other name.\n",
+            "From this host, the metrics are at localhost, the host's addresses, its name and the \
+             names beside it in /etc/hosts, under no other name.\n",
         ),
         Request::Malformed => ("400 Bad Request", "This is not an HTTP request.\n"),
         Request::TooLong => (
@@ -150,7 +182,7 @@ mod tests {
             ("GET /metrics HTTP/2\r\n\r\n", Request::Malformed),
         ] {
             assert_eq!(
-                parse_request(request.as_bytes(), false, false),
+                parse_request(request.as_bytes(), false, || false),
                 Some(expected),
                 "{request:?}"
             );
@@ -160,14 +192,17 @@ mod tests {
     #[test]
     fn an_incomplete_request_waits_until_it_ends_or_is_too_long() {
         let begun = b"GET /metrics HTTP/1.1\r\nHost: a\r\n";
-        assert_eq!(parse_request(begun, false, true), None);
-        assert_eq!(parse_request(begun, true, true), Some(Request::Malformed));
+        assert_eq!(parse_request(begun, false, || true), None);
         assert_eq!(
-            parse_request(&[b'a'; MAX_HEAD_BYTES - 1], false, true),
+            parse_request(begun, true, || true),
+            Some(Request::Malformed)
+        );
+        assert_eq!(
+            parse_request(&[b'a'; MAX_HEAD_BYTES - 1], false, || true),
             None
         );
         assert_eq!(
-            parse_request(&[b'a'; MAX_HEAD_BYTES], false, true),
+            parse_request(&[b'a'; MAX_HEAD_BYTES], false, || true),
             Some(Request::TooLong)
         );
     }
@@ -194,20 +229,43 @@ mod tests {
                 true => Request::Metrics { head_only: false },
                 false => Request::Misdirected,
             };
-            let parsed = parse_request(request.as_bytes(), false, true);
+            let parsed = parse_request(request.as_bytes(), false, || true);
             assert_eq!(parsed, Some(expected), "{host}");
             // From elsewhere, a name is the configuration of whoever scrapes.
-            let parsed = parse_request(request.as_bytes(), false, false);
+            let parsed = parse_request(request.as_bytes(), false, || false);
             assert_eq!(parsed, Some(Request::Metrics { head_only: false }));
         }
         let two = b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n";
-        assert_eq!(parse_request(two, false, true), Some(Request::Misdirected));
+        assert_eq!(
+            parse_request(two, false, || true),
+            Some(Request::Misdirected)
+        );
+    }
+
+    /// The name with the domain is one that Prometheus knows a host by.
+    #[test]
+    fn the_names_beside_the_hosts_own_in_the_file_of_hosts_are_its_own() {
+        let hosts = "127.0.0.1 localhost\n127.0.1.1\tnode1.example.com NODE1 # attacker.example\n\
+                     192.0.2.9 attacker.example\n# 127.0.1.1 node1 attacker.example";
+        for (name, is_own) in [
+            ("node1.example.com", true),
+            ("Node1.Example.com", true),
+            ("node1", true),
+            ("attacker.example", false),
+            ("localhost", false),
+            ("127.0.1.1", false),
+            ("example.com", false),
+            ("", false),
+        ] {
+            assert_eq!(is_alias(name, "node1", hosts), is_own, "{name}");
+        }
+        assert!(!is_alias("node1", "node1", ""));
     }
 
     #[test]
     fn arbitrary_bytes_are_malformed() {
         assert_eq!(
-            parse_request(b"\xff\xfe \0\r\n\r\n", false, true),
+            parse_request(b"\xff\xfe \0\r\n\r\n", false, || true),
             Some(Request::Malformed)
         );
     }

@@ -1,4 +1,4 @@
-//! What a process waits for that others must do: an answer of a peer, or an acknowledgement by the program.
+//! Waits of a process for others: for an answer of a peer, or for an acknowledgement by the program.
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What is known about each kind of failure.
+//! The kinds of failure, with what to do about each.
 
 /// A kind of failure.
 #[derive(Clone, Copy, Debug)]

@@ -30,7 +30,7 @@ pub use roce_stack::{
 };
 
 pub(crate) use events::texts;
-pub(crate) use evidence::{KernelWatch, LossSigns, Places};
+pub(crate) use evidence::{KernelView, KernelWatch, LossSigns, Places, is_of_lost_packets};
 pub(crate) use output::{WhyLog, check_why_setting};
 pub(crate) use packets::check_why_packets_setting;
 pub(crate) use unfit::UnfitPackets;

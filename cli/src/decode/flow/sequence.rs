@@ -9,7 +9,7 @@ const MAX_JUMP: u32 = 1 << 16;
 /// The most gaps to remember for each direction. Beyond that, the oldest are forgotten.
 const MAX_GAPS: usize = 32;
 
-/// What a packet's PSN shows.
+/// The place of a packet's PSN in its sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// The packet is in order, or follows a gap of `missing` PSNs.

@@ -55,7 +55,7 @@ fn in_udp(port: u16, head: &[u8], inner: &[u8]) -> Vec<u8> {
     ethernet(0x0800, &ipv4(17, &udp(port, &after(head, inner))))
 }
 
-/// What is encapsulated: frames, and how `roce decode` names what is around them.
+/// Encapsulated frames, and the names that `roce decode` gives to the headers around them.
 fn encapsulated() -> Vec<(Value, Vec<u8>)> {
     let repr = packet(Opcode::RC_SEND_ONLY, 3, 4);
     let frame = Sender::v4(false).frame(repr, 9);

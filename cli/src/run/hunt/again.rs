@@ -6,7 +6,7 @@ use crate::run::{Namespace, Preload, RunArgs};
 use clap::ValueEnum;
 use std::ffi::OsStr;
 
-/// What is the same in all of them.
+/// The options and the command that all of them share.
 #[derive(Clone, Debug)]
 pub(super) struct Again {
     /// The options that are not about faults, each with a space before it.

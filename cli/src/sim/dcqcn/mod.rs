@@ -4,10 +4,10 @@ mod page;
 mod plot;
 mod report;
 
-use crate::out;
 use indicatif::{ProgressBar, ProgressStyle};
 use report::Report;
 use roce_sim::congestion::{Algorithm, Loss, Outcome, RunError, Scenario, catalogue, run};
+use roce_trust::output;
 use std::fmt;
 use std::io;
 use std::num::NonZero;
@@ -99,7 +99,7 @@ impl std::error::Error for DcqcnError {}
 pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
     if args.list {
         let listed = report::list(&catalogue(args.seed));
-        out::unless_reader_has_gone(listed).map_err(DcqcnError::Print)?;
+        output::unless_reader_has_gone(listed).map_err(DcqcnError::Print)?;
         return Ok(ExitCode::SUCCESS);
     }
     let begin = Instant::now();
@@ -108,7 +108,7 @@ pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
     if let Some(dir) = &args.write {
         page::write(dir, &report)?;
     }
-    out::unless_reader_has_gone(report.print(args.json)).map_err(DcqcnError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json)).map_err(DcqcnError::Print)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,9 +1,9 @@
 //! The results of the experiments, as a table or as JSON.
 
-use crate::out::Stdout;
 use crate::sim::COMMIT;
 use comfy_table::{CellAlignment, Table, presets};
 use roce_sim::congestion::{Outcome, Scenario};
+use roce_trust::output::Stdout;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::time::Duration;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 pub(super) struct Page {
     name: &'static str,
     introduction: &'static str,
-    /// What follows the scenes.
+    /// The text after the scenes.
     end: &'static str,
 }
 
@@ -160,7 +160,7 @@ fn comparable(page: &str) -> Vec<String> {
             head.trim().clone_into(&mut label);
         }
         match label.as_str() {
-            // What happened, and when, is different each time.
+            // Events and their times are different each time.
             "events" => {}
             "evidence" => lines.extend(of_evidence(rest)),
             // More advice comes with more evidence.

@@ -63,7 +63,7 @@ pub(super) const SCENE: Scene = Scene {
     mend: "",
 };
 
-/// What the ends of a scene told.
+/// The output of the ends of a scene.
 pub(super) struct Told {
     /// The reports alone.
     pub(super) reports: Two<String>,

@@ -1,4 +1,4 @@
-//! What a target offers.
+//! The subsystem that a target offers.
 
 use crate::wire::Nqn;
 use std::net::SocketAddr;

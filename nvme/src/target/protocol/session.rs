@@ -29,7 +29,7 @@ pub struct Session {
     sq_head: u16,
 }
 
-/// What a connection has become by its connect command.
+/// The kind of queue that a connection is after its connect command.
 #[derive(Clone, Debug)]
 pub(super) enum Role {
     /// Nothing yet.

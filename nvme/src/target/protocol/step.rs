@@ -1,11 +1,11 @@
-//! What a session wants done.
+//! The actions that a session asks for.
 
 use crate::wire::{KeyedSgl, Status};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What a session wants done with a command.
+/// The action that a session asks for with a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The identifier of the command, which the response repeats.
@@ -77,7 +77,7 @@ pub enum Data {
 pub struct Answer {
     /// What the command returns.
     pub result: u64,
-    /// What became of it.
+    /// Its status.
     pub status: Status,
 }
 

@@ -20,7 +20,7 @@ use crate::seq::Seq;
 use core::hint::cold_path;
 use roce_wire::Packet;
 
-/// What becomes of a kept request whose turn has come.
+/// The fate of a kept request whose turn has come.
 enum Outcome {
     /// It was executed, or need not be.
     Done,

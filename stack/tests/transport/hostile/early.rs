@@ -205,7 +205,7 @@ fn of_two_copies_that_differ_neither_is_executed() {
             assert_eq!(mem.read(0, 8), [1; 8], "{at}");
             assert_eq!(mem.read(8, 56), [0; 56], "{at}");
             assert!(hand.drops(DropReason::OutOfOrderDisputed) >= 2, "{at}");
-            // What is kept behind it is executed after the honest copy.
+            // Requests that are kept behind it are executed after the honest copy.
             honest.deliver(&mut hand, 1);
             assert_eq!(mem.read(0, 8), [3; 8], "{at}");
             assert_eq!(hand.out_one().psn(), hand.psn + 2, "{at}");

@@ -385,7 +385,7 @@ fn a_peer_with_many_ports_does_not_guess() {
 const PSN_BITS: u32 = 6;
 const PORT_BITS: u32 = 4;
 
-/// What the QP has received before the attack.
+/// The packets that the QP has received before the attack.
 #[derive(Clone, Copy, Debug)]
 enum Received {
     /// A request.

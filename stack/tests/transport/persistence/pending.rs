@@ -138,7 +138,7 @@ fn flushes_wait_for_each_other() {
     assert_eq!(out.len(), 2);
 }
 
-/// What is behind a FLUSH that was kept is kept, too, and causes no NAK.
+/// Requests behind a FLUSH that was kept are kept, too, and cause no NAK.
 #[test]
 fn a_flush_that_was_kept_waits_as_well() {
     let mut hand = Hand::new(setup());

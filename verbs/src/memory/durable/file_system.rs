@@ -1,4 +1,4 @@
-//! What keeps the contents of files.
+//! The kinds of file systems, by where they keep the contents of files.
 
 use nix::sys::stat::stat;
 use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, TMPFS_MAGIC, statfs};

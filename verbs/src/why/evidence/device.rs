@@ -1,4 +1,4 @@
-//! What the device's own counters show.
+//! Evidence from the device's own counters.
 
 use super::{Finding, Meaning};
 use roce_stack::{Cause, DropReason, Failure, Nic, QpStatus};

@@ -1,6 +1,7 @@
-//! What the kernel's counters show: packets that it dropped, and refusals that it received.
+//! Evidence from the kernel's counters: packets that it dropped, and refusals that it received.
 
 use super::{Finding, Meaning};
+use crate::interfaces::{Interface, interfaces};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -118,6 +119,33 @@ pub(crate) struct KernelWatch {
     interface: String,
     namespace: u64,
     begin: Counts,
+    /// How often it has looked.
+    #[cfg(test)]
+    pub(crate) looks: std::sync::atomic::AtomicU32,
+}
+
+/// The kernel's counters, interfaces and neighbours at one moment.
+pub(crate) struct KernelView<'a> {
+    watch: &'a KernelWatch,
+    counts: Option<Counts>,
+    /// All interfaces; none if the system can't list them.
+    pub(super) interfaces: Vec<Interface>,
+    /// The text of /proc/net/arp.
+    pub(super) neighbours: String,
+}
+
+impl KernelView<'_> {
+    /// The name of the device's interface.
+    pub(super) fn interface(&self) -> &str {
+        &self.watch.interface
+    }
+
+    /// The counters that have moved since the beginning, of packets of this family. They are of the
+    /// whole network namespace.
+    pub(super) fn findings(&self, is_v6: bool) -> Vec<Finding> {
+        let counts = self.counts.as_ref();
+        counts.map_or_else(Vec::new, |now| self.watch.moved(now, is_v6))
+    }
 }
 
 /// Counters by name.
@@ -130,24 +158,25 @@ impl KernelWatch {
             interface: interface.to_owned(),
             namespace: namespace()?,
             begin: counts(interface)?,
+            #[cfg(test)]
+            looks: Default::default(),
         })
     }
 
-    /// The name of the interface.
-    pub(super) fn interface(&self) -> &str {
-        &self.interface
-    }
-
-    /// Whether the calling thread is in the network namespace of the beginning. Otherwise, it sees
-    /// other interfaces, routes and counters.
-    pub(super) fn is_here(&self) -> bool {
-        namespace() == Some(self.namespace)
-    }
-
-    /// The counters that have moved since the beginning, of packets of this family. They are of the
-    /// whole network namespace.
-    pub(super) fn findings(&self, is_v6: bool) -> Vec<Finding> {
-        counts(&self.interface).map_or_else(Vec::new, |now| self.moved(&now, is_v6))
+    /// Reads what the kernel shows now. `None` if the calling thread is not in the network namespace of
+    /// the beginning, since it would see other interfaces, routes and counters. This takes a dozen
+    /// system calls, so a caller explains all that it can with one view.
+    #[cold]
+    pub(crate) fn look(&self) -> Option<KernelView<'_>> {
+        #[cfg(test)]
+        self.looks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        (namespace() == Some(self.namespace)).then(|| KernelView {
+            watch: self,
+            counts: counts(&self.interface),
+            interfaces: interfaces().unwrap_or_default(),
+            neighbours: fs::read_to_string("/proc/thread-self/net/arp").unwrap_or_default(),
+        })
     }
 
     fn moved(&self, now: &Counts, is_v6: bool) -> Vec<Finding> {
@@ -277,6 +306,7 @@ Inter-|   Receive                                                |  Transmit
             interface: "v0".to_owned(),
             namespace: 0,
             begin: counts,
+            looks: Default::default(),
         }
     }
 
@@ -360,7 +390,8 @@ Inter-|   Receive                                                |  Transmit
             assert!(counts.contains_key(name), "{name}: {counts:?}");
         }
         let watch = KernelWatch::begin("lo").expect("/proc is there");
-        assert_eq!(watch.interface(), "lo");
-        assert!(watch.is_here());
+        let view = watch.look().expect("the same namespace");
+        assert_eq!(view.interface(), "lo");
+        assert!(!view.interfaces.is_empty() && !view.neighbours.is_empty());
     }
 }

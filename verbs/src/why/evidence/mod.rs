@@ -7,7 +7,7 @@ mod path;
 mod port;
 mod size;
 
-pub(crate) use kernel::KernelWatch;
+pub(crate) use kernel::{KernelView, KernelWatch};
 pub use port::{PacketsNotSent, packets_not_sent};
 
 use roce_stack::{Cause, Failure, Nic};
@@ -45,8 +45,9 @@ pub(crate) struct Places<'a> {
     pub(crate) nic: &'a Nic,
     /// The port's counters, by name.
     pub(crate) port_counters: &'a [(&'static str, u64)],
-    /// The kernel's part; `None` if the datapath has not started, or the kernel shows nothing.
-    pub(crate) kernel: Option<&'a KernelWatch>,
+    /// The kernel's part; `None` if the datapath has not started, the kernel shows nothing, or it has
+    /// nothing to do with the failure ([`is_of_lost_packets`]).
+    pub(crate) kernel: Option<&'a KernelView<'a>>,
 }
 
 /// Where evidence about lost management datagrams is found, copied from the engine.
@@ -57,6 +58,20 @@ pub(crate) struct LossSigns {
     pub(crate) kernel: Option<Arc<KernelWatch>>,
 }
 
+/// Whether the kernel may show why a QP failed.
+pub(crate) fn is_of_lost_packets(failure: &Failure) -> bool {
+    retries(failure).is_some()
+}
+
+/// The retries that were used up, if packets got lost. Other failures are of the ends, and lost packets
+/// have nothing to do with them.
+fn retries(failure: &Failure) -> Option<u8> {
+    match failure.cause {
+        Cause::NoAnswer { retries, .. } | Cause::AlwaysLost { retries, .. } => Some(retries),
+        _ => None,
+    }
+}
+
 /// What is found about a failure. Of the findings that mean something, the most certain is first.
 pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
     let Places {
@@ -65,15 +80,10 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
         kernel,
     } = places;
     let status = nic.qp_status(failure.at, failure.qpn);
-    let retries = match failure.cause {
-        Cause::NoAnswer { retries, .. } | Cause::AlwaysLost { retries, .. } => Some(retries),
-        // Other failures are of the ends, and lost packets have nothing to do with them.
-        _ => None,
-    };
-    let kernel = kernel.filter(|kernel| retries.is_some() && kernel.is_here());
+    let retries = retries(failure);
     let mut findings = Vec::new();
     if let (Some(status), Some(kernel)) = (&status, kernel) {
-        let path = path::Path::of(status, failure, kernel.interface());
+        let path = path::Path::of(status, failure, kernel);
         findings.extend(path.iter().filter_map(path::Path::link));
         findings.extend(path.iter().flat_map(path::Path::beyond_link));
     }
@@ -100,15 +110,15 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
 /// What is found about management datagrams that got lost between two addresses, of which each was
 /// sent `least` times. Asks the kernel several times: no lock that packets need may be held.
 pub(super) fn between((src, dst): (IpAddr, IpAddr), least: u64, signs: &LossSigns) -> Vec<Finding> {
-    let kernel = signs.kernel.as_deref().filter(|kernel| kernel.is_here());
+    let kernel = signs.kernel.as_deref().and_then(KernelWatch::look);
     let mut findings = Vec::new();
-    if let Some(kernel) = kernel {
-        let path = path::Path::of_datagrams(src, dst, kernel.interface());
+    if let Some(kernel) = &kernel {
+        let path = path::Path::of_datagrams(src, dst, kernel);
         findings.extend(path.link());
         findings.extend(path.beyond_link());
     }
     findings.extend(port::refusals(&signs.port_counters, least));
-    if let Some(kernel) = kernel {
+    if let Some(kernel) = &kernel {
         add_uncertain(&mut findings, kernel.findings(dst.is_ipv6()));
     }
     findings

@@ -1,12 +1,12 @@
 //! What the kernel shows about the path to a peer at the moment: the interface, the peer's hardware
 //! address, the route, and the path's MTU. Nothing is sent.
 
+use super::kernel::KernelView;
 use super::port::{FORBIDDEN, NO_ROUTE, NO_SUCH_HOST};
 use super::{Finding, Meaning};
-use crate::interfaces::{Interface, interfaces};
+use crate::interfaces::Interface;
 use nix::sys::socket::{getsockopt, sockopt};
 use roce_stack::{Failure, QpStatus, RoceVersion};
-use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -21,14 +21,16 @@ pub(super) struct Path<'a> {
     path_mtu: usize,
     /// The largest payload of the packets of the request that failed, in bytes.
     payload: usize,
-    interface: &'a str,
-    /// All interfaces; none if the system can't list them.
-    all: Vec<Interface>,
+    view: &'a KernelView<'a>,
 }
 
 impl<'a> Path<'a> {
-    /// The path of a QP that has one, over this interface. The kernel routes no RoCE v1.
-    pub(super) fn of(status: &QpStatus, failure: &Failure, interface: &'a str) -> Option<Self> {
+    /// The path of a QP that has one. The kernel routes no RoCE v1.
+    pub(super) fn of(
+        status: &QpStatus,
+        failure: &Failure,
+        view: &'a KernelView<'a>,
+    ) -> Option<Self> {
         let path = status
             .path
             .filter(|path| matches!(path.version, RoceVersion::V2))?;
@@ -41,31 +43,31 @@ impl<'a> Path<'a> {
             dst: path.dst,
             path_mtu,
             payload: message.min(path_mtu),
-            interface,
-            all: interfaces().unwrap_or_default(),
+            view,
         })
     }
 
     /// The path of management datagrams, which are short.
-    pub(super) fn of_datagrams(src: IpAddr, dst: IpAddr, interface: &'a str) -> Self {
+    pub(super) fn of_datagrams(src: IpAddr, dst: IpAddr, view: &'a KernelView<'a>) -> Self {
         Self {
             src,
             dst,
             path_mtu: MAD,
             payload: MAD,
-            interface,
-            all: interfaces().unwrap_or_default(),
+            view,
         }
     }
 
     fn state(&self) -> Option<&Interface> {
-        self.all.iter().find(|found| found.name == self.interface)
+        let name = self.view.interface();
+        self.view.interfaces.iter().find(|found| found.name == name)
     }
 
     /// What is wrong with the interface or with the QP's own address.
     pub(super) fn link(&self) -> Option<Finding> {
-        let name = self.interface;
-        if self.all.is_empty() {
+        let name = self.view.interface();
+        let all = &self.view.interfaces;
+        if all.is_empty() {
             return None;
         }
         let Some(interface) = self.state() else {
@@ -89,7 +91,7 @@ impl<'a> Path<'a> {
                 "look at the cable, the switch, or the other end of a virtual link",
             ));
         }
-        let mut addresses = self.all.iter().flat_map(|found| &found.addresses);
+        let mut addresses = all.iter().flat_map(|found| &found.addresses);
         if !self.src.is_loopback() && !addresses.any(|address| *address == self.src) {
             return Some(now(
                 format!("{} is no longer an address of this host", self.src),
@@ -110,12 +112,9 @@ impl<'a> Path<'a> {
 
     /// Whether the peer, on the same network, does not answer ARP.
     fn neighbour(&self) -> Option<Finding> {
-        let table = fs::read_to_string("/proc/thread-self/net/arp").ok()?;
-        is_incomplete(&table, self.dst, self.interface).then(|| Finding {
-            fact: format!(
-                "{} does not answer ARP requests on {}",
-                self.dst, self.interface
-            ),
+        let interface = self.view.interface();
+        is_incomplete(&self.view.neighbours, self.dst, interface).then(|| Finding {
+            fact: format!("{} does not answer ARP requests on {interface}", self.dst),
             meaning: Some(NO_SUCH_HOST),
         })
     }

@@ -1,4 +1,4 @@
-//! What a port's counters show: packets that did not leave this host.
+//! Evidence from a port's counters: packets that did not leave this host.
 
 use super::{Finding, Meaning};
 

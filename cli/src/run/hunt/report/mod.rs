@@ -8,8 +8,8 @@ mod tests;
 mod text;
 
 use super::runner::Outcome;
-use crate::out;
 use clap::ValueEnum;
+use roce_trust::output;
 use std::io;
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ impl Report {
             HuntFormat::Junit => junit::of(self),
             HuntFormat::Json => json::of(self)?,
         };
-        out::print(format_args!("{text}"))
+        output::print(format_args!("{text}"))
     }
 
     /// The runs that failed, with their numbers.
@@ -113,7 +113,7 @@ impl Report {
     }
 }
 
-/// What was found by shrinking, as sentences.
+/// The results of shrinking, as sentences.
 fn sentences(smallest: &Smallest) -> String {
     let Smallest {
         faults,

@@ -92,7 +92,7 @@ fn hostile_reads_and_writes_are_refused() {
         let answer = rig.answer(&mut queue, write.with_sgl(&sgl), &vec![0; data_len]);
         assert_eq!(answer.status, Status::SGL_OFFSET_INVALID.do_not_retry());
     }
-    // What is read does not fit in the capsule.
+    // The data that is read does not fit in the capsule.
     let in_capsule = Sgl::InCapsule {
         offset: 0,
         len: 512,

@@ -1,4 +1,4 @@
-//! Whether an interrupted call goes on. `librspreload` has this file, too.
+//! The handlers of signals that the program of this process has installed.
 
 use libc::c_int;
 use std::mem::MaybeUninit;
@@ -6,10 +6,10 @@ use std::mem::MaybeUninit;
 /// Signals of faults, which interrupt no call. Runtimes and libraries have handlers for them.
 const FAULTS: [c_int; 4] = [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE];
 
-/// Whether a call without a time limit goes on after a signal: the program asked for that with each
-/// handler that it installed (`SA_RESTART`). Which signal it was is not known. The kernel restarts no
-/// call that has a limit (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
-pub(crate) fn restarts() -> bool {
+/// Whether the program asked, with each handler that it installed, that a call goes on after a signal
+/// (`SA_RESTART`). Which signal has interrupted a call is not known. The kernel restarts no call that has a
+/// time limit (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so the caller does not ask for those.
+pub fn restarts_calls() -> bool {
     let mut others = (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal));
     others.all(|signal| {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
