@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::nic::Nic;
 use crate::socket::Socket;
 use nix::errno::Errno;
+use roce_verbs::device::Driving;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -71,6 +72,14 @@ impl AnySocket {
         match self {
             Self::Stream(socket) => socket.begin_sleep(each),
             Self::Datagram(socket) => socket.begin_sleep(each),
+        }
+    }
+
+    /// For `poll`: see [`Awaited::drive_while_waiting`](crate::shared::Awaited::drive_while_waiting).
+    pub(crate) fn drive_while_waiting(&self) -> Option<Driving> {
+        match self {
+            Self::Stream(socket) => socket.drive_while_waiting(),
+            Self::Datagram(_) => None,
         }
     }
 

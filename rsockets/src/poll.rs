@@ -3,12 +3,11 @@
 use crate::any::AnySocket;
 use crate::error::Error;
 use crate::nic::Nic;
-use crate::options::configuration;
 use crate::table::lookup;
-use crate::wait::{Patience, poll_timeout};
+use crate::wait::{Patience, Spinning, Turn, poll_timeout};
 use nix::errno::Errno;
 use std::os::fd::RawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A descriptor to wait for, as in `struct pollfd`. A negative one is ignored.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +29,19 @@ pub struct PollFd {
 pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error> {
     let patience = Patience::of(limit);
     let sockets: Vec<Option<AnySocket>> = fds.iter().map(|each| lookup(each.fd)).collect();
-    let polling = configuration().polling;
-    let began = Instant::now();
+    let mut spinning = Spinning::default();
+    let mut turn = Turn::default();
     let mut system = Vec::new();
     loop {
         let (ready, _) = look(fds, &sockets, Some(&mut Vec::new()))?;
         if ready > 0 || patience.is_over() {
             return Ok(ready);
         }
-        if began.elapsed() < polling && sockets.iter().any(Option::is_some) {
+        if sockets.iter().any(Option::is_some) && spinning.goes_on() {
             continue;
         }
+        let mut rsockets = sockets.iter().flatten();
+        turn.begin(|| rsockets.find_map(AnySocket::drive_while_waiting));
         system.clear();
         let mut until = patience;
         for (each, socket) in fds.iter().zip(&sockets) {
@@ -57,7 +58,7 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
         }
         // Since the sockets were looked at, something may have happened.
         let slept = match look(fds, &sockets, None) {
-            Ok((0, false)) => system_poll(&mut system, until.left()),
+            Ok((0, false)) => sleep(&mut turn, &mut system, until.left()),
             // Where something has happened, other descriptors may tell of what happens next.
             other => other.map(|(ready, _)| ready),
         };
@@ -119,6 +120,19 @@ fn look(
         each.revents |= system.revents;
     }
     Ok((ready, changed))
+}
+
+/// Sleeps until a descriptor is ready, or may be.
+fn sleep(
+    turn: &mut Turn,
+    fds: &mut [libc::pollfd],
+    limit: Option<Duration>,
+) -> Result<usize, Error> {
+    let own = fds.iter().map(|each| (each.fd, each.events));
+    match turn.sleep(own, limit)? {
+        true => Ok(0),
+        false => system_poll(fds, limit),
+    }
 }
 
 /// The system's `poll`.

@@ -2,12 +2,12 @@
 
 use crate::error::Error;
 use crate::nic::Nic;
-use crate::options::configuration;
-use crate::wait::{Patience, sleep};
+use crate::wait::{Patience, Spinning, Turn, sleep};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
 use roce_trust::signals::restarts_calls;
+use roce_verbs::device::Driving;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +33,12 @@ pub(crate) trait Awaited {
 
     /// Lets the background threads of the NICs work while this thread sleeps.
     fn hand_over(&self);
+
+    /// Lets the calling thread drive the NIC while it sleeps. `None` if there is not exactly one, or
+    /// another thread does that.
+    fn drive_while_waiting(&self) -> Option<Driving> {
+        None
+    }
 
     /// What a program need not wait for, as bits of `poll`.
     fn ready(&self) -> i16;
@@ -93,8 +99,8 @@ impl<S: Awaited> Shared<S> {
         patience: Patience,
         mut attempt: impl FnMut(&mut S) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
-        let polling = configuration().polling;
-        let mut began: Option<Instant> = None;
+        let mut spinning = Spinning::default();
+        let mut turn = Turn::default();
         let mut descriptors = Vec::new();
         loop {
             let mut state = self.state.lock();
@@ -105,9 +111,11 @@ impl<S: Awaited> Shared<S> {
             if patience.is_over() {
                 return Err(Errno::EAGAIN.into());
             }
-            if began.get_or_insert_with(Instant::now).elapsed() < polling {
+            drop(state);
+            if spinning.goes_on() {
                 continue;
             }
+            let mut state = self.state.lock();
             state.arm();
             self.progress_locked(&mut state, true);
             if let Some(result) = attempt(&mut state)? {
@@ -117,10 +125,15 @@ impl<S: Awaited> Shared<S> {
             state.descriptors(|fd| descriptors.push(fd));
             descriptors.push(self.news_fd());
             let until = patience.or_at(state.due());
+            turn.begin(|| state.drive_while_waiting());
             state.hand_over();
             self.sleepers.fetch_add(1, Ordering::Relaxed);
             drop(state);
-            let slept = sleep(&descriptors, until.left());
+            let readable = descriptors.iter().map(|fd| (*fd, libc::POLLIN));
+            let slept = match turn.sleep(readable, until.left()) {
+                Ok(false) => sleep(&descriptors, until.left()),
+                slept => slept.map(drop),
+            };
             self.end_sleep();
             match slept {
                 Err(Errno::EINTR) if patience.is_endless() && restarts_calls() => {}
@@ -168,6 +181,11 @@ impl<S: Awaited> Shared<S> {
     pub(crate) fn ready(&self, events: i16) -> i16 {
         let always = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
         self.state.lock().ready() & (events | always)
+    }
+
+    /// For `poll`: see [`Awaited::drive_while_waiting`].
+    pub(crate) fn drive_while_waiting(&self) -> Option<Driving> {
+        self.state.lock().drive_while_waiting()
     }
 
     /// For `poll`: the thread is about to sleep until one of these descriptors is readable, or until

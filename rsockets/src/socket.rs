@@ -15,6 +15,7 @@ use crate::stream::{Endpoint, Stream};
 use crate::wait::Patience;
 use nix::errno::Errno;
 use roce_verbs::cm::{Connecting, PortClaim};
+use roce_verbs::device::Driving;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
@@ -140,6 +141,13 @@ impl Awaited for State {
             Phase::Connecting(connecting) => connecting.1.nic.context.hand_over(),
             Phase::Listening(listening) => listening.hand_over(),
             Phase::Idle | Phase::Failed(_) | Phase::Closed => {}
+        }
+    }
+
+    fn drive_while_waiting(&self) -> Option<Driving> {
+        match &self.phase {
+            Phase::Stream(stream) => stream.drive_while_waiting(),
+            _ => None,
         }
     }
 

@@ -1,7 +1,9 @@
 //! Sleeping until something happens to a socket.
 
+use crate::options::configuration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use roce_verbs::device::Driving;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,72 @@ pub(crate) fn poll_timeout(left: Option<Duration>) -> PollTimeout {
     let millis = left.as_nanos().div_ceil(1_000_000);
     let millis = i32::try_from(millis).unwrap_or(i32::MAX);
     PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
+}
+
+/// If a thread that yields its processor is back only after this time, others have waited for it.
+const LONG_YIELD: Duration = Duration::from_micros(5);
+
+/// A thread that polls before it sleeps, as long as no other thread waits for its processor, for at
+/// most `RS_POLLING_TIME`.
+#[derive(Default)]
+pub(crate) struct Spinning {
+    began: Option<Instant>,
+}
+
+impl Spinning {
+    /// Whether the thread polls once more.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        let now = Instant::now();
+        let began = *self.began.get_or_insert(now);
+        if now.duration_since(began) >= configuration().polling {
+            return false;
+        }
+        std::thread::yield_now();
+        now.elapsed() < LONG_YIELD
+    }
+}
+
+/// The turn of a call that waits at driving the NIC. A call has one turn, so that a long wait does not
+/// wake up again and again.
+#[derive(Default)]
+pub(crate) struct Turn {
+    driving: Option<Driving>,
+    has_begun: bool,
+}
+
+impl Turn {
+    /// Begins the turn, unless it has begun before.
+    pub(crate) fn begin(&mut self, driving: impl FnOnce() -> Option<Driving>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.driving = driving();
+        }
+    }
+
+    /// Waits until one of the descriptors is ready, or may be because the NIC has worked. Returns
+    /// whether it did: if not, the turn is over, or there was none.
+    ///
+    /// # Errors
+    /// EINTR if a signal was handled.
+    pub(crate) fn sleep(
+        &mut self,
+        descriptors: impl IntoIterator<Item = (RawFd, i16)>,
+        left: Option<Duration>,
+    ) -> Result<bool, Errno> {
+        let Some(driving) = &mut self.driving else {
+            return Ok(false);
+        };
+        let slept = driving.sleep(descriptors, left)?;
+        if !slept {
+            self.end();
+        }
+        Ok(slept)
+    }
+
+    fn end(&mut self) {
+        if let Some(driving) = self.driving.take() {
+            driving.hand_over();
+        }
+    }
 }
 
 /// Waits until one of the descriptors is readable.

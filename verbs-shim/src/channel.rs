@@ -2,9 +2,10 @@
 
 use crate::abi::{IbvCompChannel, IbvContext, IbvCq};
 use crate::context::{State, blocks, make_blocking};
+use crate::drive;
 use crate::errors::OrErrno;
-use crate::events::when_readable;
 use crate::guard;
+use crate::handlers;
 use crate::pointer::{CPart, Handle, Out, Part};
 use crate::usage::Users;
 use crate::wait::{self, Found};
@@ -109,6 +110,7 @@ pub(crate) extern "C-unwind" fn get_cq_event(
 ) -> c_int {
     wait::until_found(move || match channel.get()?.next_event()? {
         Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
+        Found::WhenDriven => Ok(Found::WhenDriven),
         Found::Now(found) => {
             cq_context.put(found.get()?.c_part().cq_context)?;
             cq.put(found.as_ptr()).map(Found::Now)
@@ -134,12 +136,33 @@ impl Channel {
                 None => {
                     return match self.missed_events.take(self)? {
                         Some(found) => Ok(Found::Now(found)),
-                        None => when_readable(&state.roce, channel),
+                        None => drive_or_wait(&state.roce, channel),
                     };
                 }
             }
         }
     }
+}
+
+/// For a call that waits for an event of the channel: it drives the NIC meanwhile, if it may.
+///
+/// # Errors
+/// `EAGAIN` if the channel is non-blocking.
+fn drive_or_wait<T>(
+    context: &roce_verbs::Context,
+    channel: &CompletionChannel,
+) -> Result<Found<T>, Errno> {
+    if !blocks(channel)? {
+        return Err(Errno::EAGAIN);
+    }
+    if handlers::agree_on_restart()
+        && let Some(driving) = context.drive_while_waiting()
+        && drive::begin(driving, channel.events())
+    {
+        return Ok(Found::WhenDriven);
+    }
+    context.hand_over();
+    Ok(wait::when_readable(channel))
 }
 
 /// `ibv_ack_cq_events`.

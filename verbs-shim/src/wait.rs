@@ -3,9 +3,11 @@
 //!
 //! A signal interrupts the wait with `EINTR`, unless its handler was installed with `SA_RESTART`: as
 //! in rdma-core, the thread waits in a `read`, which the kernel then restarts. `poll` is never
-//! restarted.
+//! restarted. While a thread drives the NIC, it has to poll: see [`drive`] and
+//! [`handlers`](crate::handlers).
 
 use crate::cancel::Deferred;
+use crate::drive::{self, Ended};
 use crate::guard;
 use nix::errno::Errno;
 use nix::libc::{nfds_t, pollfd};
@@ -29,6 +31,8 @@ pub(crate) enum Found<T> {
     /// It will be there when this descriptor is readable: that of an `EventQueue`, or the one that
     /// [`when_readable`] made.
     WhenReadable(RawFd),
+    /// It will be there when the thread has driven the NIC long enough ([`drive::begin`]).
+    WhenDriven,
 }
 
 /// A descriptor that is never readable, for a thread that waits at what is destroyed meanwhile. In
@@ -46,15 +50,20 @@ thread_local! {
 /// The thread waits at a duplicate of its own. When it begins to wait, another thread may have
 /// destroyed the queue, and its number may be another file's.
 pub(crate) fn when_readable<T>(descriptor: &impl AsFd) -> Found<T> {
+    Found::WhenReadable(duplicate(descriptor))
+}
+
+/// Makes this thread's duplicate. If it can't, returns the descriptor itself, of which [`sleep`] takes
+/// nothing.
+fn duplicate(descriptor: &impl AsFd) -> RawFd {
     let descriptor = descriptor.as_fd();
+    let _deferred = Deferred::new();
     let duplicate = descriptor.try_clone_to_owned().ok();
     let fd = duplicate.as_ref().map(AsRawFd::as_raw_fd);
-    let kept = DUPLICATE.try_with(|kept| kept.replace(duplicate));
-    Found::WhenReadable(match (kept, fd) {
+    match (DUPLICATE.try_with(|kept| kept.replace(duplicate)), fd) {
         (Ok(_before), Some(fd)) => fd,
-        // `sleep` takes nothing out of it.
         _ => descriptor.as_raw_fd(),
-    })
+    }
 }
 
 fn is_duplicate(fd: RawFd) -> bool {
@@ -80,20 +89,38 @@ pub(crate) fn until_found(mut attempt: impl FnMut() -> Result<Found<()>, Errno> 
     loop {
         let mut waits_for = None;
         let result = guard::minus_one(|| {
-            if let Found::WhenReadable(fd) = attempt()? {
-                waits_for = Some(fd);
+            match attempt()? {
+                Found::Now(()) => {}
+                waits => waits_for = Some(waits),
             }
             Ok(())
         });
-        let Some(fd) = waits_for else {
-            return result;
+        let slept = match waits_for {
+            Some(Found::WhenReadable(fd)) => sleep(fd),
+            Some(Found::WhenDriven) => drive_then_sleep(),
+            _ => return result,
         };
-        let slept = sleep(fd);
         close_duplicate();
         if slept < 0 && Errno::last() != Errno::EBADF {
             return -1;
         }
         // If the descriptor is closed, the next attempt says what became of its object.
+    }
+}
+
+/// Drives the NIC until there is an event, or leaves it to the background thread after some time and
+/// sleeps until there is one. Returns as [`sleep`].
+fn drive_then_sleep() -> isize {
+    let ended = drive::wait();
+    drive::end();
+    match ended {
+        Ended::Queued => 0,
+        Ended::Failed => -1,
+        Ended::Over(queue) => {
+            let fd = duplicate(&queue);
+            drop(queue);
+            sleep(fd)
+        }
     }
 }
 

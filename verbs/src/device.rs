@@ -6,7 +6,7 @@ pub use crate::error::{OpenError, StartError};
 pub use crate::events::AsyncEvents;
 pub use crate::gid::{Gid, GidEntry, GidKind, ParseGidError};
 pub use crate::interfaces::{Interface, interfaces};
-pub use crate::runtime::EventQueue;
+pub use crate::runtime::{Driving, EventQueue};
 pub use roce_stack::{Event, QpnRange, RoceVersion, TxMeta};
 
 use crate::environment;

@@ -25,6 +25,7 @@ use nix::errno::Errno;
 use outbox::Outbox;
 use roce_verbs::cm::Connection;
 use roce_verbs::completion::Notify;
+use roce_verbs::device::Driving;
 use roce_verbs::qp::PathMtu;
 use roce_verbs::{ProtectionDomain, QueuePair};
 use std::os::fd::{AsRawFd, RawFd};
@@ -162,6 +163,11 @@ impl Stream {
     /// Lets the NIC's own thread work while this one sleeps.
     pub(crate) fn hand_over(&self) {
         self.endpoint.nic.context.hand_over();
+    }
+
+    /// Lets this thread drive the NIC while it sleeps.
+    pub(crate) fn drive_while_waiting(&self) -> Option<Driving> {
+        self.endpoint.nic.context.drive_while_waiting()
     }
 
     /// Takes the error of a connection that was cut off. Later calls return `None`.

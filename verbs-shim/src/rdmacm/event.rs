@@ -229,6 +229,7 @@ fn next(channel: &Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
             table.devices.hand_over();
             return Ok(Found::WhenReadable(fd));
         }
+        Found::WhenDriven => return Ok(Found::WhenDriven),
     };
     match event.event {
         CM_EVENT_CONNECT_RESPONSE => connect::handle_reply(&mut event),
@@ -255,7 +256,7 @@ fn wait_for_next(channel: &Channel) -> Result<*mut RdmaCmEvent, Errno> {
     loop {
         match next(channel)? {
             Found::Now(event) => return Ok(event),
-            Found::WhenReadable(_) => channel.wait()?,
+            _ => channel.wait()?,
         }
     }
 }
@@ -279,7 +280,7 @@ fn attempt_get(
     event.get()?;
     match next(&channel)? {
         Found::Now(found) => event.put(found).map(Found::Now),
-        Found::WhenReadable(_) => Ok(channel.when_readable()),
+        _ => Ok(channel.when_readable()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::error::OpenError;
-use crate::runtime::EventQueue;
+use crate::runtime::{EventQueue, wait_for};
 use roce_stack::CqId;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -42,13 +42,21 @@ impl CompletionChannel {
         self.queue.poll()
     }
 
-    /// Waits at most `timeout` for an event, without using the CPU. The background thread drives
-    /// the NIC meanwhile.
+    /// Waits at most `timeout` for an event, without using the CPU. The thread drives the NIC
+    /// meanwhile, or the background thread does.
     ///
     /// # Errors
     /// If the system call that waits fails.
     pub fn wait(&self, timeout: Duration) -> io::Result<Option<CqId>> {
-        self.queue.wait(timeout, || self.context.hand_over())
+        wait_for(&self.context.inner.shared, &self.queue, timeout)
+    }
+}
+
+/// For a library whose callers may destroy the channel while one of its threads waits for an event.
+impl CompletionChannel {
+    /// The channel's events.
+    pub fn events(&self) -> Arc<EventQueue<CqId>> {
+        Arc::clone(&self.queue)
     }
 }
 

@@ -7,7 +7,7 @@ mod port;
 mod reasons;
 
 pub(crate) use choose::{open, placeholder};
-pub(crate) use port::{DevicePort, WakeUps};
+pub(crate) use port::DevicePort;
 pub use roce_port::PortError;
 pub use roce_udp::UdpSplice;
 

@@ -2,7 +2,6 @@
 
 use super::reasons::{tx_features, why_copied};
 use super::{Datapath, DatapathKind, NotTaken, XdpAttachment, XdpQueue};
-use nix::poll::PollFlags;
 use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
 use roce_stack::{
     Acknowledged, Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
@@ -10,7 +9,7 @@ use roce_stack::{
 use roce_udp::UdpPort;
 use roce_xdp::XdpPort;
 use std::net::IpAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// The port of an open device. Each method dispatches on the kind of port. A call into the stack,
@@ -18,16 +17,6 @@ use std::time::Duration;
 pub(crate) enum DevicePort {
     Udp(Box<UdpPort>),
     Xdp(Box<XdpPort>),
-}
-
-/// The descriptors that a sleeping thread waits for. They are duplicates, so that the port is not
-/// borrowed meanwhile.
-pub(crate) struct WakeUps {
-    pub(crate) packets: Vec<(OwnedFd, PollFlags)>,
-    /// Readable when [`Port::follow_network`] has something to do.
-    pub(crate) network: Option<OwnedFd>,
-    /// Whether some are missing, because the process has no descriptor left.
-    pub(crate) lacks_some: bool,
 }
 
 /// Calls the same method of either port.
@@ -145,30 +134,6 @@ impl DevicePort {
         match self {
             Self::Udp(port) => &mut **port,
             Self::Xdp(port) => &mut **port,
-        }
-    }
-
-    /// The descriptors to wait for when there is nothing to do.
-    pub(crate) fn wake_ups(&self) -> WakeUps {
-        let mut lacks_some = false;
-        let mut copy = |fd: BorrowedFd<'_>| {
-            let copied = fd.try_clone_to_owned();
-            lacks_some |= copied.is_err();
-            copied.ok()
-        };
-        let mut packets = Vec::new();
-        for of in self.packet_fds() {
-            let flags = if of.wants_write {
-                PollFlags::POLLIN | PollFlags::POLLOUT
-            } else {
-                PollFlags::POLLIN
-            };
-            packets.extend(copy(of.fd).map(|fd| (fd, flags)));
-        }
-        WakeUps {
-            packets,
-            network: self.network_fd().and_then(&mut copy),
-            lacks_some,
         }
     }
 

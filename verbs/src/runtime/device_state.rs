@@ -3,13 +3,11 @@
 use super::engine_lock::{EngineGuard, EngineLock};
 use super::persister::PersistListener;
 use super::spin::{self, Pause};
-use super::wait::{packet_poll_fds, wake_ups_and_timeout};
+use super::wait::{PacketFds, poll_packets};
 use super::{Changes, DeviceClock, Engine, Starter};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
-use nix::poll::ppoll;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::time::TimeSpec;
 use roce_port::Port as _;
 use roce_stack::{CqId, Instant, Persisted, QpnRange};
 use std::hint::cold_path;
@@ -34,9 +32,31 @@ pub(crate) struct DeviceState {
     calls: AtomicU64,
     /// The number of application threads that pause between two polls.
     pausing: AtomicUsize,
+    /// How often a wait of an application thread that drives the NIC meanwhile has begun or ended. It
+    /// is odd while one lasts.
+    waits: AtomicU64,
+    /// When such a wait ends at the latest: the stack's time in nanoseconds.
+    wait_ends: AtomicU64,
+    /// How often threads have woken up, for tests.
+    pub(crate) wake_ups: WakeUpCounts,
     /// The parts that have started. Dropped after the engine: other processes may get the QPN range
     /// only once the engine's port is closed.
     pub(crate) starter: Starter,
+}
+
+/// How often the threads of a device have woken up and driven the NIC.
+#[derive(Debug, Default)]
+pub(crate) struct WakeUpCounts {
+    /// The background thread.
+    pub(super) background: AtomicU64,
+    /// Threads that drive the NIC while they wait.
+    pub(super) waiting: AtomicU64,
+}
+
+impl WakeUpCounts {
+    pub(super) fn add(count: &AtomicU64) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl DeviceState {
@@ -64,6 +84,9 @@ impl DeviceState {
             last_call: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             pausing: AtomicUsize::new(0),
+            waits: AtomicU64::new(0),
+            wait_ends: AtomicU64::new(0),
+            wake_ups: WakeUpCounts::default(),
             starter,
         })
     }
@@ -112,10 +135,64 @@ impl DeviceState {
         }
     }
 
-    /// Notes that the application stops driving and waits. The background thread takes over.
+    /// Notes that the application stops driving and waits. The background thread takes over, unless
+    /// an application thread drives the NIC while it waits.
     pub(crate) fn hand_over(&self) {
+        if self.application_waits() {
+            return;
+        }
         self.last_call.store(0, Ordering::Relaxed);
         self.wake_driver();
+    }
+
+    /// Begins a wait of at most `longest`, in which the calling thread drives the NIC: see
+    /// [`Driving`](super::Driving). Returns the wait's number; `None` if another thread is in such a
+    /// wait.
+    pub(super) fn begin_wait(&self, longest: Duration) -> Option<u64> {
+        let waits = self.waits();
+        if self.application_waits() || self.is_stopping() {
+            return None;
+        }
+        let now = self.note_call();
+        let number = if waits.is_multiple_of(2) {
+            waits + 1
+        } else {
+            waits + 2
+        };
+        self.replace_waits(waits, number).then(|| {
+            let ends = (now + longest).as_nanos();
+            self.wait_ends.store(ends, Ordering::Release);
+            number
+        })
+    }
+
+    /// Ends a wait, unless its time has passed and another one has begun.
+    pub(super) fn end_wait(&self, number: u64) {
+        let _ended = self.replace_waits(number, number + 1);
+    }
+
+    fn replace_waits(&self, known: u64, next: u64) -> bool {
+        let replaced =
+            self.waits
+                .compare_exchange(known, next, Ordering::AcqRel, Ordering::Relaxed);
+        replaced.is_ok()
+    }
+
+    /// How often such a wait has begun or ended.
+    pub(super) fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Acquire)
+    }
+
+    /// Whether an application thread is in such a wait. One whose time has passed is over: a signal
+    /// handler of the program may have the thread.
+    pub(crate) fn application_waits(&self) -> bool {
+        !self.waits().is_multiple_of(2)
+            && self.now().as_nanos() < self.wait_ends.load(Ordering::Acquire)
+    }
+
+    /// Whether the device is being closed.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 
     /// The approximate number of calls by application threads so far. Concurrent calls may be
@@ -194,11 +271,10 @@ impl DeviceState {
     /// Gives the processor to other threads until a packet arrives or a timer expires, for at most
     /// [`spin::MAX_WAIT`].
     fn wait_for_packets(&self, engine: EngineGuard<'_>) {
-        let (wake_ups, timeout) = wake_ups_and_timeout(&engine, self.now());
+        let (mut packets, timeout) = PacketFds::of(&engine, self.now());
         drop(engine);
         let timeout = timeout.map_or(spin::MAX_WAIT, |left| left.min(spin::MAX_WAIT));
-        let mut polled = packet_poll_fds(&wake_ups);
-        let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(timeout)), None);
+        let _ = poll_packets(&mut packets.0, Some(timeout));
     }
 
     /// Locks the engine, waiting for other threads.

@@ -15,15 +15,14 @@
 mod standby;
 
 use super::Monitor;
-use super::wait::{packet_poll_fds, wake_ups_and_timeout};
-use crate::datapath::WakeUps;
+use super::device_state::WakeUpCounts;
+use super::wait::{PacketFds, poll_packets};
 use crate::runtime::DeviceState;
 use crate::signals;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
+use roce_port::Port as _;
 use standby::Standby;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +32,8 @@ use std::time::Duration;
 /// An application counts as driving the NIC for this time after its last call.
 const APPLICATION_IDLE_AFTER: Duration = Duration::from_micros(500);
 
-/// The time that the thread keeps polling after its last work before it sleeps.
+/// The time that the thread keeps polling after its last work before it sleeps, unless another thread
+/// of the program waited for that work. That one needs a processor now, and will drive the NIC itself.
 const LINGER: Duration = Duration::from_micros(50);
 
 /// Starts the thread. It ends when [`DeviceState::stop`] is set and it is woken up.
@@ -63,16 +63,18 @@ fn drive(shared: &DeviceState, monitor: &mut Monitor) {
     // request, which does no harm.
     let _ = roce_udp::prefer_short_turns();
     let mut standby = Standby::default();
-    let mut last_busy = std::time::Instant::now();
+    let mut last_busy = None;
     while !shared.stop.load(Ordering::Acquire) {
         if let Some(changes) = monitor.changes() {
             shared.note_changes(changes);
         }
-        if shared.application_called_within(APPLICATION_IDLE_AFTER) {
+        let called = shared.application_called_within(APPLICATION_IDLE_AFTER);
+        if called || shared.application_waits() {
             standby.take_turn(shared);
             continue;
         }
-        let busy = {
+        WakeUpCounts::add(&shared.wake_ups.background);
+        let (busy, has_raised) = {
             let mut engine = shared.engine.lock();
             let busy = engine.progress(shared.now()) | engine.has_work();
             // The lock is held until the acknowledgements of the packets just received have left.
@@ -80,14 +82,18 @@ fn drive(shared: &DeviceState, monitor: &mut Monitor) {
             // programs that wait for events (ib_send_lat -e, for one) expect their answer to leave
             // after the acknowledgement, as with an RNIC.
             engine.send(shared.now());
-            busy
+            (busy, std::mem::take(&mut engine.has_raised))
         };
-        if busy {
-            last_busy = std::time::Instant::now();
-        } else if last_busy.elapsed() > LINGER {
+        if has_raised {
+            last_busy = None;
+        } else if busy {
+            last_busy = Some(std::time::Instant::now());
+        }
+        if last_busy.is_none_or(|at| at.elapsed() > LINGER) {
             sleep(shared, monitor);
-        } else {
-            std::hint::spin_loop();
+        } else if !busy {
+            // Other threads that wait for this processor run first.
+            std::thread::yield_now();
         }
     }
 }
@@ -97,30 +103,24 @@ fn drive(shared: &DeviceState, monitor: &mut Monitor) {
 fn sleep(shared: &DeviceState, monitor: &Monitor) {
     // From now on, the first thread that posts or polls wakes this one up.
     shared.driver_sleeps.store(true, Ordering::SeqCst);
-    let Some((wake_ups, timeout)) = wake_ups_unless_busy(shared) else {
-        shared.driver_sleeps.store(false, Ordering::SeqCst);
-        return;
-    };
-    let mut polled = packet_poll_fds(&wake_ups);
-    let others = [Some(shared.wake.as_fd()), monitor.fd()];
-    let network = wake_ups.network.as_ref().map(AsFd::as_fd);
-    let others = others.into_iter().chain([network]).flatten();
-    polled.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-    let woken = ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None);
-    shared.driver_sleeps.store(false, Ordering::SeqCst);
-    shared.clear_wake();
-    // The descriptor for network changes is the last.
-    let network_changed = || polled.last().and_then(PollFd::any).unwrap_or(true);
-    if wake_ups.network.is_some() && (woken == Ok(0) || network_changed()) {
-        shared.lock().follow_network();
-    }
-}
-
-/// The descriptors and the timeout to wait for; `None` if there is work.
-fn wake_ups_unless_busy(shared: &DeviceState) -> Option<(WakeUps, Option<Duration>)> {
     let engine = shared.engine.lock();
     if engine.has_work() {
-        return None;
+        shared.driver_sleeps.store(false, Ordering::SeqCst);
+        return;
     }
-    Some(wake_ups_and_timeout(&engine, shared.now()))
+    let (mut polled, timeout) = PacketFds::of(&engine, shared.now());
+    let network = engine.port.network_fd().map(|fd| fd.as_raw_fd());
+    drop(engine);
+    polled.add(shared.wake.as_fd().as_raw_fd());
+    let monitor = monitor.fd().map(|fd| fd.as_raw_fd());
+    // The descriptor for network changes is the last.
+    for fd in monitor.into_iter().chain(network) {
+        polled.add(fd);
+    }
+    let woken = poll_packets(&mut polled.0, timeout);
+    shared.driver_sleeps.store(false, Ordering::SeqCst);
+    shared.clear_wake();
+    if network.is_some() && (woken == Ok(false) || polled.last_is_ready()) {
+        shared.lock().follow_network();
+    }
 }

@@ -56,6 +56,9 @@ pub(crate) struct Engine {
     pub(crate) persister: Option<Arc<Persister>>,
     /// The port's error, if it failed for good.
     pub(crate) failure: Option<PortError>,
+    /// Whether a thread that waits for an event has something to do, since the background thread last
+    /// looked.
+    pub(super) has_raised: bool,
     /// Why the device has stopped for good, if it has ([`Engine::stop`]).
     why_stopped: Option<&'static str>,
     latest: Instant,
@@ -129,6 +132,7 @@ impl Engine {
             mad_listener: None,
             persister: None,
             failure: None,
+            has_raised: false,
             why_stopped: None,
             latest: Instant::ZERO,
         }
@@ -398,6 +402,7 @@ impl Engine {
 
     #[inline(never)]
     fn deliver_pending_events(&mut self) {
+        self.has_raised = true;
         if self.nic.has_mads()
             && let Some(listener) = &self.mad_listener
         {

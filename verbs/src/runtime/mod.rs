@@ -7,6 +7,7 @@
 mod clock;
 mod device_state;
 mod driver;
+mod driving;
 mod engine;
 mod engine_lock;
 mod event_queue;
@@ -23,6 +24,8 @@ mod wait;
 pub(crate) use clock::DeviceClock;
 pub(crate) use device_state::DeviceState;
 pub(crate) use driver::spawn as spawn_driver;
+pub use driving::Driving;
+pub(crate) use driving::wait_for;
 pub(crate) use engine::{Engine, MadListener};
 pub use event_queue::EventQueue;
 pub(crate) use monitor::{Changes, Monitor};

@@ -1,33 +1,70 @@
 //! The events that an idle thread waits for in the kernel.
 
 use super::Engine;
-use crate::datapath::WakeUps;
-use nix::poll::PollFd;
+use libc::pollfd;
+use nix::errno::Errno;
+use roce_port::Port as _;
 use roce_stack::Instant;
-use std::os::fd::AsFd;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::Duration;
 
-/// The longest sleep of a thread that lacks a descriptor to wait for, because the process has none
-/// left.
-const WITHOUT_WAKE_UPS: Duration = Duration::from_millis(1);
+/// What a thread polls to wait for packets.
+///
+/// These are numbers, not duplicates, which would cost two system calls for each descriptor and sleep.
+/// The port may close one while a thread polls it, and the number may become another file's. Polling
+/// takes nothing from that file. Whoever changes the port's descriptors wakes up the background thread
+/// or has just made a call, so that thread soon polls the new ones.
+#[derive(Default)]
+pub(super) struct PacketFds(pub(super) Vec<pollfd>);
 
-/// The descriptors and the timeout that an idle thread waits for.
-pub(super) fn wake_ups_and_timeout(engine: &Engine, now: Instant) -> (WakeUps, Option<Duration>) {
-    let timeout = engine.next_timeout(now);
-    let timeout = timeout.map(|at| at.saturating_duration_since(now));
-    let wake_ups = engine.port.wake_ups();
-    match wake_ups.lacks_some {
-        false => (wake_ups, timeout),
-        true => {
-            let soon = timeout.map_or(WITHOUT_WAKE_UPS, |left| left.min(WITHOUT_WAKE_UPS));
-            (wake_ups, Some(soon))
-        }
+impl PacketFds {
+    /// The descriptors and the timeout that an idle thread waits for.
+    pub(super) fn of(engine: &Engine, now: Instant) -> (Self, Option<Duration>) {
+        let timeout = engine.next_timeout(now);
+        let timeout = timeout.map(|at| at.saturating_duration_since(now));
+        let packets = engine.port.packet_fds();
+        let packets = packets.iter().map(|of| pollfd {
+            fd: of.fd.as_raw_fd(),
+            events: match of.wants_write {
+                true => libc::POLLIN | libc::POLLOUT,
+                false => libc::POLLIN,
+            },
+            revents: 0,
+        });
+        (Self(packets.collect()), timeout)
+    }
+
+    /// Adds a descriptor, to wait until it is readable.
+    pub(super) fn add(&mut self, fd: RawFd) {
+        self.0.push(pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+    }
+
+    /// Whether the descriptor that was added last is ready.
+    pub(super) fn last_is_ready(&self) -> bool {
+        self.0.last().is_some_and(|last| last.revents != 0)
     }
 }
 
-pub(super) fn packet_poll_fds(wake_ups: &WakeUps) -> Vec<PollFd<'_>> {
-    let packets = wake_ups.packets.iter();
-    packets
-        .map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags))
-        .collect()
+/// Polls for at most `timeout`; `None` means for ever. Returns whether a descriptor is ready.
+///
+/// # Errors
+/// `EINTR` after a signal.
+#[expect(unsafe_code)]
+pub(super) fn poll_packets(fds: &mut [pollfd], timeout: Option<Duration>) -> nix::Result<bool> {
+    let timeout = timeout.map(|left| libc::timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    let count = fds.len() as libc::nfds_t;
+    // SAFETY: the slice has this number of elements, the timeout is NULL or valid, and NULL leaves the
+    // signal mask as it is.
+    let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), count, timeout, std::ptr::null()) };
+    Errno::result(ready).map(|ready| ready > 0)
 }

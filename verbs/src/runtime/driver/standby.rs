@@ -8,14 +8,16 @@
 //! link busy makes few calls, but spends its time in them.) The time of its last call does not tell
 //! them apart: an application that polls makes no calls while this thread has its processor. While
 //! the application mostly drives, this thread backs off.
+//!
+//! An application thread that waits in the kernel may drive the NIC as well, without a call in between:
+//! see [`Driving`](crate::runtime::Driving). While one does, this thread waits for no packet.
 
 use super::APPLICATION_IDLE_AFTER;
 use crate::runtime::DeviceState;
 use crate::runtime::Engine;
-use crate::runtime::wait::{packet_poll_fds, wake_ups_and_timeout};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
-use std::os::fd::AsFd;
+use crate::runtime::device_state::WakeUpCounts;
+use crate::runtime::wait::{PacketFds, poll_packets};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::{Duration, Instant};
 
 /// The maximum average time between two calls for an application to count as polling.
@@ -61,14 +63,23 @@ impl Default for Standby {
 
 impl Standby {
     /// Waits for work, for at most [`LONGEST_BACKOFF`], and does the work unless the application
-    /// polls.
+    /// polls, or drives the NIC while it waits.
     pub(super) fn take_turn(&mut self, shared: &DeviceState) {
-        let (began, calls) = (Instant::now(), shared.calls());
-        let woken = if self.backs_off() {
-            wait(shared, Vec::new(), self.backoff)
+        let (began, calls, waits) = (Instant::now(), shared.calls(), shared.waits());
+        let stands_aside = self.backs_off() || shared.application_waits();
+        let woken = if stands_aside {
+            wait(shared, PacketFds::default(), self.backoff)
         } else {
             wait_for_packets(shared)
         };
+        if shared.application_waits() || shared.waits() != waits {
+            self.note_check(true);
+            if woken && stands_aside {
+                // Another thread left work, which the one that waits does not look for.
+                work(shared);
+            }
+            return;
+        }
         // A packet that wakes up this thread may also wake up the application, which is then in a
         // call whether it polls or not.
         let in_call = shared.application_is_in_call();
@@ -77,13 +88,7 @@ impl Standby {
             self.note_check(true);
         } else if !in_call {
             self.note_check(false);
-            // If another thread has the lock, it does all the work.
-            if let Some(mut engine) = shared.engine.try_lock() {
-                engine.progress(shared.now());
-                if !may_delay_acknowledgements(&engine) {
-                    engine.send(shared.now());
-                }
-            }
+            work(shared);
         }
     }
 
@@ -118,6 +123,17 @@ impl Standby {
     }
 }
 
+/// Does the work, unless another thread has the lock: that one does all of it.
+fn work(shared: &DeviceState) {
+    WakeUpCounts::add(&shared.wake_ups.background);
+    if let Some(mut engine) = shared.engine.try_lock() {
+        engine.progress(shared.now());
+        if !may_delay_acknowledgements(&engine) {
+            engine.send(shared.now());
+        }
+    }
+}
+
 /// Whether `calls` calls in `time` are those of an application that polls.
 fn is_polling(calls: u64, time: Duration) -> bool {
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
@@ -135,31 +151,31 @@ fn may_delay_acknowledgements(engine: &Engine) -> bool {
 /// [`SEND_DELAY`] if packets wait to be sent. Calls of the application do not end the wait. Returns
 /// whether a packet, a timer or a wake-up ended the wait.
 fn wait_for_packets(shared: &DeviceState) -> bool {
-    let (wake_ups, longest) = {
+    let (packets, longest) = {
         let engine = shared.engine.lock();
         let longest = match (engine.has_work(), may_delay_acknowledgements(&engine)) {
             (false, _) => APPLICATION_IDLE_AFTER,
             (true, true) => ACK_DELAY,
             (true, false) => {
                 drop(engine);
-                return wait(shared, Vec::new(), SEND_DELAY);
+                return wait(shared, PacketFds::default(), SEND_DELAY);
             }
         };
-        let (wake_ups, timeout) = wake_ups_and_timeout(&engine, shared.now());
-        (wake_ups, timeout.map_or(longest, |left| left.min(longest)))
+        let (packets, timeout) = PacketFds::of(&engine, shared.now());
+        (packets, timeout.map_or(longest, |left| left.min(longest)))
     };
-    wait(shared, packet_poll_fds(&wake_ups), longest)
+    wait(shared, packets, longest)
 }
 
-/// Waits for one of `polled`, for a wake-up of this thread, or for `longest`. Returns whether it
+/// Waits for one of `packets`, for a wake-up of this thread, or for `longest`. Returns whether it
 /// was woken up before `longest` passed.
-fn wait<'a>(shared: &'a DeviceState, mut polled: Vec<PollFd<'a>>, longest: Duration) -> bool {
-    polled.push(PollFd::new(shared.wake.as_fd(), PollFlags::POLLIN));
-    let woken = ppoll(&mut polled, Some(TimeSpec::from_duration(longest)), None);
-    if polled.last().and_then(PollFd::any).unwrap_or(true) {
+fn wait(shared: &DeviceState, mut packets: PacketFds, longest: Duration) -> bool {
+    packets.add(shared.wake.as_fd().as_raw_fd());
+    let woken = poll_packets(&mut packets.0, Some(longest));
+    if packets.last_is_ready() {
         shared.clear_wake();
     }
-    woken != Ok(0)
+    woken != Ok(false)
 }
 
 #[cfg(test)]
