@@ -4,7 +4,7 @@ use super::engine_lock::{EngineGuard, EngineLock};
 use super::persister::PersistListener;
 use super::spin::{self, Pause};
 use super::wait::{packet_poll_fds, wake_ups_and_timeout};
-use super::{Changes, DeviceClock, Engine, Starter};
+use super::{Batch, Changes, DeviceClock, Engine, Starter};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
 use nix::poll::ppoll;
@@ -12,6 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use roce_port::Port as _;
 use roce_stack::{CqId, Instant, Persisted, QpnRange};
+use roce_wire::Qpn;
 use std::hint::cold_path;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -34,6 +35,8 @@ pub(crate) struct DeviceState {
     calls: AtomicU64,
     /// The number of application threads that pause between two polls.
     pausing: AtomicUsize,
+    /// Posts may wait for those that follow. May be true although none waits any more.
+    may_have_waiting: AtomicBool,
     /// The parts that have started. Dropped after the engine: other processes may get the QPN range
     /// only once the engine's port is closed.
     pub(crate) starter: Starter,
@@ -64,6 +67,7 @@ impl DeviceState {
             last_call: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             pausing: AtomicUsize::new(0),
+            may_have_waiting: AtomicBool::new(false),
             starter,
         })
     }
@@ -94,6 +98,26 @@ impl DeviceState {
         (engine.nic_time(now), engine)
     }
 
+    /// Sends what the application has posted to the QP `qpn`, or leaves it waiting for posts that
+    /// follow.
+    pub(crate) fn send_posted(&self, engine: &mut Engine, now: Instant, qpn: Qpn, posted: Batch) {
+        if engine.send_posted(now, qpn, posted) {
+            self.may_have_waiting.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends the posts that wait for others. For calls after which the application may sleep.
+    pub(crate) fn send_waiting(&self) {
+        if self.may_have_waiting.load(Ordering::Relaxed) {
+            cold_path();
+            let mut engine = self.engine.lock();
+            self.may_have_waiting.store(false, Ordering::Relaxed);
+            let now = self.now();
+            engine.pacing.note_drive(now);
+            engine.send_waiting(now);
+        }
+    }
+
     /// Wakes the background thread if it sleeps.
     ///
     /// [`DeviceState::note_call`] does this once, without the lock. Its callers repeat it with the
@@ -114,6 +138,7 @@ impl DeviceState {
 
     /// Notes that the application stops driving and waits. The background thread takes over.
     pub(crate) fn hand_over(&self) {
+        self.send_waiting();
         self.last_call.store(0, Ordering::Relaxed);
         self.wake_driver();
     }
@@ -156,6 +181,7 @@ impl DeviceState {
             return false;
         };
         self.wake_sleeping_driver();
+        engine.pacing.note_drive(now);
         if engine.progress(now) {
             spin::note_successful_poll();
             return true;
