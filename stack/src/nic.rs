@@ -321,6 +321,12 @@ impl Nic {
         self.qps.get(qpn).map(Qp::queued)
     }
 
+    /// Whether the peer of the QP has not acknowledged everything that was sent. True for a service
+    /// without acknowledgements.
+    pub fn has_in_flight(&self, qpn: Qpn) -> bool {
+        self.qps.get(qpn).is_some_and(Qp::has_in_flight)
+    }
+
     /// Handles a received packet. `transport` is the bytes from the BTH to the ICRC, and need not
     /// be well-formed.
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {

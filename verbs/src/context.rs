@@ -13,7 +13,7 @@ use crate::error::{OpenError, StartError};
 use crate::gid::GidTable;
 use crate::runtime::{
     DeviceState, Driving, Engine, EventQueue, Monitor, PersistListener, Persister, Starter,
-    port_limits, spawn_driver,
+    port_limits, send_waiting_at_exit, spawn_driver,
 };
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
@@ -87,6 +87,7 @@ impl Context {
         shared.lock().persister = Some(Persister::new(Arc::downgrade(&listener)));
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
+        send_waiting_at_exit(&shared);
         let opened = Opened {
             device: device.name(),
             interface: device.interface().name.clone(),

@@ -460,6 +460,12 @@ impl Qp {
         self.service.packets_in_flight() * self.core.config.mtu() as u64
     }
 
+    /// Whether the peer has not acknowledged everything that was sent. True for a service without
+    /// acknowledgements.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        !self.service.is_acknowledged() || self.service.packets_in_flight() > 0
+    }
+
     /// The length of the longest request that the peer has answered; 0 if there is none.
     pub(crate) fn longest_answered(&self) -> u32 {
         self.service.longest_answered()

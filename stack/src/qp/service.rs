@@ -124,6 +124,11 @@ impl Service {
         }
     }
 
+    /// Whether the peer acknowledges packets.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        matches!(self, Self::Rc { .. })
+    }
+
     /// Packets that the peer has not acknowledged yet; 0 for a service without acknowledgements.
     pub(super) fn packets_in_flight(&self) -> u64 {
         match self {

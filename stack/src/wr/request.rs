@@ -1,6 +1,6 @@
 //! A request for the send queue: the operation, its payload and its target.
 
-use super::{RemoteAddr, SendOp, Sge};
+use super::{RemoteAddr, SendOp, Sge, total_len};
 use crate::address::Destination;
 use crate::ids::Srqn;
 use bitflags::bitflags;
@@ -177,6 +177,20 @@ impl<'a> SendRequest<'a> {
 }
 
 impl Payload<'_> {
+    /// The total length of its parts, in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Element(element) => element.length.into(),
+            Self::Elements(elements) => total_len(elements),
+            Self::Inline(data) => data.len() as u64,
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The elements; none if the bytes are inline.
     #[inline]
     pub(crate) fn elements(&self) -> &[Sge] {

@@ -209,6 +209,7 @@ impl CompletionQueue {
     /// completions that are already in the queue raise no event.
     pub fn request_notify(&self, notify: Notify) {
         self.inner.queue.request_notify(notify);
+        self.inner.context.inner.shared.send_waiting();
     }
 
     /// Moderates the queue's events. An event is delayed until `completions` completions have

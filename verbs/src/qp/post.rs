@@ -2,6 +2,7 @@
 
 use super::QueuePair;
 use crate::memory::{MemoryWindow, MwView};
+use crate::runtime::Batch;
 use roce_stack::{Instant, Nic, PostError, RecvRequest, SendRequest};
 use roce_wire::Qpn;
 
@@ -11,6 +12,7 @@ pub struct SendBatch<'a> {
     nic: &'a mut Nic,
     now: Instant,
     qpn: Qpn,
+    posted: Batch,
 }
 
 impl SendBatch<'_> {
@@ -19,13 +21,17 @@ impl SendBatch<'_> {
     /// # Errors
     /// See [`PostError`]. This request is then not posted.
     pub fn send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        let Self { nic, now, qpn } = self;
-        nic.post_send(*now, *qpn, request)
+        self.nic.post_send(self.now, self.qpn, request)?;
+        self.posted.requests += 1;
+        self.posted.bytes += request.payload.len();
+        Ok(())
     }
 }
 
 impl QueuePair {
-    /// Posts a send request. The NIC starts to send it at once.
+    /// Posts a send request. The NIC starts to send it at once, or with the requests that follow, if
+    /// the program posts one after the other. It waits for them until the program makes another call
+    /// that drives the NIC, and for a few milliseconds at most.
     ///
     /// # Errors
     /// See [`PostError`]. Nothing is posted then.
@@ -54,12 +60,15 @@ impl QueuePair {
     pub fn post_batch<R>(&self, post: impl FnOnce(&mut SendBatch<'_>) -> R) -> R {
         let shared = &self.pd.context.inner.shared;
         let (now, mut engine) = shared.lock_to_post();
-        let result = post(&mut SendBatch {
+        let mut batch = SendBatch {
             nic: &mut engine.nic,
             now,
             qpn: self.qpn,
-        });
-        engine.send_posted(now, self.qpn);
+            posted: Batch::default(),
+        };
+        let result = post(&mut batch);
+        let posted = batch.posted;
+        shared.send_posted(&mut engine, now, self.qpn, posted);
         engine.deliver_events();
         result
     }

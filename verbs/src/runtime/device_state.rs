@@ -4,12 +4,13 @@ use super::engine_lock::{EngineGuard, EngineLock};
 use super::persister::PersistListener;
 use super::spin::{self, Pause};
 use super::wait::{PacketFds, poll_packets};
-use super::{Changes, DeviceClock, Engine, Starter};
+use super::{Batch, Changes, DeviceClock, Engine, Starter};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use roce_port::Port as _;
 use roce_stack::{CqId, Instant, Persisted, QpnRange};
+use roce_wire::Qpn;
 use std::hint::cold_path;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,6 +40,8 @@ pub(crate) struct DeviceState {
     wait_ends: AtomicU64,
     /// How often threads have woken up, for tests.
     pub(crate) wake_ups: WakeUpCounts,
+    /// Posts may wait for those that follow. May be true although none waits any more.
+    may_have_waiting: AtomicBool,
     /// The parts that have started. Dropped after the engine: other processes may get the QPN range
     /// only once the engine's port is closed.
     pub(crate) starter: Starter,
@@ -87,6 +90,7 @@ impl DeviceState {
             waits: AtomicU64::new(0),
             wait_ends: AtomicU64::new(0),
             wake_ups: WakeUpCounts::default(),
+            may_have_waiting: AtomicBool::new(false),
             starter,
         })
     }
@@ -117,6 +121,26 @@ impl DeviceState {
         (engine.nic_time(now), engine)
     }
 
+    /// Sends what the application has posted to the QP `qpn`, or leaves it waiting for posts that
+    /// follow.
+    pub(crate) fn send_posted(&self, engine: &mut Engine, now: Instant, qpn: Qpn, posted: Batch) {
+        if engine.send_posted(now, qpn, posted) {
+            self.may_have_waiting.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends the posts that wait for others. For calls after which the application may sleep.
+    pub(crate) fn send_waiting(&self) {
+        if self.may_have_waiting.load(Ordering::Relaxed) {
+            cold_path();
+            let mut engine = self.engine.lock();
+            self.may_have_waiting.store(false, Ordering::Relaxed);
+            let now = self.now();
+            engine.pacing.note_drive(now);
+            engine.send_waiting(now);
+        }
+    }
+
     /// Wakes the background thread if it sleeps.
     ///
     /// [`DeviceState::note_call`] does this once, without the lock. Its callers repeat it with the
@@ -138,6 +162,7 @@ impl DeviceState {
     /// Notes that the application stops driving and waits. The background thread takes over, unless
     /// an application thread drives the NIC while it waits.
     pub(crate) fn hand_over(&self) {
+        self.send_waiting();
         if self.application_waits() {
             return;
         }
@@ -233,6 +258,7 @@ impl DeviceState {
             return false;
         };
         self.wake_sleeping_driver();
+        engine.pacing.note_drive(now);
         if engine.progress(now) {
             spin::note_successful_poll();
             return true;

@@ -2,6 +2,7 @@
 
 use super::moderation::Moderation;
 use super::orders::{Orders, unplugged};
+use super::pacing::{Batch, Pacing};
 use super::{EventQueue, Persister};
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
@@ -12,7 +13,9 @@ use crate::why::{
 };
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
-use roce_stack::{CqId, Event, Instant, Mismatch, Nic, Persisted, QpAttributes, QpState, RxMeta};
+use roce_stack::{
+    CqId, Event, Instant, Mismatch, Nic, Persisted, QpAttributes, QpState, RxMeta, Stat,
+};
 use roce_wire::Qpn;
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -41,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) channels: HashMap<CqId, Weak<EventQueue<CqId>>>,
     /// Delays events until more completions arrive.
     pub(crate) moderation: Moderation,
+    /// Decides which posts wait for those that follow.
+    pub(super) pacing: Pacing,
     pub(crate) events: Arc<EventQueue<Event>>,
     /// The name of the device, for explanations.
     device: String,
@@ -124,6 +129,7 @@ impl Engine {
             capture: None,
             channels: HashMap::new(),
             moderation: Moderation::default(),
+            pacing: Pacing::default(),
             events,
             device,
             why: None,
@@ -277,6 +283,7 @@ impl Engine {
                         .transmit(now, &mut capture.tap(self.port.as_transmit()));
                 }
             }
+            self.pacing.note_sent();
             busy = true;
         }
         if (busy || self.port.queued() > 0)
@@ -288,17 +295,44 @@ impl Engine {
         busy
     }
 
+    /// Handles the requests that the application has just posted to the QP `qpn`: leaves them
+    /// waiting for those that follow ([`Pacing`]), or sends them, together with all that wait.
+    /// Returns whether they wait.
+    pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn, posted: Batch) -> bool {
+        let now = self.nic_time(now);
+        let received = self.nic.counters()[Stat::RxPackets];
+        if self.pacing.note_post(now, received, posted) && self.can_wait(qpn) {
+            self.pacing.wait(posted);
+            return true;
+        }
+        self.send_at_once(now, qpn);
+        false
+    }
+
+    /// Whether what was posted to a QP can wait. If the QP has nothing in flight, its peer may be idle.
+    fn can_wait(&self, qpn: Qpn) -> bool {
+        let stands_still = self.has_stopped() || self.is_cut_off();
+        !stands_still && self.nic.wants_to_send() && self.nic.has_in_flight(qpn)
+    }
+
+    /// Sends what waits, if anything does.
+    pub(super) fn send_waiting(&mut self, now: Instant) {
+        if self.pacing.has_waiting() {
+            self.send(now);
+        }
+    }
+
     /// Sends the requests posted to the QP `qpn`, and then its pending replies to the peer, mostly
     /// acknowledgements. A port can send a request and a following acknowledgement to the same peer
     /// in one datagram. The other QPs wait for the next [`Engine::send`], unless one of them has
-    /// waited longer than `qpn`, or the port batches packets of different QPs
-    /// ([`Port::batches_mixed_packets`]). In both cases, all QPs send.
-    pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn) {
-        if self.has_stopped() || self.is_cut_off() || self.port.batches_mixed_packets() {
+    /// waited longer than `qpn` or has posts that wait, or the port batches packets of different QPs
+    /// ([`Port::batches_mixed_packets`]). Then all QPs send.
+    fn send_at_once(&mut self, now: Instant, qpn: Qpn) {
+        let all = self.pacing.has_waiting() || self.port.batches_mixed_packets();
+        if all || self.has_stopped() || self.is_cut_off() {
             self.send(now);
             return;
         }
-        let now = self.nic_time(now);
         match &mut self.capture {
             None => self.nic.transmit_posted(now, self.port.as_transmit(), qpn),
             Some(capture) => {

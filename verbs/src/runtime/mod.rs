@@ -4,6 +4,7 @@
 //! Nothing here depends on QPs, CQs and the other objects of a device. Those are built on the
 //! runtime.
 
+mod at_exit;
 mod clock;
 mod device_state;
 mod driver;
@@ -15,12 +16,14 @@ mod moderation;
 mod monitor;
 mod ordered;
 mod orders;
+mod pacing;
 mod persister;
 mod readiness;
 mod spin;
 mod start;
 mod wait;
 
+pub(crate) use at_exit::send_waiting_at_exit;
 pub(crate) use clock::DeviceClock;
 pub(crate) use device_state::DeviceState;
 pub(crate) use driver::spawn as spawn_driver;
@@ -29,5 +32,6 @@ pub(crate) use driving::wait_for;
 pub(crate) use engine::{Engine, MadListener};
 pub use event_queue::EventQueue;
 pub(crate) use monitor::{Changes, Monitor};
+pub(crate) use pacing::Batch;
 pub(crate) use persister::{PersistListener, Persister};
 pub(crate) use start::{Starter, port_limits};

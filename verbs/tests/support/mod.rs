@@ -1,6 +1,6 @@
 //! One end of a connection over the loopback interface.
 
-use roce_verbs::qp::PathMtu;
+use roce_verbs::qp::{Endpoint, PathMtu};
 use roce_verbs::settings::OpenOptions;
 use roce_verbs::{
     Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, QpOptions, QueuePair,
@@ -22,11 +22,19 @@ pub(crate) struct End {
     pub(crate) region: MemoryRegion,
 }
 
+/// An address of the loopback network that no other test uses.
+pub(crate) fn address(last: u8) -> IpAddr {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last))
+}
+
 impl End {
     /// Opens an end at an address of the loopback network that no other test uses.
     pub(crate) fn open(last: u8, options: &OpenOptions) -> Self {
-        let [_, _, high, low] = std::process::id().to_be_bytes();
-        let at = IpAddr::V4(Ipv4Addr::new(127, 64 | (high & 63), low, last));
+        Self::open_at(address(last), options)
+    }
+
+    pub(crate) fn open_at(at: IpAddr, options: &OpenOptions) -> Self {
         let device = Device::with_address(at).expect("loopback");
         let context = options.open(&device).expect("opened");
         let pd = context.alloc_pd();
@@ -48,12 +56,21 @@ impl End {
 
     /// The same, with a given path MTU.
     pub(crate) fn connect_with(&self, peer: &End, path_mtu: Option<PathMtu>) {
-        let index = |end: &End| {
-            let gids = end.context.gids();
-            let entry = gids.iter().find(|entry| entry.gid.ip() == end.at);
-            entry.expect("the address has a GID").index
-        };
-        let remote = peer.qp.endpoint(index(peer)).expect("endpoint");
+        self.connect_to(&peer.endpoint(), path_mtu);
+    }
+
+    pub(crate) fn gid_index(&self) -> u8 {
+        let gids = self.context.gids();
+        let entry = gids.iter().find(|entry| entry.gid.ip() == self.at);
+        entry.expect("the address has a GID").index
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        self.qp.endpoint(self.gid_index()).expect("endpoint")
+    }
+
+    /// The same, with the endpoint of the peer.
+    pub(crate) fn connect_to(&self, peer: &Endpoint, path_mtu: Option<PathMtu>) {
         // 67 ms, eight times: the machine may be busy with other tests.
         let options = ConnectOptions {
             timeout: 14,
@@ -61,7 +78,7 @@ impl End {
             ..ConnectOptions::default()
         };
         self.qp
-            .connect(index(self), &remote, &options)
+            .connect(self.gid_index(), peer, &options)
             .expect("connected");
     }
 

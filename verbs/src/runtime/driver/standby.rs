@@ -86,6 +86,10 @@ impl Standby {
         let calls = shared.calls().wrapping_sub(calls);
         if is_polling(calls, began.elapsed()) || in_call && !woken {
             self.note_check(true);
+            // The application may have stopped since, in the middle of a series of posts.
+            if let Some(mut engine) = shared.engine.try_lock() {
+                engine.send_waiting(shared.now());
+            }
         } else if !in_call {
             self.note_check(false);
             work(shared);
