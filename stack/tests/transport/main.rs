@@ -47,6 +47,7 @@ mod states;
 mod stretch;
 mod teardown;
 mod traffic;
+mod trains;
 mod uc;
 mod ud;
 mod waiting;

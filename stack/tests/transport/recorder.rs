@@ -328,6 +328,30 @@ fn the_middle_of_a_message_is_one_event() {
     }
 }
 
+/// One long train would fill the ring, too.
+#[test]
+fn the_packets_of_a_train_are_one_event() {
+    let mut pair = Pair::new(Setup {
+        mtu: PathMtu::Mtu256,
+        ..recorded()
+    });
+    let (local, remote) = (pair.mem(A, 40 * 256), pair.mem(B, 40 * 256));
+    for wr_id in 1..=2 {
+        let op = SendOp::Write(remote.remote(0));
+        pair.post(A, wr_id, op, &[local.sge(0, 40 * 256 - 1)]);
+        pair.run();
+    }
+    for side in [A, B] {
+        let all = events(&pair, side);
+        let of_train = |event: &&String| event.contains("RC RDMA WRITE Only, PSN");
+        let of_train = all.iter().filter(of_train).count();
+        assert!(
+            (1..=2).contains(&of_train),
+            "a run, and perhaps the last one: {all:#?}"
+        );
+    }
+}
+
 /// A packet that is denied is not part of the run before it.
 #[test]
 fn a_packet_of_the_middle_that_is_not_accepted_is_an_event_of_its_own() {

@@ -15,7 +15,8 @@
 //! of its responses (IBTA 1.7, 9.7.3.1).
 //!
 //! Each file beside this one is one task of a requester: [`transmit`] decides what is sent next,
-//! [`packets`] sends it, [`memory_placement`] sends FLUSH and ATOMIC WRITE, [`stretch`] sends the
+//! [`packets`] sends it, [`written`] knows
+//! which memory of the peer accepts WRITEs, [`memory_placement`] sends FLUSH and ATOMIC WRITE, [`stretch`] sends the
 //! middle of long messages, [`ack`] handles acknowledgements, [`fetch`] handles READ and atomic
 //! responses, [`out_of_order`] keeps out-of-order responses and requests missing ones, [`recovery`]
 //! retransmits only what is missing, [`clock`] detects late responses, [`retry`] waits and retries,
@@ -37,6 +38,7 @@ mod retry;
 mod round_trip;
 mod stretch;
 mod transmit;
+mod written;
 
 use super::attr::QpConfig;
 use super::posted::{Posted, message_len};
@@ -61,6 +63,7 @@ use out_of_order::OutOfOrderResponses;
 use recovery::Recovery;
 use retry::Retry;
 use roce_wire::{Operation, Packet, Psn, XrcEth};
+use written::Written;
 
 /// A posted send request.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,9 @@ struct SendWqe {
     packets: u64,
     /// Whether a request without packets has been executed.
     done: bool,
+    /// Whether each of its packets is a message of its own on the wire: see
+    /// [`Requester::sends_as_train`].
+    is_train: bool,
     /// The number of the peer's receives that it and all requests before it consume.
     receives: u64,
     /// The peer's SRQ that the request is for. (XRC only.)
@@ -142,6 +148,7 @@ pub(crate) struct Requester {
     suspicion: Suspicion,
     /// The length of the longest request that has succeeded.
     longest_answered: u32,
+    written: Written,
     /// FLUSHes have the ICRC that Soft-RoCE expects, which covers their headers twice.
     flush_as_soft_roce: bool,
 }
@@ -172,6 +179,7 @@ impl Requester {
             kept_packets: KeptPackets::default(),
             suspicion: Suspicion::default(),
             longest_answered: 0,
+            written: Written::default(),
             flush_as_soft_roce: false,
         }
     }
@@ -189,6 +197,7 @@ impl Requester {
         self.send_window = SendWindow::new(window_bytes, config.mtu());
         self.feedback = Feedback::default();
         self.suspicion = Suspicion::default();
+        self.written = Written::default();
         self.flush_as_soft_roce = false;
     }
 
@@ -302,6 +311,7 @@ impl Requester {
             first: self.assigned,
             packets,
             done: false,
+            is_train: self.sends_as_train(core, &request.op, len, packets),
             receives,
             srq,
         };
@@ -419,6 +429,7 @@ impl Requester {
         self.cursor = self.cursor.saturating_sub(1);
         if status == WcStatus::Success {
             self.longest_answered = self.longest_answered.max(wqe.request.len);
+            self.written.note(&wqe.request.op, wqe.request.len);
         }
         wqe.request.complete(cx, core, status, &self.sq)?;
         Ok(true)

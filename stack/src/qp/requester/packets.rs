@@ -2,13 +2,16 @@
 //! changes the requester's position.
 
 use super::{Requester, SendWqe};
-use crate::kind::QpState;
+use crate::kind::{QpKind, QpState};
 use crate::qp::emit::{EmitError, Outgoing, emit, emit_packet};
 use crate::qp::{Core, Cx, sgl};
 use crate::seq::Seq;
 use crate::transmit::Transmit;
 use crate::wr::{RemoteAddr, SendFlags, SendOp};
 use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Reth};
+
+/// The longest WRITE that is sent as a train. The datagrams of a longer one are nearly full anyway.
+const LONGEST_TRAIN: u32 = 256 << 10;
 
 /// Of this many unsignaled WRITEs in a row, at least one asks for an acknowledgement.
 const MAX_DEFERRED: u64 = 16;
@@ -85,13 +88,10 @@ impl Requester {
         let rest = u64::from(wqe.request.len) - offset;
         // rule: 9.7.3-full-packets
         let payload = usize::try_from(rest).unwrap_or(mtu).min(mtu);
-        let (is_first, is_last) = (index == 0, index + 1 == wqe.packets);
+        let is_last = index + 1 == wqe.packets;
 
-        let mut bth = bth(
-            core,
-            data_opcode(&wqe.request.op, is_first, is_last),
-            cursor.at,
-        );
+        let opcode = data_opcode(wqe, index == 0, is_last);
+        let mut bth = bth(core, opcode, cursor.at);
         // rule: 9.7.3-solicited-last
         bth.solicited = is_last
             && wqe.request.flags.contains(SendFlags::SOLICITED)
@@ -102,7 +102,7 @@ impl Requester {
             || why != Why::InOrder
             || self.last_of_turn
             || self.until_ack_req() == 0;
-        let ext = data_headers(wqe, is_first);
+        let ext = data_headers(wqe, offset, payload);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let source = self.sq.source(cursor.index);
         let repr = PacketRepr { bth, ext };
@@ -133,6 +133,25 @@ impl Requester {
             timed: bth.ack_req,
             kept,
         })
+    }
+
+    /// Whether a WRITE is sent as a train of *RDMA WRITE Only* packets, each with the address of its
+    /// own bytes, instead of one message with a first, middle and last packets:
+    /// [ADR 60](../../../../docs/adr/0060-trains-of-writes.md). The packets are of one length, so a
+    /// port that joins packets of one length in a datagram can join them, and those of the next
+    /// WRITE.
+    ///
+    /// The peer checks the range of each packet by itself. A WRITE whose range it would refuse must not
+    /// be placed in part, so a train goes only where earlier WRITEs have succeeded. Immediate data
+    /// comes with the length of the whole message, so those WRITEs are messages.
+    pub(super) fn sends_as_train(&self, core: &Core, op: &SendOp, len: u32, packets: u64) -> bool {
+        let SendOp::Write(remote) = *op else {
+            return false;
+        };
+        core.kind == QpKind::Rc
+            && packets > 1
+            && len <= LONGEST_TRAIN
+            && self.written.covers(remote, len)
     }
 
     /// Requests the responses from `cursor` to `last` of a READ. A long READ is requested in
@@ -256,7 +275,11 @@ pub(super) fn bth(core: &Core, opcode: Opcode, at: Seq) -> Bth {
 
 /// The opcode of a packet of a SEND or WRITE, by its place in the message.
 // rule: 9.7.3-segments
-pub(super) fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode {
+pub(super) fn data_opcode(wqe: &SendWqe, is_first: bool, is_last: bool) -> Opcode {
+    if wqe.is_train {
+        return Opcode::RC_WRITE_ONLY;
+    }
+    let op = &wqe.request.op;
     let send = matches!(
         op,
         SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_)
@@ -279,20 +302,23 @@ pub(super) fn data_opcode(op: &SendOp, is_first: bool, is_last: bool) -> Opcode 
     }
 }
 
-/// The extended headers of the packet.
-fn data_headers(wqe: &SendWqe, is_first: bool) -> ExtHeaders {
+/// The extended headers of the packet with the `payload` bytes from `offset` on.
+pub(super) fn data_headers(wqe: &SendWqe, offset: u64, payload: usize) -> ExtHeaders {
     let mut ext = ExtHeaders {
         xrceth: wqe.xrceth(),
         ..ExtHeaders::default()
     };
     if let SendOp::Write(remote) | SendOp::WriteImm(remote, _) = wqe.request.op
-        && is_first
+        && (offset == 0 || wqe.is_train)
     {
         ext.reth = Some(Reth {
-            va: remote.addr,
+            va: remote.addr.wrapping_add(offset),
             rkey: remote.rkey,
             // rule: 9.7.3-reth-first
-            dma_len: wqe.request.len,
+            dma_len: match wqe.is_train {
+                true => u32::try_from(payload).unwrap_or(u32::MAX),
+                false => wqe.request.len,
+            },
         });
     }
     match wqe.request.op {

@@ -1,16 +1,17 @@
-//! The middle of a long message: packets that differ only in PSN and payload.
+//! The middle of a long message: packets that differ only in PSN and payload, and in the address if
+//! each is a message of its own.
 //!
 //! The decisions and lookups that [`transmit`](super::transmit) makes for each packet have the same
 //! result up to the next packet that has to ask for an acknowledgement, as long as nothing arrives
 //! in between. So they are made only once.
 
-use super::packets::{AckReq, Sent, bth, data_opcode};
+use super::packets::{AckReq, Sent, bth, data_headers, data_opcode};
 use super::{Requester, SendWqe};
 use crate::qp::emit::{EmitError, Outgoing, Written, count_packet, write_packet};
 use crate::qp::{Core, Cx, sgl};
 use crate::recorder::Entry;
 use crate::transmit::Transmit;
-use roce_wire::{ExtHeaders, PacketRepr};
+use roce_wire::PacketRepr;
 
 impl Requester {
     /// Sends up to `max` packets from `nxt` on that are in the middle of a SEND or WRITE, are sent
@@ -40,11 +41,8 @@ impl Requester {
             return Ok(0);
         };
         let mut repr = PacketRepr {
-            bth: bth(core, data_opcode(&wqe.request.op, false, false), self.nxt),
-            ext: ExtHeaders {
-                xrceth: wqe.xrceth(),
-                ..ExtHeaders::NONE
-            },
+            bth: bth(core, data_opcode(wqe, false, false), self.nxt),
+            ext: data_headers(wqe, offset, mtu),
         };
         let (mut sent, mut result) = (0, Ok(()));
         while sent < wanted {
@@ -70,6 +68,9 @@ impl Requester {
             }
             // rule: 9.7.3.1-psn-each
             repr.bth.psn = repr.bth.psn.next();
+            if let Some(reth) = &mut repr.ext.reth {
+                reth.va = reth.va.wrapping_add(mtu as u64);
+            }
             rest = after;
             sent += 1;
         }

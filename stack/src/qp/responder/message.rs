@@ -239,6 +239,10 @@ impl Responder {
         self.inbound = None;
         self.count_message();
         self.accept(packet);
+        if packet.ext.imm.is_none() && len == core.config.mtu() {
+            // It may be part of a train, like the packet before it.
+            cx.merge_middle();
+        }
         // rule: 9.4.3-write-silent
         if let Some(imm) = packet.ext.imm {
             let arrival = Arrival {
