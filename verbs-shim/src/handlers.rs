@@ -23,7 +23,7 @@ const FAULTS: [c_int; 7] = [
 ];
 
 /// The time for which a thread relies on what it has found. To look takes 60 system calls.
-const HOLDS: Duration = Duration::from_millis(10);
+const HOLDS: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// What this thread has found, and when.
@@ -73,7 +73,7 @@ impl Handlers {
     }
 }
 
-/// Whether all handlers ask for the same, as of the last 10 milliseconds.
+/// Whether all handlers ask for the same, as of the last millisecond.
 pub(crate) fn agree_on_restart() -> bool {
     let now = Instant::now();
     match FOUND.get() {

@@ -247,11 +247,16 @@ static void count(int signal)
 	atomic_fetch_add(&handled, 1);
 }
 
-static void handle_signals(int flags)
+static void handle(int signal, int flags)
 {
 	struct sigaction action = { .sa_handler = count, .sa_flags = flags };
 
-	CHECK(!sigaction(SIGUSR1, &action, NULL));
+	CHECK(!sigaction(signal, &action, NULL));
+}
+
+static void handle_signals(int flags)
+{
+	handle(SIGUSR1, flags);
 }
 
 static int waiter_sleeps(void)
@@ -416,6 +421,46 @@ static void signals_interrupt_calls_unless_their_handlers_restart_them(void)
 	CHECK(!ready(completions->fd) && !ready(context->async_fd) && !ready(connections->fd));
 }
 
+static void waits_in_this_thread(void)
+{
+	waiter = pthread_self();
+	waiter_tid = (pid_t)syscall(SYS_gettid);
+}
+
+static void *is_interrupted(void *nothing)
+{
+	waits_in_this_thread();
+	CHECK(interrupted(wait_for_cq, interrupt_until_over, NULL) && errno == EINTR);
+	return nothing;
+}
+
+static void *is_restarted(void *nothing)
+{
+	waits_in_this_thread();
+	goes_on(wait_for_cq, end_cq_wait);
+	ibv_ack_cq_events(made.cq, 1);
+	destroy_flushed(made);
+	return nothing;
+}
+
+/* The program has handlers of both kinds, and each signal does what its own asks for. */
+static void handlers_may_differ(void)
+{
+	static const struct {
+		int flags, others;
+		void *(*waits)(void *);
+	} cases[] = { { 0, SA_RESTART, is_interrupted }, { SA_RESTART, 0, is_restarted } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		pthread_t thread;
+
+		handle(SIGUSR1, cases[i].flags);
+		handle(SIGUSR2, cases[i].others);
+		CHECK(!pthread_create(&thread, NULL, cases[i].waits, NULL));
+		CHECK(!pthread_join(thread, NULL));
+	}
+}
+
 int main(void)
 {
 	alarm(60);
@@ -428,5 +473,6 @@ int main(void)
 	each_event_is_an_edge();
 	events_of_destroyed_objects_vanish();
 	signals_interrupt_calls_unless_their_handlers_restart_them();
+	handlers_may_differ();
 	return 0;
 }
