@@ -16,7 +16,7 @@ use crate::ordered::Ordered;
 use crate::peer_window::PeerWindows;
 use crate::persist::Persists;
 use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
-use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Turn};
+use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Slack, Turn};
 use crate::qpn_range::QpnRange;
 use crate::recently_freed::RecentlyFreed;
 use crate::srq::SrqTable;
@@ -115,6 +115,8 @@ pub struct Nic {
     timers: Wheel,
     reorder: ReorderPool,
     peer_windows: PeerWindows,
+    /// See [`Cx::slack`](crate::qp::Cx).
+    slack: Option<Slack>,
     persists: Persists,
     /// The destination QPN of the last packet received.
     last_qpn: Qpn,
@@ -152,6 +154,7 @@ impl Nic {
             timers: Wheel::default(),
             reorder: ReorderPool::new(DEFAULT_PACKETS),
             peer_windows: PeerWindows::new(config.window_bytes),
+            slack: None,
             persists: Persists::default(),
             last_qpn: Qpn::MULTICAST,
             part: None,

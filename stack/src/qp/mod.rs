@@ -34,6 +34,7 @@ mod xrc;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, largest_path_mtu};
 pub(crate) use failure::QpFailure;
 pub(crate) use receives::Receives;
+pub(crate) use requester::Slack;
 
 use crate::cause::Blame;
 use crate::congestion::Congestion;
@@ -80,6 +81,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) out_of_peer_room: bool,
     pub(crate) congestion: &'a Congestion,
     pub(crate) peer_windows: &'a PeerWindows,
+    /// What a QP of the NIC has learned last about the delay that hosts add to a round trip.
+    pub(crate) slack: &'a mut Option<Slack>,
     /// The QP in the NIC's table.
     pub(crate) handle: Handle,
     pub(crate) persists: &'a mut Persists,
@@ -262,7 +265,7 @@ impl Qp {
             }
             (QpState::Rtr, QpState::Rts) => {
                 let window = limits.window_bytes;
-                self.service.start_sending(&self.core.config, window);
+                self.service.start_sending(cx, &self.core.config, window);
             }
             (QpState::Sqd, QpState::Sqd) => self.service.reconfigure(&self.core.config),
             (QpState::Rts, QpState::Sqd) => {

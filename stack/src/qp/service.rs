@@ -83,9 +83,9 @@ impl Service {
     }
 
     /// RTR to RTS.
-    pub(super) fn start_sending(&mut self, config: &QpConfig, window_bytes: usize) {
+    pub(super) fn start_sending(&mut self, cx: &Cx<'_>, config: &QpConfig, window_bytes: usize) {
         match self {
-            Self::Rc { requester, .. } => requester.start(config, window_bytes),
+            Self::Rc { requester, .. } => requester.start(config, window_bytes, *cx.slack),
             Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.start(config.sq_psn),
         }
     }

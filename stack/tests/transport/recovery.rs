@@ -2,8 +2,8 @@
 //! 9.7.6.1.3). A responder keeps out-of-order requests. A requester finds out whether its peer
 //! does, and then retransmits only what is missing.
 
-use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern};
-use roce_stack::{DropReason, Duration, SendOp, Stat};
+use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern, to_state};
+use roce_stack::{DropReason, Duration, QpState, SendOp, Stat};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Psn, Syndrome};
 use std::collections::HashMap;
 
@@ -184,9 +184,9 @@ fn the_pool_gets_back_what_a_qp_kept() {
             hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
             assert_eq!(hand.stat(Stat::OutOfOrderKept), round);
             let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
-            let reset = crate::sim::to_state(roce_stack::QpState::Reset);
+            let reset = to_state(QpState::Reset);
             nic.modify_qp(hand.now, qpn, &reset).expect("legal");
-            hand.advance_to(roce_stack::QpState::Rts);
+            hand.advance_to(QpState::Rts);
         }
     }
 }
@@ -306,6 +306,60 @@ fn a_slow_answer_costs_no_more_than_the_question() {
         let after = pair.nodes[A].nic.counters().stat(Stat::Retransmitted);
         assert_eq!(after - before, question, "{keeps:?}");
     }
+}
+
+/// Every half a millisecond, the peer is interrupted for 27 us, as by a thread that checks something,
+/// and then answers everything at once. Posts `count` WRITEs, one after the other. Returns the
+/// number of responses that counted as late.
+fn late_answers_of_an_interrupted_peer(pair: &mut Pair, count: u64) -> u64 {
+    let (from, to) = (pair.mem(A, 8), pair.mem(B, 8));
+    pair.links[A].script(|sent| {
+        let since = Duration::from_nanos(sent.at.as_nanos() % 500_000);
+        match Duration::from_micros(27).checked_sub(since) {
+            Some(rest) => Fate::Delay(rest),
+            None => Fate::Pass,
+        }
+    });
+    let late = |pair: &Pair| pair.nodes[A].nic.counters().stat(Stat::LateAnswers);
+    let before = late(pair);
+    for n in 0..count {
+        pair.post(A, n, SendOp::Write(to.remote(0)), &[from.sge(0, 8)]);
+        pair.run();
+        pair.assert_sent(A, &[n]);
+    }
+    late(pair) - before
+}
+
+/// A peer that is interrupted again and again is waited for, although its responses come just when
+/// those to the retransmissions would: nothing is lost.
+#[test]
+fn a_peer_that_is_often_interrupted_is_waited_for() {
+    for keeps in [Keeps::All, Keeps::Nothing] {
+        let mut pair = acquainted(keeps);
+        // About 500 interruptions, of which most hit a packet.
+        let late = late_answers_of_an_interrupted_peer(&mut pair, 25_000);
+        assert!(late < 20, "{keeps:?}: {late} retransmissions for nothing");
+        assert_eq!(pair.nodes[A].nic.counters().stat(Stat::Timeouts), 0);
+    }
+}
+
+/// The delay that hosts add is learned once for all QPs of a NIC.
+#[test]
+fn a_new_connection_knows_how_long_to_wait() {
+    let mut pair = acquainted(Keeps::All);
+    let first = late_answers_of_an_interrupted_peer(&mut pair, 5000);
+    assert!(first > 1, "{first} responses were late");
+    let mut again = 0;
+    for _ in 0..20 {
+        for side in [A, B] {
+            pair.modify(side, &to_state(QpState::Reset));
+        }
+        for side in [A, B] {
+            pair.connect(side);
+        }
+        again += late_answers_of_an_interrupted_peer(&mut pair, 500);
+    }
+    assert!(again <= 2, "{first}, then {again} again");
 }
 
 /// If the whole tail of a message is lost, the retransmission for the late response detects it, and

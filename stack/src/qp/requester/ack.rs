@@ -8,6 +8,7 @@ use crate::counters::{DropReason, Stat};
 use crate::qp::{Core, Cx, QpFailure};
 use crate::seq::Seq;
 use crate::wr::WcStatus;
+use core::hint::cold_path;
 use roce_wire::{NakCode, Packet, RnrTimer, Syndrome};
 
 impl Requester {
@@ -37,10 +38,16 @@ impl Requester {
                 // rule: 9.7.6.1-old-ack
                 if at >= self.una.prev() {
                     let run = self.recovery.current_run();
+                    let before = (self.una, self.credit);
                     // rule: 9.7.6.1-cumulative
                     self.acknowledge_through(cx, core, at)?;
                     self.update_credit(credits);
                     self.learn(cx, run, at);
+                    if (self.una, self.credit) == before {
+                        cold_path();
+                        self.clock.on_duplicate_ack();
+                        self.share_slack(cx);
+                    }
                 }
                 Ok(())
             }

@@ -13,10 +13,14 @@ use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
 
 /// The least slack: the delay, in nanoseconds, that the hosts may add to a round trip before a
-/// response counts as late. The slack doubles with each spurious retransmission, up to
-/// [`MAX_SLACK`], and shrinks by an eighth with each one that counts as needed.
+/// response counts as late. The slack doubles with each retransmission that proves spurious, up to
+/// [`MAX_SLACK`], and shrinks by a quarter with each one that proves needed. A new QP starts with
+/// the slack that another QP of the NIC has learned last, since the delay is the hosts'.
+///
+/// The maximum is the longest silence of a peer of this kind that is not busy: its background
+/// thread takes over 2.5 ms after its application has stopped polling.
 const MIN_SLACK: u64 = 10_000;
-const MAX_SLACK: u64 = 32 * MIN_SLACK;
+const MAX_SLACK: u64 = 256 * MIN_SLACK;
 
 /// Each retransmission without a response doubles the time until the next one, at most this many
 /// times.
@@ -28,8 +32,18 @@ const MAX_DOUBLINGS: u32 = 5;
 /// before one.
 const MAX_AMBIGUOUS: u32 = 2;
 
+/// After this many retransmissions in a row that may have been needed or not, the requester waits
+/// for the next late response twice as long before it retransmits. A response that comes meanwhile
+/// shows that the peer is slow. Without this, a peer that is often interrupted for as long as a
+/// round trip would look like a network that loses packets.
+const MAX_UNSURE: u8 = 2;
+
 /// The number of round trips for which a packet without AckReq may stay unacknowledged.
 const DEFERRAL_ROUND_TRIPS: u64 = 16;
+
+/// A slack in nanoseconds, from [`MIN_SLACK`] to [`MAX_SLACK`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slack(u64);
 
 /// Measures round trips, and runs the timer for late responses.
 #[derive(Debug, Default)]
@@ -44,6 +58,16 @@ pub(super) struct Clock {
     late_copy_sent_at: Option<Instant>,
     /// There was no progress after `late_copy_sent_at`.
     late_copy_is_newest: bool,
+    /// The copies sent for the last late response that may have caused the progress: those that the
+    /// peer has not yet acknowledged as duplicates. 0 if acknowledgements do not show it.
+    late_copies: u32,
+    /// The number of retransmissions in a row after which the response came when either a response
+    /// to the copy or one of a slow peer would.
+    unsure: u8,
+    /// The requester waits for a late response once more, to find out whether it needs a copy.
+    waits_longer: bool,
+    /// The slack has changed since the last [`Clock::take_learned_slack`].
+    learned: bool,
     /// The longest recent time between two responses while more of a SEND or WRITE was outstanding,
     /// in nanoseconds. It decays by a quarter with each shorter pause.
     longest_pause: u64,
@@ -83,9 +107,11 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn new(config: &QpConfig) -> Self {
+    /// A clock that starts with `slack`, which a clock has learned; `None` if none has.
+    pub(super) fn new(config: &QpConfig, slack: Option<Slack>) -> Self {
         Self {
             enabled: config.ack_timeout().is_some(),
+            more_slack: slack.map_or(0, |slack| slack.0 - MIN_SLACK),
             ..Self::default()
         }
     }
@@ -124,17 +150,59 @@ impl Clock {
             .is_some_and(|srtt| now.nanos_since(copied) < srtt * 3 / 4)
     }
 
-    /// Judges the last retransmission for a late response when there is progress: it was spurious
-    /// if the response can't belong to it.
+    /// Judges the last retransmission for a late response when there is progress. It was spurious
+    /// if the response came too soon to belong to it. If the response came too late even for a
+    /// response to the copy, the peer or the network is slow, and the wait was too short as well.
+    /// In between, it may have been needed; it was needed if a longer wait had brought no response.
     fn judge_late_copy(&mut self, now: Instant) {
+        let waited = core::mem::take(&mut self.waits_longer);
+        if waited && self.late_retransmissions == 0 {
+            self.late_was_spurious();
+            return;
+        }
         let Some(copied) = self.late_copy_sent_at else {
             return;
         };
         if self.is_too_soon(now, copied) {
             self.late_was_spurious();
         } else if core::mem::take(&mut self.late_copy_is_newest) {
-            self.more_slack = self.more_slack.saturating_sub(self.slack() / 8);
+            if self
+                .wait()
+                .is_some_and(|wait| now.nanos_since(copied) > wait)
+            {
+                self.late_was_spurious();
+            } else if waited {
+                self.unsure = 0;
+                self.more_slack = self.more_slack.saturating_sub(self.slack() / 4);
+                self.learned = true;
+            } else {
+                self.unsure = self.unsure.saturating_add(1);
+            }
         }
+    }
+
+    /// Notes that `copies` packets are retransmitted because a response is late, and that the peer
+    /// acknowledges each of them that is a duplicate.
+    pub(super) fn note_late_copies(&mut self, copies: u32) {
+        self.late_copies = self.late_copies.saturating_add(copies);
+    }
+
+    /// Notes an acknowledgement without progress. If the peer has acknowledged each copy as a
+    /// duplicate, none of them caused the progress, and they were spurious.
+    pub(super) fn on_duplicate_ack(&mut self) {
+        let judged = self.late_copy_sent_at.is_some() && !self.late_copy_is_newest;
+        if judged && self.late_copies > 0 {
+            self.late_copies -= 1;
+            if self.late_copies == 0 {
+                self.late_was_spurious();
+            }
+        }
+    }
+
+    /// The slack, if it has changed since the last call.
+    #[inline]
+    pub(super) fn take_learned_slack(&mut self) -> Option<Slack> {
+        core::mem::take(&mut self.learned).then(|| Slack(self.slack()))
     }
 
     /// Notes that a response to an acknowledged READ or atomic arrived. If it was requested again
@@ -147,7 +215,9 @@ impl Clock {
 
     fn late_was_spurious(&mut self) {
         self.late_copy_sent_at = None;
+        self.unsure = 0;
         self.more_slack = (self.slack() * 2).min(MAX_SLACK) - MIN_SLACK;
+        self.learned = true;
     }
 
     /// See [`MIN_SLACK`].
@@ -276,6 +346,7 @@ impl Clock {
         self.timed = Some((at.next(), now));
         self.ambiguous_since = None;
         self.late_copy_sent_at = None;
+        self.waits_longer = false;
         self.last_answer = None;
         self.trips.discard_timings();
         self.retransmitted = Some(now);
@@ -290,13 +361,23 @@ impl Clock {
             .is_some_and(|at| self.is_too_soon(now, at))
     }
 
-    /// Whether the response is late. If so, stops the timer and increases the back-off.
+    /// Whether the response is late. If so, stops the timer and increases the back-off. See also
+    /// [`MAX_UNSURE`].
     pub(super) fn expired(&mut self, now: Instant) -> bool {
         let late = self.deadline.is_some_and(|deadline| deadline <= now);
+        let is_first = self.late_retransmissions == 0;
+        if late && is_first && self.unsure >= MAX_UNSURE && !self.waits_longer {
+            self.waits_longer = true;
+            self.arm(now);
+            return false;
+        }
         if late {
             self.deadline = None;
             self.late_copy_sent_at = Some(now);
             self.late_copy_is_newest = true;
+            if is_first {
+                self.late_copies = 0;
+            }
             self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
             self.late_retransmissions = self.late_retransmissions.saturating_add(1);
         }
@@ -327,6 +408,7 @@ impl Clock {
         self.outstanding_since = None;
         self.last_answer = None;
         self.late_copy_sent_at = None;
+        self.waits_longer = false;
         self.timed = None;
         self.ambiguous_since = None;
         self.trips.discard_timings();
@@ -343,12 +425,16 @@ impl Clock {
         self.deferred = false;
         let pause = self.longest_pause * 2;
         self.deadline = self
-            .srtt
+            .wait()
             .filter(|_| self.enabled)
-            .map(|srtt| {
-                (srtt + (self.deviation * 4).max(self.slack())).max(pause) << self.doublings
-            })
-            .map(|late| now.after_nanos(late));
+            .map(|wait| now.after_nanos(wait.max(pause) << self.doublings));
+    }
+
+    /// The time, in nanoseconds, within which a response to a packet arrives, if a round trip was
+    /// measured.
+    fn wait(&self) -> Option<u64> {
+        let srtt = self.srtt?;
+        Some(srtt + (self.deviation * 4).max(self.slack()))
     }
 }
 
@@ -358,10 +444,15 @@ mod tests {
     use roce_wire::Psn;
 
     fn clock() -> Clock {
-        Clock::new(&QpConfig {
+        starting_with(None)
+    }
+
+    fn starting_with(slack: Option<Slack>) -> Clock {
+        let config = QpConfig {
             timeout: 14,
             ..QpConfig::default()
-        })
+        };
+        Clock::new(&config, slack)
     }
 
     fn at(us: u64) -> Instant {
@@ -391,22 +482,74 @@ mod tests {
         let (mut clock, end) = waiting(0);
         assert_eq!(patience(&mut clock), 30);
         // The response comes too soon after the copy to belong to it.
-        for (round, expected) in [40, 60, 100, 180, 340, 340].into_iter().enumerate() {
+        let waits = [40, 60, 100, 180, 340, 660, 1300, 2580, 2580];
+        for (round, expected) in waits.into_iter().enumerate() {
             let copied = at(1000 * (round as u64 + 1));
             clock.arm(at(0));
             assert!(clock.expired(copied));
             clock.on_progress(copied.after_nanos(1000), end, true);
             assert_eq!(patience(&mut clock), expected);
         }
-        for round in 0..40 {
-            let copied = at(10_000 * (round + 1));
+        // Of three that come in time for the copy, the third has had twice the time without one.
+        for round in 0..60 {
             clock.arm(at(0));
+            let copied = at(10_000 * (round + 1));
+            if round % 3 == 2 {
+                assert!(!clock.expired(copied), "it waits once more");
+                clock.arm(at(0));
+            }
             assert!(clock.expired(copied));
             clock.on_progress(copied.after_nanos(20_000), end, true);
             // Further progress does not judge the same copy again.
             clock.on_progress(copied.after_nanos(20_000), end, true);
         }
         assert_eq!(patience(&mut clock), 30);
+    }
+
+    /// A peer that was interrupted answers late, and not too soon after the copy to answer it.
+    #[test]
+    fn a_response_that_is_late_even_for_the_copy_shows_a_slow_peer() {
+        let (mut clock, end) = waiting(0);
+        assert!(clock.expired(at(1000)));
+        clock.on_progress(at(1030), end, true);
+        assert_eq!(patience(&mut clock), 30, "in time for the copy");
+        assert!(clock.expired(at(2000)));
+        clock.on_progress(at(2031), end, true);
+        assert_eq!(patience(&mut clock), 40);
+    }
+
+    /// A response that comes without a copy shows that the peer is slow.
+    #[test]
+    fn in_doubt_the_requester_waits_once_more() {
+        let (mut clock, end) = waiting(0);
+        for round in 1..=2 {
+            assert!(clock.expired(at(round * 1000)));
+            clock.on_progress(at(round * 1000 + 20), end, true);
+        }
+        assert_eq!(patience(&mut clock), 30);
+        assert!(!clock.expired(at(3000)));
+        assert_eq!(clock.deadline, Some(at(3030)));
+        clock.on_progress(at(3020), end, true);
+        assert_eq!(patience(&mut clock), 40);
+        assert!(clock.expired(at(4000)), "no doubt is left");
+    }
+
+    #[test]
+    fn copies_that_are_all_acknowledged_as_duplicates_were_spurious() {
+        for (copies, patient) in [(1, 40), (2, 40), (3, 30)] {
+            let (mut clock, end) = waiting(0);
+            assert!(clock.expired(at(1000)));
+            clock.note_late_copies(copies);
+            // Before there is progress, an acknowledgement says nothing about the copies.
+            clock.on_duplicate_ack();
+            clock.on_progress(at(1020), end, true);
+            (0..2).for_each(|_| clock.on_duplicate_ack());
+            assert_eq!(
+                patience(&mut clock),
+                patient,
+                "{copies} copies, 2 duplicates"
+            );
+        }
     }
 
     #[test]

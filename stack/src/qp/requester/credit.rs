@@ -6,7 +6,7 @@ use crate::seq::Seq;
 use roce_wire::{Credits, Packet, Syndrome};
 
 /// The number of receives, counted from the start of the connection, that requests may consume.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Credit {
     /// `None` while the peer sends no credit count, or has not sent any credits yet.
     limit: Option<u64>,

@@ -128,6 +128,7 @@ impl Requester {
         if at < self.una {
             // rule: 9.7.6.1-duplicate-response
             self.clock.on_duplicate_response();
+            self.share_slack(cx);
             cx.drop(DropReason::DuplicateResponse);
             return Ok(());
         }

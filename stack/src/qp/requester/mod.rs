@@ -52,6 +52,7 @@ use crate::time::{Duration, Instant};
 use crate::transmit::{Position, Sequenced};
 use crate::wr::{PostError, SendRequest, Target, WcStatus};
 use clock::Clock;
+pub(crate) use clock::Slack;
 use core::hint::cold_path;
 use credit::Credit;
 use fetch::Fetches;
@@ -176,7 +177,7 @@ impl Requester {
     }
 
     /// RTR to RTS.
-    pub(crate) fn start(&mut self, config: &QpConfig, window_bytes: usize) {
+    pub(crate) fn start(&mut self, config: &QpConfig, window_bytes: usize, slack: Option<Slack>) {
         // rule: 9.7.1-initial-psn
         let first = Seq::initial(config.sq_psn);
         self.reset();
@@ -184,7 +185,7 @@ impl Requester {
         self.fetches.set_max(config.max_rd_atomic);
         self.retry = Retry::new(config);
         self.recovery = Recovery::default();
-        self.clock = Clock::new(config);
+        self.clock = Clock::new(config, slack);
         self.send_window = SendWindow::new(window_bytes, config.mtu());
         self.feedback = Feedback::default();
         self.suspicion = Suspicion::default();
@@ -459,7 +460,17 @@ impl Requester {
         let of_data = outstanding && self.fetches.first_open().is_none();
         self.clock.note_pause(cx.now, of_data);
         self.clock.on_progress(cx.now, to, outstanding);
+        self.share_slack(cx);
         Ok(())
+    }
+
+    /// Lets new QPs start with what this one has learned.
+    #[inline]
+    fn share_slack(&mut self, cx: &mut Cx<'_>) {
+        if let Some(slack) = self.clock.take_learned_slack() {
+            cold_path();
+            *cx.slack = Some(slack);
+        }
     }
 
     /// Completes the requests at the front that are finished.

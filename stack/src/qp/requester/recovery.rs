@@ -290,6 +290,7 @@ impl Requester {
             } else {
                 self.una
             };
+            self.clock.note_late_copies(1);
             self.begin_run(cx, first, Cause::Late, 0, None);
         }
     }
@@ -308,6 +309,7 @@ impl Requester {
         self.clock.mark_ambiguous(cx.now);
         let newest = self.nxt.prev();
         let follow_up = newest > self.una && self.fetches.find(newest).is_none();
+        self.clock.note_late_copies(1 + u32::from(follow_up));
         self.begin_run(cx, self.una, Cause::Late, 0, follow_up.then_some(newest));
     }
 
