@@ -222,7 +222,8 @@ fn events_of_a_given_network_happen() {
     let slower = "[[event]]\nat = '20ms'\ndo = 'h2-s1 rate=100M'\n";
     let text = SLOW_INCAST.replace("hosts = 9", "hosts = 2");
     let rate = |text: &str| outcome(&described(text, 1, 40), 1).phases[0].goodput[0].1;
-    assert!((0.17..0.2).contains(&rate(&text)));
+    // Seven or eight messages of 64 KiB complete in the measured 20 ms.
+    assert!((0.17..0.22).contains(&rate(&text)));
     assert!((0.08..0.12).contains(&rate(&format!("{text}{slower}"))));
     // Nothing completes after the receiver is killed.
     let killed = "[[event]]\nat = '20ms'\ndo = 'h2 kill'\n";

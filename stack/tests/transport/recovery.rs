@@ -2,8 +2,8 @@
 //! 9.7.6.1.3). A responder keeps out-of-order requests. A requester finds out whether its peer
 //! does, and then retransmits only what is missing.
 
-use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern};
-use roce_stack::{DropReason, Duration, SendOp, Stat};
+use crate::sim::{A, B, Fate, Hand, Pair, Sent, Setup, pattern, to_state};
+use roce_stack::{DropReason, Duration, QpState, SendOp, Stat};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Psn, Syndrome};
 use std::collections::HashMap;
 
@@ -184,9 +184,9 @@ fn the_pool_gets_back_what_a_qp_kept() {
             hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
             assert_eq!(hand.stat(Stat::OutOfOrderKept), round);
             let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
-            let reset = crate::sim::to_state(roce_stack::QpState::Reset);
+            let reset = to_state(QpState::Reset);
             nic.modify_qp(hand.now, qpn, &reset).expect("legal");
-            hand.advance_to(roce_stack::QpState::Rts);
+            hand.advance_to(QpState::Rts);
         }
     }
 }
@@ -349,14 +349,17 @@ fn a_new_connection_knows_how_long_to_wait() {
     let mut pair = acquainted(Keeps::All);
     let first = late_answers_of_an_interrupted_peer(&mut pair, 5000);
     assert!(first > 1, "{first} responses were late");
-    for side in [A, B] {
-        pair.modify(side, &crate::sim::to_state(roce_stack::QpState::Reset));
+    let mut again = 0;
+    for _ in 0..20 {
+        for side in [A, B] {
+            pair.modify(side, &to_state(QpState::Reset));
+        }
+        for side in [A, B] {
+            pair.connect(side);
+        }
+        again += late_answers_of_an_interrupted_peer(&mut pair, 500);
     }
-    for side in [A, B] {
-        pair.connect(side);
-    }
-    let second = late_answers_of_an_interrupted_peer(&mut pair, 5000);
-    assert!(second <= 1, "{first}, then {second} again");
+    assert!(again <= 2, "{first}, then {again} again");
 }
 
 /// If the whole tail of a message is lost, the retransmission for the late response detects it, and
