@@ -66,10 +66,10 @@ pub fn print(text: Arguments<'_>) -> io::Result<()> {
     unless_reader_has_gone(print_stream(text)).map(|_| ())
 }
 
-/// Prints a line, as [`print`] does.
+/// Prints a line, as [`print()`] does.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_line(text: impl Display) -> io::Result<()> {
     print(format_args!("{text}\n"))
 }
