@@ -14,8 +14,9 @@ use crate::time::{Duration, Instant, nanos};
 
 /// The least slack: the delay, in nanoseconds, that the hosts may add to a round trip before a
 /// response counts as late. The slack doubles with each retransmission that proves spurious, up to
-/// [`MAX_SLACK`], and shrinks by a quarter with each one that proves needed. A new QP starts with
-/// the slack that another QP of the NIC has learned last, since the delay is the hosts'.
+/// [`MAX_SLACK`], and shrinks by a quarter with each one that proves needed, and by an eighth with
+/// each loss that the peer reports. A new QP starts with the slack that another QP of the NIC has
+/// learned last, since the delay is the hosts'.
 ///
 /// The maximum is the longest silence of a peer of this kind that is not busy: its background
 /// thread takes over 2.5 ms after its application has stopped polling.
@@ -347,6 +348,9 @@ impl Clock {
         self.ambiguous_since = None;
         self.late_copy_sent_at = None;
         self.waits_longer = false;
+        // The network loses packets, so late responses are likely to be lost, too.
+        self.unsure = 0;
+        self.more_slack = self.more_slack.saturating_sub(self.slack() / 8);
         self.last_answer = None;
         self.trips.discard_timings();
         self.retransmitted = Some(now);
