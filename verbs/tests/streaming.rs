@@ -235,8 +235,8 @@ fn a_post_to_an_idle_qp_leaves_at_once() {
         let write = SendRequest::write((), target.remote(0)).inline(&[1]);
         a_qp.post_send(&write).expect("posted");
         assert!(counter(a, "tx_packets") >= all);
-        (0..=ROW).for_each(|_| {
+        for _ in 0..=ROW {
             completion(a);
-        });
+        }
     }
 }
