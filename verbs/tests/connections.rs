@@ -285,6 +285,9 @@ fn connect_send_disconnect(active: &Side, passive: &Side) {
     if retransmitted.sum::<u64>() == 0 {
         for of in &counters {
             let dropped = of.iter().filter(|(name, _)| name.starts_with("drop_"));
+            // Before it answers, the peer's host is asked whether anybody has the port, by a packet of
+            // a version that does not exist.
+            let dropped = dropped.filter(|(name, _)| name != "drop_malformed");
             let dropped: Vec<_> = dropped.filter(|(_, count)| *count > 0).collect();
             assert_eq!(dropped, []);
         }
