@@ -124,8 +124,8 @@ fn numbered(family: Family, drops: Drops) {
 struct Ends {
     lab: SharedLab,
     family: Family,
-    /// Preloaded in the guest.
-    global_route: PathBuf,
+    /// Preloaded in the guest, where it repairs rdma-core's library.
+    repairs: PathBuf,
     /// For `LD_LIBRARY_PATH`.
     library: TempDir,
 }
@@ -141,14 +141,14 @@ struct Run {
 impl Ends {
     /// A path MTU that suits the largest datagrams.
     fn get_or_skip(family: Family) -> Option<Self> {
-        let source = "tests/tests/sockets/global_route.c";
-        let global_route = compiled_by_or_skip("cc", source, &["-shared", "-fPIC", "-libverbs"])?;
+        let source = "tests/tests/sockets/rdma_core_44.c";
+        let repairs = compiled_by_or_skip("cc", source, &["-shared", "-fPIC", "-libverbs"])?;
         let lab = Lab::get_or_skip()?;
         lab.set_mtu(4200).expect("set");
         Some(Self {
             lab,
             family,
-            global_route,
+            repairs,
             library: library(),
         })
     }
@@ -252,7 +252,7 @@ impl Ends {
                     .map(ToString::to_string)
                     .collect::<Vec<_>>(),
             )
-            .env("LD_PRELOAD", &self.lab.guest_path(&self.global_route))
+            .env("LD_PRELOAD", &self.lab.guest_path(&self.repairs))
             .spawn()
             .expect("it starts")
     }
