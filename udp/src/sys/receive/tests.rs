@@ -1,4 +1,5 @@
 use super::*;
+use crate::sys::memory::Blocks;
 
 fn empty() -> Bundle<'static> {
     Bundle {
@@ -94,5 +95,21 @@ fn nothing_is_handed_out_beyond_what_came() {
     let ring = ReceiveRing::new();
     for index in [0, 1, RECEIVE_BATCH, usize::MAX] {
         assert!(ring.bundle(index).is_none());
+    }
+}
+
+/// Where datagrams begin that the kernel has not copied when they were sent: see [`Buffer`].
+#[test]
+fn bundles_are_received_where_blocks_begin_in_their_pages() {
+    let mut ring = ReceiveRing::new();
+    ring.prepare_headers(RECEIVE_BATCH);
+    let sent = Blocks::map(1).expect("memory");
+    for parts in &ring.parts {
+        let distance = parts
+            .vector
+            .iov_base
+            .addr()
+            .wrapping_sub(sent.bytes(0).as_ptr().addr());
+        assert_eq!(distance % 4096, 0);
     }
 }
