@@ -178,9 +178,16 @@ impl Clock {
         let (Some(srtt), Some((_, asked))) = (self.srtt, self.last_asked) else {
             return false;
         };
-        let deferral = srtt * DEFERRAL_ROUND_TRIPS;
+        let deferral = self.deferral(srtt);
         let far_off = timeout.is_some_and(|timeout| nanos(timeout) > deferral * 4);
-        far_off && self.doublings == 0 && now.nanos_since(asked) < deferral
+        let asked_recently = now.nanos_since(asked) < srtt * DEFERRAL_ROUND_TRIPS;
+        far_off && self.doublings == 0 && asked_recently
+    }
+
+    /// The longest time, in nanoseconds, for which a packet may defer its AckReq before the requester
+    /// asks for an acknowledgement.
+    fn deferral(&self, srtt: u64) -> u64 {
+        (srtt + self.deviation) * DEFERRAL_ROUND_TRIPS + self.slack()
     }
 
     /// Whether it is time to request an acknowledgement of packets that deferred their AckReq.
@@ -278,9 +285,10 @@ impl Clock {
 
     fn arm_deferred(&mut self, now: Instant) {
         self.deferred = true;
-        self.deadline = self.srtt.filter(|_| self.enabled).map(|srtt| {
-            now.after_nanos((srtt + self.deviation) * DEFERRAL_ROUND_TRIPS + self.slack())
-        });
+        let deferral = self.srtt.map(|srtt| self.deferral(srtt));
+        self.deadline = deferral
+            .filter(|_| self.enabled)
+            .map(|deferral| now.after_nanos(deferral));
     }
 
     fn arm(&mut self, now: Instant) {

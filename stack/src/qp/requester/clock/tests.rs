@@ -288,3 +288,32 @@ fn only_the_first_question_since_progress_is_the_first() {
     clock.on_progress(at(200_000), seq + 2, true);
     assert!(clock.is_first_late_retransmission());
 }
+
+/// If the hosts pause for long, the request for an acknowledgement comes late. If the local ACK timeout
+/// passed before, the requester would retransmit, or fail, although nothing was lost.
+#[test]
+fn a_packet_defers_its_ack_req_only_if_the_timeout_comes_long_after_the_deferral() {
+    let seq = Seq::initial(Psn::new(0));
+    let mut deferred = 0;
+    for slack in [MIN_SLACK, 100_000, 2_560_000] {
+        for value in 1..=20 {
+            let config = QpConfig {
+                timeout: value,
+                ..QpConfig::default()
+            };
+            let mut clock = Clock::new(&config, Some(Slack(slack)));
+            clock.time(at(0), seq + 1);
+            clock.on_sent(at(0), seq + 1);
+            clock.on_progress(at(10), seq + 1, false);
+            let timeout = config.ack_timeout();
+            if clock.may_defer_ack_req(at(10), timeout) {
+                clock.on_ack_req_deferred(at(10));
+                let asks = clock.deadline().expect("it runs");
+                let passes = at(10) + timeout.expect("it has one");
+                assert!(asks < passes, "slack {slack}, timeout {value}");
+                deferred += 1;
+            }
+        }
+    }
+    assert!(deferred > 0);
+}
