@@ -127,8 +127,8 @@ fn hand_over() -> Ended {
     }
 }
 
-/// Does something with this thread's turn. Meanwhile the thread can't be cancelled. `None` if it has no
-/// turn, or after a panic.
+/// Calls `work` with this thread's turn. Meanwhile, the thread can't be cancelled. Returns `None` if it
+/// has no turn, or after a panic.
 fn step<T>(work: impl FnOnce(&mut Turn) -> T) -> Option<T> {
     let _deferred = Deferred::new();
     let with = |turn: &RefCell<Option<Turn>>| turn.borrow_mut().as_mut().map(work);

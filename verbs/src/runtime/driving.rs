@@ -23,9 +23,9 @@ const GRACE: Duration = Duration::from_millis(2);
 /// The most turns in which a thread sends and receives what is ready before it waits.
 const TURNS: usize = 4;
 
-/// The turn of one application thread at driving the NIC while it waits in the kernel for a
-/// descriptor. A device gives it to one thread at a time. The packet that the thread waits for wakes
-/// it up directly, and the background thread sleeps on.
+/// An application thread's turn to drive the NIC while it waits in the kernel for a descriptor. A device
+/// gives the turn to one thread at a time. The packet that the thread waits for wakes it up directly,
+/// and the background thread sleeps on.
 ///
 /// The caller looks whether it has what it waits for, calls [`Driving::prepare`], polls the
 /// descriptors that this returns, and calls [`Driving::drive`]. Then it begins again. The turn ends
@@ -97,8 +97,8 @@ impl Driving {
     /// Receives what has arrived, handles the timeouts that are due, and sends acknowledgements. Does
     /// nothing if only the caller's own descriptors are ready.
     ///
-    /// They leave before the caller looks at its completions, so they leave before its answer. Some
-    /// programs that wait for events (`ib_send_lat -e`, for one) expect that, as with an RNIC.
+    /// The acknowledgements leave before the caller looks at its completions, and so before its answer.
+    /// Some programs that wait for events (`ib_send_lat -e`, for one) expect that, as with an RNIC.
     pub fn drive(&mut self) {
         let (own, packets) = self.polled.split_at(self.own);
         let is_ready = |fd: &pollfd| fd.revents != 0;

@@ -59,8 +59,8 @@ pub(crate) struct Engine {
     pub(crate) persister: Option<Arc<Persister>>,
     /// The port's error, if it failed for good.
     pub(crate) failure: Option<PortError>,
-    /// Whether a thread that waits for an event has something to do, since the background thread last
-    /// looked.
+    /// Whether events have been delivered since the background thread last looked: the threads that wait
+    /// for them have something to do.
     pub(super) has_raised: bool,
     /// Why the device has stopped for good, if it has ([`Engine::stop`]).
     why_stopped: Option<&'static str>,

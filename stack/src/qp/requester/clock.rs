@@ -45,11 +45,12 @@ pub(super) struct Clock {
     late_copy_sent_at: Option<Instant>,
     /// There was no progress after `late_copy_sent_at`.
     late_copy_is_newest: bool,
-    /// The copies sent for the last late response that may have caused the progress: those that the
-    /// peer has not yet acknowledged as duplicates. 0 if acknowledgements do not show it.
+    /// The number of copies sent for the last late response that the peer has not acknowledged as
+    /// duplicates yet, so that one of them may have caused the progress. 0 if acknowledgements do not
+    /// show it.
     late_copies: u32,
-    /// The number of retransmissions in a row after which the response came when either a response
-    /// to the copy or one of a slow peer would.
+    /// The number of successive retransmissions whose responses may have been to the copy, or late ones
+    /// to the original.
     unsure: u8,
     /// The requester waits for a late response once more, to find out whether it needs a copy.
     waits_longer: bool,

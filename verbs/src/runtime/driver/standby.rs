@@ -75,7 +75,7 @@ impl Standby {
         if shared.application_waits() || shared.waits() != waits {
             self.note_check(true);
             if woken && stands_aside {
-                // Another thread left work, which the one that waits does not look for.
+                // Another thread has left work that the waiting thread does not look for.
                 work(shared);
             } else {
                 send_waiting(shared);

@@ -40,7 +40,7 @@ impl Clock {
     /// Judges the last retransmission for a late response when there is progress. It was spurious
     /// if the response came too soon to belong to it. If the response came too late even for a
     /// response to the copy, the peer or the network is slow, and the wait was too short as well.
-    /// In between, it may have been needed; it was needed if a longer wait had brought no response.
+    /// In between, it may have been needed. It was needed if a longer wait had brought no response.
     pub(super) fn judge_late_copy(&mut self, now: Instant) {
         let waited = core::mem::take(&mut self.waits_longer);
         if waited && self.late_retransmissions == 0 {
