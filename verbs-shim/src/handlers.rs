@@ -22,8 +22,9 @@ const FAULTS: [c_int; 7] = [
     libc::SIGABRT,
 ];
 
-/// The time for which a thread relies on what it has found. To look takes 60 system calls.
-const HOLDS: Duration = Duration::from_millis(1);
+/// The time for which a thread relies on what it has found. To look takes 60 system calls, and a message of
+/// a program that waits for each takes 50 us.
+const HOLDS: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// What this thread has found, and when.
@@ -73,7 +74,7 @@ impl Handlers {
     }
 }
 
-/// Whether all handlers ask for the same, as of the last millisecond.
+/// Whether all handlers ask for the same, as of the last 10 ms.
 pub(crate) fn agree_on_restart() -> bool {
     let now = Instant::now();
     match FOUND.get() {
