@@ -62,6 +62,8 @@ pub(crate) struct Engine {
     /// Whether events have been delivered since the background thread last looked: the threads that wait
     /// for them have something to do.
     pub(super) has_raised: bool,
+    /// The number of the wait whose thread drives the NIC now; 0 if no waiting thread does.
+    pub(super) driving_wait: u64,
     /// Why the device has stopped for good, if it has ([`Engine::stop`]).
     why_stopped: Option<&'static str>,
     latest: Instant,
@@ -137,6 +139,7 @@ impl Engine {
             persister: None,
             failure: None,
             has_raised: false,
+            driving_wait: 0,
             why_stopped: None,
             latest: Instant::ZERO,
         }
@@ -386,7 +389,7 @@ impl Engine {
     /// Adds an event of a CQ to its channel.
     fn push_cq_event(&self, id: CqId) {
         if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
-            channel.push(id);
+            channel.push_in(self.driving_wait, id);
         }
     }
 

@@ -64,6 +64,34 @@ fn spurious_retransmissions_lengthen_the_wait_and_others_shorten_it() {
     assert_eq!(patience(&mut clock), 30);
 }
 
+#[test]
+fn a_new_clock_starts_with_the_slack_that_another_has_learned() {
+    let (mut slow, end) = waiting(0);
+    assert!(slow.take_learned_slack().is_none());
+    assert!(slow.expired(at(1000)));
+    slow.on_progress(at(1001), end, true);
+    let learned = slow.take_learned_slack();
+    assert!(learned.is_some() && slow.take_learned_slack().is_none());
+    let mut other = starting_with(learned);
+    other.measured(20_000);
+    other.deviation = 0;
+    assert_eq!(patience(&mut other), 40);
+}
+
+#[test]
+fn losses_that_the_peer_reports_shorten_the_wait() {
+    let (mut clock, end) = waiting(0);
+    assert!(clock.expired(at(1000)));
+    clock.on_progress(at(1001), end, true);
+    assert_eq!(patience(&mut clock), 40);
+    clock.on_missing(at(2000), end);
+    assert_eq!(clock.slack(), 17_500, "an eighth of 20 us less");
+    for _ in 0..100 {
+        clock.on_missing(at(2000), end);
+    }
+    assert_eq!(clock.slack(), MIN_SLACK);
+}
+
 /// A peer that was interrupted answers late, and not too soon after the copy to answer it.
 #[test]
 fn a_response_that_is_late_even_for_the_copy_shows_a_slow_peer() {
