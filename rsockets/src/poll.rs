@@ -34,6 +34,7 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
     let mut system = Vec::new();
     loop {
         let (ready, _) = look(fds, &sockets, Some(&mut Vec::new()))?;
+        turn.note_progress();
         if ready > 0 || patience.is_over() {
             return Ok(ready);
         }

@@ -105,6 +105,7 @@ impl<S: Awaited> Shared<S> {
         loop {
             let mut state = self.state.lock();
             self.progress_locked(&mut state, true);
+            turn.note_progress();
             if let Some(result) = attempt(&mut state)? {
                 return Ok(result);
             }

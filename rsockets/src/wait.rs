@@ -99,6 +99,13 @@ impl Turn {
         }
     }
 
+    /// The thread has handled what has happened to its sockets.
+    pub(crate) fn note_progress(&self) {
+        if let Some(driving) = &self.driving {
+            driving.drop_events();
+        }
+    }
+
     /// Waits until one of the descriptors is ready, or may be because the NIC has worked. Returns
     /// whether it did: if not, the turn is over, or there was none.
     ///

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use std::process::{Command, Stdio};
 
 const CLIENTS: usize = 150;
-/// Enough for the clients' connections to be half open at once.
+/// Enough for all connections of the clients to be half-open at the same time.
 const DESCRIPTORS: u64 = 4096;
 /// Tells a process of this test that it has the clients, and of which server.
 const SERVER: &str = "BURST_SERVER";
@@ -24,7 +24,7 @@ fn run_clients(server: SocketAddr) {
         .map(|_| {
             let fd = socket();
             rs::set_nonblocking(fd, true).expect("set");
-            let error = rs::connect(fd, server).expect_err("nobody confirms at once");
+            let error = rs::connect(fd, server).expect_err("the server has not answered yet");
             assert_eq!(error.errno(), nix::errno::Errno::EINPROGRESS);
             fd
         })

@@ -36,12 +36,9 @@ impl MissedEvents {
         }
     }
 
-    /// Takes a CQ whose missed event can be returned now, and increments its count of
-    /// unacknowledged events.
+    /// For a blocking channel: takes a CQ whose missed event can be returned now, and increments its
+    /// count of unacknowledged events.
     fn take(&self, of: &Channel) -> Result<Option<Handle<IbvCq>>, Errno> {
-        if self.cqs.lock().is_empty() || !blocks(&of.channel)? {
-            return Ok(None);
-        }
         loop {
             let Some(id) = self.cqs.lock().pop_first() else {
                 return Ok(None);
@@ -134,9 +131,16 @@ impl Channel {
                     }
                 }
                 None => {
+                    // A call that waits already found the channel blocking. As in the kernel, it waits
+                    // on if the program changes that.
+                    let goes_on = drive::goes_on();
+                    if !goes_on && !blocks(channel)? {
+                        return Err(Errno::EAGAIN);
+                    }
                     return match self.missed_events.take(self)? {
                         Some(found) => Ok(Found::Now(found)),
-                        None => drive_or_wait(&state.roce, channel),
+                        None if goes_on => Ok(Found::WhenDriven),
+                        None => Ok(drive_or_wait(&state.roce, channel)),
                     };
                 }
             }
@@ -145,24 +149,15 @@ impl Channel {
 }
 
 /// For a call that waits for an event of the channel: it drives the NIC meanwhile, if it may.
-///
-/// # Errors
-/// `EAGAIN` if the channel is non-blocking.
-fn drive_or_wait<T>(
-    context: &roce_verbs::Context,
-    channel: &CompletionChannel,
-) -> Result<Found<T>, Errno> {
-    if !blocks(channel)? {
-        return Err(Errno::EAGAIN);
-    }
+fn drive_or_wait<T>(context: &roce_verbs::Context, channel: &CompletionChannel) -> Found<T> {
     if handlers::agree_on_restart()
-        && let Some(driving) = context.drive_while_waiting()
+        && let Some(driving) = channel.drive_while_waiting()
         && drive::begin(driving, channel.events())
     {
-        return Ok(Found::WhenDriven);
+        return Found::WhenDriven;
     }
     context.hand_over();
-    Ok(wait::when_readable(channel))
+    wait::when_readable(channel)
 }
 
 /// `ibv_ack_cq_events`.

@@ -25,7 +25,7 @@ unsafe extern "C-unwind" {
 }
 
 /// A thread's turn, and the queue that it waits for. It has its own reference to the queue: another
-/// thread may destroy the channel.
+/// thread may destroy the channel. The turn lasts until the call has taken its event.
 struct Turn {
     driving: Driving,
     queue: Arc<EventQueue<CqId>>,
@@ -60,8 +60,17 @@ pub(crate) fn begin(driving: Driving, queue: Arc<EventQueue<CqId>>) -> bool {
     begins.is_ok()
 }
 
+/// Whether the calling thread has a turn.
+pub(crate) fn goes_on() -> bool {
+    let has_one = |turn: &RefCell<Option<Turn>>| turn.try_borrow().is_ok_and(|turn| turn.is_some());
+    TURN.try_with(has_one).unwrap_or(false)
+}
+
 /// Ends the calling thread's turn, if it has one, and leaves `errno` as it was.
 pub(crate) fn end() {
+    if !goes_on() {
+        return;
+    }
     let errno = Errno::last();
     let _deferred = Deferred::new();
     drop(take());
@@ -89,10 +98,12 @@ pub(crate) fn wait() -> Ended {
                     return Ended::Failed;
                 }
             }
-            None => {
+            None if goes_on() => {
                 Errno::EIO.set();
                 return Ended::Failed;
             }
+            // A signal handler of the program has waited for an event, and ended the turn.
+            None => return Ended::Queued,
         }
     }
 }
@@ -127,8 +138,8 @@ fn hand_over() -> Ended {
     }
 }
 
-/// Does something with this thread's turn. Meanwhile the thread can't be cancelled. `None` if it has no
-/// turn, or after a panic.
+/// Calls `work` with this thread's turn. Meanwhile, the thread can't be cancelled. Returns `None` if it
+/// has no turn, or after a panic.
 fn step<T>(work: impl FnOnce(&mut Turn) -> T) -> Option<T> {
     let _deferred = Deferred::new();
     let with = |turn: &RefCell<Option<Turn>>| turn.borrow_mut().as_mut().map(work);

@@ -86,6 +86,8 @@ fn close_duplicate() {
 ///
 /// `attempt` must not have to be dropped.
 pub(crate) fn until_found(mut attempt: impl FnMut() -> Result<Found<()>, Errno> + Copy) -> c_int {
+    // A signal handler of the program may have left an earlier call by `longjmp`.
+    drive::end();
     loop {
         let mut waits_for = None;
         let result = guard::minus_one(|| {
@@ -96,12 +98,21 @@ pub(crate) fn until_found(mut attempt: impl FnMut() -> Result<Found<()>, Errno> 
             Ok(())
         });
         let slept = match waits_for {
-            Some(Found::WhenReadable(fd)) => sleep(fd),
             Some(Found::WhenDriven) => drive_then_sleep(),
-            _ => return result,
+            Some(Found::WhenReadable(fd)) => {
+                drive::end();
+                sleep(fd)
+            }
+            _ => {
+                // After the thread has taken its event, so that the channel's descriptor need not show
+                // it.
+                drive::end();
+                return result;
+            }
         };
         close_duplicate();
         if slept < 0 && Errno::last() != Errno::EBADF {
+            drive::end();
             return -1;
         }
         // If the descriptor is closed, the next attempt says what became of its object.
@@ -111,9 +122,7 @@ pub(crate) fn until_found(mut attempt: impl FnMut() -> Result<Found<()>, Errno> 
 /// Drives the NIC until there is an event, or leaves it to the background thread after some time and
 /// sleeps until there is one. Returns as [`sleep`].
 fn drive_then_sleep() -> isize {
-    let ended = drive::wait();
-    drive::end();
-    match ended {
+    match drive::wait() {
         Ended::Queued => 0,
         Ended::Failed => -1,
         Ended::Over(queue) => {

@@ -12,8 +12,8 @@ use crate::device::Device;
 use crate::error::{OpenError, StartError};
 use crate::gid::GidTable;
 use crate::runtime::{
-    DeviceState, Driving, Engine, EventQueue, Monitor, PersistListener, Persister, Starter,
-    port_limits, send_waiting_at_exit, spawn_driver,
+    DeviceState, Engine, EventQueue, Monitor, PersistListener, Persister, Starter, port_limits,
+    send_waiting_at_exit, spawn_driver,
 };
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
@@ -175,12 +175,6 @@ impl Context {
     /// for further calls by the application. For programs that wait on descriptors themselves.
     pub fn hand_over(&self) {
         self.inner.shared.hand_over();
-    }
-
-    /// For a library with a call that waits for a descriptor: the calling thread drives the NIC while
-    /// it waits, so that no other thread has to wake up first. `None` if another thread does that.
-    pub fn drive_while_waiting(&self) -> Option<Driving> {
-        Driving::begin(&self.inner.shared)
     }
 }
 

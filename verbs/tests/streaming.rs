@@ -82,9 +82,13 @@ fn watched(end: &End) -> RemoteAddr {
     end.region.remote(WATCHED as u64)
 }
 
+/// The longest time for which a test watches its memory. It computes meanwhile, and roce-mutations takes
+/// a program for hung that has computed for 25 s.
+const MAX_WATCH: Duration = Duration::from_secs(15);
+
 /// Waits until the last byte of a row has arrived, without a call.
 fn watch(to: &End) {
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + MAX_WATCH;
     while to.region.load_u8(WATCHED).expect("in range") != ROW as u8 {
         assert!(Instant::now() < until, "the byte does not come");
         std::hint::spin_loop();

@@ -250,7 +250,7 @@ impl Listening {
             *of_address.entry(half_open.names.remote.ip()).or_insert(0) += 1;
         }
         let oldest_first = self.half_open.iter().enumerate();
-        // Of equals, the last, which is the oldest here.
+        // `max_by_key` returns the last of several maxima, which is the oldest in this order.
         let (index, chosen) = oldest_first
             .rev()
             .max_by_key(|(_, half_open)| of_address[&half_open.names.remote.ip()])?;

@@ -167,7 +167,7 @@ impl Stream {
 
     /// Lets this thread drive the NIC while it sleeps.
     pub(crate) fn drive_while_waiting(&self) -> Option<Driving> {
-        self.endpoint.nic.context.drive_while_waiting()
+        self.endpoint.channel.drive_while_waiting()
     }
 
     /// Takes the error of a connection that was cut off. Later calls return `None`.

@@ -55,6 +55,11 @@ fn datagram_sockets_over_rdma_behave_as_sockets() {
     }
 }
 
+#[test]
+fn an_event_that_a_waiting_thread_leaves_is_for_those_that_poll() {
+    succeeds("waits.c");
+}
+
 /// Cancellation had ended the whole process.
 #[test]
 fn a_thread_can_be_cancelled_while_it_waits_or_polls() {

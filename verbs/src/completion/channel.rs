@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::error::OpenError;
-use crate::runtime::{EventQueue, wait_for};
+use crate::runtime::{Driving, EventQueue, wait_for};
 use roce_stack::CqId;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -52,9 +52,16 @@ impl CompletionChannel {
     }
 }
 
-/// For a library whose callers may destroy the channel while one of its threads waits for an event.
+/// For a library with a call that waits for an event of the channel.
 impl CompletionChannel {
-    /// The channel's events.
+    /// Lets the calling thread drive the NIC while it waits, so that no other thread has to wake up
+    /// first. `None` if another thread does that.
+    pub fn drive_while_waiting(&self) -> Option<Driving> {
+        Driving::begin(&self.context.inner.shared, &self.queue)
+    }
+
+    /// The channel's events. The caller may destroy the channel while one of its threads waits for an
+    /// event.
     pub fn events(&self) -> Arc<EventQueue<CqId>> {
         Arc::clone(&self.queue)
     }

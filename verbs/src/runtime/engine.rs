@@ -1,23 +1,21 @@
 //! The engine: the NIC and its port behind one lock, and the methods that drive them.
 
+mod explaining;
+mod sending;
+#[cfg(test)]
+mod tests;
+
 use super::moderation::Moderation;
 use super::orders::{Orders, unplugged};
-use super::pacing::{Batch, Pacing};
+use super::pacing::Pacing;
 use super::{EventQueue, Persister};
 use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
-use crate::why::{
-    Cause, Explanation, Failure, KernelView, KernelWatch, LossSigns, Places, UnfitPackets, WhyLog,
-    is_of_lost_packets,
-};
+use crate::why::{KernelWatch, WhyLog};
 use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
 use roce_port::{Port, PortError, RxSink};
-use roce_stack::{
-    CqId, Event, Instant, Mismatch, Nic, Persisted, QpAttributes, QpState, RxMeta, Stat,
-};
-use roce_wire::Qpn;
-use std::cell::OnceCell;
+use roce_stack::{CqId, Event, Instant, Nic, Persisted, QpAttributes, QpState, RxMeta};
 use std::collections::HashMap;
 use std::hint::cold_path;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,9 +59,11 @@ pub(crate) struct Engine {
     pub(crate) persister: Option<Arc<Persister>>,
     /// The port's error, if it failed for good.
     pub(crate) failure: Option<PortError>,
-    /// Whether a thread that waits for an event has something to do, since the background thread last
-    /// looked.
+    /// Whether events have been delivered since the background thread last looked: the threads that wait
+    /// for them have something to do.
     pub(super) has_raised: bool,
+    /// The number of the wait whose thread drives the NIC now; 0 if no waiting thread does.
+    pub(super) driving_wait: u64,
     /// Why the device has stopped for good, if it has ([`Engine::stop`]).
     why_stopped: Option<&'static str>,
     latest: Instant,
@@ -139,6 +139,7 @@ impl Engine {
             persister: None,
             failure: None,
             has_raised: false,
+            driving_wait: 0,
             why_stopped: None,
             latest: Instant::ZERO,
         }
@@ -266,89 +267,6 @@ impl Engine {
         }
     }
 
-    /// Sends the packets that are ready. Returns whether there were any.
-    pub(crate) fn send(&mut self, now: Instant) -> bool {
-        if self.has_stopped() {
-            return false;
-        }
-        let now = self.nic_time(now);
-        let mut busy = false;
-        if self.nic.wants_to_send() {
-            match (unplugged(&mut self.orders), &mut self.capture) {
-                (Some(unplugged), _) => self.nic.transmit(now, unplugged),
-                (None, None) => self.nic.transmit(now, self.port.as_transmit()),
-                (None, Some(capture)) => {
-                    cold_path();
-                    self.nic
-                        .transmit(now, &mut capture.tap(self.port.as_transmit()));
-                }
-            }
-            self.pacing.note_sent();
-            busy = true;
-        }
-        if (busy || self.port.queued() > 0)
-            && let Err(error) = self.port.flush()
-        {
-            self.failure = Some(error);
-        }
-        self.write_capture_and_tally();
-        busy
-    }
-
-    /// Handles the requests that the application has just posted to the QP `qpn`: leaves them
-    /// waiting for those that follow ([`Pacing`]), or sends them, together with all that wait.
-    /// Returns whether they wait.
-    pub(crate) fn send_posted(&mut self, now: Instant, qpn: Qpn, posted: Batch) -> bool {
-        let now = self.nic_time(now);
-        let received = self.nic.counters()[Stat::RxPackets];
-        if self.pacing.note_post(now, received, posted) && self.can_wait(qpn) {
-            self.pacing.wait(posted);
-            return true;
-        }
-        self.send_at_once(now, qpn);
-        false
-    }
-
-    /// Whether what was posted to a QP can wait. If the QP has nothing in flight, its peer may be idle.
-    fn can_wait(&self, qpn: Qpn) -> bool {
-        let stands_still = self.has_stopped() || self.is_cut_off();
-        !stands_still && self.nic.wants_to_send() && self.nic.has_in_flight(qpn)
-    }
-
-    /// Sends what waits, if anything does.
-    pub(super) fn send_waiting(&mut self, now: Instant) {
-        if self.pacing.has_waiting() {
-            self.send(now);
-        }
-    }
-
-    /// Sends the requests posted to the QP `qpn`, and then its pending replies to the peer, mostly
-    /// acknowledgements. A port can send a request and a following acknowledgement to the same peer
-    /// in one datagram. The other QPs wait for the next [`Engine::send`], unless one of them has
-    /// waited longer than `qpn` or has posts that wait, or the port batches packets of different QPs
-    /// ([`Port::batches_mixed_packets`]). Then all QPs send.
-    fn send_at_once(&mut self, now: Instant, qpn: Qpn) {
-        let all = self.pacing.has_waiting() || self.port.batches_mixed_packets();
-        if all || self.has_stopped() || self.is_cut_off() {
-            self.send(now);
-            return;
-        }
-        match &mut self.capture {
-            None => self.nic.transmit_posted(now, self.port.as_transmit(), qpn),
-            Some(capture) => {
-                cold_path();
-                let mut port = capture.tap(self.port.as_transmit());
-                self.nic.transmit_posted(now, &mut port, qpn);
-            }
-        }
-        if self.port.queued() > 0
-            && let Err(error) = self.port.flush()
-        {
-            self.failure = Some(error);
-        }
-        self.write_capture_and_tally();
-    }
-
     /// Writes out the packets captured and the counts of this turn, so that they are not lost if
     /// the process crashes.
     fn write_capture_and_tally(&mut self) {
@@ -468,73 +386,10 @@ impl Engine {
         }
     }
 
-    /// Writes why QPs have failed in this turn.
-    #[cold]
-    fn explain_failures(&mut self) {
-        // One view for all of them: no packet moves while it is made.
-        let kernel = self.kernel.clone();
-        let view = OnceCell::new();
-        while let Some(failure) = self.nic.poll_failure() {
-            if self.why.as_mut().is_some_and(|log| log.admits(&failure)) {
-                let kernel = kernel.as_deref().filter(|_| is_of_lost_packets(&failure));
-                let view = kernel.and_then(|kernel| view.get_or_init(|| kernel.look()).as_ref());
-                let explanation = self.explain(failure, view);
-                if let Some(log) = &mut self.why {
-                    log.write(explanation, self.capture.as_deref());
-                }
-            }
-        }
-    }
-
-    /// Writes about packets that do not fit a QP, unless it has failed: that explains them.
-    #[cold]
-    fn explain_mismatch(&mut self, mismatch: &Mismatch) {
-        let failure = self.nic.failure(mismatch.qpn);
-        if failure.is_some_and(|failure| failure.cause != Cause::Application) {
-            return;
-        }
-        let Some(log) = &mut self.why else { return };
-        if log.has_room(self.latest) {
-            let status = self.nic.qp_status(self.latest, mismatch.qpn);
-            let kind = status.map(|status| status.kind);
-            log.write_unfit(&UnfitPackets::new(&self.device, kind, mismatch));
-        }
-    }
-
-    /// Explains a failure. `view` is what the kernel shows, if packets got lost
-    /// ([`is_of_lost_packets`]).
-    #[cold]
-    pub(crate) fn explain(&self, failure: Failure, view: Option<&KernelView<'_>>) -> Explanation {
-        let port_counters = self.port_counters();
-        let places = Places {
-            nic: &self.nic,
-            port_counters: &port_counters,
-            kernel: view,
-        };
-        Explanation::new(&self.device, failure, &places)
-    }
-
     /// Adds an event of a CQ to its channel.
     fn push_cq_event(&self, id: CqId) {
         if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
-            channel.push(id);
-        }
-    }
-
-    /// The port's counters, by name, and those of faults, if there are any.
-    pub(crate) fn port_counters(&self) -> Vec<(&'static str, u64)> {
-        let faults = self.faults.iter().flat_map(|f| f.counters().each());
-        let orders = self.orders.iter().map(|orders| orders.counter());
-        let port = self.port.each_counter().into_iter();
-        port.chain(faults).chain(orders).collect()
-    }
-
-    /// Copies what evidence about lost datagrams is gathered from, for a caller that gathers it
-    /// without the lock: that takes long, and no packet would move meanwhile.
-    pub(crate) fn loss_signs(&self) -> LossSigns {
-        LossSigns {
-            port_counters: self.port_counters(),
-            kernel: self.kernel.clone(),
+            channel.push_in(self.driving_wait, id);
         }
     }
 
@@ -547,70 +402,5 @@ impl Engine {
     /// Sets the channel for the events of a CQ.
     pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<EventQueue<CqId>>) {
         self.channels.insert(id, Arc::downgrade(channel));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::device::Device;
-    use crate::settings::OpenOptions;
-    use crate::why::WhyOutput;
-    use crate::{ConnectOptions, QpOptions, QueuePair, SendRequest};
-    use std::net::Ipv4Addr;
-    use std::sync::atomic::Ordering;
-    use std::time::Duration;
-
-    /// Threads may get the lock in another order than they read the clock.
-    #[test]
-    fn the_time_of_the_nic_never_goes_back() {
-        let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
-        let context = device.open().expect("opened");
-        let mut engine = context.inner.shared.lock();
-        let early = context.inner.shared.now();
-        let late = early + Duration::from_secs(1);
-        assert_eq!(engine.nic_time(late), late);
-        assert_eq!(engine.nic_time(early), late);
-    }
-
-    /// No packet moves while the kernel is asked, and many QPs may fail at once.
-    #[test]
-    fn one_look_at_the_kernel_explains_all_failures_of_a_turn() {
-        const QPS: usize = 30;
-        let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
-        // A QP that is not connected drops what comes.
-        let silent = device.open().expect("opened");
-        let cq = silent.create_cq(1);
-        let options = QpOptions::default();
-        let silent = silent.alloc_pd().create_qp(&cq, &cq, &options);
-        let peer = silent.as_ref().expect("a QP").endpoint(0).expect("a GID");
-
-        let folder = tempfile::tempdir().expect("a folder");
-        let report = folder.path().join("why.jsonl");
-        let options = OpenOptions::new().why(WhyOutput::File(report.clone()));
-        let context = options.open(&device).expect("opened");
-        let (pd, cq) = (context.alloc_pd(), context.create_cq(QPS));
-        let patient = ConnectOptions {
-            timeout: 25,
-            retry_cnt: 0,
-            ..ConnectOptions::default()
-        };
-        let qps: Vec<QueuePair> = (0..QPS)
-            .map(|_| {
-                let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
-                qp.connect(0, &peer, &patient).expect("connected");
-                qp.post_send(&SendRequest::send(&[])).expect("room");
-                qp
-            })
-            .collect();
-        let mut engine = context.inner.shared.lock();
-        let later = context.inner.shared.now() + Duration::from_secs(3600);
-        engine.progress(later);
-        for qp in &qps {
-            assert!(engine.nic.failure(qp.qpn()).is_some(), "{}", qp.qpn());
-        }
-        let kernel = engine.kernel.as_ref().expect("/proc is there");
-        assert_eq!(kernel.looks.load(Ordering::Relaxed), 1);
-        let lines = std::fs::read_to_string(&report).expect("a report");
-        assert_eq!(lines.lines().count(), QPS);
     }
 }

@@ -7,8 +7,8 @@
 
 use roce_stack::{Duration, Instant};
 
-/// The first posts of a row, which never wait. Programs often write data, then a flag, and then
-/// watch their memory for the answer.
+/// The number of posts at the start of a row that never wait. Programs often write data, then a flag,
+/// and then watch their memory for the answer.
 const PROMPT_POSTS: u32 = 2;
 
 /// The longest time from one post of a row to the next.
@@ -17,7 +17,7 @@ const MAX_GAP: Duration = Duration::from_micros(10);
 /// The number of requests that fill a datagram with a WRITE of 4 KiB each.
 const MAX_REQUESTS: usize = 15;
 
-/// Their size. One more would not fit into the datagram.
+/// The number of bytes that fill a datagram: those of [`MAX_REQUESTS`] such WRITEs.
 const MAX_BYTES: u64 = 15 << 12;
 
 /// A program calls again soon if its next call comes within this time. A longer time would delay
@@ -104,8 +104,8 @@ impl Pacing {
             && !self.waiting.and(post).is_full()
     }
 
-    /// Learns from what followed the last post, if that could have waited: a call at `driven` that
-    /// drove the NIC, or a post `now`.
+    /// Learns from the call that followed the last post, if that post could have waited: a call at
+    /// `driven` that drove the NIC, or a post at `now`.
     fn judge_last_post(&mut self, now: Instant, driven: Option<Instant>) {
         if self.row <= PROMPT_POSTS {
             return;
@@ -121,7 +121,7 @@ impl Pacing {
         }
     }
 
-    /// Leaves the post that [`Pacing::note_post`] has noted waiting.
+    /// Notes that the post of the last [`Pacing::note_post`] is left waiting.
     pub(super) fn wait(&mut self, post: Batch) {
         self.last_waits = true;
         self.waiting = self.waiting.and(post);

@@ -22,7 +22,11 @@ impl PacketFds {
     pub(super) fn of(engine: &Engine, now: Instant) -> (Self, Option<Duration>) {
         let timeout = engine.next_timeout(now);
         let timeout = timeout.map(|at| at.saturating_duration_since(now));
-        let packets = engine.port.packet_fds();
+        // A device that has stopped receives nothing. A packet that waits would end each sleep at once.
+        let packets = match engine.has_stopped() {
+            true => Vec::new(),
+            false => engine.port.packet_fds(),
+        };
         let packets = packets.iter().map(|of| pollfd {
             fd: of.fd.as_raw_fd(),
             events: match of.wants_write {
@@ -67,4 +71,34 @@ pub(super) fn poll_packets(fds: &mut [pollfd], timeout: Option<Duration>) -> nix
     // signal mask as it is.
     let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), count, timeout, std::ptr::null()) };
     Errno::result(ready).map(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::{ConnectOptions, QpOptions};
+    use std::net::Ipv4Addr;
+
+    /// Nobody would receive the packet that ends each wait at once, and the thread would use a whole
+    /// processor.
+    #[test]
+    fn nobody_waits_for_packets_to_a_device_that_has_stopped() {
+        let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
+        let context = device.open().expect("opened");
+        let shared = &context.inner.shared;
+        let cq = context.create_cq(1);
+        let qp = context
+            .alloc_pd()
+            .create_qp(&cq, &cq, &QpOptions::default());
+        let qp = qp.expect("a QP");
+        let peer = qp.endpoint(0).expect("a GID");
+        let connected = qp.connect(0, &peer, &ConnectOptions::default());
+        connected.expect("connected");
+        let mut engine = shared.lock();
+        let polled = |engine: &Engine| PacketFds::of(engine, shared.now()).0.0.len();
+        assert!(polled(&engine) > 0);
+        engine.stop();
+        assert_eq!(polled(&engine), 0);
+    }
 }

@@ -141,8 +141,8 @@ impl Requester {
     /// port that joins packets of one length in a datagram can join them, and those of the next
     /// WRITE.
     ///
-    /// The peer checks the range of each packet by itself. A WRITE whose range it would refuse must not
-    /// be placed in part, so a train goes only where earlier WRITEs have succeeded. Immediate data
+    /// The peer checks the range of each packet separately. A WRITE whose range it would refuse must not
+    /// be placed in part, so a WRITE is a train only between addresses that earlier WRITEs have written. Immediate data
     /// comes with the length of the whole message, so those WRITEs are messages.
     pub(super) fn sends_as_train(&self, core: &Core, op: &SendOp, len: u32, packets: u64) -> bool {
         let SendOp::Write(remote) = *op else {

@@ -5,8 +5,8 @@ use crate::wr::{RemoteAddr, SendOp};
 /// The number of keys that are remembered.
 const KEYS: usize = 4;
 
-/// Addresses of the memory with one key: all that lie between WRITEs that have succeeded. A key is
-/// that of one stretch of addresses.
+/// The addresses between the lowest and the highest that successful WRITEs with one key have written.
+/// A key belongs to one contiguous range of addresses, so the peer accepts WRITEs to all of these.
 #[derive(Clone, Copy, Debug, Default)]
 struct Range {
     rkey: u32,

@@ -75,8 +75,10 @@ impl Standby {
         if shared.application_waits() || shared.waits() != waits {
             self.note_check(true);
             if woken && stands_aside {
-                // Another thread left work, which the one that waits does not look for.
+                // Another thread has left work that the waiting thread does not look for.
                 work(shared);
+            } else {
+                send_waiting(shared);
             }
             return;
         }
@@ -86,10 +88,7 @@ impl Standby {
         let calls = shared.calls().wrapping_sub(calls);
         if is_polling(calls, began.elapsed()) || in_call && !woken {
             self.note_check(true);
-            // The application may have stopped since, in the middle of a series of posts.
-            if let Some(mut engine) = shared.engine.try_lock() {
-                engine.send_waiting(shared.now());
-            }
+            send_waiting(shared);
         } else if !in_call {
             self.note_check(false);
             work(shared);
@@ -135,6 +134,14 @@ fn work(shared: &DeviceState) {
         if !may_delay_acknowledgements(&engine) {
             engine.send(shared.now());
         }
+    }
+}
+
+/// Sends the posts that wait for others: the application may have stopped in the middle of a series. Does
+/// nothing if another thread has the lock: the next look sends them.
+fn send_waiting(shared: &DeviceState) {
+    if let Some(mut engine) = shared.engine.try_lock() {
+        engine.send_waiting(shared.now());
     }
 }
 
@@ -185,7 +192,60 @@ fn wait(shared: &DeviceState, mut packets: PacketFds, longest: Duration) -> bool
 #[cfg(test)]
 mod tests {
     use super::{LONGEST_BACKOFF, Standby, is_polling};
-    use std::time::Duration;
+    use crate::device::Device;
+    use crate::runtime::Batch;
+    use crate::{ConnectOptions, QpOptions, SendRequest};
+    use std::net::Ipv4Addr;
+    use std::time::{Duration, Instant};
+
+    /// The thread that waits may be in a signal handler of the program.
+    #[test]
+    fn posts_that_wait_are_sent_beside_a_thread_that_drives() {
+        let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
+        let context = device.open().expect("opened");
+        let cq = context.create_cq(1);
+        let qp = context
+            .alloc_pd()
+            .create_qp(&cq, &cq, &QpOptions::default());
+        let qp = qp.expect("a QP");
+        let peer = qp.endpoint(0).expect("a GID");
+        let connected = qp.connect(0, &peer, &ConnectOptions::default());
+        connected.expect("connected");
+        let shared = &context.inner.shared;
+        shared.begin_wait(Duration::from_secs(60)).expect("a turn");
+        let mut engine = shared.lock();
+        let now = engine.nic_time(shared.now());
+        let posted = engine.nic.post_send(now, qp.qpn(), &SendRequest::send(&[]));
+        posted.expect("posted");
+        engine.pacing.wait(Batch {
+            requests: 1,
+            bytes: 0,
+        });
+        drop(engine);
+        let (mut standby, began) = (Standby::default(), Instant::now());
+        while shared.lock().pacing.has_waiting() {
+            assert!(began.elapsed() < Duration::from_secs(60), "they still wait");
+            standby.take_turn(shared);
+        }
+    }
+
+    /// On a busy machine, the thread's turn may be over before the check.
+    #[test]
+    fn a_thread_that_drives_while_it_waits_counts_as_driving() {
+        let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
+        let context = device.open().expect("opened");
+        let channel = context.create_channel().expect("a descriptor");
+        let shared = &context.inner.shared;
+        let lasts = (0..1000).any(|_| {
+            let _turn = channel.drive_while_waiting().expect("a turn");
+            let mut standby = Standby::default();
+            standby.take_turn(shared);
+            let lasts = shared.application_waits();
+            assert!(!lasts || standby.confidence == 1);
+            lasts
+        });
+        assert!(lasts, "each turn was over at once");
+    }
 
     #[test]
     fn backs_off_from_an_application_that_mostly_drives() {
