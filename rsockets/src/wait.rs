@@ -4,6 +4,7 @@ use crate::options::configuration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use roce_verbs::device::Driving;
+use std::cell::Cell;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,38 @@ pub(crate) fn poll_timeout(left: Option<Duration>) -> PollTimeout {
 /// If a thread that yields its processor is back only after this time, others have waited for it.
 const LONG_YIELD: Duration = Duration::from_micros(5);
 
+/// After such a yield, the thread does not poll for this many times as long as the yield took. On a
+/// processor that another thread keeps busy, a yield takes a time slice, some milliseconds, while a
+/// thread that sleeps is woken up at once by the packet that it waits for. So yields cost a thread at
+/// most one part in this number of its time.
+const REST: u32 = 32;
+
+/// When a thread may poll again.
+#[derive(Clone, Copy, Default)]
+struct Rest {
+    until: Option<Instant>,
+}
+
+impl Rest {
+    fn lasts(self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Notes that the thread has yielded, and was back at `now`, after `took`. Returns whether other
+    /// threads have waited for its processor.
+    fn note_yield(&mut self, now: Instant, took: Duration) -> bool {
+        let others_wait = took >= LONG_YIELD;
+        if others_wait {
+            self.until = Some(now + took * REST);
+        }
+        others_wait
+    }
+}
+
+thread_local! {
+    static REST_OF_THREAD: Cell<Rest> = Cell::default();
+}
+
 /// A thread that polls before it sleeps, as long as no other thread waits for its processor, for at
 /// most `RS_POLLING_TIME`.
 #[derive(Default)]
@@ -73,13 +106,17 @@ pub(crate) struct Spinning {
 impl Spinning {
     /// Whether the thread polls once more.
     pub(crate) fn goes_on(&mut self) -> bool {
+        let mut rest = REST_OF_THREAD.get();
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
-        if now.duration_since(began) >= configuration().polling {
+        if rest.lasts(now) || now.duration_since(began) >= configuration().polling {
             return false;
         }
         std::thread::yield_now();
-        now.elapsed() < LONG_YIELD
+        let back = Instant::now();
+        let others_wait = rest.note_yield(back, back.duration_since(now));
+        REST_OF_THREAD.set(rest);
+        !others_wait
     }
 }
 
@@ -144,6 +181,7 @@ pub(crate) fn sleep(descriptors: &[RawFd], left: Option<Duration>) -> Result<(),
 
 #[cfg(test)]
 mod tests {
+    use super::Rest;
     use crate::calls::{Domain, Time, close};
     use crate::calls::{accept, bind, connect, listen, local_name, set_time, socket};
     use crate::error::Error;
@@ -154,7 +192,36 @@ mod tests {
     use std::os::unix::thread::JoinHandleExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread::{JoinHandle, spawn, yield_now};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
+
+    /// How many of its waits a thread begins by polling, if a message comes every 30 us and a yield
+    /// takes this time.
+    fn polls(waits: u32, a_yield_takes: Duration) -> u32 {
+        let mut rest = Rest::default();
+        let mut now = Instant::now();
+        let mut polls = 0;
+        for _ in 0..waits {
+            now += Duration::from_micros(30);
+            if !rest.lasts(now) {
+                polls += 1;
+                now += a_yield_takes;
+                rest.note_yield(now, a_yield_takes);
+            }
+        }
+        polls
+    }
+
+    #[test]
+    fn a_thread_whose_processor_is_busy_seldom_polls() {
+        let alone = Duration::from_nanos(500);
+        assert_eq!(polls(10_000, alone), 10_000);
+        // The others compute: 300 ms of waits, with a yield of a time slice every 100 ms.
+        let slice = Duration::from_millis(3);
+        assert_eq!(polls(10_000, slice), 4);
+        // They poll, too, and yield as well.
+        let short = Duration::from_micros(10);
+        assert_eq!(polls(10_000, short), 910);
+    }
 
     static SIGNALS: AtomicUsize = AtomicUsize::new(0);
 
