@@ -1,11 +1,10 @@
 //! Sleeping until something happens to a socket.
 
+use crate::error::Error;
 use crate::options::configuration;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
+use crate::poll::system_poll;
 use roce_verbs::device::Driving;
 use std::cell::Cell;
-use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// How long a call may wait.
@@ -51,16 +50,6 @@ impl Patience {
     }
 }
 
-/// A time as `poll` takes it, rounded up.
-pub(crate) fn poll_timeout(left: Option<Duration>) -> PollTimeout {
-    let Some(left) = left else {
-        return PollTimeout::NONE;
-    };
-    let millis = left.as_nanos().div_ceil(1_000_000);
-    let millis = i32::try_from(millis).unwrap_or(i32::MAX);
-    PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
-}
-
 /// If a thread that yields its processor is back only after this time, others have waited for it.
 const LONG_YIELD: Duration = Duration::from_micros(5);
 
@@ -81,14 +70,11 @@ impl Rest {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Notes that the thread has yielded, and was back at `now`, after `took`. Returns whether other
-    /// threads have waited for its processor.
-    fn note_yield(&mut self, now: Instant, took: Duration) -> bool {
-        let others_wait = took >= LONG_YIELD;
-        if others_wait {
+    /// Notes that the thread has yielded, and was back at `now`, after `took`.
+    fn note_yield(&mut self, now: Instant, took: Duration) {
+        if took >= LONG_YIELD {
             self.until = Some(now + took * REST);
         }
-        others_wait
     }
 }
 
@@ -104,19 +90,21 @@ pub(crate) struct Spinning {
 }
 
 impl Spinning {
-    /// Whether the thread polls once more.
-    pub(crate) fn goes_on(&mut self) -> bool {
-        let mut rest = REST_OF_THREAD.get();
+    /// Whether the thread polls once more, after a [pause](Spinning::pause).
+    pub(crate) fn may_go_on(&mut self) -> bool {
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
-        if rest.lasts(now) || now.duration_since(began) >= configuration().polling {
-            return false;
-        }
+        !REST_OF_THREAD.get().lasts(now) && now.duration_since(began) < configuration().polling
+    }
+
+    /// Lets other threads run.
+    pub(crate) fn pause(&self) {
+        let began = Instant::now();
         std::thread::yield_now();
         let back = Instant::now();
-        let others_wait = rest.note_yield(back, back.duration_since(now));
+        let mut rest = REST_OF_THREAD.get();
+        rest.note_yield(back, back.duration_since(began));
         REST_OF_THREAD.set(rest);
-        !others_wait
     }
 }
 
@@ -136,24 +124,30 @@ impl Turn {
         }
     }
 
-    /// Waits until one of the descriptors is ready, or may be because the NIC has worked. Returns
-    /// whether it did: if not, the turn is over, or there was none.
+    /// Waits until one of the descriptors is ready, or may be because the NIC has worked, and sets which
+    /// are.
     ///
     /// # Errors
     /// EINTR if a signal was handled.
     pub(crate) fn sleep(
         &mut self,
-        descriptors: impl IntoIterator<Item = (RawFd, i16)>,
+        descriptors: &mut [libc::pollfd],
         left: Option<Duration>,
-    ) -> Result<bool, Errno> {
-        let Some(driving) = &mut self.driving else {
-            return Ok(false);
-        };
-        let slept = driving.sleep(descriptors, left)?;
-        if !slept {
+    ) -> Result<(), Error> {
+        if let Some(driving) = &mut self.driving {
+            let own = descriptors.iter().map(|each| (each.fd, each.events));
+            if let Some((polled, longest)) = driving.prepare(own) {
+                let limit = left.map_or(longest, |left| left.min(longest));
+                system_poll(polled, Some(limit))?;
+                for (each, found) in descriptors.iter_mut().zip(polled) {
+                    each.revents = found.revents;
+                }
+                driving.receive();
+                return Ok(());
+            }
             self.end();
         }
-        Ok(slept)
+        system_poll(descriptors, left).map(drop)
     }
 
     fn end(&mut self) {
@@ -161,22 +155,6 @@ impl Turn {
             driving.hand_over();
         }
     }
-}
-
-/// Waits until one of the descriptors is readable.
-///
-/// # Errors
-/// EINTR if a signal was handled.
-pub(crate) fn sleep(descriptors: &[RawFd], left: Option<Duration>) -> Result<(), Errno> {
-    let mut fds: Vec<PollFd<'_>> = descriptors
-        .iter()
-        .map(|fd| {
-            // SAFETY: the caller's socket owns them, and is kept alive by the caller.
-            let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
-            PollFd::new(fd, PollFlags::POLLIN)
-        })
-        .collect();
-    nix::poll::poll(&mut fds, poll_timeout(left)).map(drop)
 }
 
 #[cfg(test)]

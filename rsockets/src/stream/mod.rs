@@ -31,6 +31,9 @@ use roce_verbs::{ProtectionDomain, QueuePair};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
+/// With fewer requests in the send queue, a call that need not wait leaves the NIC alone.
+const FEW_IN_FLIGHT: usize = 16;
+
 /// The most completions that are handled before the caller gets its turn.
 const MAX_TURN: usize = 4096;
 
@@ -163,6 +166,12 @@ impl Stream {
     /// Lets the NIC's own thread work while this one sleeps.
     pub(crate) fn hand_over(&self) {
         self.endpoint.nic.context.hand_over();
+    }
+
+    /// Whether a call lets the NIC work even if it need not wait: what a stream sends must not pile up
+    /// because the program never waits.
+    pub(crate) fn needs_driving(&self) -> bool {
+        self.outbox.in_flight() >= FEW_IN_FLIGHT
     }
 
     /// Lets this thread drive the NIC while it sleeps.

@@ -2,6 +2,7 @@
 //! [ADR 61](../../../docs/adr/0061-one-wake-up-for-a-wait.md).
 
 use super::device_state::WakeUpCounts;
+use super::engine_lock::EngineGuard;
 use super::wait::{PacketFds, poll_packets};
 use super::{DeviceState, EventQueue};
 use libc::pollfd;
@@ -100,16 +101,29 @@ impl Driving {
     /// They leave before the caller looks at its completions, so they leave before its answer. Some
     /// programs that wait for events (`ib_send_lat -e`, for one) expect that, as with an RNIC.
     pub fn drive(&mut self) {
+        if let Some(mut engine) = self.receive_locked() {
+            let now = self.shared.now();
+            engine.send(now);
+        }
+    }
+
+    /// As [`Driving::drive`], but acknowledgements leave with the caller's answer, in one datagram, or
+    /// before it waits again.
+    pub fn receive(&mut self) {
+        self.receive_locked();
+    }
+
+    fn receive_locked(&self) -> Option<EngineGuard<'_>> {
         let (own, packets) = self.polled.split_at(self.own);
         let is_ready = |fd: &pollfd| fd.revents != 0;
         if own.iter().any(is_ready) && !packets.iter().any(is_ready) {
-            return;
+            return None;
         }
         WakeUpCounts::add(&self.shared.wake_ups.waiting);
         let now = self.shared.note_call();
         let mut engine = self.shared.lock();
         engine.progress(now);
-        engine.send(now);
+        Some(engine)
     }
 
     /// As [`Driving::prepare`], then polls, and drives if there is anything to do. Returns whether the
