@@ -220,3 +220,84 @@ impl<S: Awaited> Shared<S> {
         state.due()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state that counts how often it lets a NIC work.
+    #[derive(Default)]
+    struct Counting {
+        needs_driving: bool,
+        driven: usize,
+    }
+
+    impl Awaited for Counting {
+        fn progress(&mut self, mut drive: impl FnMut(*const Nic) -> bool) -> bool {
+            self.driven += usize::from(drive(std::ptr::null()));
+            false
+        }
+
+        fn arm(&mut self) {}
+
+        fn descriptors(&self, _: impl FnMut(RawFd)) {}
+
+        fn hand_over(&self) {}
+
+        fn needs_driving(&self) -> bool {
+            self.needs_driving
+        }
+
+        fn ready(&self) -> i16 {
+            0
+        }
+    }
+
+    /// Each time that the NIC works costs system calls.
+    #[test]
+    fn a_call_that_need_not_wait_leaves_the_nic_alone() {
+        for (needs_driving, tries, driven) in [(false, 0, 0), (false, 1, 1), (true, 0, 1)] {
+            let state = Counting {
+                needs_driving,
+                driven: 0,
+            };
+            let shared = Shared::new(state).expect("a descriptor");
+            let mut fails = tries;
+            let done = shared.wait(Patience::None, |_| {
+                let is_done = fails == 0;
+                fails -= usize::from(!is_done);
+                Ok(is_done.then_some(()))
+            });
+            done.expect("done");
+            assert_eq!(
+                shared.state.lock().driven,
+                driven,
+                "{needs_driving}, {tries}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_descriptor_has_news_while_threads_sleep_only() {
+        let shared = Shared::new(Counting::default()).expect("a descriptor");
+        let has_news = || {
+            let mut fds = [readable(shared.news_fd())];
+            let found = crate::poll::system_poll(&mut fds, Some(Duration::ZERO));
+            found.expect("polled") == 1
+        };
+        shared.announce();
+        assert!(!has_news(), "nobody sleeps");
+        for _ in 0..2 {
+            for _ in 0..2 {
+                shared.begin_sleep(|_| {});
+            }
+            shared.announce();
+            shared.announce();
+            assert!(has_news());
+            shared.end_sleep();
+            assert!(has_news(), "another thread sleeps");
+            shared.end_sleep();
+            assert!(!has_news());
+        }
+    }
+}

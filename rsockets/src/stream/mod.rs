@@ -123,7 +123,8 @@ impl Stream {
     pub(crate) fn progress(&mut self, drive: bool) -> bool {
         let mut changed = false;
         for _ in 0..MAX_TURN {
-            let next = if drive {
+            // Once something has arrived, its acknowledgement can still leave with the program's answer.
+            let next = if drive && !changed {
                 self.endpoint.queue.poll()
             } else {
                 self.endpoint.queue.take()
