@@ -28,8 +28,13 @@ use roce_verbs::completion::Notify;
 use roce_verbs::device::Driving;
 use roce_verbs::qp::PathMtu;
 use roce_verbs::{ProtectionDomain, QueuePair};
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+
+/// Of this many short data messages in a row, one completes. An unsignaled WRITE need not be acknowledged
+/// at once, so that most messages of programs that answer each other cost one packet.
+const MAX_UNSIGNALED: u16 = 8;
 
 /// With fewer requests in the send queue, a call that need not wait leaves the NIC alone.
 const FEW_IN_FLIGHT: usize = 16;
@@ -57,6 +62,10 @@ pub(crate) struct Stream {
     unsent: Option<Control>,
     /// Receives that have completed and are not posted again.
     used_receives: u16,
+    /// The number of requests that each completion to come stands for.
+    signaled: VecDeque<u16>,
+    /// The number of requests since the last one that will complete.
+    unsignaled: u16,
     end: End,
     /// Whether the program has disconnected.
     disconnected_here: bool,
@@ -98,6 +107,8 @@ impl Stream {
             writes: true,
             unsent: None,
             used_receives: 0,
+            signaled: VecDeque::new(),
+            unsignaled: 0,
             end: End::Open,
             disconnected_here: false,
             reported: false,
