@@ -4,9 +4,10 @@ use crate::any::AnySocket;
 use crate::error::Error;
 use crate::nic::Nic;
 use crate::table::lookup;
-use crate::wait::{Patience, Spinning, Turn, poll_timeout};
+use crate::wait::{Patience, Spinning, Turn};
 use nix::errno::Errno;
 use std::os::fd::RawFd;
+use std::ptr;
 use std::time::Duration;
 
 /// A descriptor to wait for, as in `struct pollfd`. A negative one is ignored.
@@ -29,48 +30,52 @@ pub struct PollFd {
 pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error> {
     let patience = Patience::of(limit);
     let sockets: Vec<Option<AnySocket>> = fds.iter().map(|each| lookup(each.fd)).collect();
+    let has_sockets = sockets.iter().any(Option::is_some);
     let mut spinning = Spinning::default();
     let mut turn = Turn::default();
     let mut system = Vec::new();
     loop {
-        let (ready, _) = look(fds, &sockets, Some(&mut Vec::new()))?;
-        turn.note_progress();
-        if ready > 0 || patience.is_over() {
-            return Ok(ready);
+        let (ready, _) = look(fds, &sockets, Some(&mut Vec::new()));
+        let spins = ready == 0 && has_sockets && spinning.may_go_on();
+        // A sleep looks at the other descriptors as well.
+        if ready > 0 || spins || patience.is_over() {
+            let ready = ready + look_at_others(fds, &sockets)?;
+            if ready > 0 || patience.is_over() {
+                return Ok(ready);
+            }
         }
-        if sockets.iter().any(Option::is_some) && spinning.goes_on() {
+        if spins {
+            spinning.pause();
             continue;
         }
         let mut rsockets = sockets.iter().flatten();
         turn.begin(|| rsockets.find_map(AnySocket::drive_while_waiting));
-        system.clear();
+        others(fds, &sockets, &mut system);
         let mut until = patience;
-        for (each, socket) in fds.iter().zip(&sockets) {
-            match socket {
-                Some(socket) => {
-                    until = until.or_at(socket.begin_sleep(|fd| system.push(readable(fd))));
-                }
-                None => system.push(libc::pollfd {
-                    fd: each.fd,
-                    events: each.events,
-                    revents: 0,
-                }),
-            }
+        for socket in sockets.iter().flatten() {
+            until = until.or_at(socket.begin_sleep(|fd| system.push(readable(fd))));
         }
         // Since the sockets were looked at, something may have happened.
         let slept = match look(fds, &sockets, None) {
-            Ok((0, false)) => sleep(&mut turn, &mut system, until.left()),
-            // Where something has happened, other descriptors may tell of what happens next.
-            other => other.map(|(ready, _)| ready),
+            (0, false) => turn.sleep(&mut system, until.left()),
+            // Other descriptors may tell of what happens next.
+            _ => system_poll(&mut system, Some(Duration::ZERO)).map(drop),
         };
         for socket in sockets.iter().flatten() {
             socket.end_sleep();
         }
         slept?;
+        // The NIC has worked while the thread slept.
+        let (ready, _) = look(fds, &sockets, None);
+        turn.note_progress();
+        let ready = ready + take_others(fds, &sockets, &system);
+        if ready > 0 {
+            return Ok(ready);
+        }
     }
 }
 
-fn readable(fd: RawFd) -> libc::pollfd {
+pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
         fd,
         events: libc::POLLIN,
@@ -78,68 +83,88 @@ fn readable(fd: RawFd) -> libc::pollfd {
     }
 }
 
-/// Sets what is ready, without waiting, and returns the number of descriptors that are. With
-/// `driven`, lets each NIC work once, and notes it there: a NIC works for all its sockets, and that
-/// takes longer than to look at them. Also returns whether anything has happened to the sockets.
+/// Sets which sockets are ready, without waiting, and returns their number. With `driven`, lets each
+/// NIC work once, and notes it there: a NIC works for all its sockets, and that takes longer than to
+/// look at them. Also returns whether anything has happened to the sockets.
 fn look(
     fds: &mut [PollFd],
     sockets: &[Option<AnySocket>],
     mut driven: Option<&mut Vec<*const Nic>>,
-) -> Result<(usize, bool), Error> {
+) -> (usize, bool) {
     let mut ready = 0;
     let mut changed = false;
-    let mut others = false;
     for (each, socket) in fds.iter_mut().zip(sockets) {
         each.revents = 0;
-        if let Some(socket) = socket {
-            changed |= socket.progress(|nic| match &mut driven {
-                Some(driven) if !driven.contains(&nic) => {
-                    driven.push(nic);
-                    true
-                }
-                _ => false,
-            });
-            each.revents = socket.ready(each.events);
-            ready += usize::from(each.revents != 0);
-        }
-        others |= socket.is_none() && each.fd >= 0;
+        let Some(socket) = socket else { continue };
+        changed |= socket.progress(|nic| match &mut driven {
+            Some(driven) if !driven.contains(&nic) => {
+                driven.push(nic);
+                true
+            }
+            _ => false,
+        });
+        each.revents = socket.ready(each.events);
+        ready += usize::from(each.revents != 0);
     }
-    if !others {
-        return Ok((ready, changed));
-    }
-    let mut system: Vec<libc::pollfd> = fds
-        .iter()
-        .zip(sockets)
-        .map(|(each, socket)| libc::pollfd {
-            fd: if socket.is_none() { each.fd } else { -1 },
-            events: each.events,
-            revents: 0,
-        })
-        .collect();
-    ready += system_poll(&mut system, Some(Duration::ZERO))?;
-    for (each, system) in fds.iter_mut().zip(&system) {
-        each.revents |= system.revents;
-    }
-    Ok((ready, changed))
+    (ready, changed)
 }
 
-/// Sleeps until a descriptor is ready, or may be.
-fn sleep(
-    turn: &mut Turn,
+/// Writes the descriptors that are no sockets to `system`, in their order.
+fn others(fds: &[PollFd], sockets: &[Option<AnySocket>], system: &mut Vec<libc::pollfd>) {
+    system.clear();
+    let others = fds
+        .iter()
+        .zip(sockets)
+        .filter(|(_, socket)| socket.is_none());
+    system.extend(others.map(|(each, _)| libc::pollfd {
+        fd: each.fd,
+        events: each.events,
+        revents: 0,
+    }));
+}
+
+/// Takes over what the system has found for the descriptors that are no sockets, and returns the number
+/// of those that are ready. `system` begins with them.
+fn take_others(
+    fds: &mut [PollFd],
+    sockets: &[Option<AnySocket>],
+    system: &[libc::pollfd],
+) -> usize {
+    let others = fds.iter_mut().zip(sockets);
+    let others = others.filter_map(|(each, socket)| socket.is_none().then_some(each));
+    let mut ready = 0;
+    for (each, found) in others.zip(system) {
+        each.revents = found.revents;
+        ready += usize::from(each.revents != 0);
+    }
+    ready
+}
+
+/// Sets which of the descriptors that are no sockets are ready, without waiting, and returns their
+/// number.
+fn look_at_others(fds: &mut [PollFd], sockets: &[Option<AnySocket>]) -> Result<usize, Error> {
+    let mut system = Vec::new();
+    others(fds, sockets, &mut system);
+    if system.iter().all(|each| each.fd < 0) {
+        return Ok(0);
+    }
+    system_poll(&mut system, Some(Duration::ZERO))?;
+    Ok(take_others(fds, sockets, &system))
+}
+
+/// The system's `poll`, for at most `limit`; `None` means for ever.
+pub(crate) fn system_poll(
     fds: &mut [libc::pollfd],
     limit: Option<Duration>,
 ) -> Result<usize, Error> {
-    let own = fds.iter().map(|each| (each.fd, each.events));
-    match turn.sleep(own, limit)? {
-        true => Ok(0),
-        false => system_poll(fds, limit),
-    }
-}
-
-/// The system's `poll`.
-fn system_poll(fds: &mut [libc::pollfd], limit: Option<Duration>) -> Result<usize, Error> {
+    let limit = limit.map(|left| libc::timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
     let count = fds.len() as libc::nfds_t;
-    // SAFETY: the slice has this number of elements.
-    let result = unsafe { libc::poll(fds.as_mut_ptr(), count, poll_timeout(limit).into()) };
+    // SAFETY: the slice has this number of elements, the limit is NULL or valid, and NULL leaves the
+    // signal mask as it is.
+    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), count, limit, ptr::null()) };
     usize::try_from(result).map_err(|_| Errno::last().into())
 }

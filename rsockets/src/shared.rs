@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use crate::nic::Nic;
-use crate::wait::{Patience, Spinning, Turn, sleep};
+use crate::poll::readable;
+use crate::wait::{Patience, Spinning, Turn};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
@@ -34,6 +35,11 @@ pub(crate) trait Awaited {
     /// Lets the background threads of the NICs work while this thread sleeps.
     fn hand_over(&self);
 
+    /// Whether a call lets the NIC work even if it can go on at once.
+    fn needs_driving(&self) -> bool {
+        true
+    }
+
     /// Lets the calling thread drive the NIC while it sleeps. `None` if there is not exactly one, or
     /// another thread does that.
     fn drive_while_waiting(&self) -> Option<Driving> {
@@ -51,6 +57,8 @@ pub(crate) struct Shared<S> {
     nonblocking: AtomicBool,
     /// The number of threads that sleep until something happens. It changes with `state` locked.
     sleepers: AtomicUsize,
+    /// Whether the descriptor is readable. It changes with `state` locked.
+    has_news: AtomicBool,
     pub(crate) state: Mutex<S>,
 }
 
@@ -61,6 +69,7 @@ impl<S: Awaited> Shared<S> {
             news: EventFd::from_value_and_flags(0, flags)?,
             nonblocking: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
+            has_news: AtomicBool::new(false),
             state: Mutex::new(state),
         })
     }
@@ -104,8 +113,15 @@ impl<S: Awaited> Shared<S> {
         let mut descriptors = Vec::new();
         loop {
             let mut state = self.state.lock();
-            self.progress_locked(&mut state, true);
+            // Letting the NIC work takes system calls, and nothing that this call waits for.
+            self.progress_locked(&mut state, false);
             turn.note_progress();
+            if !state.needs_driving()
+                && let Some(result) = attempt(&mut state)?
+            {
+                return Ok(result);
+            }
+            self.progress_locked(&mut state, true);
             if let Some(result) = attempt(&mut state)? {
                 return Ok(result);
             }
@@ -113,7 +129,8 @@ impl<S: Awaited> Shared<S> {
                 return Err(Errno::EAGAIN.into());
             }
             drop(state);
-            if spinning.goes_on() {
+            if spinning.may_go_on() {
+                spinning.pause();
                 continue;
             }
             let mut state = self.state.lock();
@@ -123,21 +140,20 @@ impl<S: Awaited> Shared<S> {
                 return Ok(result);
             }
             descriptors.clear();
-            state.descriptors(|fd| descriptors.push(fd));
-            descriptors.push(self.news_fd());
+            state.descriptors(|fd| descriptors.push(readable(fd)));
+            descriptors.push(readable(self.news_fd()));
             let until = patience.or_at(state.due());
             turn.begin(|| state.drive_while_waiting());
             state.hand_over();
             self.sleepers.fetch_add(1, Ordering::Relaxed);
             drop(state);
-            let readable = descriptors.iter().map(|fd| (*fd, libc::POLLIN));
-            let slept = match turn.sleep(readable, until.left()) {
-                Ok(false) => sleep(&descriptors, until.left()),
-                slept => slept.map(drop),
-            };
+            let slept = turn.sleep(&mut descriptors, until.left());
             self.end_sleep();
             match slept {
-                Err(Errno::EINTR) if patience.is_endless() && restarts_calls() => {}
+                Err(error)
+                    if error.errno() == Errno::EINTR
+                        && patience.is_endless()
+                        && restarts_calls() => {}
                 slept => slept?,
             }
         }
@@ -152,8 +168,9 @@ impl<S: Awaited> Shared<S> {
 
     /// Something has changed, and the caller has the state locked: wakes up the threads that sleep.
     pub(crate) fn announce(&self) {
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
-            // This fails if the counter is full, and then the descriptor is readable.
+        if self.sleepers.load(Ordering::Relaxed) > 0 && !self.has_news.swap(true, Ordering::Relaxed)
+        {
+            // The counter is 0, so this does not fail.
             let _ = self.news.write(1);
         }
     }
@@ -161,8 +178,10 @@ impl<S: Awaited> Shared<S> {
     /// A thread has slept. The descriptor stays readable until the last one has woken up.
     pub(crate) fn end_sleep(&self) {
         let _locked = self.state.lock();
-        if self.sleepers.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // This fails if nothing was announced.
+        if self.sleepers.fetch_sub(1, Ordering::Relaxed) == 1
+            && self.has_news.swap(false, Ordering::Relaxed)
+        {
+            // The counter is 1, so this does not fail.
             let _ = self.news.read();
         }
     }
@@ -200,5 +219,86 @@ impl<S: Awaited> Shared<S> {
         each(self.news_fd());
         state.hand_over();
         state.due()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state that counts how often it lets a NIC work.
+    #[derive(Default)]
+    struct Counting {
+        needs_driving: bool,
+        driven: usize,
+    }
+
+    impl Awaited for Counting {
+        fn progress(&mut self, mut drive: impl FnMut(*const Nic) -> bool) -> bool {
+            self.driven += usize::from(drive(std::ptr::null()));
+            false
+        }
+
+        fn arm(&mut self) {}
+
+        fn descriptors(&self, _: impl FnMut(RawFd)) {}
+
+        fn hand_over(&self) {}
+
+        fn needs_driving(&self) -> bool {
+            self.needs_driving
+        }
+
+        fn ready(&self) -> i16 {
+            0
+        }
+    }
+
+    /// Each time that the NIC works costs system calls.
+    #[test]
+    fn a_call_that_need_not_wait_leaves_the_nic_alone() {
+        for (needs_driving, tries, driven) in [(false, 0, 0), (false, 1, 1), (true, 0, 1)] {
+            let state = Counting {
+                needs_driving,
+                driven: 0,
+            };
+            let shared = Shared::new(state).expect("a descriptor");
+            let mut fails = tries;
+            let done = shared.wait(Patience::None, |_| {
+                let is_done = fails == 0;
+                fails -= usize::from(!is_done);
+                Ok(is_done.then_some(()))
+            });
+            done.expect("done");
+            assert_eq!(
+                shared.state.lock().driven,
+                driven,
+                "{needs_driving}, {tries}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_descriptor_has_news_while_threads_sleep_only() {
+        let shared = Shared::new(Counting::default()).expect("a descriptor");
+        let has_news = || {
+            let mut fds = [readable(shared.news_fd())];
+            let found = crate::poll::system_poll(&mut fds, Some(Duration::ZERO));
+            found.expect("polled") == 1
+        };
+        shared.announce();
+        assert!(!has_news(), "nobody sleeps");
+        for _ in 0..2 {
+            for _ in 0..2 {
+                shared.begin_sleep(|_| {});
+            }
+            shared.announce();
+            shared.announce();
+            assert!(has_news());
+            shared.end_sleep();
+            assert!(has_news(), "another thread sleeps");
+            shared.end_sleep();
+            assert!(!has_news());
+        }
     }
 }

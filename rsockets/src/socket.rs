@@ -144,6 +144,13 @@ impl Awaited for State {
         }
     }
 
+    fn needs_driving(&self) -> bool {
+        match &self.phase {
+            Phase::Stream(stream) => stream.needs_driving(),
+            _ => true,
+        }
+    }
+
     fn drive_while_waiting(&self) -> Option<Driving> {
         match &self.phase {
             Phase::Stream(stream) => stream.drive_while_waiting(),

@@ -1,10 +1,10 @@
 //! Sleeping until something happens to a socket.
 
+use crate::error::Error;
 use crate::options::configuration;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
+use crate::poll::system_poll;
 use roce_verbs::device::Driving;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How long a call may wait.
@@ -50,18 +50,37 @@ impl Patience {
     }
 }
 
-/// A time as `poll` takes it, rounded up.
-pub(crate) fn poll_timeout(left: Option<Duration>) -> PollTimeout {
-    let Some(left) = left else {
-        return PollTimeout::NONE;
-    };
-    let millis = left.as_nanos().div_ceil(1_000_000);
-    let millis = i32::try_from(millis).unwrap_or(i32::MAX);
-    PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
-}
-
 /// If a thread that yields its processor is back only after this time, others have waited for it.
 const LONG_YIELD: Duration = Duration::from_micros(5);
+
+/// After such a yield, the thread does not poll for this many times as long as the yield took. On a
+/// processor that another thread keeps busy, a yield takes a time slice, some milliseconds, while a
+/// thread that sleeps is woken up at once by the packet that it waits for. So yields cost a thread at
+/// most one part in this number of its time.
+const REST: u32 = 32;
+
+/// When a thread may poll again.
+#[derive(Clone, Copy, Default)]
+struct Rest {
+    until: Option<Instant>,
+}
+
+impl Rest {
+    fn lasts(self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Notes that the thread has yielded, and was back at `now`, after `took`.
+    fn note_yield(&mut self, now: Instant, took: Duration) {
+        if took >= LONG_YIELD {
+            self.until = Some(now + took * REST);
+        }
+    }
+}
+
+thread_local! {
+    static REST_OF_THREAD: Cell<Rest> = Cell::default();
+}
 
 /// A thread that polls before it sleeps, as long as no other thread waits for its processor, for at
 /// most `RS_POLLING_TIME`.
@@ -71,15 +90,21 @@ pub(crate) struct Spinning {
 }
 
 impl Spinning {
-    /// Whether the thread polls once more.
-    pub(crate) fn goes_on(&mut self) -> bool {
+    /// Whether the thread polls once more, after a [pause](Spinning::pause).
+    pub(crate) fn may_go_on(&mut self) -> bool {
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
-        if now.duration_since(began) >= configuration().polling {
-            return false;
-        }
+        !REST_OF_THREAD.get().lasts(now) && now.duration_since(began) < configuration().polling
+    }
+
+    /// Lets other threads run.
+    pub(crate) fn pause(&self) {
+        let began = Instant::now();
         std::thread::yield_now();
-        now.elapsed() < LONG_YIELD
+        let back = Instant::now();
+        let mut rest = REST_OF_THREAD.get();
+        rest.note_yield(back, back.duration_since(began));
+        REST_OF_THREAD.set(rest);
     }
 }
 
@@ -106,24 +131,30 @@ impl Turn {
         }
     }
 
-    /// Waits until one of the descriptors is ready, or may be because the NIC has worked. Returns
-    /// whether it did: if not, the turn is over, or there was none.
+    /// Waits until one of the descriptors is ready, or may be because the NIC has worked, and sets which
+    /// are.
     ///
     /// # Errors
     /// EINTR if a signal was handled.
     pub(crate) fn sleep(
         &mut self,
-        descriptors: impl IntoIterator<Item = (RawFd, i16)>,
+        descriptors: &mut [libc::pollfd],
         left: Option<Duration>,
-    ) -> Result<bool, Errno> {
-        let Some(driving) = &mut self.driving else {
-            return Ok(false);
-        };
-        let slept = driving.sleep(descriptors, left)?;
-        if !slept {
+    ) -> Result<(), Error> {
+        if let Some(driving) = &mut self.driving {
+            let own = descriptors.iter().map(|each| (each.fd, each.events));
+            if let Some((polled, longest)) = driving.prepare(own) {
+                let limit = left.map_or(longest, |left| left.min(longest));
+                system_poll(polled, Some(limit))?;
+                for (each, found) in descriptors.iter_mut().zip(polled) {
+                    each.revents = found.revents;
+                }
+                driving.receive();
+                return Ok(());
+            }
             self.end();
         }
-        Ok(slept)
+        system_poll(descriptors, left).map(drop)
     }
 
     fn end(&mut self) {
@@ -133,24 +164,9 @@ impl Turn {
     }
 }
 
-/// Waits until one of the descriptors is readable.
-///
-/// # Errors
-/// EINTR if a signal was handled.
-pub(crate) fn sleep(descriptors: &[RawFd], left: Option<Duration>) -> Result<(), Errno> {
-    let mut fds: Vec<PollFd<'_>> = descriptors
-        .iter()
-        .map(|fd| {
-            // SAFETY: the caller's socket owns them, and is kept alive by the caller.
-            let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
-            PollFd::new(fd, PollFlags::POLLIN)
-        })
-        .collect();
-    nix::poll::poll(&mut fds, poll_timeout(left)).map(drop)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::Rest;
     use crate::calls::{Domain, Time, close};
     use crate::calls::{accept, bind, connect, listen, local_name, set_time, socket};
     use crate::error::Error;
@@ -161,7 +177,36 @@ mod tests {
     use std::os::unix::thread::JoinHandleExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread::{JoinHandle, spawn, yield_now};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
+
+    /// How many of its waits a thread begins by polling, if a message comes every 30 us and a yield
+    /// takes this time.
+    fn polls(waits: u32, a_yield_takes: Duration) -> u32 {
+        let mut rest = Rest::default();
+        let mut now = Instant::now();
+        let mut polls = 0;
+        for _ in 0..waits {
+            now += Duration::from_micros(30);
+            if !rest.lasts(now) {
+                polls += 1;
+                now += a_yield_takes;
+                rest.note_yield(now, a_yield_takes);
+            }
+        }
+        polls
+    }
+
+    #[test]
+    fn a_thread_whose_processor_is_busy_seldom_polls() {
+        let alone = Duration::from_nanos(500);
+        assert_eq!(polls(10_000, alone), 10_000);
+        // The others compute: 300 ms of waits, with a yield of a time slice every 100 ms.
+        let slice = Duration::from_millis(3);
+        assert_eq!(polls(10_000, slice), 4);
+        // They poll, too, and yield as well.
+        let short = Duration::from_micros(10);
+        assert_eq!(polls(10_000, short), 910);
+    }
 
     static SIGNALS: AtomicUsize = AtomicUsize::new(0);
 

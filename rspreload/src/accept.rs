@@ -5,7 +5,7 @@ use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::signals;
 use crate::socket::Socket;
-use crate::{carried, descriptors, epoll, listen, rdmacm, real, say, table};
+use crate::{carried, descriptors, epoll, listen, names, rdmacm, real, say, table};
 use libc::{pollfd, sockaddr, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) unsafe fn accept(
         // SAFETY: the caller promises the buffer.
         match check(unsafe { real::accept4(fd, address, size, flags) }) {
             Err(error) if error.is_again() && !socket.is_nonblocking() => {}
-            result => return result.map(descriptors::given),
+            result => return result.map(descriptors::given).inspect(|fd| log_tcp(*fd)),
         }
         wait(fd, socket, until)?;
     }
@@ -74,7 +74,7 @@ fn wait(fd: c_int, socket: &Socket, until: Until) -> Outcome<()> {
 }
 
 /// Gives a connection over RDMA a descriptor.
-fn adopt(fd: c_int, listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int> {
+fn adopt(fd: c_int, listener: &Arc<Socket>, rs: c_int, flags: c_int) -> Outcome<c_int> {
     // SAFETY: only numbers are passed.
     let made = unsafe { real::socket(listener.domain, libc::SOCK_STREAM | flags, 0) };
     let made = descriptors::given(check(made).inspect_err(|_| rdmacm::close(rs))?);
@@ -83,8 +83,17 @@ fn adopt(fd: c_int, listener: &Socket, rs: c_int, flags: c_int) -> Outcome<c_int
         (Ok(own), Ok(peer)) => format!("{own} <- {peer} over RDMA"),
         _ => String::from("a connection over RDMA"),
     });
-    let socket = Socket::connected(listener.domain, is_nonblocking, rs);
+    let socket = Socket::accepted(listener, is_nonblocking, rs);
     carried::from_listener(fd, listener, made, &socket);
     table::insert_socket(made, Arc::new(socket));
     Ok(made)
+}
+
+fn log_tcp(fd: c_int) {
+    say::log(
+        || match (names::of_kernel(fd), names::of_kernels_peer(fd)) {
+            (Ok(Some(own)), Ok(Some(peer))) => format!("{own} <- {peer} over TCP"),
+            _ => String::from("a connection over TCP"),
+        },
+    );
 }

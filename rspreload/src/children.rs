@@ -4,7 +4,7 @@ use crate::errno::{Errno, Outcome};
 use crate::link::{self, Message, What};
 use crate::signals::Blocked;
 use crate::socket::{Given, Phase, Socket, lock, lock_at_exit};
-use crate::{hidden, inside, parent, real, relay};
+use crate::{hidden, inside, listen, parent, real, relay};
 use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -174,9 +174,12 @@ fn hand_over(link: c_int, id: u64, is_used: bool) {
         Some(Inherited::Connection(socket)) => relay::start(socket, is_used),
         _ => Err(Errno(libc::ENOENT)),
     };
-    let what = match started {
-        Ok(_) => What::Granted,
-        Err(_) => What::Refused,
+    let what = match (&socket, started) {
+        (Some(Inherited::Connection(socket)), Ok(_)) => {
+            listen::leave_to_tcp(socket);
+            What::Granted
+        }
+        _ => What::Refused,
     };
     // A child that has ended is noticed next.
     let _ = link::send(link, Message { what, id }, started.ok());

@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Attempt, Phase, Socket};
-use crate::{carried, exit, names, rdmacm, real, say, settings, signals, table};
+use crate::{carried, exit, listen, names, rdmacm, real, say, settings, signals, table};
 use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -13,13 +13,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a host that did not answer over RDMA is not tried again.
-const SILENT_FOR: Duration = Duration::from_secs(60);
+/// How long a host that did not answer over RDMA, or a listener that leaves connections to TCP, is not
+/// tried again.
+const AVOIDED_FOR: Duration = Duration::from_secs(60);
 
-/// The most hosts that are remembered.
-const MAX_SILENT: usize = 1000;
+/// The most hosts and listeners that are remembered.
+const MAX_AVOIDED: usize = 1000;
 
-static SILENT: Mutex<BTreeMap<IpAddr, Instant>> = Mutex::new(BTreeMap::new());
+/// What is not tried: a host, or one of its ports.
+static AVOIDED: Mutex<BTreeMap<(IpAddr, Option<u16>), Instant>> = Mutex::new(BTreeMap::new());
 
 /// Connects a socket of the program.
 pub(crate) fn connect(
@@ -52,6 +54,11 @@ pub(crate) fn connect(
             result,
             Err(Errno(libc::EAFNOSUPPORT | libc::EINVAL | libc::EFAULT))
         ) {
+            if let Some(to) = to.filter(|to| listen::is_meant(*to))
+                && has_begun(result)
+            {
+                log_tcp(fd, to);
+            }
             table::give_to_kernel(socket);
         }
         return result;
@@ -66,8 +73,7 @@ pub(crate) fn connect(
 
 /// Whether connections to this address may go over RDMA.
 fn is_tried(to: Address) -> bool {
-    let settings = settings::get();
-    (settings.with_loopback || !to.is_loopback()) && (settings.is_only || !is_silent(to))
+    listen::is_meant(to) && (settings::get().is_only || !is_avoided(to))
 }
 
 fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
@@ -226,20 +232,28 @@ fn outcome(socket: &Socket) -> Option<(Address, Errno)> {
 
 /// Connects over TCP, after an error over RDMA.
 fn fall_back(fd: c_int, socket: &Arc<Socket>, to: Address, error: Errno) -> Outcome<c_int> {
-    if matches!(error, Errno(libc::ETIMEDOUT | libc::EHOSTUNREACH)) {
-        remember_silent(to);
-    }
+    let why = match error.0 {
+        libc::EPROTONOSUPPORT => {
+            avoid(to, Some(to.0.port()));
+            String::from("its program lets forked children use connections")
+        }
+        libc::ETIMEDOUT | libc::EHOSTUNREACH => {
+            avoid(to, None);
+            error.text()
+        }
+        _ => error.text(),
+    };
     if settings::get().is_only {
         return Err(error);
     }
-    let why = error.text();
     say::once(&format!(
         "no connection to {to} over RDMA ({why}): it goes over TCP"
     ));
     let (raw, size) = to.in_domain(socket.domain).raw();
     // SAFETY: the address has this size.
     let result = check(unsafe { real::connect(fd, (&raw const raw).cast(), size) });
-    if matches!(result, Ok(_) | Err(Errno(libc::EINPROGRESS))) {
+    if has_begun(result) {
+        log_tcp(fd, to);
         table::give_to_kernel(socket);
     }
     result
@@ -260,23 +274,34 @@ fn log_connected(rs: c_int) {
     });
 }
 
-fn is_silent(to: Address) -> bool {
-    // A forked child may find the lock held by a thread that it does not have.
-    let Ok(mut silent) = SILENT.try_lock() else {
-        return false;
-    };
-    let ip = to.unmapped().0.ip();
-    let since = silent.get(&ip).map(Instant::elapsed);
-    if since.is_some_and(|since| since > SILENT_FOR) {
-        silent.remove(&ip);
-    }
-    silent.contains_key(&ip)
+/// Whether the kernel connects, or has done so.
+fn has_begun(result: Outcome<c_int>) -> bool {
+    matches!(result, Ok(_) | Err(Errno(libc::EINPROGRESS)))
 }
 
-fn remember_silent(to: Address) {
-    if let Ok(mut silent) = SILENT.try_lock()
-        && silent.len() < MAX_SILENT
+fn log_tcp(fd: c_int, to: Address) {
+    say::log(|| match names::of_kernel(fd) {
+        Ok(Some(own)) => format!("{own} -> {to} over TCP"),
+        _ => format!("a connection to {to} over TCP"),
+    });
+}
+
+fn is_avoided(to: Address) -> bool {
+    // A forked child may find the lock held by a thread that it does not have.
+    let Ok(mut avoided) = AVOIDED.try_lock() else {
+        return false;
+    };
+    avoided.retain(|_, since| since.elapsed() <= AVOIDED_FOR);
+    let to = to.unmapped().0;
+    [None, Some(to.port())]
+        .into_iter()
+        .any(|port| avoided.contains_key(&(to.ip(), port)))
+}
+
+fn avoid(to: Address, port: Option<u16>) {
+    if let Ok(mut avoided) = AVOIDED.try_lock()
+        && avoided.len() < MAX_AVOIDED
     {
-        silent.insert(to.0.ip(), Instant::now());
+        avoided.insert((to.unmapped().0.ip(), port), Instant::now());
     }
 }

@@ -65,12 +65,19 @@ impl Member {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) members: BTreeMap<c_int, Member>,
-    /// The eventfds of threads that wait for a set which is now another.
-    waiting: Vec<c_int>,
+    /// The threads that wait for sockets of this library.
+    waiting: Vec<Waiting>,
     /// Eventfds that no thread waits for.
     idle: Vec<c_int>,
     /// An eventfd in the kernel's instance, for threads that wait there.
     knock: Option<c_int>,
+}
+
+/// A thread that waits.
+struct Waiting {
+    /// Becomes readable when the set changes.
+    changed: c_int,
+    has_changed: bool,
 }
 
 /// An epoll instance.
@@ -144,7 +151,7 @@ impl Epoll {
         state
             .members
             .insert(fd, Member::new(socket, event, in_kernel));
-        state.wake();
+        self.note_change(&mut state);
         Ok(())
     }
 
@@ -168,7 +175,7 @@ impl Epoll {
             control(epoll, libc::EPOLL_CTL_MOD, fd, event)?;
         }
         *member = Member::new(member.socket.clone(), event, member.in_kernel);
-        state.wake();
+        self.note_change(&mut state);
         Ok(())
     }
 
@@ -178,7 +185,7 @@ impl Epoll {
         let Some(member) = state.members.remove(&fd) else {
             return Err(Errno(libc::ENOENT));
         };
-        state.wake();
+        self.note_change(&mut state);
         drop(state);
         if member.in_kernel {
             let nothing = epoll_event { events: 0, u64: 0 };
@@ -192,7 +199,7 @@ impl Epoll {
         let mut state = self.state();
         let removed = state.members.remove(&fd);
         if removed.is_some() {
-            state.wake();
+            self.note_change(&mut state);
         }
         drop(state);
         // This may close the rsocket, which can take a while.
@@ -208,7 +215,7 @@ impl Epoll {
             let nothing = epoll_event { events: 0, u64: 0 };
             // It is there.
             let _ = control(epoll, libc::EPOLL_CTL_DEL, fd, nothing);
-            state.wake();
+            self.note_change(&mut state);
         }
     }
 
@@ -221,7 +228,7 @@ impl Epoll {
             // If the kernel has no memory for it, nobody can be told.
             let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.of_kernel());
             member.reported = 0;
-            state.wake();
+            self.note_change(&mut state);
         }
     }
 
@@ -235,14 +242,25 @@ impl Epoll {
             // If the kernel has no memory for it, nobody can be told.
             let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.of_kernel());
         }
-        state.wake();
+        self.note_change(&mut state);
         // Before the member, whose end may close the rsocket.
         drop(state);
     }
 
     /// Wakes up threads that wait, as a socket has changed its phase.
     pub(crate) fn wake(&self) {
-        self.state().wake();
+        self.note_change(&mut self.state());
+    }
+
+    /// Wakes up threads that wait for a set which is now another.
+    fn note_change(&self, state: &mut State) {
+        state.wake_waiting();
+        // A thread that is not in the kernel yet looks at the set before.
+        if self.in_kernel.load(Ordering::SeqCst) > 0
+            && let Some(knock) = state.knock
+        {
+            write(knock);
+        }
     }
 
     /// Wakes up threads that wait for sockets of this library.
@@ -261,16 +279,11 @@ impl Epoll {
 }
 
 impl State {
-    fn wake(&self) {
-        self.wake_waiting();
-        if let Some(knock) = self.knock {
-            write(knock);
-        }
-    }
-
-    fn wake_waiting(&self) {
-        for fd in &self.waiting {
-            write(*fd);
+    fn wake_waiting(&mut self) {
+        for waiting in &mut self.waiting {
+            if !std::mem::replace(&mut waiting.has_changed, true) {
+                write(waiting.changed);
+            }
         }
     }
 
@@ -280,15 +293,24 @@ impl State {
             Some(fd) => fd,
             None => eventfd()?,
         };
-        self.waiting.push(fd);
+        self.waiting.push(Waiting {
+            changed: fd,
+            has_changed: false,
+        });
         Ok(fd)
     }
 
     pub(crate) fn stop_waiting(&mut self, fd: c_int) {
-        self.waiting.retain(|waiting| *waiting != fd);
-        let mut count = 0_u64;
-        // SAFETY: there is room for the count. The descriptor does not block.
-        unsafe { real::read(fd, (&raw mut count).cast(), size_of::<u64>()) };
+        let is_it = |waiting: &mut Waiting| waiting.changed == fd;
+        if self
+            .waiting
+            .extract_if(.., is_it)
+            .any(|waiting| waiting.has_changed)
+        {
+            let mut count = 0_u64;
+            // SAFETY: there is room for the count. The descriptor does not block.
+            unsafe { real::read(fd, (&raw mut count).cast(), size_of::<u64>()) };
+        }
         self.idle.push(fd);
     }
 }

@@ -121,6 +121,14 @@ pub(crate) fn of_kernel(fd: c_int) -> Outcome<Option<Address>> {
     })
 }
 
+/// The address of its peer.
+pub(crate) fn of_kernels_peer(fd: c_int) -> Outcome<Option<Address>> {
+    from_call(|to, size| {
+        // SAFETY: there is room for this size.
+        check(unsafe { real::getpeername(fd, to, size) }).map(drop)
+    })
+}
+
 fn packed(address: Address) -> [u8; ONE] {
     let ip = match address.0.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

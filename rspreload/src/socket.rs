@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 /// Which child listens over RDMA instead of this process.
@@ -92,6 +92,10 @@ pub(crate) struct Socket {
     pub(crate) is_used: AtomicBool,
     /// For a listener: which child listens over RDMA instead.
     pub(crate) given: Arc<Given>,
+    /// For a listener: whether it refuses connections over RDMA, because children use them.
+    pub(crate) is_left_to_tcp: AtomicBool,
+    /// The listener that accepted it in this process.
+    pub(crate) listener: Weak<Self>,
     /// The calls that have read so far: since then, an edge-triggered event may be reported again.
     pub(crate) reads: AtomicU32,
     /// The calls that could not send everything.
@@ -155,6 +159,8 @@ impl Socket {
             lingers: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             given: Arc::default(),
+            is_left_to_tcp: AtomicBool::new(false),
+            listener: Weak::new(),
             reads: AtomicU32::new(0),
             full: AtomicU32::new(0),
             masked: AtomicU32::new(0),
@@ -164,9 +170,10 @@ impl Socket {
         }
     }
 
-    /// A connected socket.
-    pub(crate) fn connected(domain: c_int, is_nonblocking: bool, rs: c_int) -> Self {
-        let socket = Self::new(domain, is_nonblocking);
+    /// A connection that a listener has accepted.
+    pub(crate) fn accepted(listener: &Arc<Self>, is_nonblocking: bool, rs: c_int) -> Self {
+        let mut socket = Self::new(listener.domain, is_nonblocking);
+        socket.listener = Arc::downgrade(listener);
         socket.put(rs, Phase::Connected);
         socket
     }

@@ -115,13 +115,13 @@ impl Awaited for State {
     fn progress(&mut self, mut drive: impl FnMut(*const Nic) -> bool) -> bool {
         let mut changed = false;
         for place in 0..self.endpoints.len() {
-            let drive = drive(self.endpoints[place].nic());
+            let mut drive = drive(self.endpoints[place].nic());
             for _ in 0..MAX_TURN {
                 let Some(event) = self.endpoints[place].next(drive) else {
                     break;
                 };
                 self.handle(place, event);
-                changed = true;
+                (changed, drive) = (true, false);
             }
         }
         changed

@@ -1,5 +1,6 @@
 //! Connecting and accepting.
 
+use super::listening::SHUT;
 use super::route::connect_options;
 use super::*;
 use crate::nic::{canonical, nics, source_for};
@@ -7,7 +8,7 @@ use crate::per_process::PerProcess;
 use crate::wire::ConnectData;
 use parking_lot::Mutex;
 use roce_verbs::cm::{Connection, ConnectionError, Establishing, PortClaimError};
-use roce_verbs::roce_cm::{Addresses, PortSpace, RejectReason};
+use roce_verbs::roce_cm::{Addresses, PortSpace};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Weak;
@@ -206,8 +207,8 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 
 pub(super) fn connection_error(error: ConnectionError) -> Error {
     let errno = match &error {
-        ConnectionError::Rejected { reason, .. } if *reason == RejectReason::NO_RESOURCES => {
-            Errno::ECONNREFUSED
+        ConnectionError::Rejected { private, .. } if private.starts_with(SHUT) => {
+            Errno::EPROTONOSUPPORT
         }
         ConnectionError::Rejected { .. } => Errno::ECONNREFUSED,
         ConnectionError::Unreachable(_) => Errno::ETIMEDOUT,

@@ -46,7 +46,13 @@ pub(super) struct Listening {
     /// Why this process has no room for a connection. No further request is taken until `accept` has
     /// said so.
     failed: Option<Error>,
+    /// Whether further requests are refused.
+    is_shut: bool,
 }
+
+/// The private data with which a listener refuses requests after `shutdown`. A peer that sees them knows
+/// that nobody is about to listen here.
+pub(super) const SHUT: &[u8] = b"rsocket: shut down";
 
 /// A connection whose request this end has answered.
 struct HalfOpen {
@@ -124,7 +130,11 @@ impl Socket {
                 return Err(Errno::EINVAL.into());
             };
             if listening.confirmed.is_empty() {
-                return listening.failed.take().map_or(Ok(None), Err);
+                return match listening.failed.take() {
+                    Some(error) => Err(error),
+                    None if listening.is_over() => Err(Errno::EINVAL.into()),
+                    None => Ok(None),
+                };
             }
             // Without a descriptor for it, the connection waits, as with TCP.
             let socket = Self::with(self.domain, Phase::Idle, state.sizes)?;
@@ -157,7 +167,19 @@ impl Listening {
             limit,
             backlog: limit,
             failed: None,
+            is_shut: false,
         }
+    }
+
+    /// `shutdown`: refuses all further requests, at once. The connections that it has agreed to can still
+    /// be accepted, since their peers may have sent data.
+    pub(super) fn shut(&mut self) {
+        self.is_shut = true;
+    }
+
+    /// Whether there is nothing left to accept, and never will be.
+    fn is_over(&self) -> bool {
+        self.is_shut && self.half_open.is_empty() && self.confirmed.is_empty()
     }
 
     /// Sets the number of confirmed connections that wait for `accept`: one more than `backlog`, as
@@ -211,13 +233,18 @@ impl Listening {
 
     fn answer_requests(&mut self, sizes: &Sizes, now: Instant) -> bool {
         let mut any = false;
-        while self.has_request() && self.make_room(now) {
+        while self.has_request() && (self.is_shut || self.make_room(now)) {
             any = true;
             let mut requests = self.listeners.iter();
             let request = requests.find_map(|(nic, from)| Some((nic, from.try_accept()?)));
             let Some((nic, incoming)) = request else {
                 break;
             };
+            if self.is_shut {
+                // A peer that has given up need not know.
+                let _ = incoming.reject(SHUT);
+                continue;
+            }
             match agree(nic, incoming, self.port, sizes, now) {
                 Ok(half_open) => self.half_open.push_back(half_open),
                 Err(error) if is_of_this_process(error.errno()) => self.failed = Some(error),
@@ -235,11 +262,11 @@ impl Listening {
 
     /// Whether no request is answered until the program has called `accept`.
     fn waits_for_accept(&self) -> bool {
-        self.failed.is_some() || self.confirmed.len() >= self.backlog
+        !self.is_shut && (self.failed.is_some() || self.confirmed.len() >= self.backlog)
     }
 
     fn is_full(&self) -> bool {
-        self.half_open.len() >= self.limit
+        !self.is_shut && self.half_open.len() >= self.limit
     }
 
     /// The half-open connection that makes room for the next one, and the time from which on it
@@ -345,6 +372,7 @@ fn is_of_this_process(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roce_verbs::cm::Connection;
 
     const ROOM: usize = 3;
 
@@ -433,6 +461,54 @@ mod tests {
             assert_eq!(listening.half_open[0].names.remote, peers[0]);
         });
         drop(asked);
+        socket.close();
+    }
+
+    /// The end of an attempt to connect to `socket`.
+    fn established(mut connecting: Connecting, socket: &Socket) -> Result<Connection, Errno> {
+        let sizes = configuration().sizes;
+        loop {
+            look(socket, |listening| {
+                listening.progress(&sizes, Instant::now())
+            });
+            match connecting.check() {
+                Ok(Establishing::Pending(still)) => connecting = still,
+                Ok(Establishing::Established(connection)) => return Ok(connection),
+                Err(error) => return Err(connection_error(error).errno()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_listener_that_is_shut_refuses_requests_at_once() {
+        let (socket, at) = listening();
+        let (before, _endpoint) = ask(at);
+        let sizes = configuration().sizes;
+        while look(&socket, |listening| listening.half_open.is_empty()) {
+            look(&socket, |listening| {
+                listening.progress(&sizes, Instant::now())
+            });
+        }
+        // As with TCP, this changes nothing.
+        socket.shut_down(Shutdown::Writes).expect("it listens");
+        assert!(!look(&socket, |listening| listening.is_shut));
+        socket.shut_down(Shutdown::Reads).expect("it listens");
+        let (after, _endpoint) = ask(at);
+        let refused = established(after, &socket).err();
+        assert_eq!(refused, Some(Errno::EPROTONOSUPPORT));
+        // What it has agreed to can be accepted.
+        let _connection = established(before, &socket).expect("agreed");
+        let over = loop {
+            match socket.accept().map_err(|error| error.errno()) {
+                Err(Errno::EAGAIN) => {}
+                Ok(accepted) => {
+                    accepted.close();
+                    break socket.accept();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(over.err().map(|error| error.errno()), Some(Errno::EINVAL));
         socket.close();
     }
 

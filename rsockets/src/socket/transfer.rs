@@ -132,10 +132,18 @@ impl Socket {
         }
     }
 
-    /// `shutdown`. What was sent still reaches the peer.
+    /// `shutdown`. What was sent still reaches the peer. A socket that listens refuses all further
+    /// requests if its reads are shut, as with TCP.
     pub(crate) fn shut_down(&self, which: Shutdown) -> Result<(), Error> {
         {
             let mut state = self.state.lock();
+            if let Phase::Listening(listening) = &mut state.phase {
+                if which != Shutdown::Writes {
+                    listening.shut();
+                    self.announce();
+                }
+                return Ok(());
+            }
             let stream = state.connected()?;
             match which {
                 Shutdown::Reads => stream.shut_reads(),

@@ -68,7 +68,6 @@ impl Endpoint {
             max_recv_sge: 1,
             // Elements and mappings are sent inline in any case.
             max_inline: usize::from(sizes.inline).max(MAPPING_LEN),
-            signal_all: true,
             ..QpOptions::default()
         };
         let qp = nic

@@ -28,8 +28,16 @@ use roce_verbs::completion::Notify;
 use roce_verbs::device::Driving;
 use roce_verbs::qp::PathMtu;
 use roce_verbs::{ProtectionDomain, QueuePair};
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+
+/// Of this many short data messages in a row, one completes. An unsignaled WRITE need not be acknowledged
+/// at once, so that most messages of programs that answer each other cost one packet.
+const MAX_UNSIGNALED: u16 = 8;
+
+/// With fewer requests in the send queue, a call that need not wait leaves the NIC alone.
+const FEW_IN_FLIGHT: usize = 16;
 
 /// The most completions that are handled before the caller gets its turn.
 const MAX_TURN: usize = 4096;
@@ -54,6 +62,10 @@ pub(crate) struct Stream {
     unsent: Option<Control>,
     /// Receives that have completed and are not posted again.
     used_receives: u16,
+    /// The number of requests that each completion to come stands for.
+    signaled: VecDeque<u16>,
+    /// The number of requests since the last one that will complete.
+    unsignaled: u16,
     end: End,
     /// Whether the program has disconnected.
     disconnected_here: bool,
@@ -95,6 +107,8 @@ impl Stream {
             writes: true,
             unsent: None,
             used_receives: 0,
+            signaled: VecDeque::new(),
+            unsignaled: 0,
             end: End::Open,
             disconnected_here: false,
             reported: false,
@@ -120,7 +134,8 @@ impl Stream {
     pub(crate) fn progress(&mut self, drive: bool) -> bool {
         let mut changed = false;
         for _ in 0..MAX_TURN {
-            let next = if drive {
+            // Once something has arrived, its acknowledgement can still leave with the program's answer.
+            let next = if drive && !changed {
                 self.endpoint.queue.poll()
             } else {
                 self.endpoint.queue.take()
@@ -163,6 +178,12 @@ impl Stream {
     /// Lets the NIC's own thread work while this one sleeps.
     pub(crate) fn hand_over(&self) {
         self.endpoint.nic.context.hand_over();
+    }
+
+    /// Whether a call lets the NIC work even if it need not wait: what a stream sends must not pile up
+    /// because the program never waits.
+    pub(crate) fn needs_driving(&self) -> bool {
+        self.outbox.in_flight() >= FEW_IN_FLIGHT
     }
 
     /// Lets this thread drive the NIC while it sleeps.

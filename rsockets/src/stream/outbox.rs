@@ -188,6 +188,11 @@ impl Outbox {
         }
     }
 
+    /// The number of requests that have not completed.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
     /// Whether every request has completed.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()

@@ -53,7 +53,10 @@ impl Stream {
             _ => Some(Errno::EIO),
         };
         if completion.wr_id != RECEIVE {
-            self.outbox.complete();
+            // Those before it have completed as well.
+            for _ in 0..self.signaled.pop_front().unwrap_or(0) {
+                self.outbox.complete();
+            }
         }
         if let Some(errno) = failed {
             return self.break_off(errno);

@@ -3,7 +3,7 @@
 use super::endpoint::ELEMENTS;
 use super::inbox::Grant;
 use super::outbox::{LARGEST_TRANSFER, Transfer};
-use super::{End, Gather, Link, Stream};
+use super::{End, Gather, Link, MAX_UNSIGNALED, Stream};
 use crate::wire::{ByteOrder, Control, ELEMENT_LEN, Element, Message};
 use nix::errno::Errno;
 use roce_verbs::RemoteAddr;
@@ -42,7 +42,9 @@ impl Stream {
             let mut bytes = [0; MAX_INLINE];
             let bytes = &mut bytes[..plan.len];
             data.copy_to(bytes);
-            return self.post(SendOp::WriteImm(to, imm), Payload::Inline(bytes));
+            let signaled = self.unsignaled + 1 >= MAX_UNSIGNALED;
+            let request = SendRequest::new(0, SendOp::WriteImm(to, imm), Payload::Inline(bytes));
+            return self.post_request(&request.signaled(signaled), signaled);
         }
         self.post_from_ring(SendOp::WriteImm(to, imm), &plan.stretches, data)
     }
@@ -70,10 +72,19 @@ impl Stream {
     }
 
     pub(super) fn post(&mut self, op: SendOp, payload: Payload<'_>) -> Result<(), Errno> {
+        self.post_request(&SendRequest::new(0, op, payload), true)
+    }
+
+    fn post_request(&mut self, request: &SendRequest<'_>, signaled: bool) -> Result<(), Errno> {
         let Some(qp) = self.qp() else {
             return Err(Errno::ECONNRESET);
         };
-        let posted = qp.post_send(&SendRequest::new(0, op, payload));
+        let posted = qp.post_send(request);
+        self.unsignaled += 1;
+        if signaled {
+            self.signaled
+                .push_back(std::mem::take(&mut self.unsignaled));
+        }
         posted.map_err(|_| {
             // The places in the send queue are counted, so the QP is in ERR. A completion that
             // has not been handled yet may say why.

@@ -129,6 +129,47 @@ fn a_host_that_is_silent_over_rdma_is_tried_once() {
 }
 
 #[test]
+fn a_listener_that_leaves_connections_to_tcp_is_asked_once() {
+    for case in CONNECT {
+        let run = Run::new().with("DOUBLE_REFUSE", libc::EPROTONOSUPPORT.to_string());
+        let said = run.case("connects", case);
+        let why = "its program lets forked children use connections";
+        assert_eq!(fallen_back(&said, why), 1);
+        // The listener's rsocket, and that of the one attempt.
+        let counts = run.counts();
+        assert_eq!((counts.connects, counts.closes), (0, 2));
+    }
+}
+
+/// A connection that a child uses is relayed, which takes several times as long as TCP does.
+#[test]
+fn a_server_that_forks_for_each_connection_is_left_to_tcp() {
+    let case = "a_server_forks_for_each_connection";
+    let run = Run::new().with("ROCE_SOCKETS", "loopback,log");
+    let said = run.case("forks", case);
+    let counts = run.counts();
+    assert_eq!((counts.connects, counts.accepts), (1, 1), "{said}");
+    let has = |part: &str| said.lines().filter(|line| line.contains(part)).count();
+    let left = "roce sockets: a forked child uses a connection that was accepted at 127.0.0.1:";
+    assert_eq!(
+        (has(left), has(": further ones go over TCP")),
+        (1, 1),
+        "{said}"
+    );
+    for way in ["->", "<-"] {
+        let over = |what: &str| {
+            let of_way = said.lines().filter(|line| line.contains(way));
+            of_way.filter(|line| line.ends_with(what)).count()
+        };
+        assert_eq!((over(" over RDMA"), over(" over TCP")), (1, 2), "{said}");
+    }
+    // Where the program's user wants no TCP, all of them are relayed.
+    let run = Run::new().with("ROCE_SOCKETS", "loopback,only");
+    assert_eq!(run.case("forks", case), "");
+    assert_eq!(run.counts().accepts, 3);
+}
+
+#[test]
 fn nobody_listens() {
     for settings in ["loopback", "loopback,only"] {
         let run = Run::new().with("ROCE_SOCKETS", settings);

@@ -31,7 +31,7 @@ struct counts {
 };
 
 static struct rsocket {
-    int used, domain, flags, connecting, silent, error, lingers;
+    int used, domain, flags, connecting, silent, error, lingers, shut;
     /* What was sent and has not left yet. */
     char late[64];
     size_t is_late;
@@ -290,9 +290,14 @@ int rconnect(int fd, const struct sockaddr *address, socklen_t size)
     return rs->error ? -1 : 0;
 }
 
+/* A listener refuses connections from then on. */
 int rshutdown(int fd, int how)
 {
-    return find(fd) ? shutdown(fd, how) : -1;
+    struct rsocket *rs = find(fd);
+    if (!rs)
+        return -1;
+    rs->shut = 1;
+    return shutdown(fd, how);
 }
 
 int rclose(int fd)
@@ -367,6 +372,10 @@ int rpoll(struct pollfd *fds, nfds_t count, int timeout)
         copy[i] = fds[i];
         copy[i].revents = 0;
         fds[i].revents = 0;
+        int listens = 0;
+        socklen_t size = sizeof listens;
+        if (rs && rs->shut && !getsockopt(fds[i].fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) && listens)
+            copy[i].fd = -1;
         if (rs && rs->connecting) {
             copy[i].fd = -1;
             if (!rs->silent && fds[i].events & POLLOUT)

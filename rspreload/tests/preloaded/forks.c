@@ -57,6 +57,29 @@ static void a_child_serves_what_its_parent_accepted(void)
     ended(child);
 }
 
+/* A process for each connection, as with PostgreSQL. */
+static void a_server_forks_for_each_connection(void)
+{
+    int at_fd = listener();
+    for (int i = 0; i < 3; i++) {
+        int a = client(), b = accept(at_fd, 0, 0);
+        CHECK(b >= 0);
+        pid_t child = forked();
+        if (!child) {
+            CHECK(!close(a));
+            hear(b, "question");
+            say(b, "answer");
+            exit(0);
+        }
+        CHECK(!close(b));
+        say(a, "question");
+        hear(a, "answer");
+        ended(child);
+        hear_end(a);
+        CHECK(!close(a));
+    }
+}
+
 static void a_program_gets_the_connection(void)
 {
     int a, b;
@@ -456,6 +479,7 @@ static void last_words(void)
 }
 
 CASES({"a_child_serves_what_its_parent_accepted", a_child_serves_what_its_parent_accepted},
+      {"a_server_forks_for_each_connection", a_server_forks_for_each_connection},
       {"a_program_gets_the_connection", a_program_gets_the_connection}, {"executed", executed},
       {"a_child_that_uses_nothing_changes_nothing", a_child_that_uses_nothing_changes_nothing},
       {"lasts", lasts},

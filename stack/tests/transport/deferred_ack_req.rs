@@ -1,9 +1,9 @@
-//! Small unsignaled WRITEs: not each of them requests an acknowledgement, but each gets one in the
+//! Small unsignaled WRITEs, with or without immediate data: not each of them requests an acknowledgement, but each gets one in the
 //! end.
 
 use crate::sim::{Hand, Mem, Out, Setup};
 use roce_stack::{Duration, QueueLimits, SendFlags, SendOp, Stat};
-use roce_wire::NakCode;
+use roce_wire::{Credits, NakCode, Syndrome};
 
 const MTU: usize = 1024;
 /// One in this number of consecutive WRITEs requests an acknowledgement.
@@ -90,16 +90,30 @@ fn what_somebody_waits_for_asks() {
     type Op = fn(&Mem) -> SendOp;
     let cases: [(&str, Op, usize, SendFlags); 5] = [
         ("a small WRITE", write, 8, SendFlags::empty()),
+        ("one with immediate data", imm, 8, SendFlags::empty()),
         ("one with a completion", write, 8, SendFlags::SIGNALED),
         ("one of two packets", write, MTU + 1, SendFlags::empty()),
-        ("one with immediate data", imm, 8, SendFlags::empty()),
         ("a SEND", send_op, 8, SendFlags::empty()),
     ];
     for (index, (what, op, len, flags)) in cases.into_iter().enumerate() {
         let (mut hand, mem) = timed();
         let op = op(&mem);
         let out = send(&mut hand, &mem, op, len, flags);
-        assert_eq!(out.bth.ack_req, index > 0, "{what}");
+        assert_eq!(out.bth.ack_req, index > 1, "{what}");
+    }
+}
+
+/// The peer's receives are counted in its acknowledgements.
+#[test]
+fn what_the_last_credits_pay_for_asks() {
+    for (receives, asks) in [(24, false), (ASKS as u32, true)] {
+        let (mut hand, mem) = timed();
+        let psn = write(&mut hand, &mem).psn();
+        hand.answer(psn, Syndrome::Ack(Credits::from_count(receives)));
+        let imm = SendOp::WriteImm(mem.remote(0), 7);
+        let out = send(&mut hand, &mem, imm, 8, SendFlags::empty());
+        assert_eq!(out.bth.ack_req, asks, "{receives}");
+        assert!(!write(&mut hand, &mem).bth.ack_req, "it needs no receive");
     }
 }
 

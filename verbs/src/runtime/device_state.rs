@@ -163,7 +163,8 @@ impl DeviceState {
     /// an application thread drives the NIC while it waits.
     pub(crate) fn hand_over(&self) {
         self.send_waiting();
-        if self.application_waits() {
+        // If the background thread sleeps, no thread has called since it fell asleep.
+        if self.application_waits() || self.driver_sleeps.load(Ordering::SeqCst) {
             return;
         }
         self.last_call.store(0, Ordering::Relaxed);

@@ -112,6 +112,16 @@ impl Driving {
     /// The acknowledgements leave before the caller looks at its completions, and so before its answer.
     /// Some programs that wait for events (`ib_send_lat -e`, for one) expect that, as with an RNIC.
     pub fn drive(&mut self) {
+        self.work(true);
+    }
+
+    /// As [`Driving::drive`], but acknowledgements leave with the caller's answer, in one datagram, or
+    /// before it waits again.
+    pub fn receive(&mut self) {
+        self.work(false);
+    }
+
+    fn work(&self, sends: bool) {
         let (own, packets) = self.polled.split_at(self.own);
         let is_ready = |fd: &pollfd| fd.revents != 0;
         if own.iter().any(is_ready) && !packets.iter().any(is_ready) {
@@ -122,7 +132,9 @@ impl Driving {
         let mut engine = self.shared.lock();
         engine.driving_wait = self.number;
         engine.progress(now);
-        engine.send(now);
+        if sends {
+            engine.send(now);
+        }
         engine.driving_wait = 0;
     }
 

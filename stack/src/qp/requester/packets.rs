@@ -13,7 +13,7 @@ use roce_wire::{AtomicEth, Bth, ExtHeaders, Ieth, ImmDt, Opcode, PacketRepr, Ret
 /// The longest WRITE that is sent as a train. The datagrams of a longer one are nearly full anyway.
 const LONGEST_TRAIN: u32 = 256 << 10;
 
-/// Of this many unsignaled WRITEs in a row, at least one asks for an acknowledgement.
+/// Of this many unsignaled requests in a row, at least one asks for an acknowledgement.
 const MAX_DEFERRED: u64 = 16;
 
 /// Why a packet of a SEND or WRITE is sent.
@@ -229,15 +229,20 @@ impl Requester {
         Ok(Sent::request(1))
     }
 
-    /// Whether the only packet of `wqe` may defer its AckReq: `wqe` is a small, unsignaled WRITE.
-    /// While such WRITEs follow each other quickly, only one in several requests an
-    /// acknowledgement. When they stop, [`Requester::ask_after_deferral`] requests one for the
-    /// rest. So if two programs answer each WRITE with a WRITE, most WRITEs cost no additional
-    /// acknowledgement.
+    /// Whether the only packet of `wqe` may defer its AckReq: `wqe` is a small, unsignaled WRITE, with or
+    /// without immediate data. While such WRITEs follow each other quickly, only one in several
+    /// requests an acknowledgement. When they stop, [`Requester::ask_after_deferral`] requests one for
+    /// the rest. So if two programs answer each WRITE with a WRITE, most WRITEs cost no additional
+    /// acknowledgement. Acknowledgements bring credits: those that are known must last until one comes.
     fn may_defer_ack_req(&self, cx: &Cx<'_>, core: &Core, wqe: &SendWqe) -> bool {
-        let is_small_write = matches!(wqe.request.op, SendOp::Write(_)) && wqe.packets == 1;
+        let op = wqe.request.op;
+        let is_small_write =
+            matches!(op, SendOp::Write(_) | SendOp::WriteImm(..)) && wqe.packets == 1;
         let few = MAX_DEFERRED.min(self.sq.limits().depth as u64 / 4);
         is_small_write
+            && self
+                .credit
+                .admits(op.consumes_receive(), wqe.receives + MAX_DEFERRED)
             && !wqe.request.flags.contains(SendFlags::SIGNALED)
             && self.nxt == self.max
             && self.since_ack_req + 1 < few
