@@ -26,6 +26,7 @@ mod poll;
 mod shared;
 mod socket;
 mod stream;
+mod system;
 mod table;
 mod wait;
 pub mod wire;

@@ -3,11 +3,10 @@
 use crate::any::AnySocket;
 use crate::error::Error;
 use crate::nic::Nic;
+use crate::system::{readable, system_poll};
 use crate::table::lookup;
 use crate::wait::{Patience, Spinning, Turn};
-use nix::errno::Errno;
 use std::os::fd::RawFd;
-use std::ptr;
 use std::time::Duration;
 
 /// A descriptor to wait for, as in `struct pollfd`. A negative one is ignored.
@@ -72,14 +71,6 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
         if ready > 0 {
             return Ok(ready);
         }
-    }
-}
-
-pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
     }
 }
 
@@ -150,21 +141,4 @@ fn look_at_others(fds: &mut [PollFd], sockets: &[Option<AnySocket>]) -> Result<u
     }
     system_poll(&mut system, Some(Duration::ZERO))?;
     Ok(take_others(fds, sockets, &system))
-}
-
-/// The system's `poll`, for at most `limit`; `None` means for ever.
-pub(crate) fn system_poll(
-    fds: &mut [libc::pollfd],
-    limit: Option<Duration>,
-) -> Result<usize, Error> {
-    let limit = limit.map(|left| libc::timespec {
-        tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: left.subsec_nanos().into(),
-    });
-    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let count = fds.len() as libc::nfds_t;
-    // SAFETY: the slice has this number of elements, the limit is NULL or valid, and NULL leaves the
-    // signal mask as it is.
-    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), count, limit, ptr::null()) };
-    usize::try_from(result).map_err(|_| Errno::last().into())
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::nic::Nic;
-use crate::poll::readable;
+use crate::system::readable;
 use crate::wait::{Patience, Spinning, Turn};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -283,7 +283,7 @@ mod tests {
         let shared = Shared::new(Counting::default()).expect("a descriptor");
         let has_news = || {
             let mut fds = [readable(shared.news_fd())];
-            let found = crate::poll::system_poll(&mut fds, Some(Duration::ZERO));
+            let found = crate::system::system_poll(&mut fds, Some(Duration::ZERO));
             found.expect("polled") == 1
         };
         shared.announce();

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::options::configuration;
-use crate::poll::system_poll;
+use crate::system::system_poll;
 use roce_verbs::device::Driving;
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@ use crate::errno::{Errno, Outcome};
 use crate::link::{self, Message, What};
 use crate::signals::Blocked;
 use crate::socket::{Given, Phase, Socket, lock, lock_at_exit};
-use crate::{hidden, inside, listen, parent, real, relay};
+use crate::{forked, hidden, inside, parent, real, relay};
 use libc::pollfd;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -176,7 +176,7 @@ fn hand_over(link: c_int, id: u64, is_used: bool) {
     };
     let what = match (&socket, started) {
         (Some(Inherited::Connection(socket)), Ok(_)) => {
-            listen::leave_to_tcp(socket);
+            forked::leave_to_tcp(socket);
             What::Granted
         }
         _ => What::Refused,

@@ -40,6 +40,7 @@ mod exit;
 #[cfg(not(test))]
 mod exports;
 mod fork;
+mod forked;
 mod hidden;
 mod inside;
 mod interest;

@@ -1,6 +1,5 @@
 //! Connecting and accepting.
 
-use super::listening::SHUT;
 use super::route::connect_options;
 use super::*;
 use crate::nic::{canonical, nics, source_for};
@@ -12,6 +11,10 @@ use roce_verbs::roce_cm::{Addresses, PortSpace};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Weak;
+
+/// The private data with which a listener refuses requests after `shutdown`. A peer that sees them knows
+/// that nobody is about to listen here.
+pub(super) const SHUT: &[u8] = b"rsocket: shut down";
 
 /// The sockets that connect, and some that have done so.
 static CONNECTING: PerProcess<Mutex<Vec<Weak<Socket>>>> = PerProcess::new();

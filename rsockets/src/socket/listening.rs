@@ -1,6 +1,6 @@
 //! Listening.
 
-use super::connecting::{connection_error, for_each_connecting};
+use super::connecting::{SHUT, connection_error, for_each_connecting};
 use super::route::connect_options;
 use super::*;
 use crate::error::is_shortage;
@@ -49,10 +49,6 @@ pub(super) struct Listening {
     /// Whether further requests are refused.
     is_shut: bool,
 }
-
-/// The private data with which a listener refuses requests after `shutdown`. A peer that sees them knows
-/// that nobody is about to listen here.
-pub(super) const SHUT: &[u8] = b"rsocket: shut down";
 
 /// A connection whose request this end has answered.
 struct HalfOpen {
