@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 /// A cluster whose program has said "ready". The script limits its time itself, and not by `timeout`: that
 /// command exits if a signal arrives before it knows the ID of its child, which may have said so already.
+/// It is one of bash, since dash 0.5.12 misses signals that arrive when it begins to wait.
 fn ready(script: &str) -> (Child, BufReader<ChildStdout>) {
     let mut cluster = with_roce(&mut Command::new(roce()))
-        .args(["fabric", "--", "sh", "-euc", script])
+        .args(["fabric", "--", "bash", "-euc", script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
