@@ -10,6 +10,9 @@
 //!
 //! The stall can be proved: the PSN that it sends next is the one that we expect next, so all its
 //! packets have arrived; and this PSN is in the middle of a message.
+//!
+//! It also falls silent if it has gone back to repeat packets, and is then told that they have arrived
+//! (`loss::silent`). Then the PSN that it sends next is shortly before the one that we expect.
 
 use std::time::Duration;
 
@@ -56,7 +59,8 @@ struct Stand {
 impl Stand {
     fn is_stalled(self, packets: u32) -> bool {
         let come = self.expected.wrapping_sub(self.first) & 0xff_ffff;
-        self.next == self.expected && !come.is_multiple_of(packets)
+        let repeats = self.expected.wrapping_sub(self.next) & 0xff_ffff;
+        repeats < packets && !come.is_multiple_of(packets)
     }
 }
 
@@ -94,6 +98,15 @@ fn a_stall_is_recognized_in_the_output() {
     let under_way = STALLED.replace("\"sq-psn\":13801385", "\"sq-psn\":13801386");
     assert!(!is_theirs(&under_way, 1024));
     assert!(!is_theirs("nothing of this", 1024));
+}
+
+/// As after 477 messages and 992 packets of a run: it was about to repeat two packets.
+#[test]
+fn a_stall_before_a_repetition_is_recognized_in_the_output() {
+    let of_next = |next: u32| STALLED.replace("\"sq-psn\":13801385", &format!("\"sq-psn\":{next}"));
+    assert!(is_theirs(&of_next(13_801_383), 1024));
+    // Further back than it can go.
+    assert!(!is_theirs(&of_next(13_801_385 - 1024), 1024));
 }
 
 /// The guest prints its PSNs in the expected form.
