@@ -35,7 +35,7 @@ pub(crate) trait Awaited {
     /// Lets the background threads of the NICs work while this thread sleeps.
     fn hand_over(&self);
 
-    /// Whether a call lets the NIC work even if it can go on at once.
+    /// Whether a call lets the NIC work even if it need not wait.
     fn needs_driving(&self) -> bool {
         true
     }

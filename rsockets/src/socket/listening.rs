@@ -167,7 +167,7 @@ impl Listening {
         }
     }
 
-    /// `shutdown`: refuses all further requests, at once. The connections that it has agreed to can still
+    /// `shutdown`: refuses all further requests immediately. The connections that it has agreed to can still
     /// be accepted, since their peers may have sent data.
     pub(super) fn shut(&mut self) {
         self.is_shut = true;
