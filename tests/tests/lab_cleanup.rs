@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use roce_tests::lab::{Lab, LabConfig};
+use testkit::heed_signals;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -138,6 +139,7 @@ fn a_kernel_that_reports_a_bug_is_detected() {
 
 #[test]
 fn a_killed_process_leaves_nothing_running() {
+    heed_signals();
     for signal in [libc::SIGKILL, libc::SIGINT] {
         let mut victim = Command::new(env::current_exe().unwrap())
             .args(["--exact", "victim", "--nocapture"])

@@ -14,6 +14,7 @@ mod limits;
 mod needs;
 mod output;
 mod report;
+mod signals;
 
 pub use limits::descriptors_or_skip;
 pub use needs::{
@@ -23,6 +24,7 @@ pub use needs::{
 };
 pub use output::{check_full_and_closed_output, check_full_stderr};
 pub use report::report;
+pub use signals::heed_signals;
 
 use std::io::Write;
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use testkit::heed_signals;
 
 /// The user without privilege, who owns nothing.
 const NOBODY: u32 = 65534;
@@ -50,6 +51,7 @@ pub(crate) fn command(user: User, options: &[&str], script: &str) -> Command {
 /// libraries with the tests: beside the calling test.
 pub(crate) fn with_roce(command: &mut Command) -> &mut Command {
     let library = built("libroce_verbs_shim.so");
+    heed_signals();
     command
         .env("ROCE", roce())
         .env("ROCE_LIBRARY_DIR", library.parent().expect("its folder"))

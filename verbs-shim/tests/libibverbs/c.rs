@@ -119,6 +119,17 @@ fn a_refused_call_says_why() {
     );
 }
 
+/// Datagrams along such a handle were lost without a word.
+#[test]
+fn an_address_handle_whose_address_is_taken_is_reported() {
+    let Some(stderr) = run("taken.c", &[]) else {
+        return;
+    };
+    let told = "roce: warning: datagrams from ::1 will not be sent: ";
+    assert_eq!(stderr.matches(told).count(), 1, "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
 /// Each mistake of a program is explained with the numbers that show it, at the end that knows them,
 /// and completions carry the code of the cause.
 #[test]

@@ -16,6 +16,7 @@ use super::Engine;
 use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::device::Device;
 use crate::error::StartError;
+use crate::settings::write_to_stderr;
 use crate::why::KernelWatch;
 use parking_lot::Mutex;
 use roce_port::Port;
@@ -100,8 +101,12 @@ impl Starter {
         engine.nic.set_port_limits(max_packet_bytes, window_bytes);
         for address in std::mem::take(&mut *self.addresses_to_activate.lock()) {
             // An unusable address does not fail the start, because the caller may have started the
-            // datapath for another one. The port's counters show the failure.
-            let _ = port.activate(address);
+            // datapath for another one.
+            if let Err(error) = port.activate(address) {
+                write_to_stderr(&format!(
+                    "roce: warning: datagrams from {address} will not be sent: {error}\n"
+                ));
+            }
         }
         let datapath = port.describe(not_taken);
         engine.port = port;

@@ -120,7 +120,7 @@ pub fn report_environment() {
 }
 
 /// Writes `line` in one call, because other processes may write to the same stderr.
-fn write_to_stderr(line: &str) {
+pub(crate) fn write_to_stderr(line: &str) {
     // If stderr fails, there is nowhere to report it.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

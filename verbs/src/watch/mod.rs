@@ -33,9 +33,9 @@ pub(crate) use devices::Opened;
 pub use snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 pub use waits::{ShownWaits, WaitSnapshot, show_waits};
 
+use crate::settings::write_to_stderr;
 use parking_lot::Mutex;
 use server::Server;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
@@ -109,6 +109,5 @@ impl Drop for WatchHandle {
 }
 
 fn warn(text: &str) {
-    // If stderr fails, there is nowhere to report it.
-    let _ = writeln!(std::io::stderr(), "roce: {text}");
+    write_to_stderr(&format!("roce: {text}\n"));
 }
