@@ -64,7 +64,7 @@ pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
 
 /// `ibv_create_ah`.
 pub(crate) extern "C" fn create_ah(pd: Handle<IbvPd>, attr: In<IbvAhAttr>) -> *mut IbvAh {
-    guard::pointer(|| create(pd, &attr.read()?))
+    guard::pointer("ibv_create_ah", || create(pd, &attr.read()?))
 }
 
 fn create(pd: Handle<IbvPd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
@@ -91,7 +91,7 @@ fn create(pd: Handle<IbvPd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
 
 /// `ibv_destroy_ah`.
 pub(crate) extern "C" fn destroy_ah(ah: Handle<IbvAh>) -> c_int {
-    guard::errno(|| ah.take().map(drop))
+    guard::errno("ibv_destroy_ah", || ah.take().map(drop))
 }
 
 /// The 40 bytes in front of a received datagram: a `struct ibv_grh`, or an IPv4 header in the last
@@ -158,7 +158,9 @@ pub(crate) extern "C" fn init_ah_from_wc(
     header: In<NetworkHeader>,
     attr: Out<IbvAhAttr>,
 ) -> c_int {
-    guard::errno(|| attr.put(answer_to(context.get()?, port, &wc.read()?, header)?))
+    guard::errno("ibv_init_ah_from_wc", || {
+        attr.put(answer_to(context.get()?, port, &wc.read()?, header)?)
+    })
 }
 
 /// `ibv_create_ah_from_wc`.
@@ -168,7 +170,7 @@ pub(crate) extern "C" fn create_ah_from_wc(
     header: In<NetworkHeader>,
     port: u8,
 ) -> *mut IbvAh {
-    guard::pointer(|| {
+    guard::pointer("ibv_create_ah_from_wc", || {
         let context = pd.get()?.context();
         create(pd, &answer_to(context.get()?, port, &wc.read()?, header)?)
     })

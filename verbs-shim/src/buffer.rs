@@ -55,7 +55,7 @@ pub(crate) extern "C" fn alloc_buf(
     size: usize,
     to: Out<*mut IbvBuf>,
 ) -> *mut c_void {
-    guard::pointer(|| {
+    guard::pointer("ibv_alloc_buf", || {
         let domain = pd.get()?;
         if to.is_null() {
             return Err(Errno::EINVAL);
@@ -75,7 +75,7 @@ pub(crate) extern "C" fn alloc_buf(
 
 /// `ibv_free_buf`. The program must deregister regions of the buffer first, as with any memory.
 pub(crate) extern "C" fn free_buf(buffer: Handle<IbvBuf>) {
-    guard::nothing(|| buffer.take().map(drop));
+    guard::nothing("ibv_free_buf", || buffer.take().map(drop));
 }
 
 /// `ibv_reg_buf_mr`.
@@ -86,7 +86,7 @@ pub(crate) extern "C" fn reg_buf_mr(
     length: usize,
     flags: c_int,
 ) -> *mut IbvMr {
-    let checked = guard::errno(|| buffer.get()?.check(pd, addr, length));
+    let checked = guard::errno("ibv_reg_buf_mr", || buffer.get()?.check(pd, addr, length));
     match checked {
         0 => reg_mr(pd, addr, length, flags),
         _ => std::ptr::null_mut(),
@@ -96,7 +96,7 @@ pub(crate) extern "C" fn reg_buf_mr(
 /// `ibv_export_buf_dmabuf_fd`. Fails with `ENODATA`, the man page's error for a buffer without a
 /// dma-buf.
 pub(crate) extern "C" fn export_buf_dmabuf_fd(buffer: Handle<IbvBuf>) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("ibv_export_buf_dmabuf_fd", || {
         buffer.get()?;
         Err(Errno::ENODATA)
     })

@@ -73,7 +73,7 @@ unsafe impl Part for IbvCompChannel {
 
 /// `ibv_create_comp_channel`.
 pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mut IbvCompChannel {
-    guard::pointer(|| {
+    guard::pointer("ibv_create_comp_channel", || {
         let state = Arc::clone(&context.get()?.state);
         let channel = state.roce.create_channel().or_errno()?;
         make_blocking(&channel)?;
@@ -93,7 +93,7 @@ pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mu
 
 /// `ibv_destroy_comp_channel`.
 pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<IbvCompChannel>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_destroy_comp_channel", || {
         channel.get()?.users.check_none()?;
         channel.take().map(drop)
     })
@@ -105,12 +105,14 @@ pub(crate) extern "C-unwind" fn get_cq_event(
     cq: Out<*mut IbvCq>,
     cq_context: Out<*mut c_void>,
 ) -> c_int {
-    wait::until_found(move || match channel.get()?.next_event()? {
-        Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
-        Found::WhenDriven => Ok(Found::WhenDriven),
-        Found::Now(found) => {
-            cq_context.put(found.get()?.c_part().cq_context)?;
-            cq.put(found.as_ptr()).map(Found::Now)
+    wait::until_found("ibv_get_cq_event", move || {
+        match channel.get()?.next_event()? {
+            Found::WhenReadable(fd) => Ok(Found::WhenReadable(fd)),
+            Found::WhenDriven => Ok(Found::WhenDriven),
+            Found::Now(found) => {
+                cq_context.put(found.get()?.c_part().cq_context)?;
+                cq.put(found.as_ptr()).map(Found::Now)
+            }
         }
     })
 }
@@ -162,7 +164,7 @@ fn drive_or_wait<T>(context: &roce_verbs::Context, channel: &CompletionChannel) 
 
 /// `ibv_ack_cq_events`.
 pub(crate) extern "C" fn ack_cq_events(cq: Handle<IbvCq>, events: c_uint) {
-    guard::nothing(|| {
+    guard::nothing("ibv_ack_cq_events", || {
         cq.get()?.acknowledge_comp_events(events);
         Ok(())
     });

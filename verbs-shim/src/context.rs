@@ -84,7 +84,7 @@ pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
 
 /// `ibv_open_device`.
 pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvContext {
-    guard::pointer(|| {
+    guard::pointer("ibv_open_device", || {
         fork::register_handler()?;
         roce_verbs::settings::report_environment();
         let name = &device.get()?.name;
@@ -110,7 +110,7 @@ pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvConte
 /// `ibv_close_device`. Closing the last context that shares a state also closes the objects that
 /// were not destroyed, as the kernel does.
 pub(crate) extern "C" fn close_device(context: Handle<IbvContext>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_close_device", || {
         let Context { state, opened, .. } = context.take()?;
         drop(opened);
         if state.contexts.check_none().is_ok() {

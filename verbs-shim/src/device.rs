@@ -90,7 +90,7 @@ impl Device {
 
 /// `ibv_get_device_list`: an array that ends with NULL.
 pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<IbvDevice> {
-    guard::pointer(|| {
+    guard::pointer("ibv_get_device_list", || {
         count.put_if_not_null(0);
         report_environment();
         let devices = devices().or_errno()?;
@@ -117,7 +117,7 @@ pub(crate) extern "C" fn free_device_list(list: *mut c_void) {
 
 /// `ibv_get_device_name`.
 pub(crate) extern "C" fn get_device_name(device: Handle<IbvDevice>) -> Text {
-    guard::pointer(|| {
+    guard::pointer("ibv_get_device_name", || {
         let part = device.get()?.c.as_ptr();
         // SAFETY: devices are never freed.
         Ok(unsafe { &raw mut (*part).name }.cast::<c_char>())
@@ -126,10 +126,14 @@ pub(crate) extern "C" fn get_device_name(device: Handle<IbvDevice>) -> Text {
 
 /// `ibv_get_device_guid`, in network byte order.
 pub(crate) extern "C" fn get_device_guid(device: Handle<IbvDevice>) -> u64 {
-    guard::value(0, || Ok(device.get()?.guid().to_be()))
+    guard::value("ibv_get_device_guid", 0, || {
+        Ok(device.get()?.guid().to_be())
+    })
 }
 
 /// `ibv_get_device_index`.
 pub(crate) extern "C" fn get_device_index(device: Handle<IbvDevice>) -> c_int {
-    guard::value(-1, || Ok(int(device.get()?.index())))
+    guard::value("ibv_get_device_index", -1, || {
+        Ok(int(device.get()?.index()))
+    })
 }

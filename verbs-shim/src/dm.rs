@@ -84,7 +84,7 @@ pub(crate) extern "C" fn alloc_dm(
     context: Handle<IbvContext>,
     attr: In<IbvAllocDmAttr>,
 ) -> *mut IbvDm {
-    guard::pointer(|| {
+    guard::pointer("ibv_alloc_dm", || {
         let state = &context.get_of_any_process()?.state;
         let attr = attr.read()?;
         check_bits("comp_mask", attr.comp_mask, 0_u32, Errno::EINVAL)?;
@@ -109,7 +109,7 @@ pub(crate) extern "C" fn alloc_dm(
 
 /// `ibv_free_dm`.
 pub(crate) extern "C" fn free_dm(dm: Handle<IbvDm>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_free_dm", || {
         let found = dm.get()?;
         found.shared.users.check_none()?;
         if found.shared.handle != NO_HANDLE {
@@ -122,7 +122,7 @@ pub(crate) extern "C" fn free_dm(dm: Handle<IbvDm>) -> c_int {
 
 /// `ibv_import_dm`: memory of this context, or of the one it was imported from.
 pub(crate) extern "C" fn import_dm(context: Handle<IbvContext>, handle: u32) -> *mut IbvDm {
-    guard::pointer(|| {
+    guard::pointer("ibv_import_dm", || {
         let state = &context.get()?.state;
         let found = state.objects.device_memory.find(handle);
         Ok(Dm::expose(context, found.ok_or(Errno::ENOENT)?, state))
@@ -131,11 +131,11 @@ pub(crate) extern "C" fn import_dm(context: Handle<IbvContext>, handle: u32) -> 
 
 /// `ibv_unimport_dm`: the memory stays allocated.
 pub(crate) extern "C" fn unimport_dm(dm: Handle<IbvDm>) {
-    guard::nothing(|| dm.take().map(drop));
+    guard::nothing("ibv_unimport_dm", || dm.take().map(drop));
 }
 
 extern "C" fn memcpy_to_dm(dm: Handle<IbvDm>, offset: u64, from: In<u8>, len: usize) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_memcpy_to_dm", || {
         let memory = &dm.get()?.shared.memory;
         memory
             .copy_to(check_words(offset, len)?, from.slice(len)?)
@@ -144,7 +144,7 @@ extern "C" fn memcpy_to_dm(dm: Handle<IbvDm>, offset: u64, from: In<u8>, len: us
 }
 
 extern "C" fn memcpy_from_dm(to: Out<u8>, dm: Handle<IbvDm>, offset: u64, len: usize) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_memcpy_from_dm", || {
         let memory = &dm.get()?.shared.memory;
         memory
             .copy_from(check_words(offset, len)?, to.slice(len)?)
@@ -161,7 +161,7 @@ pub(crate) extern "C" fn reg_dm_mr(
     length: usize,
     flags: u32,
 ) -> *mut IbvMr {
-    guard::pointer(|| {
+    guard::pointer("ibv_reg_dm_mr", || {
         let (domain, dm) = (pd.get()?, dm.get()?);
         if flags & abi::ACCESS_ZERO_BASED == 0 {
             return Err(Errno::EINVAL);

@@ -121,7 +121,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
     fd: c_int,
     flags: c_int,
 ) -> *mut IbvMr {
-    guard::pointer(|| {
+    guard::pointer("ibv_reg_dmabuf_mr", || {
         let domain = pd.get()?;
         let access = access(flags.cast_unsigned() & !ACCESS_OPTIONAL_RANGE)?;
         // As in the kernel, `offset` and `iova` must have the same offset in their page.

@@ -27,7 +27,7 @@ unsafe impl Part for IbvTd {
 
 /// `ibv_alloc_td`.
 pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) -> *mut IbvTd {
-    guard::pointer(|| {
+    guard::pointer("ibv_alloc_td", || {
         context.get()?;
         check_bits("comp_mask", *attr.get()?, 0_u32, Errno::EINVAL)?;
         Ok(Handle::into_raw(Td {
@@ -39,7 +39,7 @@ pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) ->
 
 /// `ibv_dealloc_td`.
 pub(crate) extern "C" fn dealloc_td(td: Handle<IbvTd>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_dealloc_td", || {
         td.get()?.users.check_none()?;
         td.take().map(drop)
     })
@@ -57,7 +57,7 @@ pub(crate) extern "C" fn alloc_parent_domain(
     context: Handle<IbvContext>,
     attr: In<IbvParentDomainInitAttr>,
 ) -> *mut IbvPd {
-    guard::pointer(|| {
+    guard::pointer("ibv_alloc_parent_domain", || {
         let state = &context.get()?.state;
         let attr = attr.read_grown()?;
         check_bits("comp_mask", attr.comp_mask, KNOWN, Errno::EINVAL)?;

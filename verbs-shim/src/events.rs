@@ -161,7 +161,7 @@ pub(crate) extern "C-unwind" fn get_async_event(
     context: Handle<IbvContext>,
     event: Out<IbvAsyncEvent>,
 ) -> c_int {
-    wait::until_found(move || {
+    wait::until_found("ibv_get_async_event", move || {
         let state = &context.get()?.state;
         loop {
             let Some(found) = state.events.poll() else {
@@ -222,7 +222,7 @@ fn translate(event: Event) -> Option<(Element, u32)> {
 
 /// `ibv_ack_async_event`.
 pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
-    guard::nothing(|| {
+    guard::nothing("ibv_ack_async_event", || {
         let IbvAsyncEvent {
             element,
             event_type,

@@ -50,7 +50,7 @@ pub(crate) fn unregister(state: &Arc<State>) {
 /// `ibv_import_device`: takes ownership of a duplicate of the descriptor of an open context of this
 /// process, and closes it with the context.
 pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut IbvContext {
-    guard::pointer(|| {
+    guard::pointer("ibv_import_device", || {
         if cmd_fd < 0 {
             return Err(Errno::EBADF);
         }

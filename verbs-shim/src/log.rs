@@ -115,8 +115,8 @@ pub(crate) fn take_reason() -> Option<String> {
     REASON.try_with(RefCell::take).ok().flatten()
 }
 
-/// Ends a call, and logs it if it failed. `path` is the path of the Rust function.
-pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
+/// Ends a call, and logs it if it failed. `call` is the C name of the function.
+pub(crate) fn call_ended(call: &'static str, failure: Option<Errno>) {
     if !is_enabled() {
         return;
     }
@@ -127,7 +127,7 @@ pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
         None | Some(Errno::EAGAIN | Errno::EINPROGRESS | Errno::EINTR | Errno::ENODATA) => return,
         Some(errno) => errno,
     };
-    let which = (path, errno as i32);
+    let which = (call, errno as i32);
     // The storage is gone in a thread that is exiting.
     if !*LOGS && KNOWN.try_with(Cell::get) == Ok(Some(which)) {
         return;
@@ -146,8 +146,8 @@ pub(crate) fn call_ended(path: &'static str, failure: Option<Errno>) {
     if !is_reported {
         let _ = KNOWN.try_with(|known| known.set(Some(which)));
     }
-    let (call, name) = (c_name(path), format!("{errno:?}"));
-    let failed = RefusedCall::new(&call, &name, reason.as_deref().unwrap_or(errno.desc()));
+    let name = format!("{errno:?}");
+    let failed = RefusedCall::new(call, &name, reason.as_deref().unwrap_or(errno.desc()));
     if let Some(output) = &*REPORT
         && is_reported
     {
@@ -170,78 +170,9 @@ fn line(failed: &RefusedCall<'_>, suppressed: u64) -> String {
     line
 }
 
-/// The C name of the function whose body is the closure at `path`. The Rust functions have the C
-/// names without the prefix. The body may be a closure that a generic function got.
-pub(crate) fn c_name(path: &str) -> String {
-    let closure = match path.split_once('<') {
-        Some((_, argument)) if argument.contains("{{closure}}>") => {
-            argument.split('>').next().unwrap_or(argument)
-        }
-        _ => path,
-    };
-    let function = closure.trim_end_matches("::{{closure}}");
-    if function.contains("::unsupported::") {
-        // One Rust function is exported under the names of many.
-        return "a function that this library lacks".to_owned();
-    }
-    let last = function.rsplit("::").next().unwrap_or(function);
-    let name = match last.split('<').next().unwrap_or(last) {
-        // What `ibv_reg_mr` of the header calls.
-        "reg_mr_iova2" => "reg_mr",
-        name => name,
-    };
-    let prefix = match function {
-        path if path.contains("::rdmacm::") => "rdma_",
-        path if path.contains("::rsocket::") => "r",
-        path if path.contains("::wr::") => "ibv_wr_",
-        _ => "ibv_",
-    };
-    format!("{prefix}{name}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn functions_have_the_names_that_c_gives_them() {
-        for (path, name) in [
-            (
-                "roce_verbs_shim::qp::post::post_send::{{closure}}",
-                "ibv_post_send",
-            ),
-            (
-                "x::rdmacm::resolve::bind_addr::{{closure}}",
-                "rdma_bind_addr",
-            ),
-            ("x::rsocket::transfer::send::{{closure}}", "rsend"),
-            (
-                "x::qp::wr::complete::{{closure}}::{{closure}}",
-                "ibv_wr_complete",
-            ),
-            ("x::cq::poll::read<u64>::{{closure}}", "ibv_read"),
-            (
-                "x::wait::until_found<x::channel::get_cq_event::{{closure}}>::{{closure}}",
-                "ibv_get_cq_event",
-            ),
-            (
-                "x::wait::until_found<x::rdmacm::event::get_cm_event::{{closure}}>::{{closure}}",
-                "rdma_get_cm_event",
-            ),
-            (
-                "x::unsupported::null::{{closure}}",
-                "a function that this library lacks",
-            ),
-            ("", "ibv_"),
-        ] {
-            assert_eq!(c_name(path), name);
-        }
-        fn name<F: FnOnce()>(_: F) -> &'static str {
-            std::any::type_name::<F>()
-        }
-        let own = c_name(name(|| {}));
-        assert_eq!(own, "ibv_functions_have_the_names_that_c_gives_them");
-    }
 
     #[test]
     fn lines_are_few_and_the_rest_is_counted() {

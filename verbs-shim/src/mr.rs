@@ -330,7 +330,7 @@ fn new_pointer(
 
 /// `ibv_alloc_null_mr`: the region starts at address 0 and has no end.
 pub(crate) extern "C" fn alloc_null_mr(pd: Handle<IbvPd>) -> *mut IbvMr {
-    guard::pointer(|| {
+    guard::pointer("ibv_alloc_null_mr", || {
         let domain = &pd.get()?.pd;
         let region = domain.register_memory(Memory::null(), None, Access::LOCAL_WRITE);
         let (region, addr) = (region.or_errno()?, std::ptr::null_mut());
@@ -367,7 +367,7 @@ pub(crate) extern "C" fn reg_mr_iova2(
     iova: u64,
     flags: u32,
 ) -> *mut IbvMr {
-    guard::pointer(|| {
+    guard::pointer("ibv_reg_mr", || {
         let params = MemoryParams {
             addr,
             length,
@@ -389,7 +389,7 @@ pub(crate) extern "C" fn rereg_mr(
     length: usize,
     flags: c_int,
 ) -> c_int {
-    guard::value(REREG_MR_ERR_INPUT, || {
+    guard::value("ibv_rereg_mr", REREG_MR_ERR_INPUT, || {
         let mr = mr.get()?;
         let change = change.cast_unsigned();
         let all = REREG_MR_CHANGE_TRANSLATION | REREG_MR_CHANGE_PD | REREG_MR_CHANGE_ACCESS;
@@ -486,7 +486,7 @@ impl Change<'_> {
 
 /// `ibv_dereg_mr`.
 pub(crate) extern "C" fn dereg_mr(mr: Handle<IbvMr>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_dereg_mr", || {
         let found = mr.get()?;
         found.region.deregister()?;
         found.state.objects.regions.remove(found.region.handle);
@@ -496,7 +496,7 @@ pub(crate) extern "C" fn dereg_mr(mr: Handle<IbvMr>) -> c_int {
 
 /// `ibv_import_mr`: the result's `addr` is NULL, as the man page says.
 pub(crate) extern "C" fn import_mr(pd: Handle<IbvPd>, handle: u32) -> *mut IbvMr {
-    guard::pointer(|| {
+    guard::pointer("ibv_import_mr", || {
         let domain = pd.get()?;
         let found = domain.state.objects.regions.find(handle);
         let region = found.ok_or(Errno::ENOENT)?;
@@ -511,5 +511,5 @@ pub(crate) extern "C" fn import_mr(pd: Handle<IbvPd>, handle: u32) -> *mut IbvMr
 
 /// `ibv_unimport_mr`: the region stays registered.
 pub(crate) extern "C" fn unimport_mr(mr: Handle<IbvMr>) {
-    guard::nothing(|| mr.take().map(drop));
+    guard::nothing("ibv_unimport_mr", || mr.take().map(drop));
 }

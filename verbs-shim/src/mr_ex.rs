@@ -19,7 +19,7 @@ const KNOWN: u64 = (REG_MR_MASK_IOVA
 
 /// `ibv_reg_mr_ex`.
 pub(crate) extern "C" fn reg_mr_ex(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -> *mut IbvMr {
-    match guard::value(None, || register_as(pd, attr).map(Some)) {
+    match guard::value("ibv_reg_mr_ex", None, || register_as(pd, attr).map(Some)) {
         Some((attr, true)) => reg_dmabuf_mr(
             pd,
             attr.fd_offset,

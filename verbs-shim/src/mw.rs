@@ -59,7 +59,7 @@ impl Mw {
 
 /// `ibv_alloc_mw`.
 pub(crate) extern "C" fn alloc_mw(pd: Handle<IbvPd>, kind: u32) -> *mut IbvMw {
-    guard::pointer(|| {
+    guard::pointer("ibv_alloc_mw", || {
         let domain = pd.get()?;
         let window_type = match kind {
             MW_TYPE_1 => MwType::Type1,
@@ -93,7 +93,7 @@ pub(crate) extern "C" fn bind_mw(
     mw: Handle<IbvMw>,
     bind: Out<IbvMwBind>,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_bind_mw", || {
         let (qp, mw, bind) = (&qp.get()?.qp, mw.get()?, bind.input().read()?);
         let key = mw.window.next_key().ok_or(Errno::EINVAL)?;
         let op = if bind.bind_info.length == 0 {
@@ -111,5 +111,5 @@ pub(crate) extern "C" fn bind_mw(
 
 /// `ibv_dealloc_mw`.
 pub(crate) extern "C" fn dealloc_mw(mw: Handle<IbvMw>) -> c_int {
-    guard::errno(|| mw.take().map(drop))
+    guard::errno("ibv_dealloc_mw", || mw.take().map(drop))
 }

@@ -28,28 +28,28 @@ impl Drop for Entered {
     }
 }
 
-/// Begins a call. `path` is the path of the Rust function.
+/// Begins a call. `call` is the C name of the function.
 ///
 /// # Errors
 /// If the call was ordered to fail: it must do nothing then.
 #[inline]
-pub(crate) fn enter(path: &'static str) -> Result<Entered, Errno> {
+pub(crate) fn enter(call: &'static str) -> Result<Entered, Errno> {
     match &*JUDGE {
         None => Ok(Entered { counts: false }),
         Some(judge) => {
             cold_path();
-            enter_judged(judge, path)
+            enter_judged(judge, call)
         }
     }
 }
 
-fn enter_judged(judge: &CallJudge, path: &'static str) -> Result<Entered, Errno> {
+fn enter_judged(judge: &CallJudge, call: &'static str) -> Result<Entered, Errno> {
     // The storage is gone in a thread that is exiting.
     let Ok(outer) = DEPTH.try_with(Cell::get) else {
         return Ok(Entered { counts: false });
     };
     if outer == 0 {
-        judge.begin(&log::c_name(path)).map_err(|errno| {
+        judge.begin(call).map_err(|errno| {
             let errno = Errno::from_raw(errno);
             log::with_reason(errno, || "ROCE_FAULTS ordered this failure".to_owned())
         })?;

@@ -76,7 +76,7 @@ impl Pd {
 
 /// `ibv_alloc_pd`.
 pub(crate) extern "C" fn alloc_pd(context: Handle<IbvContext>) -> *mut IbvPd {
-    guard::pointer(|| {
+    guard::pointer("ibv_alloc_pd", || {
         let state = &context.get()?.state;
         expose(context, state.roce.alloc_pd(), state, Vec::new())
     })
@@ -106,7 +106,7 @@ pub(crate) fn expose(
 
 /// `ibv_dealloc_pd`.
 pub(crate) extern "C" fn dealloc_pd(pd: Handle<IbvPd>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_dealloc_pd", || {
         let found = pd.get()?;
         found.users.check_none()?;
         found.state.objects.domains.remove(found.handle);
@@ -116,7 +116,7 @@ pub(crate) extern "C" fn dealloc_pd(pd: Handle<IbvPd>) -> c_int {
 
 /// `ibv_import_pd`: a domain of this context, or of the one it was imported from.
 pub(crate) extern "C" fn import_pd(context: Handle<IbvContext>, handle: u32) -> *mut IbvPd {
-    guard::pointer(|| {
+    guard::pointer("ibv_import_pd", || {
         let domains = &context.get()?.state.objects.domains;
         let found = domains.find(handle).ok_or(Errno::ENOENT)?;
         Ok(Pd::expose(context, found))
@@ -125,5 +125,5 @@ pub(crate) extern "C" fn import_pd(context: Handle<IbvContext>, handle: u32) -> 
 
 /// `ibv_unimport_pd`: the domain stays allocated.
 pub(crate) extern "C" fn unimport_pd(pd: Handle<IbvPd>) {
-    guard::nothing(|| pd.take().map(drop));
+    guard::nothing("ibv_unimport_pd", || pd.take().map(drop));
 }

@@ -28,7 +28,7 @@ pub(crate) extern "C" fn advise_mr(
     list: In<IbvSge>,
     count: u32,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_advise_mr", || {
         let domain = pd.get()?;
         let advice = match advice {
             ADVISE_MR_ADVICE_PREFETCH => Advice::Prefetch(Access::empty()),

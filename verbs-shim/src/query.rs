@@ -98,7 +98,9 @@ pub(crate) extern "C" fn query_device(
     context: Handle<IbvContext>,
     attr: Out<IbvDeviceAttr>,
 ) -> c_int {
-    guard::errno(|| attr.put(device_attr(context.get()?)?))
+    guard::errno("ibv_query_device", || {
+        attr.put(device_attr(context.get()?)?)
+    })
 }
 
 /// `ibv_query_device_ex`, for a caller whose structure has `size` bytes.
@@ -108,7 +110,7 @@ pub(crate) extern "C" fn query_device_ex(
     attr: Out<IbvDeviceAttrEx>,
     size: usize,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_query_device_ex", || {
         if !input.is_null() && input.read()? != 0 || size < size_of::<IbvDeviceAttr>() {
             return Err(Errno::EINVAL);
         }
@@ -172,7 +174,7 @@ pub(crate) extern "C" fn query_rt_values(
     context: Handle<IbvContext>,
     values: Out<IbvValuesEx>,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_query_rt_values", || {
         let roce = &context.get()?.state.roce;
         let comp_mask = values.input().read()?.comp_mask;
         check_bits(
@@ -249,7 +251,7 @@ pub(crate) extern "C" fn query_port(
     attr: Out<IbvPortAttr>,
     size: usize,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_query_port", || {
         Context::check_port(port.into())?;
         attr.put_prefix(&port_attr(context.get()?)?, size)
     })
@@ -267,7 +269,7 @@ pub(crate) extern "C" fn query_port_speed(
     port: u32,
     speed: Out<u64>,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_query_port_speed", || {
         context.get()?;
         Context::check_port(port)?;
         speed.put(LANES * LANE_SPEED)
@@ -310,7 +312,7 @@ pub(crate) extern "C" fn query_gid(
     index: c_int,
     gid: Out<[u8; 16]>,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("ibv_query_gid", || {
         let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
         let entry = gid_entry(context.get()?, port.into(), index)?;
         gid.put(entry.map_or([0; 16], |entry| entry.gid.0))
@@ -339,7 +341,7 @@ pub(crate) extern "C" fn query_gid_ex(
     flags: u32,
     size: usize,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_query_gid_ex", || {
         let context = context.get()?;
         if flags != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -357,7 +359,7 @@ pub(crate) extern "C" fn query_gid_table(
     flags: u32,
     size: usize,
 ) -> isize {
-    let found = guard::value(None, || {
+    let found = guard::value("ibv_query_gid_table", None, || {
         let context = context.get()?;
         if flags != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -384,7 +386,7 @@ pub(crate) extern "C" fn query_gid_type(
     index: u32,
     kind: Out<u32>,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("ibv_query_gid_type", || {
         let entry = gid_entry(context.get()?, port.into(), index)?;
         let version = entry.map_or(RoceVersion::V2, |entry| entry.version);
         kind.put(match version {
@@ -401,7 +403,7 @@ pub(crate) extern "C" fn query_pkey(
     index: c_int,
     pkey: Out<u16>,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("ibv_query_pkey", || {
         context.get()?;
         Context::check_port(port.into())?;
         if index != 0 {
@@ -415,7 +417,7 @@ pub(crate) extern "C" fn query_pkey(
 
 /// `ibv_get_pkey_index`.
 pub(crate) extern "C" fn get_pkey_index(context: Handle<IbvContext>, port: u8, pkey: u16) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("ibv_get_pkey_index", || {
         context.get()?;
         Context::check_port(port.into())?;
         if u16::from_be(pkey) == DEFAULT_PKEY {

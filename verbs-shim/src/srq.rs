@@ -80,7 +80,7 @@ fn expose(
 
 /// `ibv_create_srq`.
 pub(crate) extern "C" fn create_srq(pd: Handle<IbvPd>, attr: In<IbvSrqInitAttr>) -> *mut IbvSrq {
-    guard::pointer(|| {
+    guard::pointer("ibv_create_srq", || {
         let IbvSrqInitAttr { srq_context, attr } = attr.read()?;
         let domain = pd.get()?;
         let srq = domain.pd.create_srq(&options(&attr)).or_errno()?;
@@ -93,7 +93,7 @@ pub(crate) extern "C" fn create_srq_ex(
     context: Handle<IbvContext>,
     attr: Out<IbvSrqInitAttrEx>,
 ) -> *mut IbvSrq {
-    guard::pointer(|| {
+    guard::pointer("ibv_create_srq_ex", || {
         let state = &context.get()?.state;
         let attr = attr.input().read_grown()?;
         let has = |bit| attr.comp_mask & bit != 0;
@@ -135,7 +135,7 @@ pub(crate) extern "C" fn modify_srq(
     attr: In<IbvSrqAttr>,
     mask: c_int,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_modify_srq", || {
         let attr = attr.read()?;
         let mask = mask.cast_unsigned();
         check_bits("srq_attr_mask", mask, SRQ_MAX_WR | SRQ_LIMIT, Errno::EINVAL)?;
@@ -150,7 +150,7 @@ pub(crate) extern "C" fn modify_srq(
 
 /// `ibv_query_srq`.
 pub(crate) extern "C" fn query_srq(srq: Handle<IbvSrq>, attr: Out<IbvSrqAttr>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_query_srq", || {
         let status = srq.get()?.srq.query().or_errno()?;
         let number = |value| u32::try_from(value).unwrap_or(u32::MAX);
         attr.put(IbvSrqAttr {
@@ -163,12 +163,14 @@ pub(crate) extern "C" fn query_srq(srq: Handle<IbvSrq>, attr: Out<IbvSrqAttr>) -
 
 /// `ibv_get_srq_num`.
 pub(crate) extern "C" fn get_srq_num(srq: Handle<IbvSrq>, number: Out<u32>) -> c_int {
-    guard::errno(|| number.put(srq.get()?.srq.number().get()))
+    guard::errno("ibv_get_srq_num", || {
+        number.put(srq.get()?.srq.number().get())
+    })
 }
 
 /// `ibv_destroy_srq`. Waits until the queue's events are acknowledged.
 pub(crate) extern "C" fn destroy_srq(srq: Handle<IbvSrq>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_destroy_srq", || {
         let found = srq.get()?;
         found.users.check_none()?;
         let srqs = &found.state.objects.srqs;
@@ -187,5 +189,5 @@ pub(crate) extern "C" fn post_srq_recv(
         let srq = &srq.get()?.srq;
         each_recv(first, bad, |request| srq.post_recv(request).or_errno())
     };
-    guard::post(work, || bad.put_if_not_null(first))
+    guard::post("ibv_post_srq_recv", work, || bad.put_if_not_null(first))
 }

@@ -28,7 +28,7 @@ pub(crate) extern "C" fn read_sysfs_file(
     to: Out<c_char>,
     size: usize,
 ) -> c_int {
-    guard::value(-1, || {
+    guard::value("ibv_read_sysfs_file", -1, || {
         let path = Path::new(text(folder)?).join(text(file)?);
         let mut found = Vec::new();
         let file = std::fs::File::open(path).or_errno()?;

@@ -82,15 +82,18 @@ fn close_duplicate() {
 }
 
 /// For functions that wait, and return 0, or -1 with `errno` set. Calls `attempt` until it finds
-/// something. Between two attempts, the calling thread waits, and can be cancelled.
+/// something. `call` is the C name of the function. Between two attempts, the calling thread waits, and can be cancelled.
 ///
 /// `attempt` must not have to be dropped.
-pub(crate) fn until_found(mut attempt: impl FnMut() -> Result<Found<()>, Errno> + Copy) -> c_int {
+pub(crate) fn until_found(
+    call: &'static str,
+    mut attempt: impl FnMut() -> Result<Found<()>, Errno> + Copy,
+) -> c_int {
     // A signal handler of the program may have left an earlier call by `longjmp`.
     drive::end();
     loop {
         let mut waits_for = None;
-        let result = guard::minus_one(|| {
+        let result = guard::minus_one(call, || {
             match attempt()? {
                 Found::Now(()) => {}
                 waits => waits_for = Some(waits),
@@ -211,7 +214,7 @@ mod tests {
         writer.write_all(b"12345678").expect("written");
         let waits = &std::cell::Cell::new(true);
         let (queue, stranger) = (&queue, &reader);
-        let result = until_found(|| {
+        let result = until_found("ibv_get_cq_event", || {
             if !waits.replace(false) {
                 return Ok(Found::Now(()));
             }

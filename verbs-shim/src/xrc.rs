@@ -65,7 +65,7 @@ pub(crate) extern "C" fn open_xrcd(
     context: Handle<IbvContext>,
     attr: In<IbvXrcdInitAttr>,
 ) -> *mut IbvXrcd {
-    guard::pointer(|| {
+    guard::pointer("ibv_open_xrcd", || {
         let state = &context.get()?.state;
         let IbvXrcdInitAttr {
             comp_mask,
@@ -93,7 +93,7 @@ pub(crate) extern "C" fn open_xrcd(
 
 /// `ibv_close_xrcd`.
 pub(crate) extern "C" fn close_xrcd(xrcd: Handle<IbvXrcd>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_close_xrcd", || {
         xrcd.get()?.users.check_none()?;
         xrcd.take().map(drop)
     })

@@ -158,7 +158,7 @@ pub(crate) struct Qp {
     notifier: Notifier,
     /// Its rate and window, while congestion control or the application limits it.
     limiter: Option<Box<Limiter>>,
-    /// Congestion control has congestion_started: the QP has sent data, or received a CNP.
+    /// Congestion control is running: the QP has sent data, or received a CNP.
     congestion_started: bool,
     congestion_counts: CongestionCounts,
     /// Its traffic, which the NIC counts.

@@ -111,7 +111,7 @@ pub(crate) extern "C" fn create_cq(
     channel: Handle<IbvCompChannel>,
     comp_vector: c_int,
 ) -> *mut IbvCq {
-    guard::pointer(|| {
+    guard::pointer("ibv_create_cq", || {
         check_vector(comp_vector.cast_unsigned())?;
         let params = CqParams {
             context,
@@ -141,7 +141,7 @@ pub(crate) extern "C" fn create_cq_ex(
     context: Handle<IbvContext>,
     attr: In<IbvCqInitAttrEx>,
 ) -> *mut IbvCqEx {
-    guard::pointer(|| {
+    guard::pointer("ibv_create_cq_ex", || {
         let attr = attr.read_grown()?;
         check_vector(attr.comp_vector)?;
         let known = CQ_INIT_ATTR_MASK_FLAGS | CQ_INIT_ATTR_MASK_PD;
@@ -233,7 +233,7 @@ impl CqParams {
 
 /// `ibv_resize_cq`.
 pub(crate) extern "C" fn resize_cq(cq: Handle<IbvCq>, cqe: c_int) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_resize_cq", || {
         let cq = cq.get()?;
         cq.queue.resize(capacity(cqe)?).or_errno()?;
         cq.c.set(|c| c.base.cqe = cqe);
@@ -243,7 +243,7 @@ pub(crate) extern "C" fn resize_cq(cq: Handle<IbvCq>, cqe: c_int) -> c_int {
 
 /// `ibv_destroy_cq`. Waits until the queue's events are acknowledged.
 pub(crate) extern "C" fn destroy_cq(cq: Handle<IbvCq>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_destroy_cq", || {
         let found = cq.get()?;
         found.users.check_none()?;
         let (objects, id) = (&found.state.objects, found.queue.id());
@@ -255,7 +255,7 @@ pub(crate) extern "C" fn destroy_cq(cq: Handle<IbvCq>) -> c_int {
 
 /// `ibv_poll_cq`: returns the number of completions, or a negative number if the queue has overrun.
 pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvWc>) -> c_int {
-    guard::value(-1, || {
+    guard::value("ibv_poll_cq", -1, || {
         let cq = cq.get()?;
         let entries = usize::try_from(entries).map_err(|_| Errno::EINVAL)?;
         let mut found = 0;
@@ -281,7 +281,7 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvW
 
 /// `ibv_req_notify_cq`.
 pub(crate) extern "C" fn req_notify_cq(cq: Handle<IbvCq>, solicited_only: c_int) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_req_notify_cq", || {
         let Cq {
             queue,
             missed_events,

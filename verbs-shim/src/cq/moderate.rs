@@ -11,7 +11,7 @@ use std::time::Duration;
 /// `ibv_modify_cq`: sets the moderation of completion events. The event for a completion is raised
 /// after `cq_count` completions, or after `cq_period` microseconds, whichever comes first.
 pub(crate) extern "C" fn modify_cq(cq: Handle<IbvCq>, attr: In<IbvModifyCqAttr>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_modify_cq", || {
         let (cq, attr) = (cq.get()?, attr.read()?);
         check_bits(
             "attr_mask",

@@ -76,7 +76,7 @@ impl Cq {
 
 /// `ibv_start_poll`: `ENOENT` if there is no completion.
 extern "C" fn start_poll(cq: Handle<IbvCq>, attr: In<u32>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_start_poll", || {
         let cq = cq.get()?;
         if !attr.is_null() && attr.read()? != 0 {
             return Err(Errno::EINVAL);
@@ -90,7 +90,7 @@ extern "C" fn start_poll(cq: Handle<IbvCq>, attr: In<u32>) -> c_int {
 
 /// `ibv_next_poll`.
 extern "C" fn next_poll(cq: Handle<IbvCq>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_next_poll", || {
         let cq = cq.get()?;
         cq.advance(cq.queue.take_timed())
     })
@@ -98,64 +98,70 @@ extern "C" fn next_poll(cq: Handle<IbvCq>) -> c_int {
 
 /// `ibv_end_poll`.
 extern "C" fn end_poll(cq: Handle<IbvCq>) {
-    guard::nothing(|| {
+    guard::nothing("ibv_end_poll", || {
         cq.get()?.poll.end();
         Ok(())
     });
 }
 
-fn read<T: Default>(cq: Handle<IbvCq>, what: impl FnOnce(&IbvWc) -> T) -> T {
-    guard::value(T::default(), || Ok(what(&cq.get()?.poll.current.lock().wc)))
+fn read<T: Default>(call: &'static str, cq: Handle<IbvCq>, what: impl FnOnce(&IbvWc) -> T) -> T {
+    guard::value(call, T::default(), || {
+        Ok(what(&cq.get()?.poll.current.lock().wc))
+    })
 }
 
 extern "C" fn read_completion_ts(cq: Handle<IbvCq>) -> u64 {
-    guard::value(0, || Ok(cq.get()?.poll.current.lock().at_ns))
+    guard::value("ibv_wc_read_completion_ts", 0, || {
+        Ok(cq.get()?.poll.current.lock().at_ns)
+    })
 }
 
 /// The completion's time, by the wall clock as it is set now. While nobody sets the clock, a later
 /// completion never has an earlier time.
 extern "C" fn read_completion_wallclock_ns(cq: Handle<IbvCq>) -> u64 {
-    guard::value(0, || wall::at(cq.get()?.poll.current.lock().at_ns))
+    guard::value("ibv_wc_read_completion_wallclock_ns", 0, || {
+        wall::at(cq.get()?.poll.current.lock().at_ns)
+    })
 }
 
 extern "C" fn read_opcode(cq: Handle<IbvCq>) -> u32 {
-    read(cq, |wc| wc.opcode)
+    read("ibv_wc_read_opcode", cq, |wc| wc.opcode)
 }
 
 extern "C" fn read_vendor_err(cq: Handle<IbvCq>) -> u32 {
-    read(cq, |wc| wc.vendor_err)
+    read("ibv_wc_read_vendor_err", cq, |wc| wc.vendor_err)
 }
 
 extern "C" fn read_byte_len(cq: Handle<IbvCq>) -> u32 {
-    read(cq, |wc| wc.byte_len)
+    read("ibv_wc_read_byte_len", cq, |wc| wc.byte_len)
 }
 
 extern "C" fn read_imm_data(cq: Handle<IbvCq>) -> u32 {
-    read(cq, |wc| wc.imm_data)
+    read("ibv_wc_read_imm_data", cq, |wc| wc.imm_data)
 }
 
 extern "C" fn read_qp_num(cq: Handle<IbvCq>) -> u32 {
-    read(cq, |wc| wc.qp_num)
+    read("ibv_wc_read_qp_num", cq, |wc| wc.qp_num)
 }
 
 extern "C" fn read_src_qp(cq: Handle<IbvCq>) -> u32 {
-    read(cq, |wc| wc.src_qp)
+    read("ibv_wc_read_src_qp", cq, |wc| wc.src_qp)
 }
 
 extern "C" fn read_wc_flags(cq: Handle<IbvCq>) -> u32 {
-    read(cq, |wc| wc.wc_flags)
+    read("ibv_wc_read_wc_flags", cq, |wc| wc.wc_flags)
 }
 
 extern "C" fn read_slid(cq: Handle<IbvCq>) -> u32 {
-    read(cq, |wc| wc.slid.into())
+    read("ibv_wc_read_slid", cq, |wc| wc.slid.into())
 }
 
 extern "C" fn read_sl(cq: Handle<IbvCq>) -> u8 {
-    read(cq, |wc| wc.sl)
+    read("ibv_wc_read_sl", cq, |wc| wc.sl)
 }
 
 extern "C" fn read_dlid_path_bits(cq: Handle<IbvCq>) -> u8 {
-    read(cq, |wc| wc.dlid_path_bits)
+    read("ibv_wc_read_dlid_path_bits", cq, |wc| wc.dlid_path_bits)
 }
 
 /// The C structure of an extended CQ, with these functions.

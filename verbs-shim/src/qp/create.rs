@@ -34,7 +34,7 @@ struct QpParams {
 
 /// `ibv_create_qp`.
 pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
-    guard::pointer(|| {
+    guard::pointer("ibv_create_qp", || {
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttr, cap));
         let attr = attr.input().read()?;
         let params = QpParams {
@@ -61,7 +61,7 @@ pub(crate) extern "C" fn create_qp_ex(
     context: Handle<IbvContext>,
     attr: Out<IbvQpInitAttrEx>,
 ) -> *mut IbvQp {
-    guard::pointer(|| {
+    guard::pointer("ibv_create_qp_ex", || {
         context.get()?;
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttrEx, cap));
         let attr = attr.input().read_grown()?;
@@ -255,7 +255,7 @@ impl QpParams {
 
 /// `ibv_destroy_qp`. Waits until the QP's events are acknowledged.
 pub(crate) extern "C" fn destroy_qp(qp: Handle<IbvQp>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_destroy_qp", || {
         let found = qp.get()?;
         let qps = &found.state.objects.qps;
         qps.remove(&found.qp.qpn(), || found.qp.destroy());

@@ -17,7 +17,7 @@ use std::ffi::c_int;
 
 /// `ibv_modify_qp`.
 pub(crate) extern "C" fn modify_qp(qp: Handle<IbvQp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_modify_qp", || {
         let mask = mask.cast_unsigned();
         let known = match mask & QP_RATE_LIMIT {
             0 => std::mem::offset_of!(IbvQpAttr, rate_limit),

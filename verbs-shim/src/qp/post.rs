@@ -34,7 +34,7 @@ pub(crate) extern "C" fn post_send(
             Ok(())
         })
     };
-    guard::post(work, || bad.put_if_not_null(first))
+    guard::post("ibv_post_send", work, || bad.put_if_not_null(first))
 }
 
 /// `ibv_post_recv`.
@@ -47,7 +47,7 @@ pub(crate) extern "C" fn post_recv(
         let qp = &qp.get()?.qp;
         each_recv(first, bad, |request| qp.post_recv(request).or_errno())
     };
-    guard::post(work, || bad.put_if_not_null(first))
+    guard::post("ibv_post_recv", work, || bad.put_if_not_null(first))
 }
 
 /// Calls `post` for each receive request of a list, for `ibv_post_recv` and `ibv_post_srq_recv`.

@@ -13,7 +13,7 @@ pub(crate) extern "C" fn query_qp(
     _mask: c_int,
     init: Out<IbvQpInitAttr>,
 ) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_query_qp", || {
         let qp = qp.get()?;
         let state = c_qp_state(qp.update_c_state());
         let (_, config) = qp.qp.query();

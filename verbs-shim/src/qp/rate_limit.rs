@@ -15,7 +15,9 @@ pub(crate) extern "C" fn modify_qp_rate_limit(
     qp: Handle<IbvQp>,
     attr: In<IbvQpRateLimitAttr>,
 ) -> c_int {
-    guard::errno(|| qp.get()?.limit_rate(&attr.read()?))
+    guard::errno("ibv_modify_qp_rate_limit", || {
+        qp.get()?.limit_rate(&attr.read()?)
+    })
 }
 
 impl Qp {

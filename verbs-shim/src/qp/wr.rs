@@ -150,23 +150,27 @@ impl Requests {
     }
 }
 
-fn begin(qp: Handle<IbvQp>, op: impl FnOnce() -> Result<SendOp, Errno>) {
-    guard::nothing(|| qp.get()?.begin(op()));
+fn begin(call: &'static str, qp: Handle<IbvQp>, op: impl FnOnce() -> Result<SendOp, Errno>) {
+    guard::nothing(call, || qp.get()?.begin(op()));
 }
 
-fn change_last(qp: Handle<IbvQp>, change: impl FnOnce(&mut Request) -> Result<(), Errno>) {
-    guard::nothing(|| qp.get()?.change_last(change));
+fn change_last(
+    call: &'static str,
+    qp: Handle<IbvQp>,
+    change: impl FnOnce(&mut Request) -> Result<(), Errno>,
+) {
+    guard::nothing(call, || qp.get()?.change_last(change));
 }
 
 extern "C" fn start(qp: Handle<IbvQp>) {
-    guard::nothing(|| {
+    guard::nothing("ibv_wr_start", || {
         qp.get()?.builder.build_lock.lock();
         Ok(())
     });
 }
 
 extern "C" fn complete(qp: Handle<IbvQp>) -> c_int {
-    guard::errno(|| {
+    guard::errno("ibv_wr_complete", || {
         let qp = qp.get()?;
         let requests = qp.builder.end();
         qp.post_all(&requests)
@@ -174,7 +178,7 @@ extern "C" fn complete(qp: Handle<IbvQp>) -> c_int {
 }
 
 extern "C" fn abort(qp: Handle<IbvQp>) {
-    guard::nothing(|| {
+    guard::nothing("ibv_wr_abort", || {
         drop(qp.get()?.builder.end());
         Ok(())
     });
@@ -182,7 +186,7 @@ extern "C" fn abort(qp: Handle<IbvQp>) {
 
 extern "C" fn atomic_cmp_swp(qp: Handle<IbvQp>, rkey: u32, addr: u64, compare: u64, swap: u64) {
     let remote = RemoteAddr { addr, rkey };
-    begin(qp, || {
+    begin("ibv_wr_atomic_cmp_swp", qp, || {
         Ok(SendOp::CompareSwap {
             remote,
             compare,
@@ -193,52 +197,64 @@ extern "C" fn atomic_cmp_swp(qp: Handle<IbvQp>, rkey: u32, addr: u64, compare: u
 
 extern "C" fn atomic_fetch_add(qp: Handle<IbvQp>, rkey: u32, addr: u64, add: u64) {
     let remote = RemoteAddr { addr, rkey };
-    begin(qp, || Ok(SendOp::FetchAdd { remote, add }));
+    begin("ibv_wr_atomic_fetch_add", qp, || {
+        Ok(SendOp::FetchAdd { remote, add })
+    });
 }
 
 extern "C" fn atomic_write(qp: Handle<IbvQp>, rkey: u32, addr: u64, data: In<[u8; 8]>) {
-    begin(qp, || Ok(SendOp::AtomicWrite(RemoteAddr { addr, rkey })));
-    change_last(qp, |request| {
+    begin("ibv_wr_atomic_write", qp, || {
+        Ok(SendOp::AtomicWrite(RemoteAddr { addr, rkey }))
+    });
+    change_last("ibv_wr_atomic_write", qp, |request| {
         request.inline = Some(data.read()?.to_vec());
         Ok(())
     });
 }
 
 extern "C" fn bind_mw(qp: Handle<IbvQp>, mw: Handle<IbvMw>, rkey: u32, info: In<IbvMwBindInfo>) {
-    begin(qp, || mw.get()?.bind(rkey, &info.read()?));
+    begin("ibv_wr_bind_mw", qp, || mw.get()?.bind(rkey, &info.read()?));
 }
 
 extern "C" fn local_inv(qp: Handle<IbvQp>, rkey: u32) {
-    begin(qp, || Ok(SendOp::LocalInv(rkey)));
+    begin("ibv_wr_local_inv", qp, || Ok(SendOp::LocalInv(rkey)));
 }
 
 extern "C" fn rdma_read(qp: Handle<IbvQp>, rkey: u32, addr: u64) {
-    begin(qp, || Ok(SendOp::Read(RemoteAddr { addr, rkey })));
+    begin("ibv_wr_rdma_read", qp, || {
+        Ok(SendOp::Read(RemoteAddr { addr, rkey }))
+    });
 }
 
 extern "C" fn rdma_write(qp: Handle<IbvQp>, rkey: u32, addr: u64) {
-    begin(qp, || Ok(SendOp::Write(RemoteAddr { addr, rkey })));
+    begin("ibv_wr_rdma_write", qp, || {
+        Ok(SendOp::Write(RemoteAddr { addr, rkey }))
+    });
 }
 
 extern "C" fn rdma_write_imm(qp: Handle<IbvQp>, rkey: u32, addr: u64, imm: u32) {
     let remote = RemoteAddr { addr, rkey };
-    begin(qp, || Ok(SendOp::WriteImm(remote, u32::from_be(imm))));
+    begin("ibv_wr_rdma_write_imm", qp, || {
+        Ok(SendOp::WriteImm(remote, u32::from_be(imm)))
+    });
 }
 
 extern "C" fn send(qp: Handle<IbvQp>) {
-    begin(qp, || Ok(SendOp::Send));
+    begin("ibv_wr_send", qp, || Ok(SendOp::Send));
 }
 
 extern "C" fn send_imm(qp: Handle<IbvQp>, imm: u32) {
-    begin(qp, || Ok(SendOp::SendImm(u32::from_be(imm))));
+    begin("ibv_wr_send_imm", qp, || {
+        Ok(SendOp::SendImm(u32::from_be(imm)))
+    });
 }
 
 extern "C" fn send_inv(qp: Handle<IbvQp>, rkey: u32) {
-    begin(qp, || Ok(SendOp::SendInvalidate(rkey)));
+    begin("ibv_wr_send_inv", qp, || Ok(SendOp::SendInvalidate(rkey)));
 }
 
 extern "C" fn flush(qp: Handle<IbvQp>, rkey: u32, addr: u64, len: usize, placement: u8, level: u8) {
-    begin(qp, || {
+    begin("ibv_wr_flush", qp, || {
         Ok(SendOp::Flush(Flush {
             remote: RemoteAddr { addr, rkey },
             len: u32::try_from(len).map_err(|_| Errno::EINVAL)?,
@@ -249,7 +265,7 @@ extern "C" fn flush(qp: Handle<IbvQp>, rkey: u32, addr: u64, len: usize, placeme
 }
 
 extern "C" fn set_ud_addr(qp: Handle<IbvQp>, ah: Handle<IbvAh>, qpn: u32, qkey: u32) {
-    change_last(qp, |request| {
+    change_last("ibv_wr_set_ud_addr", qp, |request| {
         let qpn = Qpn::new(qpn).ok_or(Errno::EINVAL)?;
         let to = qp.get()?.destination(ah, qpn, QKey(qkey))?;
         if !matches!(request.op, SendOp::Send | SendOp::SendImm(_)) {
@@ -261,16 +277,16 @@ extern "C" fn set_ud_addr(qp: Handle<IbvQp>, ah: Handle<IbvAh>, qpn: u32, qkey: 
 }
 
 extern "C" fn set_xrc_srqn(qp: Handle<IbvQp>, number: u32) {
-    change_last(qp, |request| {
+    change_last("ibv_wr_set_xrc_srqn", qp, |request| {
         request.target = Srqn::from_bits(number).into();
         Ok(())
     });
 }
 
 /// Sets inline data from any number of parts.
-fn set_inline(qp: Handle<IbvQp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
-    let max = guard::value(0, || Ok(qp.get()?.cap.max_inline_data as usize));
-    change_last(qp, |request| {
+fn set_inline(call: &'static str, qp: Handle<IbvQp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
+    let max = guard::value(call, 0, || Ok(qp.get()?.cap.max_inline_data as usize));
+    change_last(call, qp, |request| {
         let mut data = Vec::new();
         for (addr, len) in parts {
             if len > max - data.len() {
@@ -284,18 +300,22 @@ fn set_inline(qp: Handle<IbvQp>, parts: impl Iterator<Item = (In<u8>, usize)>) {
 }
 
 extern "C" fn set_inline_data(qp: Handle<IbvQp>, addr: In<u8>, len: usize) {
-    set_inline(qp, std::iter::once((addr, len)));
+    set_inline("ibv_wr_set_inline_data", qp, std::iter::once((addr, len)));
 }
 
 extern "C" fn set_inline_data_list(qp: Handle<IbvQp>, count: usize, list: In<IbvDataBuf>) {
     let Ok(list) = list.items(count) else {
-        return change_last(qp, |_| Err(Errno::EINVAL));
+        return change_last("ibv_wr_set_inline_data_list", qp, |_| Err(Errno::EINVAL));
     };
-    set_inline(qp, list.map(|part| (part.addr, part.length)));
+    set_inline(
+        "ibv_wr_set_inline_data_list",
+        qp,
+        list.map(|part| (part.addr, part.length)),
+    );
 }
 
-fn set_sges(qp: Handle<IbvQp>, sges: impl Iterator<Item = IbvSge>) {
-    change_last(qp, |request| {
+fn set_sges(call: &'static str, qp: Handle<IbvQp>, sges: impl Iterator<Item = IbvSge>) {
+    change_last(call, qp, |request| {
         request.sges = sges.map(Sge::from).collect();
         Ok(())
     });
@@ -303,19 +323,19 @@ fn set_sges(qp: Handle<IbvQp>, sges: impl Iterator<Item = IbvSge>) {
 
 extern "C" fn set_sge(qp: Handle<IbvQp>, lkey: u32, addr: u64, length: u32) {
     let sge = IbvSge { addr, length, lkey };
-    set_sges(qp, std::iter::once(sge));
+    set_sges("ibv_wr_set_sge", qp, std::iter::once(sge));
 }
 
 extern "C" fn set_sge_list(qp: Handle<IbvQp>, count: usize, list: In<IbvSge>) {
     match list.items(count) {
-        Ok(sges) => set_sges(qp, sges),
-        Err(errno) => change_last(qp, |_| Err(errno)),
+        Ok(sges) => set_sges("ibv_wr_set_sge_list", qp, sges),
+        Err(errno) => change_last("ibv_wr_set_sge_list", qp, |_| Err(errno)),
     }
 }
 
 /// `ibv_qp_to_qp_ex`: NULL for a QP that was not created for it.
 pub(crate) extern "C" fn qp_to_qp_ex(qp: Handle<IbvQp>) -> *mut IbvQpEx {
-    guard::pointer(|| {
+    guard::pointer("ibv_qp_to_qp_ex", || {
         let qp = qp.get()?;
         if qp.extended {
             Ok(qp.c.as_ptr())

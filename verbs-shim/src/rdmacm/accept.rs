@@ -27,7 +27,7 @@ const ACK_DELAY: u8 = 14;
 
 /// `rdma_listen`. An ID that is not bound listens at all IPv4 addresses, at a dynamic port.
 pub(crate) extern "C" fn listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_listen", || {
         let id = find(id)?;
         let mut inner = id.inner.lock();
         inner.check(&[State::Idle, State::Bound])?;
@@ -81,7 +81,7 @@ fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<
 
 /// `rdma_get_request`.
 pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaCmId>) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_get_request", || {
         id.get()?;
         let listener = find(listener)?;
         acknowledge_sync_event(&listener)?;
@@ -106,7 +106,7 @@ pub(super) fn request_delivered(event: &PendingEvent) {
 
 /// `rdma_accept`.
 pub(crate) extern "C" fn accept(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_accept", || {
         let id = find(id)?;
         {
             let mut inner = id.inner.lock();
@@ -180,7 +180,7 @@ fn accept_connection(
 
 /// `rdma_reject`.
 pub(crate) extern "C" fn reject(id: *mut RdmaCmId, private: In<u8>, len: u8) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_reject", || {
         let id = find(id)?;
         let private = private.slice(len.into())?;
         let mut inner = id.inner.lock();
@@ -197,7 +197,7 @@ pub(crate) extern "C" fn reject(id: *mut RdmaCmId, private: In<u8>, len: u8) -> 
 
 /// `rdma_notify`: the program reports `IBV_EVENT_COMM_EST` of the connection's QP.
 pub(crate) extern "C" fn notify(id: *mut RdmaCmId, event: u32) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_notify", || {
         let id = find(id)?;
         let inner = id.inner.lock();
         if event != EVENT_COMM_EST {
@@ -212,7 +212,7 @@ pub(crate) extern "C" fn notify(id: *mut RdmaCmId, event: u32) -> c_int {
 
 /// `rdma_disconnect`. Sends a DREQ, or a DREP if the peer has sent a DREQ.
 pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_disconnect", || {
         let id = find(id)?;
         {
             let inner = id.inner.lock();
@@ -236,7 +236,7 @@ pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
 
 /// `rdma_destroy_id`. Waits until the ID's events are acknowledged.
 pub(crate) extern "C" fn destroy_id(id: *mut RdmaCmId) -> c_int {
-    guard::minus_one(|| destroy(id))
+    guard::minus_one("rdma_destroy_id", || destroy(id))
 }
 
 pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {

@@ -24,7 +24,7 @@ pub(crate) extern "C" fn getaddrinfo(
     result: Out<*mut RdmaAddrinfo>,
 ) -> c_int {
     let mut failed = 0;
-    let code = guard::minus_one(|| {
+    let code = guard::minus_one("rdma_getaddrinfo", || {
         let hints = if hints.is_null() {
             None
         } else {

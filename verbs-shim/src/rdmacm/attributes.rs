@@ -152,7 +152,7 @@ pub(crate) extern "C" fn init_qp_attr(
     attr: Out<IbvQpAttr>,
     mask: Out<c_int>,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_init_qp_attr", || {
         let id = find(id)?;
         let state = attr.get()?.qp_state;
         let (found, bits) = of(&id, &id.inner.lock(), state)?;

@@ -92,7 +92,7 @@ impl Channel {
 
 /// `rdma_create_event_channel`.
 pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
-    guard::pointer(|| {
+    guard::pointer("rdma_create_event_channel", || {
         let channel = Channel::new()?;
         let part = channel.as_ptr();
         table()?.add_channel(channel);
@@ -102,5 +102,7 @@ pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
 
 /// `rdma_destroy_event_channel`. IDs that still use the channel keep its descriptor open.
 pub(crate) extern "C" fn destroy_event_channel(channel: *mut RdmaEventChannel) {
-    guard::nothing(|| table()?.remove_channel(channel));
+    guard::nothing("rdma_destroy_event_channel", || {
+        table()?.remove_channel(channel)
+    });
 }

@@ -108,7 +108,7 @@ fn depth(requested: u8, max: u8) -> Result<u8, Errno> {
 
 /// `rdma_connect`.
 pub(crate) extern "C" fn connect(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_connect", || {
         let id = find(id)?;
         {
             let mut inner = id.inner.lock();
@@ -287,7 +287,7 @@ pub(super) fn handle_failure(event: &PendingEvent) {
 
 /// `rdma_establish`: sends an RTU, after the program has brought its QP to RTS.
 pub(crate) extern "C" fn establish(id: *mut RdmaCmId) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_establish", || {
         let id = find(id)?;
         let mut inner = id.inner.lock();
         inner.check(&[State::ReplyReceived])?;

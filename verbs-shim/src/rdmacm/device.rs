@@ -276,7 +276,7 @@ impl Devices {
 pub(crate) extern "C" fn get_devices(
     count: crate::pointer::Out<std::ffi::c_int>,
 ) -> *mut *mut IbvContext {
-    crate::guard::pointer(|| {
+    crate::guard::pointer("rdma_get_devices", || {
         count.put_if_not_null(0);
         let found = super::table::table()?.devices.all()?;
         // SAFETY: calloc may be called at any time; `free_devices` frees it.

@@ -21,7 +21,7 @@ pub(crate) extern "C" fn create_ep(
     pd: Handle<IbvPd>,
     attr: Out<IbvQpInitAttr>,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_create_ep", || {
         id.get()?;
         let info = info.get()?;
         let (space, kind) = (info.ai_port_space, info.ai_qp_type);
@@ -116,7 +116,7 @@ pub(super) fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errn
 
 /// `rdma_destroy_ep`.
 pub(crate) extern "C" fn destroy_ep(id: *mut RdmaCmId) {
-    guard::nothing(|| {
+    guard::nothing("rdma_destroy_ep", || {
         let found = find(id)?;
         // This fails if the ID has no QP.
         let _ = qp::destroy(&found);

@@ -266,7 +266,7 @@ pub(crate) extern "C-unwind" fn get_cm_event(
     channel: *mut RdmaEventChannel,
     event: Out<*mut RdmaCmEvent>,
 ) -> c_int {
-    wait::until_found(move || attempt_get(channel, event))
+    wait::until_found("rdma_get_cm_event", move || attempt_get(channel, event))
 }
 
 /// Takes the next event of the channel, if there is one.
@@ -286,7 +286,7 @@ fn attempt_get(
 
 /// `rdma_ack_cm_event`.
 pub(crate) extern "C" fn ack_cm_event(event: *mut RdmaCmEvent) -> c_int {
-    guard::minus_one(|| acknowledge(event))
+    guard::minus_one("rdma_ack_cm_event", || acknowledge(event))
 }
 
 fn acknowledge(event: *mut RdmaCmEvent) -> Result<(), Errno> {

@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 static AT_EXIT: extern "C" fn() = at_exit;
 
 extern "C" fn at_exit() {
-    guard::nothing(|| {
+    guard::nothing("rdma_at_exit", || {
         if let Some(table) = existing() {
             table.devices.disconnect_all(TIMEOUT);
         }

@@ -367,7 +367,7 @@ pub(crate) extern "C" fn create_id(
     context: *mut c_void,
     ps: u32,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_create_id", || {
         id.get()?;
         let qp_type = if ps == PS_UDP { QPT_UD } else { QPT_RC };
         id.put(create(channel, context, ps, qp_type)?.as_ptr())
@@ -376,7 +376,7 @@ pub(crate) extern "C" fn create_id(
 
 /// `rdma_migrate_id`. Waits until the events from the old channel are acknowledged.
 pub(crate) extern "C" fn migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_migrate_id", || {
         let table = table()?;
         let id = find(id)?;
         let sync = channel.is_null();
@@ -406,12 +406,16 @@ pub(super) fn migrate(id: &Arc<Id>, new: Arc<Channel>, sync: bool) -> Result<(),
 
 /// `rdma_get_src_port`, in network order.
 pub(crate) extern "C" fn get_src_port(id: *mut RdmaCmId) -> u16 {
-    guard::value(0, || port(find(id)?.inner.lock().local))
+    guard::value("rdma_get_src_port", 0, || {
+        port(find(id)?.inner.lock().local)
+    })
 }
 
 /// `rdma_get_dst_port`, in network order.
 pub(crate) extern "C" fn get_dst_port(id: *mut RdmaCmId) -> u16 {
-    guard::value(0, || port(find(id)?.inner.lock().remote))
+    guard::value("rdma_get_dst_port", 0, || {
+        port(find(id)?.inner.lock().remote)
+    })
 }
 
 fn port(address: Option<SocketAddr>) -> Result<u16, Errno> {

@@ -25,7 +25,9 @@ pub(crate) extern "C" fn join_multicast(
     address: In<u8>,
     context: *mut c_void,
 ) -> c_int {
-    guard::minus_one(|| join(id, address, true, context as usize))
+    guard::minus_one("rdma_join_multicast", || {
+        join(id, address, true, context as usize)
+    })
 }
 
 /// `rdma_join_multicast_ex`.
@@ -34,7 +36,7 @@ pub(crate) extern "C" fn join_multicast_ex(
     attr: In<RdmaJoinMcAttrEx>,
     context: *mut c_void,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_join_multicast_ex", || {
         let attr = attr.get()?;
         let known = CM_JOIN_MC_ATTR_ADDRESS | CM_JOIN_MC_ATTR_JOIN_FLAGS;
         if attr.comp_mask != known {
@@ -116,7 +118,7 @@ fn attach(id: &Id, inner: &mut Inner, address: IpAddr, receives: bool) -> Result
 
 /// `rdma_leave_multicast`.
 pub(crate) extern "C" fn leave_multicast(id: *mut RdmaCmId, address: In<u8>) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_leave_multicast", || {
         let id = find(id)?;
         let address = group(address)?;
         let mut inner = id.inner.lock();

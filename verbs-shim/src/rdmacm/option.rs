@@ -19,7 +19,7 @@ pub(crate) extern "C" fn set_option(
     value: In<u8>,
     len: usize,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_set_option", || {
         let id = find(id)?;
         if level != crate::convert::int(OPTION_ID) {
             return Err(Errno::EOPNOTSUPP);

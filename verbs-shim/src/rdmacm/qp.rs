@@ -34,7 +34,7 @@ pub(crate) extern "C" fn create_qp(
     pd: Handle<IbvPd>,
     attr: Out<IbvQpInitAttr>,
 ) -> c_int {
-    guard::minus_one(|| create(&*find(id)?, pd, attr.get()?))
+    guard::minus_one("rdma_create_qp", || create(&*find(id)?, pd, attr.get()?))
 }
 
 /// As `rdma_create_qp`.
@@ -101,7 +101,7 @@ pub(super) fn kind(c: &RdmaCmId) -> Result<QpKind, Errno> {
 
 /// `rdma_create_qp_ex`.
 pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_create_qp_ex", || {
         let id = find(id)?;
         let attr = attr.get()?;
         let mut inner = id.inner.lock();
@@ -263,7 +263,7 @@ pub(super) fn to_error(id: &Id) -> Result<(), Errno> {
 
 /// `rdma_destroy_qp`.
 pub(crate) extern "C" fn destroy_qp(id: *mut RdmaCmId) {
-    guard::nothing(|| destroy(&*find(id)?));
+    guard::nothing("rdma_destroy_qp", || destroy(&*find(id)?));
 }
 
 /// As `rdma_destroy_qp`.

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 /// `rdma_bind_addr`.
 pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_bind_addr", || {
         let id = find(id)?;
         let address = sockaddr::read(address)?;
         let mut inner = id.inner.lock();
@@ -106,7 +106,7 @@ pub(crate) extern "C" fn resolve_addr(
     destination: In<u8>,
     _timeout_ms: c_int,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_resolve_addr", || {
         let id = find(id)?;
         let source = sockaddr::read_if_given(source)?;
         let destination = sockaddr::canonical(sockaddr::read(destination)?);
@@ -215,7 +215,7 @@ fn select_device(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Er
 
 /// `rdma_resolve_route`.
 pub(crate) extern "C" fn resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_resolve_route", || {
         let id = find(id)?;
         {
             let mut inner = id.inner.lock();

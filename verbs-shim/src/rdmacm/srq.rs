@@ -16,7 +16,7 @@ pub(crate) extern "C" fn create_srq(
     pd: Handle<IbvPd>,
     attr: In<IbvSrqInitAttr>,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rdma_create_srq", || {
         let id = find(id)?;
         let IbvSrqInitAttr { srq_context, attr } = *attr.get()?;
         let is_xrc = id.c.get().qp_type == QPT_XRC_RECV;
@@ -38,7 +38,7 @@ pub(crate) extern "C" fn create_srq(
 
 /// `rdma_create_srq_ex`.
 pub(crate) extern "C" fn create_srq_ex(id: *mut RdmaCmId, attr: Out<IbvSrqInitAttrEx>) -> c_int {
-    guard::minus_one(|| create(&*find(id)?, attr.get()?))
+    guard::minus_one("rdma_create_srq_ex", || create(&*find(id)?, attr.get()?))
 }
 
 /// Creates an SRQ. The library provides a protection domain, and for XRC an XRC domain and a CQ, if
@@ -89,7 +89,7 @@ fn check(c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
 
 /// `rdma_destroy_srq`.
 pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
-    guard::nothing(|| {
+    guard::nothing("rdma_destroy_srq", || {
         let id = find(id)?;
         let srq: Handle<IbvSrq> = id.c.get().srq;
         srq.get()?;

@@ -15,7 +15,7 @@ const TYPE_FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
 /// `rsocket`.
 pub(crate) extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    guard::value(-1, || {
+    guard::value("rsocket", -1, || {
         let domain = match domain {
             libc::AF_INET => rs::Domain::V4,
             libc::AF_INET6 => rs::Domain::V6,
@@ -43,17 +43,17 @@ pub(crate) extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
 
 /// `rbind`.
 pub(crate) extern "C" fn bind(fd: c_int, address: In<u8>, len: u32) -> c_int {
-    guard::minus_one(|| rs::bind(fd, read(address, len)?).or_errno())
+    guard::minus_one("rbind", || rs::bind(fd, read(address, len)?).or_errno())
 }
 
 /// `rlisten`.
 pub(crate) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    guard::minus_one(|| rs::listen(fd, backlog).or_errno())
+    guard::minus_one("rlisten", || rs::listen(fd, backlog).or_errno())
 }
 
 /// `raccept`.
 pub(crate) extern "C" fn accept(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
-    guard::value(-1, || {
+    guard::value("raccept", -1, || {
         if !address.is_null() {
             len.get()?;
         }
@@ -67,7 +67,7 @@ pub(crate) extern "C" fn accept(fd: c_int, address: Out<u8>, len: Out<u32>) -> c
 
 /// `rconnect`.
 pub(crate) extern "C" fn connect(fd: c_int, address: In<u8>, len: u32) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rconnect", || {
         if rs::is_datagram(fd) && family(address, len)? == libc::AF_UNSPEC {
             return rs::disconnect(fd).or_errno();
         }
@@ -77,7 +77,7 @@ pub(crate) extern "C" fn connect(fd: c_int, address: In<u8>, len: u32) -> c_int 
 
 /// `rshutdown`.
 pub(crate) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rshutdown", || {
         let which = match how {
             libc::SHUT_RD => rs::Shutdown::Reads,
             libc::SHUT_WR => rs::Shutdown::Writes,
@@ -90,17 +90,21 @@ pub(crate) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 
 /// `rclose`.
 pub(crate) extern "C" fn close(fd: c_int) -> c_int {
-    guard::minus_one(|| rs::close(fd).or_errno())
+    guard::minus_one("rclose", || rs::close(fd).or_errno())
 }
 
 /// `rgetsockname`.
 pub(crate) extern "C" fn local_name(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
-    guard::minus_one(|| write(rs::local_name(fd).or_errno()?, address, len))
+    guard::minus_one("rgetsockname", || {
+        write(rs::local_name(fd).or_errno()?, address, len)
+    })
 }
 
 /// `rgetpeername`.
 pub(crate) extern "C" fn peer_name(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
-    guard::minus_one(|| write(rs::peer_name(fd).or_errno()?, address, len))
+    guard::minus_one("rgetpeername", || {
+        write(rs::peer_name(fd).or_errno()?, address, len)
+    })
 }
 
 /// The length of the family of an address, in bytes.

@@ -82,7 +82,7 @@ pub(crate) extern "C" fn set(
     value: In<u8>,
     len: u32,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rsetsockopt", || {
         if !rs::is_socket(fd) {
             return Err(Errno::EBADF);
         }
@@ -154,7 +154,7 @@ pub(crate) extern "C" fn get(
     value: Out<u8>,
     len: Out<u32>,
 ) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("rgetsockopt", || {
         if !rs::is_socket(fd) {
             return Err(Errno::EBADF);
         }
@@ -195,7 +195,7 @@ pub(crate) extern "C" fn get(
 
 /// `rfcntl`. The third argument of the C function is variable: a number, or nothing.
 pub(crate) extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_int {
-    guard::value(-1, || match command {
+    guard::value("rfcntl", -1, || match command {
         libc::F_GETFL => {
             let nonblocking = rs::is_nonblocking(fd).or_errno()?;
             let flag = if nonblocking { libc::O_NONBLOCK } else { 0 };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// `rpoll`.
 pub(crate) extern "C" fn poll(fds: Out<PollFd>, count: c_ulong, timeout_ms: c_int) -> c_int {
-    guard::value(-1, || {
+    guard::value("rpoll", -1, || {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
         let fds = match count {
             0 => &mut [],
@@ -33,7 +33,7 @@ pub(crate) extern "C" fn select(
     exceptions: Out<libc::fd_set>,
     timeout: In<libc::timeval>,
 ) -> c_int {
-    guard::value(-1, || {
+    guard::value("rselect", -1, || {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
         let wanted = [
             (reads, libc::POLLIN),

@@ -17,7 +17,7 @@ const MAX_TRANSFER: usize = 0x7fff_f000;
 
 /// `rrecv`.
 pub(crate) extern "C" fn recv(fd: c_int, buffer: Out<u8>, len: usize, flags: c_int) -> isize {
-    guard::value(-1, || {
+    guard::value("rrecv", -1, || {
         let mut slices = [IoSliceMut::new(bytes_mut(buffer, len)?)];
         receive(fd, &mut slices, flags)
     })
@@ -32,7 +32,7 @@ pub(crate) extern "C" fn recvfrom(
     address: Out<u8>,
     address_len: Out<u32>,
 ) -> isize {
-    guard::value(-1, || {
+    guard::value("rrecvfrom", -1, || {
         let mut slices = [IoSliceMut::new(bytes_mut(buffer, len)?)];
         let received = receive_from(fd, &mut slices, flags)?;
         if !address.is_null() {
@@ -47,7 +47,7 @@ pub(crate) extern "C" fn recvfrom(
 
 /// `rrecvmsg`.
 pub(crate) extern "C" fn recvmsg(fd: c_int, message: Out<libc::msghdr>, flags: c_int) -> isize {
-    guard::value(-1, || {
+    guard::value("rrecvmsg", -1, || {
         let header = message.get()?;
         let vectors = In::<libc::iovec>::at(header.msg_iov as u64);
         let mut slices = slices_mut(vectors, header.msg_iovlen)?;
@@ -78,7 +78,7 @@ pub(crate) extern "C" fn read(fd: c_int, buffer: Out<u8>, len: usize) -> isize {
 
 /// `rreadv`.
 pub(crate) extern "C" fn readv(fd: c_int, vectors: In<libc::iovec>, count: c_int) -> isize {
-    guard::value(-1, || {
+    guard::value("rreadv", -1, || {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
         receive(fd, &mut slices_mut(vectors, count)?, 0)
     })
@@ -86,7 +86,7 @@ pub(crate) extern "C" fn readv(fd: c_int, vectors: In<libc::iovec>, count: c_int
 
 /// `rsend`.
 pub(crate) extern "C" fn send(fd: c_int, buffer: In<u8>, len: usize, flags: c_int) -> isize {
-    guard::value(-1, || {
+    guard::value("rsend", -1, || {
         let slices = [IoSlice::new(bytes(buffer, len)?)];
         transmit(fd, &slices, flags)
     })
@@ -101,7 +101,7 @@ pub(crate) extern "C" fn sendto(
     address: In<u8>,
     address_len: u32,
 ) -> isize {
-    guard::value(-1, || {
+    guard::value("rsendto", -1, || {
         let slices = [IoSlice::new(bytes(buffer, len)?)];
         transmit_to(fd, &slices, flags, address, address_len)
     })
@@ -109,7 +109,7 @@ pub(crate) extern "C" fn sendto(
 
 /// `rsendmsg`.
 pub(crate) extern "C" fn sendmsg(fd: c_int, message: In<libc::msghdr>, flags: c_int) -> isize {
-    guard::value(-1, || {
+    guard::value("rsendmsg", -1, || {
         let header = message.get()?;
         if header.msg_controllen != 0 && !header.msg_control.is_null() {
             return Err(with_reason(Errno::EOPNOTSUPP, || {
@@ -134,7 +134,7 @@ pub(crate) extern "C" fn write(fd: c_int, buffer: In<u8>, len: usize) -> isize {
 
 /// `rwritev`.
 pub(crate) extern "C" fn writev(fd: c_int, vectors: In<libc::iovec>, count: c_int) -> isize {
-    guard::value(-1, || {
+    guard::value("rwritev", -1, || {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
         transmit(fd, &slices(vectors, count)?, 0)
     })
@@ -149,7 +149,7 @@ pub(crate) extern "C" fn iomap(
     _flags: c_int,
     offset: i64,
 ) -> i64 {
-    guard::value(-1, || {
+    guard::value("riomap", -1, || {
         if protection & !libc::PROT_WRITE != 0 {
             return Err(with_reason(Errno::EINVAL, || {
                 format!("protection {protection:#x} is neither PROT_NONE nor PROT_WRITE")
@@ -168,7 +168,7 @@ pub(crate) extern "C" fn iomap(
 
 /// `riounmap`.
 pub(crate) extern "C" fn iounmap(fd: c_int, buffer: Out<u8>, len: usize) -> c_int {
-    guard::minus_one(|| {
+    guard::minus_one("riounmap", || {
         let address = buffer.input().as_ptr().cast_mut();
         rs::unmap(fd, address, len).or_errno()
     })
@@ -182,7 +182,7 @@ pub(crate) extern "C" fn iowrite(
     offset: i64,
     flags: c_int,
 ) -> isize {
-    guard::value(-1, || {
+    guard::value("riowrite", -1, || {
         let slices = [IoSlice::new(bytes(buffer, len)?)];
         let dont_wait = flags & libc::MSG_DONTWAIT != 0;
         let written = rs::write_mapped(fd, &slices, offset as u64, dont_wait);
