@@ -23,6 +23,8 @@
 // Unit tests use the original functions of the C library.
 #[cfg(not(test))]
 mod exports;
+#[cfg(not(test))]
+mod init;
 mod place;
 #[cfg(not(test))]
 mod real;

@@ -1,6 +1,6 @@
 //! The original functions that this library replaces.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The next library's function of this name.
@@ -34,21 +34,3 @@ impl Next {
         found
     }
 }
-
-/// Looks up all functions, so that later calls don't have to.
-fn find_all() {
-    for next in crate::exports::ALL {
-        crate::place::keeping_errno(|| next.get());
-    }
-}
-
-/// Runs when the library is loaded, before `main`.
-extern "C" fn initialise(_: c_int, _: *const *const c_char, _: *const *const c_char) {
-    find_all();
-    crate::root::read_environment();
-}
-
-#[used]
-// SAFETY: the section holds pointers to functions of this type.
-#[unsafe(link_section = ".init_array")]
-static INITIALISE: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = initialise;

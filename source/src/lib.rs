@@ -6,7 +6,7 @@
 //! - [`public_enums`]: the enums that are declared `pub`.
 //! - [`public_api`]: the public items of a crate, as lines; [`listings`]: those of all crates that are
 //!   published.
-//! - [`packages`]: the crates that are published.
+//! - [`packages`]: the crates of the workspace, and those that are published.
 //! - [`toml_files`]: the data files of a folder.
 #![warn(missing_docs)]
 
@@ -26,7 +26,7 @@ pub use cycles::{Cycle, cycles};
 pub use data::{DataError, read_toml, toml_files};
 pub use enums::{PublicEnum, public_enums};
 pub use imports::{Import, imports};
-pub use packages::Package;
+pub use packages::{Package, crate_roots};
 pub use tree::{Module, ModuleId, SourceError, Tree};
 
 use std::path::PathBuf;

@@ -35,6 +35,8 @@ struct Scope {
     items: Vec<String>,
     aliases: BTreeMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
+    /// Macro invocations define items, whose names may be written nowhere.
+    generates: bool,
 }
 
 /// The names of all modules of a crate.
@@ -95,7 +97,13 @@ impl<'a> Names<'a> {
                 Target::Module(module) => match name.as_str() {
                     "super" => Target::Module(self.tree.modules[module].parent?),
                     "self" => at,
-                    name => self.name_in(module, name, left)?,
+                    name => match self.name_in(module, name, left) {
+                        Some(target) => target,
+                        None if self.scopes[module].generates => {
+                            Target::Item(module, name.to_owned())
+                        }
+                        None => return None,
+                    },
                 },
                 // After an item come a variant or an associated item.
                 Target::Item(..) => return Some(at),
@@ -147,7 +155,10 @@ impl Scope {
             Item::Union(i) => &i.ident,
             Item::Macro(item) => match &item.ident {
                 Some(name) => name,
-                None => return self.items.extend(declared_names(&item.mac)),
+                None => {
+                    self.generates = true;
+                    return self.items.extend(declared_names(&item.mac));
+                }
             },
             Item::ForeignMod(block) => {
                 for item in &block.items {

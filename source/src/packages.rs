@@ -1,4 +1,4 @@
-//! The crates that are published.
+//! The crates of the workspace, and those that are published.
 
 use crate::DataError;
 use crate::data::read_toml;
@@ -22,6 +22,31 @@ pub struct Package {
     pub name: String,
     /// Its folder, as an absolute path.
     pub folder: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Workspace {
+    workspace: Members,
+}
+
+#[derive(Deserialize)]
+struct Members {
+    members: Vec<String>,
+}
+
+/// The root file of each library and program of the workspace.
+///
+/// # Errors
+/// If the workspace's manifest can't be read.
+pub fn crate_roots(root: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let manifest: Workspace = read_toml(&root.join("Cargo.toml"))?;
+    let folders = manifest
+        .workspace
+        .members
+        .iter()
+        .map(|member| root.join(member).join("src"));
+    let files = folders.flat_map(|folder| ["lib.rs", "main.rs"].map(|name| folder.join(name)));
+    Ok(files.filter(|file| file.exists()).collect())
 }
 
 /// The crates that `.ci/check-packages` packs.

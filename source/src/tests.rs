@@ -132,3 +132,17 @@ fn a_file_that_is_not_rust_is_named() {
     let error = error.expect("a syntax error").to_string();
     assert!(error.contains("gone.rs: line 2: "), "{error}");
 }
+
+#[test]
+fn items_that_macros_generate_are_seen() {
+    let found = found(&[
+        ("lib.rs", "mod a;\nmod b;"),
+        (
+            "a.rs",
+            "macro_rules! m { () => { pub const ALL: u8 = 1; } }\nm!();\nuse crate::b::B;",
+        ),
+        ("b.rs", "pub struct B;\nconst ONE: u8 = crate::a::ALL;"),
+    ]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("cycle of 2: a, b"), "{found:?}");
+}

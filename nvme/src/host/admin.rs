@@ -1,6 +1,5 @@
 //! The admin queue: what a host asks of a controller before it reads and writes.
 
-use super::io_queue::keyed;
 use super::queue::{Plan, Queue};
 use super::{HostOptions, IoBuffer};
 use crate::Error;
@@ -181,7 +180,7 @@ impl AdminQueue {
     }
 
     fn identify(&mut self, structure: Identify, number: u32) -> Result<[u8; IDENTIFY_LEN], Error> {
-        let sgl = keyed(&self.memory, 0..IDENTIFY_LEN);
+        let sgl = self.memory.keyed(0..IDENTIFY_LEN);
         let command = admin::identify(structure, number).with_sgl(&sgl);
         self.queue.call("identify", command)?;
         let mut bytes = [0; IDENTIFY_LEN];
@@ -202,7 +201,7 @@ impl AdminQueue {
 
     /// Reads `out.len()` bytes, a multiple of 4 and at most 4096, of the discovery log page.
     pub(super) fn discovery_log(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        let sgl = keyed(&self.memory, 0..out.len());
+        let sgl = self.memory.keyed(0..out.len());
         let command = admin::log_page(admin::DISCOVERY_LOG, offset, out.len() as u32);
         self.queue
             .call("get log page (discovery)", command.with_sgl(&sgl))?;

@@ -1,6 +1,7 @@
 //! Memory that the controller reads and writes.
 
 use crate::Error;
+use crate::wire::{KeyedSgl, Sgl};
 use roce_verbs::memory::BufferRangeError;
 use roce_verbs::{Access, MemoryRegion, ProtectionDomain};
 use std::ops::{Deref, Range};
@@ -22,6 +23,15 @@ impl IoBuffer {
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let region = Arc::new(pd.allocate(len, access)?);
         Ok(Self { region, queue })
+    }
+
+    /// The descriptor of `range`.
+    pub(super) fn keyed(&self, range: Range<usize>) -> Sgl {
+        Sgl::Keyed(KeyedSgl {
+            remote: self.region.remote(range.start as u64),
+            len: range.len() as u32,
+            invalidate: false,
+        })
     }
 
     /// Checks that the buffer is one of queue `queue`, and that `range` lies in it.

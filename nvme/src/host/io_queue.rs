@@ -5,7 +5,7 @@ use super::queue::Queue;
 use super::{IoBuffer, NamespaceInfo};
 use crate::Error;
 use crate::wire::io::{self, Blocks};
-use crate::wire::{Command, KeyedSgl, Response, Sgl, Status};
+use crate::wire::{Command, Response, Sgl, Status};
 use parking_lot::Mutex;
 use roce_verbs::ProtectionDomain;
 use std::collections::VecDeque;
@@ -143,7 +143,7 @@ impl IoQueue {
         range: Range<usize>,
     ) -> Result<Tag, Error> {
         let blocks = self.blocks(disk, offset, buffer, &range)?;
-        let command = io::read(&blocks).with_sgl(&keyed(buffer, range));
+        let command = io::read(&blocks).with_sgl(&buffer.keyed(range));
         self.post(command, None, Operation::Read, Some(buffer))
     }
 
@@ -198,7 +198,7 @@ impl IoQueue {
                     Some(buffer.slice(range.start, len)?),
                 )
             }
-            false => (command.with_sgl(&keyed(buffer, range)), None),
+            false => (command.with_sgl(&buffer.keyed(range)), None),
         };
         let bytes = offset..offset + len as u64;
         let id = self.journal.lock().posted(disk.number, bytes);
@@ -367,13 +367,4 @@ impl IoQueue {
             count: (len / block) as u32,
         })
     }
-}
-
-/// The descriptor of `range` of a buffer.
-pub(super) fn keyed(buffer: &IoBuffer, range: Range<usize>) -> Sgl {
-    Sgl::Keyed(KeyedSgl {
-        remote: buffer.remote(range.start as u64),
-        len: range.len() as u32,
-        invalidate: false,
-    })
 }

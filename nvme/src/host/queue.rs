@@ -135,7 +135,7 @@ impl Queue {
         };
         memory.write(0, &data.encode())?;
         let len = crate::wire::fabrics::CONNECT_DATA_LEN;
-        let sgl = super::io_queue::keyed(memory, 0..len);
+        let sgl = memory.keyed(0..len);
         let response = self.respond_to(command.command().with_sgl(&sgl))?;
         if response.status.without_flags() == Status::CONNECT_INVALID_PARAMETERS
             && response.result & IN_CONNECT_DATA != 0

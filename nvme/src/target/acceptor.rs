@@ -3,8 +3,7 @@
 use super::handshakes::Handshakes;
 use super::protocol::Session;
 use super::shared::Shared;
-use super::stats::add;
-use crate::wire::{Refusal, RejectPrivate, RequestPrivate};
+use crate::wire::{Refusal, RequestPrivate};
 use roce_verbs::cm::{Incoming, Listener};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +20,7 @@ pub(super) fn run(listener: &Listener, shared: &Arc<Shared>) {
         {
             match admit(&incoming, shared) {
                 Ok(session) => handshakes.begin(incoming, session),
-                Err(refusal) => refuse(incoming, refusal, shared),
+                Err(refusal) => shared.refuse(incoming, refusal),
             }
         }
         handshakes.proceed();
@@ -40,11 +39,4 @@ fn admit(incoming: &Incoming, shared: &Shared) -> Result<Session, Refusal> {
         true => Ok(session),
         false => Err(Refusal::NO_RESOURCES),
     }
-}
-
-/// Refuses a request, with the reason.
-pub(super) fn refuse(incoming: Incoming, reason: Refusal, shared: &Shared) {
-    add(&shared.counters.refused, 1);
-    // This fails if the host has given up meanwhile.
-    let _ = incoming.reject(&RejectPrivate { reason }.encode());
 }

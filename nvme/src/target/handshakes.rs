@@ -4,7 +4,6 @@
 //! no memory for the data of commands, and if there are too many, the oldest of the address with
 //! the most of them makes room.
 
-use super::acceptor::refuse;
 use super::protocol::Session;
 use super::queue::{self, Parts};
 use super::shared::{Shared, to_evict};
@@ -66,7 +65,7 @@ impl Handshakes {
         let (peer, number) = (incoming.peer(), session.number());
         self.make_room();
         let Ok((qp, parts)) = Parts::new(&self.shared, queue::slots(&session)) else {
-            return refuse(incoming, Refusal::NO_RESOURCES, &self.shared);
+            return self.shared.refuse(incoming, Refusal::NO_RESOURCES);
         };
         let private = AcceptPrivate {
             controller_receive_len: session.len(),

@@ -5,7 +5,9 @@ use super::protocol::Controllers;
 use super::stats::{Counters, Snapshot, add};
 use super::storage::Storage;
 use crate::nic::Nic;
+use crate::wire::{Refusal, RejectPrivate};
 use parking_lot::{Condvar, Mutex};
+use roce_verbs::cm::Incoming;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -111,6 +113,13 @@ impl Shared {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.seats.lock().stopping
+    }
+
+    /// Refuses a request, with the reason.
+    pub(super) fn refuse(&self, incoming: Incoming, reason: Refusal) {
+        add(&self.counters.refused, 1);
+        // This fails if the host has given up meanwhile.
+        let _ = incoming.reject(&RejectPrivate { reason }.encode());
     }
 
     /// Counts a connection that failed, and remembers why.
