@@ -38,14 +38,6 @@ mod words;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_cqs;
-#[cfg(test)]
-mod tests_keys;
-#[cfg(test)]
-mod tests_paths;
-#[cfg(test)]
-mod tests_pool;
 
 pub use area::{Area, Bytes};
 pub use cqs::CqUser;

@@ -10,16 +10,6 @@ mod completions;
 mod cqs;
 mod disrupt;
 mod draw;
-mod draw_base;
-mod draw_cm;
-mod draw_cqs;
-mod draw_events;
-mod draw_memory;
-mod draw_multicast;
-mod draw_paths;
-mod draw_regions;
-mod draw_restart;
-mod draw_windows_xrc;
 mod end;
 mod events;
 mod finish;
@@ -32,8 +22,6 @@ mod outcome;
 mod pages;
 mod paths;
 mod plan;
-mod plan_multicast;
-mod plan_regions;
 mod pools;
 mod post;
 mod regions;
@@ -49,11 +37,11 @@ mod xrc;
 mod tests;
 
 pub use outcome::{Outcome, Summary};
+pub use plan::multicast::{DatagramPlan, MemberPlan, Membership, MulticastPlan, SenderPlan};
+pub use plan::regions::Change;
 pub use plan::{
     Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
     SrqPlan, WindowPlan,
 };
-pub use plan_multicast::{DatagramPlan, MemberPlan, Membership, MulticastPlan, SenderPlan};
-pub use plan_regions::Change;
 pub use run::{run, run_printing};
 pub use shrink::{Shrunk, shrink};

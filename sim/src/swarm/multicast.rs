@@ -3,7 +3,7 @@
 use super::groups::{DatagramQp, Member, Sender};
 use super::memory::{Region, pattern};
 use super::paths::network_header;
-use super::plan_multicast::{DatagramPlan, MemberPlan, Membership, SenderPlan};
+use super::plan::multicast::{DatagramPlan, MemberPlan, Membership, SenderPlan};
 use super::state::{Run, Token};
 use crate::connect::QKEY;
 use crate::fabric::HostId;

@@ -3,8 +3,8 @@
 
 use super::grant::Grant;
 use super::memory::Region;
+use super::plan::regions::Change;
 use super::plan::{Kind, Op, RequestFault};
-use super::plan_regions::Change;
 use super::state::Run;
 use crate::fabric::HostId;
 use crate::oracle::{AreaName, Reregistration, Verdict, Violation, violated};

@@ -1,7 +1,7 @@
 //! Reduces a failing plan to the parts that it needs to fail.
 
+use super::plan::multicast::MulticastPlan;
 use super::plan::{CableFault, CqPlan, PairPlan, Plan};
-use super::plan_multicast::MulticastPlan;
 use super::run::run;
 use crate::connect::ConnectSpec;
 use crate::oracle::Violation;

@@ -1,7 +1,7 @@
 //! The ninth layer of a plan: applications that wait for the events of CQs.
 
-use super::plan::Plan;
 use crate::dice::Dice;
+use crate::swarm::plan::Plan;
 use roce_stack::Notify;
 
 /// Adds the ninth layer to a plan.

@@ -1,15 +1,26 @@
 //! From a seed to a plan.
 
-use super::draw_cm::draw_cm;
-use super::draw_cqs::draw_cqs;
-use super::draw_events::draw_events;
-use super::draw_memory::draw_memory;
-use super::draw_multicast::draw_multicast;
-use super::draw_paths::draw_paths;
-use super::draw_regions::draw_regions;
-use super::draw_restart::draw_restart;
-use super::draw_windows_xrc::draw_windows_and_xrc;
+mod base;
+mod cm;
+mod cqs;
+mod events;
+mod memory;
+mod multicast;
+mod paths;
+mod regions;
+mod restart;
+mod windows_xrc;
+
 use super::plan::Plan;
+use cm::draw_cm;
+use cqs::draw_cqs;
+use events::draw_events;
+use memory::draw_memory;
+use multicast::draw_multicast;
+use paths::draw_paths;
+use regions::draw_regions;
+use restart::draw_restart;
+use windows_xrc::draw_windows_and_xrc;
 
 impl Plan {
     /// The plan of a seed.

@@ -1,7 +1,7 @@
 //! Violations that the oracle must detect when keys are bound and revoked.
 
-use super::tests::assert_violation;
-use super::*;
+use super::assert_violation;
+use crate::oracle::*;
 use roce_stack::{Access, Buffer, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;

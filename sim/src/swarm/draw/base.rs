@@ -1,13 +1,13 @@
 //! The first layer of a plan: hosts, links, pairs and their requests.
 
-use super::plan::{
-    Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
-    SrqPlan,
-};
-use super::plan_multicast::MulticastPlan;
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
 use crate::fabric::{EcnSpec, HostSpec, Ip, LinkSpec, PfcSpec, SwitchSpec};
+use crate::swarm::plan::multicast::MulticastPlan;
+use crate::swarm::plan::{
+    Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
+    SrqPlan,
+};
 use roce_port::fault::{Burst, Chance, FaultSpec, ReorderBy};
 use roce_stack::{Duration, QpKind, largest_path_mtu};
 use roce_wire::PathMtu;

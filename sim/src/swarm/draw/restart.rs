@@ -1,8 +1,8 @@
 //! The fourth layer of a plan: a host restarts with a NIC that assigns the same QP numbers and keys
 //! as the last one, and a connection is made again while its old packets are still in flight.
 
-use super::plan::{Action, Disruption, PairPlan, Plan};
 use crate::dice::Dice;
+use crate::swarm::plan::{Action, Disruption, PairPlan, Plan};
 use roce_stack::QpKind;
 
 /// Adds the fourth layer to a plan.

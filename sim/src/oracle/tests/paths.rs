@@ -1,7 +1,7 @@
 //! Violations that the oracle must detect in multicast groups, limits of rates, and CNPs.
 
-use super::tests::assert_violation;
-use super::*;
+use super::assert_violation;
+use crate::oracle::*;
 use roce_stack::{Buffer, DatagramSource, Duration, Instant, NetworkHeader, RateLimit, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The sixth layer of a plan: RoCE v1, limits of rates, and congestion control.
 
-use super::draw_base::HORIZON_NS;
-use super::plan::{Action, Disruption, Plan};
+use super::base::HORIZON_NS;
 use crate::dice::Dice;
+use crate::swarm::plan::{Action, Disruption, Plan};
 use roce_stack::{
     CongestionControl, CongestionSettings, DcqcnParameters, DelayParameters, Duration,
     NotificationPoint, QpKind, RateLimit, RoceVersion,

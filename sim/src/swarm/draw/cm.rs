@@ -1,8 +1,8 @@
 //! The tenth layer of a plan: connections made and ended by messages of the connection manager.
 
-use super::draw_base::HORIZON_NS;
-use super::plan::{Action, Disruption, Plan};
+use super::base::HORIZON_NS;
 use crate::dice::Dice;
+use crate::swarm::plan::{Action, Disruption, Plan};
 use roce_stack::QpKind;
 
 /// Adds the tenth layer to a plan.

@@ -13,7 +13,7 @@ pub struct MulticastPlan {
 
 impl MulticastPlan {
     /// The number of groups.
-    pub(super) fn groups(&self) -> usize {
+    pub(in crate::swarm) fn groups(&self) -> usize {
         let joined = self.members.iter().flat_map(|member| &member.memberships);
         joined
             .map(|membership| membership.group + 1)

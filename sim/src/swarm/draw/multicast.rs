@@ -1,9 +1,11 @@
 //! The seventh layer of a plan: multicast groups.
 
-use super::draw_base::HORIZON_NS;
-use super::plan::Plan;
-use super::plan_multicast::{DatagramPlan, MemberPlan, Membership, MulticastPlan, SenderPlan};
+use super::base::HORIZON_NS;
 use crate::dice::Dice;
+use crate::swarm::plan::Plan;
+use crate::swarm::plan::multicast::{
+    DatagramPlan, MemberPlan, Membership, MulticastPlan, SenderPlan,
+};
 use roce_stack::{RoceVersion, largest_path_mtu};
 
 /// The shortest datagram without immediate data, so that its bytes identify it.

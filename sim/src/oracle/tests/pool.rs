@@ -1,7 +1,7 @@
 //! Violations that the oracle must detect with shared receives or lost messages.
 
-use super::tests::assert_violation;
-use super::*;
+use super::assert_violation;
+use crate::oracle::*;
 use roce_stack::{Buffer, DatagramSource, NetworkHeader, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;

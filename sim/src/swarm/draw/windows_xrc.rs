@@ -1,9 +1,9 @@
 //! The second layer of a plan: memory windows, revoked keys, and XRC connections. It has random
 //! numbers of its own, so that the first layer of each seed stays the same.
 
-use super::draw_base::{Common, kinds, pair, srq};
-use super::plan::{Action, Disruption, Kind, Op, PairPlan, Plan, RequestFault, WindowPlan};
+use super::base::{Common, kinds, pair, srq};
 use crate::dice::Dice;
+use crate::swarm::plan::{Action, Disruption, Kind, Op, PairPlan, Plan, RequestFault, WindowPlan};
 use roce_stack::{Access, MwType, QpKind, largest_path_mtu};
 
 /// Adds the second layer to a plan.

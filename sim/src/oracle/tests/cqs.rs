@@ -1,7 +1,7 @@
 //! Violations that the oracle must detect with small CQs.
 
-use super::tests::assert_violation;
-use super::*;
+use super::assert_violation;
+use crate::oracle::*;
 use roce_stack::Buffer;
 use std::sync::Arc;
 

@@ -1,9 +1,12 @@
 //! The plan of a seed: all parts of a run, as data that can be reduced.
 
-use super::plan_multicast::MulticastPlan;
-use super::plan_regions::Change;
+pub(super) mod multicast;
+pub(super) mod regions;
+
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
+use multicast::MulticastPlan;
+use regions::Change;
 use roce_port::fault::FaultSpec;
 use roce_stack::{Access, CongestionSettings, MwType, Notify, QpKind, RateLimit};
 

@@ -1,9 +1,9 @@
 //! The eighth layer of a plan: on-demand regions, and regions that are registered again.
 
-use super::draw_base::HORIZON_NS;
-use super::plan::{Action, Disruption, Kind, PairPlan, Plan};
-use super::plan_regions::Change;
+use super::base::HORIZON_NS;
 use crate::dice::Dice;
+use crate::swarm::plan::regions::Change;
+use crate::swarm::plan::{Action, Disruption, Kind, PairPlan, Plan};
 use roce_stack::{Access, QpKind};
 
 /// Adds the eighth layer to a plan.

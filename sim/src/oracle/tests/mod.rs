@@ -1,5 +1,10 @@
 //! The oracle must detect impossible events: each test reports one false event.
 
+mod cqs;
+mod keys;
+mod paths;
+mod pool;
+
 use super::*;
 use roce_stack::{Buffer, WcStatus};
 use roce_wire::Qpn;

@@ -1,9 +1,9 @@
 //! The fifth layer of a plan: ports that keep the memory of sent packets.
 
-use super::plan::Plan;
 use crate::dice::Dice;
+use crate::swarm::plan::Plan;
 
-/// Adds to a plan from [`super::draw_restart`].
+/// Adds to a plan from [`super::restart`].
 pub(super) fn draw_memory(plan: &mut Plan) {
     let mut dice = Dice::new(plan.seed ^ 0x6b65_6570);
     for host in &mut plan.hosts {

@@ -1,7 +1,7 @@
 //! The third layer of a plan: unusual CQs. It has random numbers of its own.
 
-use super::plan::{Action, CqPlan, Disruption, Plan};
 use crate::dice::Dice;
+use crate::swarm::plan::{Action, CqPlan, Disruption, Plan};
 
 /// Adds the third layer to a plan.
 pub(super) fn draw_cqs(plan: &mut Plan) {
