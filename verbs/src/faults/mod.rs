@@ -1,7 +1,7 @@
 //! Failures to order: a network that loses packets, and failures that only the program sees.
 //!
 //! [`Faults`] says which. Its text form is what `ROCE_FAULTS` takes, and is described in
-//! [docs/faults.md](https://docs.rs/roce-verbs). The same [`Faults`] with the same seed strike the same
+//! docs/faults.md. The same [`Faults`] with the same seed strike the same
 //! calls and completions, as long as the program makes them in the same order.
 //!
 //! ```
