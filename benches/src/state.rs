@@ -35,8 +35,8 @@ impl Distance {
 
     fn name(self) -> &'static str {
         match self.0 {
-            us if us < 0.15 => "near",
-            us if us < 0.2 => "between",
+            us if us < 0.145 => "near",
+            us if us < 0.195 => "between",
             _ => "far",
         }
     }
