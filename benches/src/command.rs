@@ -44,10 +44,18 @@ impl Comparing {
     /// # Errors
     /// If the page can't be written, or lacks these lines.
     pub fn publish(&self, marker: &str, measured: &[Comparison]) -> Result<(), String> {
-        let table = markdown(measured, &machine());
-        print(&table)?;
+        let text = markdown(measured, &machine());
+        print(&text)?;
+        self.write(marker, &text)
+    }
+
+    /// Writes `text` between the lines marked with `marker` of the page, if one is given.
+    ///
+    /// # Errors
+    /// If the page can't be written, or lacks these lines.
+    pub fn write(&self, marker: &str, text: &str) -> Result<(), String> {
         match &self.write {
-            Some(path) => write_between(path, marker, &table),
+            Some(path) => write_between(path, marker, text),
             None => Ok(()),
         }
     }

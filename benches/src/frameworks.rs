@@ -103,15 +103,22 @@ impl Framework {
                 self.name, played.roce_bytes
             ));
         }
+        Figures::of(self.name, &played.output)
+    }
+}
+
+impl Figures {
+    /// The figures that `program` has printed: `latency-us`, `medium-MB/s` and `large-MB/s`.
+    ///
+    /// # Errors
+    /// If one is lacking. The error contains the output.
+    pub fn of(program: &str, output: &str) -> Result<Self, String> {
         let figure = |name: &str| {
-            let line = played
-                .output
-                .lines()
-                .find_map(|line| line.strip_prefix(name));
+            let line = output.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|figure| figure.trim().parse().ok())
-                .ok_or_else(|| format!("{}: no {name} in:\n{}", self.name, played.output))
+                .ok_or_else(|| format!("{program}: no {name} in:\n{output}"))
         };
-        Ok(Figures {
+        Ok(Self {
             latency: figure("latency-us")?,
             medium: 8e6 * figure("medium-MB/s")?,
             large: 8e6 * figure("large-MB/s")?,

@@ -9,6 +9,7 @@ pub mod fabric;
 pub mod flames;
 pub mod frameworks;
 pub mod nvme;
+pub mod ordinary;
 pub mod output;
 pub mod pacer;
 pub mod packet;
@@ -19,6 +20,7 @@ pub mod recovery;
 pub mod report;
 pub mod roce;
 pub mod scale;
+pub mod state;
 pub mod turns;
 pub mod veth;
 

@@ -8,7 +8,7 @@ mod commands;
 use clap::Parser;
 use commands::{
     builds, connections, curves, destinations, fabric, figures, flames, frameworks, guest, lossy,
-    marks, pacer, programs, recovery, scale, shards, sockets, storage, xdp,
+    marks, ordinary, pacer, programs, recovery, scale, shards, sockets, storage, xdp,
 };
 use roce_benches::command::NAME;
 use roce_trust::output::{exit_code_of_usage, say};
@@ -37,6 +37,7 @@ enum Command {
     Guest(guest::Args),
     Lossy(lossy::Args),
     Marks(marks::Args),
+    Ordinary(ordinary::Args),
     Pacer(pacer::Args),
     Programs(programs::Args),
     Recovery(recovery::Args),
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Guest(args) => guest::run(&args),
         Command::Lossy(args) => lossy::run(&args).map_err(|error| error.to_string()),
         Command::Marks(args) => marks::run(&args),
+        Command::Ordinary(args) => ordinary::run(&args),
         Command::Pacer(args) => pacer::run(&args),
         Command::Programs(args) => programs::run(&args),
         Command::Recovery(args) => recovery::run(&args),

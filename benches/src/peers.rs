@@ -40,13 +40,8 @@ impl Drop for Server {
 /// # Errors
 /// If it does not start, or exits before that.
 pub fn serve(mut command: Command, ready: &str) -> Result<Server, String> {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| format!("starting {command:?}: {e}"))?;
-    let output = child.stdout.take().map(BufReader::new);
-    let mut server = Server { child, output };
+    command.stdout(Stdio::piped());
+    let mut server = start(&mut command)?;
     let lines = server.output.as_mut().ok_or("no output")?.lines();
     for line in lines.map_while(Result::ok) {
         if line.contains(ready) {
@@ -54,6 +49,19 @@ pub fn serve(mut command: Command, ready: &str) -> Result<Server, String> {
         }
     }
     Err(format!("{command:?} ended before it said {ready:?}"))
+}
+
+/// Starts a server that does not say when it is ready.
+///
+/// # Errors
+/// If it does not start.
+pub fn start(command: &mut Command) -> Result<Server, String> {
+    let mut child = command
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("starting {command:?}: {e}"))?;
+    let output = child.stdout.take().map(BufReader::new);
+    Ok(Server { child, output })
 }
 
 /// Processor time of this process's terminated children, including kernel time, in seconds.
@@ -121,13 +129,34 @@ pub struct HalfRoundTrips {
     pub p999_us: f64,
 }
 
+/// The transport of sockperf's messages, and how its two ends wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sockets {
+    /// UDP; both ends spin.
+    SpinningUdp,
+    /// UDP; both ends sleep.
+    BlockingUdp,
+    /// TCP; both ends sleep.
+    BlockingTcp,
+}
+
+impl Sockets {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::SpinningUdp => &["--nonblocked"],
+            Self::BlockingUdp => &[],
+            Self::BlockingTcp => &["--tcp"],
+        }
+    }
+}
+
 /// sockperf over UDP with its smallest message, spinning on both sides: the median of half the
 /// round trip, in microseconds.
 ///
 /// # Errors
 /// If it is not installed or fails.
 pub fn sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
-    sockperf_udp_percentiles(pair, seconds).map(|times| times.p50_us)
+    sockperf(pair, seconds, Sockets::SpinningUdp).map(|times| times.p50_us)
 }
 
 /// As [`sockperf_udp`], with other percentiles.
@@ -135,19 +164,22 @@ pub fn sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
 /// # Errors
 /// If it is not installed or fails.
 pub fn sockperf_udp_percentiles(pair: &VethPair, seconds: u32) -> Result<HalfRoundTrips, String> {
+    sockperf(pair, seconds, Sockets::SpinningUdp)
+}
+
+/// sockperf's half round trips with its smallest message, of 14 bytes.
+///
+/// # Errors
+/// If it is not installed or fails.
+pub fn sockperf(pair: &VethPair, seconds: u32, sockets: Sockets) -> Result<HalfRoundTrips, String> {
     // Without stdbuf, it would buffer its output to a pipe.
     let mut server = pair.command(0, "stdbuf");
-    server.args([
-        "-oL",
-        "sockperf",
-        "server",
-        "-i",
-        ADDRESSES[0],
-        "--nonblocked",
-    ]);
+    server.args(["-oL", "sockperf", "server", "-i", ADDRESSES[0]]);
+    server.args(sockets.options());
     let _server = serve(server, "using recvfrom()")?;
     let mut client = pair.command(1, "sockperf");
-    client.args(["ping-pong", "-i", ADDRESSES[0], "--nonblocked", "-m", "14"]);
+    client.args(["ping-pong", "-i", ADDRESSES[0], "-m", "14"]);
+    client.args(sockets.options());
     client.args(["-t", &seconds.to_string()]);
     let text = output(client)?;
     let percentile = |name| {

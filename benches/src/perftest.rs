@@ -1,7 +1,7 @@
 //! Debian's perftest, unmodified, on this stack's libibverbs.
 
 use crate::output::output;
-use crate::peers::serve;
+use crate::peers::{cpu_seconds, serve};
 use crate::roce::PROFILE;
 use crate::veth::{ADDRESSES, VethPair};
 use std::path::Path;
@@ -56,9 +56,7 @@ pub fn write_bandwidth(
 /// # Errors
 /// If an end fails.
 pub fn write_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
-    let iterations = iterations.to_string();
-    let text = run(pair, roce, "ib_write_lat", &["-s", "8", "-n", &iterations])?;
-    figure("ib_write_lat", &text, TYPICAL_LATENCY)
+    latency(pair, roce, "ib_write_lat", iterations, &[])
 }
 
 /// The typical latency (the median) that `ib_send_lat` reports for 8 bytes: half of the round
@@ -67,9 +65,61 @@ pub fn write_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f6
 /// # Errors
 /// If an end fails.
 pub fn send_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
+    latency(pair, roce, "ib_send_lat", iterations, &[])
+}
+
+/// What perftest reports of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// Bits per second of payload.
+    pub bits_per_second: f64,
+    /// Messages per second.
+    pub messages_per_second: f64,
+    /// Processor time of both ends per gigabyte of payload, including their start, in seconds.
+    pub cpu_seconds_per_gigabyte: f64,
+}
+
+/// The result of `program`, such as `ib_send_bw`, which transfers `count` messages of `size` bytes with
+/// the program's own depth of queues, or as `options` say.
+///
+/// # Errors
+/// If an end fails.
+pub fn transfer(
+    pair: &VethPair,
+    roce: &Path,
+    program: &str,
+    size: usize,
+    count: usize,
+    options: &[&str],
+) -> Result<Transfer, String> {
+    let before = cpu_seconds();
+    let gigabytes = (size * count) as f64 / 1e9;
+    let (size, count) = (size.to_string(), count.to_string());
+    let amount = ["-s", &size, "-n", &count, "--report_gbits"];
+    let text = run(pair, roce, program, &[&amount, options].concat())?;
+    Ok(Transfer {
+        bits_per_second: figure(program, &text, AVERAGE_BANDWIDTH)? * 1e9,
+        messages_per_second: figure(program, &text, MESSAGE_RATE)? * 1e6,
+        cpu_seconds_per_gigabyte: (cpu_seconds() - before) / gigabytes,
+    })
+}
+
+/// The typical latency (the median) that `program`, such as `ib_send_lat`, reports for 8 bytes: half of
+/// the round trip, in microseconds.
+///
+/// # Errors
+/// If an end fails.
+pub fn latency(
+    pair: &VethPair,
+    roce: &Path,
+    program: &str,
+    iterations: u32,
+    options: &[&str],
+) -> Result<f64, String> {
     let iterations = iterations.to_string();
-    let text = run(pair, roce, "ib_send_lat", &["-s", "8", "-n", &iterations])?;
-    figure("ib_send_lat", &text, TYPICAL_LATENCY)
+    let amount = ["-s", "8", "-n", &iterations];
+    let text = run(pair, roce, program, &[&amount, options].concat())?;
+    figure(program, &text, TYPICAL_LATENCY)
 }
 
 /// Runs both ends. Returns the client's output.
@@ -79,7 +129,7 @@ fn run(pair: &VethPair, roce: &Path, program: &str, options: &[&str]) -> Result<
         let mut command = pair.command(host, "stdbuf");
         command.arg("-oL").arg(roce);
         command.args(["run", "-q", "--", program, "-d", "roce_veth0", "-x", "1"]);
-        command.args(["-F", "-m", "4096"]).args(options);
+        command.arg("-F").args(options);
         command.env("ROCE_DATAPATH", "udp");
         command
     };
@@ -93,6 +143,9 @@ fn run(pair: &VethPair, roce: &Path, program: &str, options: &[&str]) -> Result<
 
 /// The column of the bandwidth: bytes, iterations, peak, average, messages per second.
 pub const AVERAGE_BANDWIDTH: usize = 3;
+
+/// The column of the rate, in millions of messages per second.
+pub const MESSAGE_RATE: usize = 4;
 
 /// The column of the latency: bytes, iterations, least, most, typical, and more.
 pub const TYPICAL_LATENCY: usize = 4;

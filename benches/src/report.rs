@@ -1,12 +1,13 @@
 //! The figures as a Markdown page.
 
 use crate::median;
+use std::borrow::Cow;
 
 /// A comparison of our figure with another program's, run by run.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The quantity.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// The name of the other program.
     pub with: &'static str,
     /// The unit of both figures.
@@ -37,7 +38,7 @@ pub fn each_of<R>(
     runs: &[R],
 ) -> impl Fn(&'static str, &'static str, &'static str, Goal, Pair<'_, R>) -> Comparison {
     |what, with, unit, goal, pair| Comparison {
-        what,
+        what: what.into(),
         with,
         unit,
         runs: runs.iter().map(pair).collect(),
@@ -98,15 +99,21 @@ impl Comparison {
     }
 }
 
-/// The tables of the page.
-pub fn markdown(comparisons: &[Comparison], machine: &str) -> String {
-    let mut page = format!("Machine: {machine}.\n\n");
-    page += "| what | ours, median | theirs, median | ratio, median | goal | met |\n";
-    page += "|---|---|---|---|---|---|\n";
+/// A table with a row for each comparison.
+pub fn table(comparisons: &[Comparison]) -> String {
+    let mut table =
+        "| what | ours, median | theirs, median | ratio, median | goal | met |\n".to_owned();
+    table += "|---|---|---|---|---|---|\n";
     for comparison in comparisons {
-        page += &comparison.row();
-        page.push('\n');
+        table += &comparison.row();
+        table.push('\n');
     }
+    table
+}
+
+/// The table of the page, and the figures of each run.
+pub fn markdown(comparisons: &[Comparison], machine: &str) -> String {
+    let mut page = format!("Machine: {machine}.\n\n{}", table(comparisons));
     page += "\nEach run:\n\n";
     for comparison in comparisons {
         page += &comparison.each_run();

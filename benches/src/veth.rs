@@ -78,10 +78,15 @@ impl VethPair {
         Ok(json[0].take())
     }
 
+    /// The name of the network namespace that is host 0 or 1.
+    pub fn namespace(&self, host: usize) -> &str {
+        &self.names[host.min(1)]
+    }
+
     /// A command that runs on host 0 or 1.
     pub fn command(&self, host: usize, program: &str) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.names[host.min(1)], program]);
+        command.args(["netns", "exec", self.namespace(host), program]);
         command.stdin(Stdio::null());
         command
     }

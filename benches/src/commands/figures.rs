@@ -121,8 +121,8 @@ impl Figures {
     }
 
     fn compared(self) -> Vec<Comparison> {
-        let compare = |what, unit, with, runs, goal| Comparison {
-            what,
+        let compare = |what: &'static str, unit, with, runs, goal| Comparison {
+            what: what.into(),
             with,
             unit,
             runs,

@@ -11,6 +11,7 @@ pub(crate) mod frameworks;
 pub(crate) mod guest;
 pub(crate) mod lossy;
 pub(crate) mod marks;
+pub(crate) mod ordinary;
 pub(crate) mod pacer;
 pub(crate) mod programs;
 pub(crate) mod recovery;

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 
 fn row(what: &'static str, unit: &'static str) -> Comparison {
     Comparison {
-        what,
+        what: what.into(),
         with: "TCP",
         unit,
         runs: Vec::new(),

@@ -134,7 +134,7 @@ fn compare(
 ) -> Result<Vec<Comparison>, String> {
     let bar = progress(args.comparing.runs * LOADS.len() as u32 * 2);
     let mut rows = LOADS.map(|load| Comparison {
-        what: load.what,
+        what: load.what.into(),
         with,
         unit: load.unit.name(),
         runs: Vec::new(),
@@ -302,8 +302,7 @@ fn from_the_kernel(
 /// The same rows, with a prefix of their names.
 fn named(rows: Vec<Comparison>, prefix: &str) -> Vec<Comparison> {
     let name = |row: Comparison| Comparison {
-        // There are ten names in the life of this program.
-        what: Box::leak(format!("{prefix}{}", row.what).into_boxed_str()),
+        what: format!("{prefix}{}", row.what).into(),
         ..row
     };
     rows.into_iter().map(name).collect()

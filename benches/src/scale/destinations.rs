@@ -52,7 +52,7 @@ pub fn compare(
         measured.push((rates[0], rates[1]));
     }
     Ok(Comparison {
-        what: "16 KiB WRITEs by 10,000 QPs to 1,000 destinations",
+        what: "16 KiB WRITEs by 10,000 QPs to 1,000 destinations".into(),
         with: "all from port 4791",
         unit: "Gb/s",
         runs: measured,

@@ -25,6 +25,8 @@ impl FakeMachine {
                     ("NCCL_NET_GDR_LEVEL".into(), "LOC".into()),
                     ("NCCL_IB_MERGE_NICS".into(), "0".into()),
                     ("NCCL_IB_HCA".into(), "^=roce_lo".into()),
+                    ("UCX_NET_DEVICES".into(), "roce_eth0:1,eth0".into()),
+                    ("OMPI_MCA_opal_common_ucx_devices".into(), "any".into()),
                 ]),
                 library: Ok(library),
                 devices: vec!["roce_eth0".to_owned(), "roce_lo".to_owned()],

@@ -152,7 +152,7 @@ fn variables(
     chosen: Vec<(&'static str, OsString)>,
 ) -> Result<Vec<Variable>, RunError> {
     let sysfs = sysfs.map(|folder| Variable::new("SYSFS_PATH", folder.into_os_string()));
-    let others = chosen.into_iter().chain(args.settings.nccl()?);
+    let others = chosen.into_iter().chain(args.settings.frameworks()?);
     let others = others.map(|(name, value)| Variable::new(name, value));
     let all = std::iter::once(libraries).chain(sysfs).chain(others);
     Ok(all.collect())

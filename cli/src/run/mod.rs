@@ -7,11 +7,11 @@
 
 mod error;
 mod folder;
+pub(crate) mod frameworks;
 pub mod hunt;
 mod library;
 mod loading;
 mod namespace;
-pub(crate) mod nccl;
 pub(crate) mod parent;
 mod prepared;
 mod program;

@@ -71,7 +71,7 @@ impl Prepared {
         if let Some(obstacle) = program::obstacle(&path, identity) {
             notice(&obstacle);
         }
-        variables.extend(args.settings.nccl()?);
+        variables.extend(args.settings.frameworks()?);
         let sockets = args.sockets.as_ref();
         let on_rdma = sockets.is_some();
         variables.extend(loading::variables(

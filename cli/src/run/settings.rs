@@ -2,7 +2,7 @@
 //! stack.
 
 use super::error::RunError;
-use super::nccl;
+use super::frameworks::{self, has_fence_mode};
 use clap::{Args, ValueEnum};
 use roce_trust::environment;
 use roce_verbs::Device;
@@ -126,15 +126,17 @@ impl Settings {
         Ok(devices)
     }
 
-    /// The settings of NCCL that it needs for these devices, and that the user has not made.
+    /// The settings that NCCL, UCX and Open MPI need for these devices, and that the user has not made.
     ///
     /// # Errors
     /// If the system can't list the interfaces.
-    pub(crate) fn nccl(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    pub(crate) fn frameworks(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
         let devices: Vec<_> = self.devices()?.iter().map(Device::name).collect();
         let is_set = |name: &str| env::var_os(name).is_some();
-        let lacking = nccl::lacking(devices.iter().map(String::as_str), is_set);
-        Ok(lacking.into_iter().map(nccl::Setting::variable).collect())
+        let names = devices.iter().map(String::as_str);
+        let lacking = frameworks::lacking(names, has_fence_mode(), is_set);
+        let variables = lacking.into_iter().map(frameworks::Setting::variable);
+        Ok(variables.collect())
     }
 
     fn device_names(&self) -> Option<String> {

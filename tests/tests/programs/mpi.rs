@@ -42,6 +42,15 @@ fn open_mpi_over_libfabric() {
     }
 }
 
+/// Debian's configuration leaves UCX out, and Open MPI's own choice is UCX only for devices named mlx5.
+/// `roce run` changes the latter.
+#[test]
+fn open_mpi_chooses_ucx_if_it_may() {
+    if let Some(played) = open_mpi("--mca pml ^v", "2") {
+        played.says("2 ranks: all sums are right").moved(BYTES);
+    }
+}
+
 #[test]
 fn open_mpi_with_four_ranks() {
     if !all_or_left_out() {

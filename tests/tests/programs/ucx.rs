@@ -1,8 +1,10 @@
 //! UCX: the devices that it finds, its own benchmark, and a program that moves and compares data.
 
 use crate::all_or_left_out;
-use roce_tests::programs::compiled_by_or_skip;
+use roce_tests::programs::{built, compiled_by_or_skip, is_installed_or_skip, roce};
 use roce_tests::scene::{Played, Scene};
+use roce_tests::veth::{End, Pair};
+use std::process::{Command, Stdio};
 
 #[test]
 fn ucx_finds_reliable_connections_and_datagrams() {
@@ -84,4 +86,55 @@ fn ucx_perftest_with_large_messages() {
             (3 * 100) << 20,
         );
     }
+}
+
+/// `ucx_perftest` at one end of a cable, by RC: both hosts have one kernel, so UCX would take shared memory.
+fn perftest_at(end: &End) -> Command {
+    let library = built("libroce_verbs_shim.so");
+    let mut command = end.command("timeout");
+    command.arg("60").arg(roce());
+    command.args([
+        "run",
+        "--require-traffic",
+        "--",
+        "ucx_perftest",
+        "-p",
+        "13337",
+    ]);
+    command.env("ROCE_LIBRARY_DIR", library.parent().expect("its folder"));
+    command.env("UCX_TLS", "rc_v,ud_v,self");
+    command
+}
+
+/// Without `roce run`'s setting, UCX divides long messages between the cable's device and the loopback's,
+/// by which it reaches no other host, and waits for ever.
+#[test]
+fn ucx_reaches_another_host_without_being_told_a_device() {
+    if !is_installed_or_skip("ucx_perftest") || !is_installed_or_skip("ss") {
+        return;
+    }
+    let Some(Pair { near, far }) = Pair::new_or_skip(1500, 1) else {
+        return;
+    };
+    let mut server = perftest_at(&far);
+    let server = server.stdout(Stdio::null()).spawn();
+    let mut server = server.expect("it starts");
+    let is_listening = || {
+        let mut shown = far.command("ss");
+        let shown = shown.args(["-Hltn", "sport = :13337"]).output();
+        !shown.expect("it starts").stdout.is_empty()
+    };
+    while !is_listening() {
+        let ended = server.try_wait().expect("a child");
+        assert!(ended.is_none(), "the server: {ended:?}");
+    }
+    let mut client = perftest_at(&near);
+    client.arg(far.ip4.to_string());
+    client.args([
+        "-t", "tag_bw", "-s", "1048576", "-n", "100", "-w", "10", "-f",
+    ]);
+    let client = client.output().expect("it starts");
+    let ended = server.wait().expect("a child");
+    assert!(client.status.success(), "124: out of time: {client:?}");
+    assert!(ended.success(), "{ended:?}");
 }

@@ -2,7 +2,9 @@
 
 use super::Context;
 use crate::doctor::finding::Finding;
-use crate::run::nccl;
+use crate::doctor::loader::{Loader, Start};
+use crate::run::frameworks::{Framework, lacking, mentions_fence_mode};
+use std::fs;
 
 /// The elements of a list in a variable. A leading `^` means "all but these".
 struct List {
@@ -74,10 +76,13 @@ pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
     if let Some(finding) = names_no_device(context, CHECK, "UCX_NET_DEVICES", matches, "all") {
         return vec![finding];
     }
-    vec![match context.has_nodes() {
-        true => uses(context, CHECK, "rc_verbs and ud_verbs of"),
-        false => Finding::failure(CHECK, "finds no device, since /dev/infiniband has none")
-            .remedy("roce run PROGRAM"),
+    if !context.has_nodes() {
+        let finding = Finding::failure(CHECK, "finds no device, since /dev/infiniband has none");
+        return vec![finding.remedy("roce run PROGRAM")];
+    }
+    vec![match lacks_settings(context, CHECK, Framework::Ucx) {
+        Some(finding) => finding,
+        None => uses(context, CHECK, "rc_verbs and ud_verbs of"),
     }]
 }
 
@@ -98,13 +103,14 @@ pub(in crate::doctor) fn libfabric(context: &Context<'_>) -> Vec<Finding> {
     )
 }
 
-/// Open MPI uses UCX by default only for devices with NVIDIA's names.
+/// The administrator's settings of Open MPI, where packages install them.
+const OPEN_MPI_SETTINGS: &str = "/etc/openmpi/openmpi-mca-params.conf";
+
+/// Open MPI uses UCX by default only for devices with NVIDIA's names, and Debian's not at all.
 pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "Open MPI";
     let machine = context.machine;
     let pml = machine.variable("OMPI_MCA_pml");
-    let all_devices = machine.variable("OMPI_MCA_opal_common_ucx_devices");
-    let takes_any = all_devices.is_some_and(|devices| devices == "any");
     vec![match pml.as_deref().map(List::of) {
         Some(list) if list.selects(&["ucx"]) || list.selects(&["cm"]) => {
             uses(context, CHECK, "the pml that is asked for, and so")
@@ -117,14 +123,25 @@ pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
             ),
         )
         .remedy("export OMPI_MCA_pml=ucx"),
-        None if takes_any => uses(context, CHECK, "UCX for any device, and so"),
-        None => Finding::warning(
-            CHECK,
-            "by itself it prefers UCX only for devices named mlx5, and moves data over shared \
-             memory or TCP without a word",
-        )
-        .remedy("export OMPI_MCA_pml=ucx"),
+        None if leaves_ucx_out(&machine.text(OPEN_MPI_SETTINGS).unwrap_or_default()) => {
+            let what = format!(
+                "{OPEN_MPI_SETTINGS} leaves UCX out: data moves over shared memory or TCP without a \
+                 word"
+            );
+            Finding::warning(CHECK, what).remedy("export OMPI_MCA_pml=ucx")
+        }
+        None => match lacks_settings(context, CHECK, Framework::OpenMpi) {
+            Some(finding) => finding,
+            None => uses(context, CHECK, "UCX, and so"),
+        },
     }]
+}
+
+/// Whether a file of settings keeps Open MPI from UCX.
+fn leaves_ucx_out(settings: &str) -> bool {
+    let lines = settings.lines().filter_map(|line| line.split_once('='));
+    let mut pml = lines.filter(|(name, _)| name.trim() == "pml");
+    pml.any(|(_, value)| !List::of(value.trim()).selects(&["ucx"]))
 }
 
 /// NCCL uses all devices unless a variable disables them.
@@ -157,14 +174,27 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
     if let Some(finding) = names_no_device(context, CHECK, "NCCL_IB_HCA", matches, right) {
         return vec![finding];
     }
-    // `roce run` makes these settings.
+    vec![match lacks_settings(context, CHECK, Framework::Nccl) {
+        Some(finding) => finding,
+        None => uses(context, CHECK, "its IB transport with"),
+    }]
+}
+
+/// A finding if the framework lacks settings, which `roce run` makes.
+fn lacks_settings(context: &Context<'_>, check: &str, framework: Framework) -> Option<Finding> {
+    if context.by_run {
+        return None;
+    }
+    let machine = context.machine;
+    let ucx = Loader::new(machine, Start::Directly).opened("libucp.so.0");
+    let ucx = ucx.and_then(|path| fs::read(path).ok());
+    let has_fence_mode = ucx.is_some_and(|library| mentions_fence_mode(&library));
     let devices = machine.devices.iter().map(String::as_str);
-    let lacking = match context.by_run {
-        true => Vec::new(),
-        false => nccl::lacking(devices, |name| machine.variable(name).is_some()),
-    };
+    let is_set = |name: &str| machine.variable(name).is_some();
+    let mut lacking = lacking(devices, has_fence_mode, is_set);
+    lacking.retain(|setting| setting.framework == framework);
     if lacking.is_empty() {
-        return vec![uses(context, CHECK, "its IB transport with")];
+        return None;
     }
     let what = lacking
         .iter()
@@ -174,7 +204,7 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
         .map(|setting| format!("{}='{}'", setting.name, setting.value));
     let what = what.collect::<Vec<_>>().join("; ");
     let remedy = format!("export {}", settings.collect::<Vec<_>>().join(" "));
-    vec![Finding::warning(CHECK, what).remedy(remedy)]
+    Some(Finding::warning(check, what).remedy(remedy))
 }
 
 /// The finding that the framework works, as far as the doctor can tell.
