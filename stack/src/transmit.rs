@@ -2,8 +2,9 @@
 //!
 //! # Contract
 //!
-//! - [`Transmit::reserve`] lends a buffer for one packet. The caller fills all of
-//!   [`TxSlot::bytes`] and calls [`Transmit::commit`] or [`Transmit::commit_last`].
+//! - [`Transmit::reserve`] lends a buffer for one packet, [`Transmit::reserve_run`] for several. The
+//!   caller fills all of [`TxSlot::bytes`] and calls [`Transmit::commit`] or
+//!   [`Transmit::commit_last`].
 //! - A reservation that is not committed is dropped at the next `reserve`, and is not sent. The
 //!   next reservation for the same destination and length then gets the same header fields.
 //! - Committed packets to one destination leave in the order in which they were
@@ -52,7 +53,25 @@ pub trait Transmit {
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError>;
 
-    /// Queues the packet that was reserved last.
+    /// As [`Transmit::reserve`], for at least one and at most `count` packets of `len` bytes that
+    /// follow each other in the flow. [`TxSlot::bytes`] holds them one after the other. The rest of
+    /// the slot and `sequenced` are those of the first packet; positions and identifications of
+    /// IPv4 count up from there.
+    ///
+    /// # Errors
+    /// See [`ReserveError`].
+    fn reserve_run(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
+        len: usize,
+        _count: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.reserve(to, flow, sequenced, len)
+    }
+
+    /// Queues the packet or the run that was reserved last.
     fn commit(&mut self);
 
     /// Queues the packet that was reserved last, when no other packet follows for now. The
@@ -104,6 +123,15 @@ impl Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub NonZeroU64);
 
+impl Position {
+    /// The position of the packet that is `packets` packets behind this one in a
+    /// [run](Transmit::reserve_run).
+    #[must_use]
+    pub fn plus(self, packets: usize) -> Self {
+        Self(self.0.saturating_add(packets as u64))
+    }
+}
+
 /// A packet that the NIC retransmits until the peer acknowledges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sequenced {
@@ -123,10 +151,11 @@ pub enum Acknowledged {
     All,
 }
 
-/// A buffer for one packet, lent by [`Transmit::reserve`].
+/// A buffer for one packet or for a run of packets, lent by [`Transmit::reserve`] or
+/// [`Transmit::reserve_run`].
 #[derive(Debug)]
 pub struct TxSlot<'a> {
-    /// Exactly `len` bytes, BTH to ICRC; their contents are arbitrary until written.
+    /// Exactly `len` bytes for each packet, BTH to ICRC; their contents are arbitrary until written.
     pub bytes: &'a mut [u8],
     /// The UDP source port that the packet will carry.
     pub src_port: u16,

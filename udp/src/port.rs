@@ -54,7 +54,8 @@ pub struct UdpPort {
     reserved_socket: usize,
     ring: ReceiveRing,
     sender: Sender,
-    /// The flow and position of the last reservation, if its memory is to be kept.
+    /// The flow of the last reservation and the position of its last packet, if the memory is to be
+    /// kept.
     to_keep: Option<(Flow, Position)>,
     counters: UdpCounters,
     offer: SocketOffer,
@@ -208,6 +209,17 @@ impl Transmit for UdpPort {
         sequenced: Option<Sequenced>,
         len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
+        self.reserve_run(to, flow, sequenced, len, 1)
+    }
+
+    fn reserve_run(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
+        len: usize,
+        count: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
         self.cancel_reservation();
         let ipv6 = to.src.is_ipv6();
         let sendable = (1..=self.config.max_packet_bytes(ipv6)).contains(&len)
@@ -240,6 +252,7 @@ impl Transmit for UdpPort {
             to,
             part: joinable_part(flow.to_qp),
             len,
+            count,
             max_datagram_bytes: max_datagram_bytes(ipv6),
             via,
             may_keep,
@@ -249,7 +262,7 @@ impl Transmit for UdpPort {
             Some(space) => {
                 self.to_keep = first_transmission
                     .filter(|_| space.kept)
-                    .map(|packet| (flow, packet.position));
+                    .map(|packet| (flow, packet.position.plus(space.bytes.len() / len - 1)));
                 Ok(TxSlot {
                     bytes: space.bytes,
                     src_port,

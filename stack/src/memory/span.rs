@@ -73,10 +73,10 @@ impl<'t> Span<'t> {
         }
     }
 
-    /// The first `len` bytes of the span, or all of it if it is shorter, and the rest.
-    pub(crate) fn split_at(self, len: usize) -> (Self, Self) {
-        let len = self.len.min(len);
-        let after = match self.location {
+    /// Splits off the first `len` bytes of the span, or all of it if it is shorter.
+    pub(crate) fn take_front(&mut self, len: usize) -> Self {
+        let (location, len) = (self.location, self.len.min(len));
+        self.location = match location {
             // SAFETY: `ptr` is good for at least `len` bytes by `new`'s contract.
             Location::Mapped(ptr) => Location::Mapped(unsafe { ptr.add(len) }),
             Location::OnDemand { accessor, addr } => Location::OnDemand {
@@ -85,11 +85,8 @@ impl<'t> Span<'t> {
             },
             Location::Null => Location::Null,
         };
-        let rest = Self {
-            location: after,
-            len: self.len - len,
-        };
-        (self.prefix(len), rest)
+        self.len -= len;
+        Self { location, len }
     }
 
     /// Copies the span into `out`, which must have the same length. If the lengths differ, copies

@@ -8,7 +8,7 @@ use super::Nic;
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
 use crate::mismatch;
-use crate::qp::emit::{self, Written, count_packet, write_packet};
+use crate::qp::emit::{self, Written, count_packets, write_packet};
 use crate::qpn_range::QpnRange;
 use crate::transmit::Transmit;
 use core::fmt;
@@ -184,7 +184,7 @@ impl Nic {
                 // The port is full; copying the payload can't fail.
                 return false;
             };
-            count_packet(&mut self.counters, written, 0);
+            count_packets(&mut self.counters, written, 1, 0);
             if written != Written::Unsendable {
                 self.counters.count(Stat::TxMads);
             }

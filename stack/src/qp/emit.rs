@@ -90,7 +90,7 @@ pub(crate) fn emit_packet(
             return Err(error);
         }
     };
-    count_packet(cx.counters, written, packet.payload_len);
+    count_packets(cx.counters, written, 1, packet.payload_len);
     if written == Written::Unsendable {
         cold_path();
         cx.mark_unsendable();
@@ -131,12 +131,8 @@ pub(crate) fn write_packet(
         ip,
         kept,
     } = slot;
-    let at = repr.emit_headers(bytes, payload_len);
     let ip = ip_header(path, ip);
-    let mut unsealed = Unsealed::new(ip, src_port, UDP_PORT, bytes, at..at + payload_len);
-    fill(&mut unsealed).map_err(EmitError::Access)?;
-    // rule: A17.3.3-sent
-    unsealed.seal();
+    seal_into(bytes, ip, src_port, repr, payload_len, fill)?;
     if packet.is_last {
         port.commit_last();
     } else {
@@ -145,14 +141,88 @@ pub(crate) fn write_packet(
     Ok(if kept { Written::Kept } else { Written::Sent })
 }
 
-/// Counts what [`write_packet`] did.
+/// Packets of one length to be written that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) path: &'a TxMeta,
+    pub(crate) from_qp: Qpn,
+    /// The first packet's place in the flow.
+    pub(crate) sequenced: Option<Sequenced>,
+    pub(crate) payload_len: usize,
+    /// The most packets to write.
+    pub(crate) count: usize,
+}
+
+/// Builds packets in place, at most as many as the port has room for in one datagram. `repr` is the
+/// first packet's, and `advance` makes each packet's the next one's. Returns the number of packets and their
+/// fate. If the payload of one can't be accessed, sends none. Counts nothing.
 #[inline]
-pub(crate) fn count_packet(counters: &mut Counters, written: Written, payload_len: usize) {
+pub(crate) fn write_run(
+    port: &mut dyn Transmit,
+    run: &Run<'_>,
+    repr: &mut PacketRepr,
+    mut fill: impl FnMut(&mut Unsealed<'_>) -> Result<(), AccessError>,
+    advance: impl Fn(&mut PacketRepr),
+) -> Result<(usize, Written), EmitError> {
+    let flow = Flow {
+        from_qp: run.from_qp,
+        to_qp: repr.bth.dest_qpn,
+    };
+    let len = repr.buffer_len(run.payload_len);
+    let slot = match port.reserve_run(run.path, flow, run.sequenced, len, run.count) {
+        Ok(slot) => slot,
+        Err(ReserveError::Full) => return Err(EmitError::Full),
+        Err(ReserveError::Unsendable) => {
+            advance(repr);
+            return Ok((1, Written::Unsendable));
+        }
+    };
+    let (src_port, kept) = (slot.src_port, slot.kept);
+    let mut ip = ip_header(run.path, slot.ip);
+    let mut packets = 0;
+    for bytes in slot.bytes.chunks_exact_mut(len) {
+        seal_into(bytes, ip, src_port, repr, run.payload_len, &mut fill)?;
+        advance(repr);
+        if let IpHeader::V4 { id, .. } = &mut ip {
+            *id = id.wrapping_add(1);
+        }
+        packets += 1;
+    }
+    port.commit();
+    Ok((packets, if kept { Written::Kept } else { Written::Sent }))
+}
+
+/// Writes a packet, BTH to ICRC, into `bytes`.
+#[inline(always)]
+fn seal_into(
+    bytes: &mut [u8],
+    ip: IpHeader,
+    src_port: u16,
+    repr: &PacketRepr,
+    payload_len: usize,
+    fill: impl FnOnce(&mut Unsealed<'_>) -> Result<(), AccessError>,
+) -> Result<(), EmitError> {
+    let at = repr.emit_headers(bytes, payload_len);
+    let mut unsealed = Unsealed::new(ip, src_port, UDP_PORT, bytes, at..at + payload_len);
+    fill(&mut unsealed).map_err(EmitError::Access)?;
+    // rule: A17.3.3-sent
+    unsealed.seal();
+    Ok(())
+}
+
+/// Counts what [`write_packet`] or [`write_run`] did with `packets` packets.
+#[inline]
+pub(crate) fn count_packets(
+    counters: &mut Counters,
+    written: Written,
+    packets: usize,
+    payload_len: usize,
+) {
     if written != Written::Unsendable {
-        counters.count(Stat::TxPackets);
-        counters.add(Stat::TxBytes, payload_len as u64);
+        counters.add(Stat::TxPackets, packets as u64);
+        counters.add(Stat::TxBytes, (packets * payload_len) as u64);
     } else {
-        counters.count(Stat::Unsendable);
+        counters.add(Stat::Unsendable, packets as u64);
     }
 }
 

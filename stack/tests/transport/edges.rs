@@ -1,7 +1,7 @@
 //! Boundary cases, in each of which one comparison decides about a packet: whether it requests an
 //! acknowledgement, is solicited, or is answered again (IBTA 1.7, 9.7).
 
-use crate::sim::{Hand, Setup, to_state};
+use crate::sim::{Hand, Out, Setup, to_state};
 use roce_stack::{Access, DropReason, QpState, SendFlags, SendOp, Stat, WcStatus};
 use roce_wire::{
     Aeth, Credits, ExtHeaders, Feth, FlushPlacement, FlushSelectivity, NakCode, Opcode, PathMtu,
@@ -19,7 +19,8 @@ fn respond(hand: &mut Hand, opcode: Opcode, psn: u32, payload: &[u8]) {
     hand.deliver(bth, ext, payload);
 }
 
-/// In mid-message, exactly one packet in each quarter of a window requests an acknowledgement.
+/// In mid-message, exactly one packet in each quarter of a window requests an acknowledgement, beside
+/// the last of a turn.
 #[test]
 fn a_quarter_of_the_window_is_sent_between_questions() {
     let mut hand = Hand::new(Setup {
@@ -31,7 +32,7 @@ fn a_quarter_of_the_window_is_sent_between_questions() {
     hand.post(1, op, &[mem.sge(0, 100 * 4096)]);
     let out = hand.out();
     let asks = (0..out.len()).filter(|n| out[*n].bth.ack_req);
-    assert_eq!(asks.collect::<Vec<_>>(), [15, 31, 47, 63]);
+    assert_eq!(asks.collect::<Vec<_>>(), [15, 31, 47, 59, 63]);
 }
 
 /// The last packet of a message that takes a receive requests a solicited event, if the application
@@ -274,6 +275,47 @@ fn a_long_read_is_asked_for_in_pieces() {
         hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, 400 * MTU)]);
         let asked = hand.out()[0].ext.reth.map(|reth| reth.dma_len as usize);
         assert_eq!(asked, Some(packets * MTU), "{rd_atomic} at once");
+    }
+}
+
+/// The responses to pairs are of one length, those to a longer request are not.
+#[test]
+fn a_read_of_a_few_long_packets_is_requested_in_pairs() {
+    let requests = |mtu: PathMtu, rd_atomic: u8, packets: usize| {
+        let mut hand = Hand::new(Setup {
+            mtu,
+            rd_atomic,
+            ..Setup::default()
+        });
+        let len = packets * mtu.bytes() - 100;
+        let mem = hand.mem(len);
+        hand.post(1, SendOp::Read(mem.remote(0)), &[mem.sge(0, len)]);
+        let out = hand.out();
+        let first = out[0].psn();
+        let reth = |out: &Out| out.ext.reth.expect("a READ request");
+        let start = reth(&out[0]).va;
+        let pieces = out.iter().map(|out| {
+            let (reth, psn) = (reth(out), out.psn() - first);
+            assert_eq!(reth.va - start, u64::from(psn) * mtu.bytes() as u64);
+            (psn, reth.dma_len as usize)
+        });
+        pieces.collect::<Vec<_>>()
+    };
+    let long = PathMtu::Mtu4096;
+    assert_eq!(
+        requests(long, 16, 5),
+        [(0, 8192), (2, 8192), (4, 3996)],
+        "pairs, and the rest"
+    );
+    assert_eq!(requests(long, 16, 8).len(), 4);
+    for (mtu, rd_atomic, packets) in [
+        (long, 16, 9),
+        (long, 8, 5),
+        (PathMtu::Mtu2048, 16, 5),
+        (long, 16, 2),
+    ] {
+        let len = packets * mtu.bytes() - 100;
+        assert_eq!(requests(mtu, rd_atomic, packets), [(0, len)]);
     }
 }
 

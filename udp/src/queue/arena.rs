@@ -33,30 +33,30 @@ impl Arena {
         &mut self.bytes[span]
     }
 
-    /// The offset at which the newest datagram can grow by `len` bytes; `None` if there is no
-    /// space.
-    pub(super) fn space_after_newest(&self, len: usize) -> Option<usize> {
+    /// The space into which the newest datagram can grow; `None` if it has not `len` bytes.
+    pub(super) fn space_after_newest(&self, len: usize) -> Option<Range<usize>> {
         let end = self.spans.back()?.end;
         let limit = if self.wraps() {
             self.spans.front()?.start
         } else {
             self.bytes.len()
         };
-        (end + len <= limit).then_some(end)
+        (end + len <= limit).then_some(end..limit)
     }
 
-    /// The offset for a new datagram of `len` bytes; `None` if there is no space.
-    pub(super) fn find_space(&self, len: usize) -> Option<usize> {
+    /// The space for a new datagram, which begins at the start of the space; `None` if there is
+    /// none of `len` bytes.
+    pub(super) fn find_space(&self, len: usize) -> Option<Range<usize>> {
         let (Some(first), Some(last)) = (self.spans.front(), self.spans.back()) else {
-            return (len <= self.bytes.len()).then_some(0);
+            return (len <= self.bytes.len()).then_some(0..self.bytes.len());
         };
         let head = last.end.next_multiple_of(ALIGN);
         if self.wraps() {
-            (head + len <= first.start).then_some(head)
+            (head + len <= first.start).then_some(head..first.start)
         } else if head + len <= self.bytes.len() {
-            Some(head)
+            Some(head..self.bytes.len())
         } else {
-            (len <= first.start).then_some(0)
+            (len <= first.start).then_some(0..first.start)
         }
     }
 

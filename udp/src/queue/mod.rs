@@ -11,6 +11,7 @@ use std::ops::Range;
 use roce_stack::{IpCovered, QpnRange, TxMeta};
 
 use crate::kept::{Block, KeptBlocks};
+use crate::sys::memory::BLOCK_BYTES;
 use arena::Arena;
 
 #[cfg(test)]
@@ -43,14 +44,16 @@ impl Via {
     };
 }
 
-/// A packet to reserve space for.
+/// A packet, or a run of packets of one length, to reserve space for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReserveRequest<'a> {
     pub(crate) to: &'a TxMeta,
     /// The part of the destination QP. If `None`, the packet leaves in a datagram of its own.
     pub(crate) part: Option<QpnRange>,
-    /// The length of the packet in bytes.
+    /// The length of each packet in bytes.
     pub(crate) len: usize,
+    /// The most packets to reserve space for; at least 1.
+    pub(crate) count: usize,
     /// The maximum length of the datagram that the packet joins, in bytes.
     pub(crate) max_datagram_bytes: usize,
     pub(crate) via: Via,
@@ -61,11 +64,12 @@ pub(crate) struct ReserveRequest<'a> {
     pub(crate) begins_block: bool,
 }
 
-/// Reserved space for a packet.
+/// Reserved space for one or more packets.
 #[derive(Debug)]
 pub(crate) struct ReservedSpace<'a> {
     pub(crate) bytes: &'a mut [u8],
-    /// The fields of the IP header that the packet's ICRC covers.
+    /// The fields of the IP header that the first packet's ICRC covers. Over IPv4, identifications
+    /// count up from there.
     pub(crate) ip: IpCovered,
     /// Whether the memory must not change until the packet is acknowledged.
     pub(crate) kept: bool,
@@ -135,7 +139,20 @@ impl Datagram {
     }
 }
 
-/// The reservation for the next packet to commit.
+/// Space for packets in a datagram.
+#[derive(Clone, Copy, Debug)]
+struct Space {
+    /// The datagram's memory.
+    memory: Memory,
+    /// The offset of the first packet there.
+    start: usize,
+    /// The index of the first packet in the datagram.
+    index: u16,
+    /// The number of packets that it has room for, at most as many as requested.
+    packets: usize,
+}
+
+/// The reservation for the next packets to commit.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     to: TxMeta,
@@ -143,7 +160,9 @@ struct Reservation {
     flow: Option<FlowIndex>,
     id: u16,
     memory: Memory,
+    /// The length of each packet in bytes.
     len: usize,
+    packets: usize,
     joins: bool,
 }
 
@@ -191,7 +210,7 @@ impl TxQueue {
         self.datagrams.is_empty()
     }
 
-    /// Reserves space for a packet. Returns `None` if the queue is full.
+    /// Reserves space for at least one packet. Returns `None` if the queue is full.
     ///
     /// The queue does not change until [`Self::commit`], so a reservation can be dropped.
     pub(crate) fn reserve<'a>(
@@ -200,7 +219,12 @@ impl TxQueue {
         kept: &'a mut KeptBlocks,
     ) -> Option<ReservedSpace<'a>> {
         self.reserved = None;
-        let (memory, start, index) = match self.space_in_newest(request) {
+        let Space {
+            memory,
+            start,
+            index,
+            packets,
+        } = match self.space_in_newest(request) {
             Some(space) => space,
             None => self.space_in_new(request, kept)?,
         };
@@ -215,6 +239,7 @@ impl TxQueue {
             id,
             memory,
             len: request.len,
+            packets,
             joins: index > 0,
         });
         let ip = if request.to.dst.is_ipv4() {
@@ -225,7 +250,7 @@ impl TxQueue {
         } else {
             IpCovered::V6
         };
-        let span = start..start + request.len;
+        let span = start..start + packets * request.len;
         let (bytes, is_kept) = match memory {
             Memory::Arena(_) => (self.arena.bytes_mut(span), false),
             Memory::Block(block) => (kept.bytes_mut(block).get_mut(span)?, true),
@@ -237,30 +262,31 @@ impl TxQueue {
         })
     }
 
-    /// Queues the reserved packet. Does nothing without a reservation.
+    /// Queues the reserved packets. Does nothing without a reservation.
     pub(crate) fn commit(&mut self, kept: &mut KeptBlocks) -> Committed {
         let Some(packet) = self.reserved.take() else {
             return Committed::default();
         };
-        self.packets += 1;
+        self.packets += packet.packets;
+        let bytes = packet.packets * packet.len;
         let block = match packet.memory {
             Memory::Block(block) => Some(block),
             Memory::Arena(_) => None,
         };
         match self.datagrams.back_mut() {
             Some(last) if packet.joins => {
-                last.len += packet.len;
-                last.segments += 1;
+                last.len += bytes;
+                last.segments += packet.packets;
                 last.accepts_more = packet.len == last.segment;
                 if block.is_none() {
-                    self.arena.extend(packet.len);
+                    self.arena.extend(bytes);
                 }
                 return Committed { begun: None, block };
             }
             _ => {}
         }
         match packet.memory {
-            Memory::Arena(start) => self.arena.push(start..start + packet.len),
+            Memory::Arena(start) => self.arena.push(start..start + bytes),
             Memory::Block(_) => kept.take_prepared(),
         }
         self.datagrams.push_back(Datagram {
@@ -268,9 +294,9 @@ impl TxQueue {
             flow: packet.flow,
             id: packet.id,
             memory: packet.memory,
-            len: packet.len,
+            len: bytes,
             segment: packet.len,
-            segments: 1,
+            segments: packet.packets,
             cut: 0,
             accepts_more: true,
             part: packet.part,
@@ -324,38 +350,68 @@ impl TxQueue {
         }
     }
 
-    /// Finds space for a packet that joins the newest datagram. Returns the datagram's memory, the
-    /// packet's offset there, and its index in the datagram.
-    fn space_in_newest(&self, request: &ReserveRequest<'_>) -> Option<(Memory, usize, u16)> {
+    /// Finds space for packets that join the newest datagram.
+    fn space_in_newest(&self, request: &ReserveRequest<'_>) -> Option<Space> {
         let last = self.datagrams.back()?;
         if !self.segmentation || !last.accepts(request) {
             return None;
         }
-        let start = match last.memory {
+        let space = match last.memory {
             Memory::Arena(_) => self.arena.space_after_newest(request.len)?,
-            Memory::Block(_) => last.len,
+            Memory::Block(_) => last.len..BLOCK_BYTES,
         };
-        Some((last.memory, start, u16::try_from(last.segments).ok()?))
+        let packets = match request.len == last.segment {
+            true => self.packets_that_fit(request, last.segments, last.len, space.len()),
+            // A shorter packet is the last one.
+            false => 1,
+        };
+        Some(Space {
+            memory: last.memory,
+            start: space.start,
+            index: u16::try_from(last.segments).ok()?,
+            packets,
+        })
     }
 
-    /// Finds space for a packet that begins a datagram. Returns it in the form of
-    /// [`Self::space_in_newest`].
-    fn space_in_new(
-        &self,
-        request: &ReserveRequest<'_>,
-        kept: &mut KeptBlocks,
-    ) -> Option<(Memory, usize, u16)> {
+    /// Finds space for packets that begin a datagram.
+    fn space_in_new(&self, request: &ReserveRequest<'_>, kept: &mut KeptBlocks) -> Option<Space> {
         if self.datagrams.len() == self.max_datagrams {
             return None;
         }
         let reader = request.part.map(|part| (request.to.dst, part));
-        if let Some(reader) = reader.filter(|_| request.may_keep && request.begins_block)
-            && let Some(block) = kept.prepare(reader)
-        {
-            return Some((Memory::Block(block), 0, 0));
+        let block = reader
+            .filter(|_| request.may_keep && request.begins_block)
+            .and_then(|reader| kept.prepare(reader));
+        let (memory, space) = match block {
+            Some(block) => (Memory::Block(block), 0..BLOCK_BYTES),
+            None => {
+                let space = self.arena.find_space(request.len)?;
+                (Memory::Arena(space.start), space)
+            }
+        };
+        Some(Space {
+            memory,
+            start: space.start,
+            index: 0,
+            packets: self.packets_that_fit(request, 0, 0, space.len()),
+        })
+    }
+
+    /// The number of requested packets that fit in a datagram of `segments` packets and `len` bytes
+    /// with `space` more bytes of memory. One fits.
+    fn packets_that_fit(
+        &self,
+        request: &ReserveRequest<'_>,
+        segments: usize,
+        len: usize,
+        space: usize,
+    ) -> usize {
+        if !self.segmentation || request.part.is_none() {
+            return 1;
         }
-        let start = self.arena.find_space(request.len)?;
-        Some((Memory::Arena(start), start, 0))
+        let bytes = space.min(request.max_datagram_bytes.saturating_sub(len));
+        let most = request.count.min(MAX_SEGMENTS - segments);
+        (bytes / request.len).min(most).max(1)
     }
 }
 

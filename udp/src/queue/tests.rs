@@ -37,6 +37,7 @@ fn reserve<'a>(
         to,
         part: PART,
         len,
+        count: 1,
         max_datagram_bytes,
         via: Via::ADDRESS_SOCKET,
         may_keep: false,
@@ -298,6 +299,7 @@ fn push_kept(
         to: &to(2),
         part: PART,
         len,
+        count: 1,
         max_datagram_bytes: MAX,
         via: Via {
             flow: Some(3),
@@ -380,4 +382,93 @@ fn sockets_do_not_share_a_datagram() {
     assert_eq!(committed.begun, Some(3));
     push(&mut queue, &to(2), 100);
     assert_eq!(segments(&queue), [(1, 100); 3]);
+}
+
+/// Queues a run of packets. Returns its first identification and the number of packets that the
+/// queue took.
+fn push_run(queue: &mut TxQueue, kept: &mut KeptBlocks, len: usize, count: usize) -> (u16, usize) {
+    let request = ReserveRequest {
+        to: &to(2),
+        part: PART,
+        len,
+        count,
+        max_datagram_bytes: MAX,
+        via: Via {
+            flow: Some(3),
+            next_id: 100,
+        },
+        may_keep: true,
+        begins_block: true,
+    };
+    let space = queue.reserve(&request, kept).expect("room");
+    space.bytes.fill(len as u8);
+    let (packets, ip) = (space.bytes.len() / len, space.ip);
+    assert_eq!(space.bytes.len(), packets * len, "whole packets");
+    let IpCovered::V4 { id, .. } = ip else {
+        panic!("an IPv4 packet has an identification, got {ip:?}");
+    };
+    queue.commit(kept);
+    (id, packets)
+}
+
+#[test]
+fn a_run_fills_the_datagram_and_no_more() {
+    for blocks in [0, 4] {
+        let (mut queue, mut kept) = (queue(), KeptBlocks::new(blocks << 16));
+        assert_eq!(push_run(&mut queue, &mut kept, 1040, 1), (100, 1));
+        // 62 packets of 1040 bytes are 64,480 bytes: 63 would be 13 too many.
+        assert_eq!(push_run(&mut queue, &mut kept, 1040, 80), (101, 61));
+        assert_eq!(push_run(&mut queue, &mut kept, 1040, 3), (100, 3));
+        // A shorter packet is the last one of a datagram.
+        assert_eq!(push_run(&mut queue, &mut kept, 1036, 5), (103, 1));
+        assert_eq!(push_run(&mut queue, &mut kept, 1040, 100), (100, 62));
+        assert_eq!(
+            segments(&queue),
+            [(62, 64_480), (4, 4156), (62, 64_480)],
+            "{blocks} blocks"
+        );
+        assert_eq!(queue.packets(), 128);
+        let all: Vec<Datagram> = queue.iter().copied().collect();
+        assert_eq!(
+            queue.bytes(&all[1], &kept),
+            [vec![1040_u16 as u8; 3 * 1040], vec![1036_u16 as u8; 1036]].concat()
+        );
+    }
+}
+
+#[test]
+fn a_run_of_short_packets_has_at_most_as_many_as_kernels_segment() {
+    let (mut queue, mut kept) = (queue(), none());
+    assert_eq!(push_run(&mut queue, &mut kept, 20, 100), (100, 64));
+    assert_eq!(push_run(&mut queue, &mut kept, 20, 100), (100, 64));
+    assert_eq!(segments(&queue), [(64, 1280); 2]);
+}
+
+#[test]
+fn a_run_takes_what_the_arena_has_left() {
+    let mut queue = TxQueue::new(10_000, 100, true);
+    let mut kept = none();
+    assert_eq!(push_run(&mut queue, &mut kept, 1000, 7), (100, 7));
+    assert_eq!(push_run(&mut queue, &mut kept, 1000, 7), (107, 3));
+    assert_eq!(segments(&queue), [(10, 10_000)]);
+}
+
+#[test]
+fn a_run_is_one_packet_where_none_may_join() {
+    let mut unsegmented = TxQueue::new(1 << 16, 100, false);
+    assert_eq!(push_run(&mut unsegmented, &mut none(), 100, 7), (100, 1));
+    let mut queue = queue();
+    let request = ReserveRequest {
+        to: &to(2),
+        part: None,
+        len: 100,
+        count: 7,
+        max_datagram_bytes: MAX,
+        via: Via::ADDRESS_SOCKET,
+        may_keep: false,
+        begins_block: false,
+    };
+    let mut kept = none();
+    let space = queue.reserve(&request, &mut kept).expect("room");
+    assert_eq!(space.bytes.len(), 100, "management datagrams stay apart");
 }

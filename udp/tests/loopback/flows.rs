@@ -186,6 +186,36 @@ fn kept_packets_stay_until_they_are_acknowledged() {
     }
 }
 
+/// The packets of a run arrive as those that are reserved one by one, and their memory is kept until
+/// the last one is acknowledged.
+#[test]
+fn a_run_stays_until_its_last_packet_is_acknowledged() {
+    let (near, far) = pair(38);
+    let (mut from, mut into) = (splicing(near, 1 << 16), open(far));
+    let sequenced = Some(Sequenced {
+        position: position(0),
+        is_retransmission: false,
+    });
+    let slot = from
+        .reserve_run(&to(near, far), flow(1), sequenced, LEN, 3)
+        .expect("room for packets");
+    let count = slot.bytes.len() / LEN;
+    assert!(slot.kept && count > 1, "{count} packets");
+    for (number, bytes) in slot.bytes.chunks_exact_mut(LEN).enumerate() {
+        bytes.copy_from_slice(&packet(number, LEN));
+    }
+    from.commit();
+    assert!(from.flush().expect("loopback is there"));
+    for (number, got) in receive(&mut into, count).iter().enumerate() {
+        assert!(got.bytes == packet(number, LEN), "packet {number}");
+    }
+    assert_eq!(from.counters().tx_datagrams, 1);
+    for (acknowledged, blocks) in [(count - 1, 1), (count, 0)] {
+        from.acknowledged(flow(1), Acknowledged::Before(position(acknowledged)));
+        assert_eq!(from.kept_blocks(), blocks, "{acknowledged} of {count}");
+    }
+}
+
 /// Shows that the packets are sent by reference, and that reusing the memory too early is noticed.
 #[test]
 fn a_false_acknowledgement_corrupts_the_packet() {

@@ -54,7 +54,7 @@ pub(super) struct Clock {
     unsure: u8,
     /// The requester waits for a late response once more, to find out whether it needs a copy.
     waits_longer: bool,
-    /// The slack has changed since the last [`Clock::take_learned_slack`].
+    /// A late response has changed the slack since the last [`Clock::take_learned_slack`].
     learned: bool,
     /// The longest recent time between two responses while more of a SEND or WRITE was outstanding,
     /// in nanoseconds. It decays by a quarter with each shorter pause.
@@ -222,7 +222,8 @@ impl Clock {
         self.ambiguous_since = None;
         self.late_copy_sent_at = None;
         self.waits_longer = false;
-        // The network loses packets, so late responses are likely to be lost, too.
+        // The network loses packets, so late responses are likely to be lost, too. This says nothing
+        // about the hosts, so other QPs do not learn it.
         self.unsure = 0;
         self.more_slack = self.more_slack.saturating_sub(self.slack() / 8);
         self.last_answer = None;

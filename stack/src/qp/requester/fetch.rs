@@ -10,6 +10,18 @@ use crate::wr::{SendOp, WcStatus};
 use roce_wire::{Operation, Packet, Position};
 use std::collections::VecDeque;
 
+/// The shortest path MTU at which READs are requested in pairs of packets, in bytes. With shorter
+/// packets, the requests cost more than longer datagrams save.
+const PAIRED_MTU: usize = 4096;
+
+/// The most packets of a READ that is requested in pairs. The datagrams of a longer one are nearly
+/// full anyway.
+const MAX_PAIRED: u64 = 8;
+
+/// READs are requested in pairs if at least this many requests may be outstanding. With fewer, the
+/// pairs would limit how much is in flight.
+const MANY: usize = 16;
+
 /// Outstanding READ and atomic requests, oldest first, each with the PSNs of its responses. An
 /// entry keeps the bounds of the original request even if only a part of it is requested again: a
 /// responder answers a duplicate from the saved parameters of the original (IBTA 1.7, 9.7.5.1.3).
@@ -73,14 +85,21 @@ impl Fetches {
         Some(fetch.first.max(at))
     }
 
-    /// The last PSN of a new request for the responses from `from` on. The request covers half of
-    /// the window, so that the next one can be in flight at the same time, or all of the window if
-    /// only one may be outstanding.
-    pub(super) fn chunk(&self, from: Seq, last: Seq, window: u64) -> Seq {
-        let packets = if self.max > 1 {
-            (window / 2).max(1)
-        } else {
-            window
+    /// The last PSN of a new request for the responses from `from` on. `read` is the first and the
+    /// last PSN of the READ. The request covers half of the window, so that the next one can be in
+    /// flight at the same time, or all of the window if only one may be outstanding.
+    ///
+    /// A READ of a few long packets is requested in pairs: first and last responses have an AETH,
+    /// and those between have none. The responses to pairs are of one length, so a port that joins
+    /// packets of one length in a datagram can join them all:
+    /// [ADR 60](../../../../docs/adr/0060-trains-of-writes.md).
+    pub(super) fn chunk(&self, from: Seq, read: (Seq, Seq), window: u64, mtu: usize) -> Seq {
+        let (first, last) = read;
+        let in_pairs = mtu >= PAIRED_MTU && last - first < MAX_PAIRED && self.max >= MANY;
+        let packets = match self.max {
+            _ if in_pairs => window.min(2),
+            0 | 1 => window,
+            _ => (window / 2).max(1),
         };
         last.min(from + (packets - 1))
     }

@@ -7,11 +7,12 @@
 
 use super::packets::{AckReq, Sent, bth, data_headers, data_opcode};
 use super::{Requester, SendWqe};
-use crate::qp::emit::{EmitError, Outgoing, Written, count_packet, write_packet};
+use crate::qp::emit::{EmitError, Run, Written, count_packets, write_run};
 use crate::qp::{Core, Cx, sgl};
 use crate::recorder::Entry;
 use crate::transmit::Transmit;
 use roce_wire::PacketRepr;
+use roce_wire::icrc::Unsealed;
 
 impl Requester {
     /// Sends up to `max` packets from `nxt` on that are in the middle of a SEND or WRITE, are sent
@@ -44,35 +45,35 @@ impl Requester {
             bth: bth(core, data_opcode(wqe, false, false), self.nxt),
             ext: data_headers(wqe, offset, mtu),
         };
+        let advance = |repr: &mut PacketRepr| {
+            // rule: 9.7.3.1-psn-each
+            repr.bth.psn = repr.bth.psn.next();
+            if let Some(reth) = &mut repr.ext.reth {
+                reth.va = reth.va.wrapping_add(mtu as u64);
+            }
+        };
         let (mut sent, mut result) = (0, Ok(()));
         while sent < wanted {
-            let (payload, after) = rest.split_at(mtu);
-            let at = self.nxt + sent;
-            let packet = Outgoing {
+            let run = Run {
                 path,
                 from_qp: core.qpn,
-                sequenced: self.sequenced(at),
-                repr: &repr,
+                sequenced: self.sequenced(self.nxt + sent),
                 payload_len: mtu,
-                is_last: false,
+                count: usize::try_from(wanted - sent).unwrap_or(usize::MAX),
             };
-            match write_packet(port, &packet, |packet| payload.read_into(packet)) {
-                Ok(written) => {
-                    count_packet(cx.counters, written, mtu);
-                    self.kept_packets.note(written == Written::Kept, at);
+            let fill = |packet: &mut Unsealed<'_>| rest.take_front(mtu).read_into(packet);
+            match write_run(port, &run, &mut repr, fill, advance) {
+                Ok((packets, written)) => {
+                    count_packets(cx.counters, written, packets, mtu);
+                    sent += packets as u64;
+                    let last = self.nxt + (sent - 1);
+                    self.kept_packets.note(written == Written::Kept, last);
                 }
                 Err(error) => {
                     result = Err(error);
                     break;
                 }
             }
-            // rule: 9.7.3.1-psn-each
-            repr.bth.psn = repr.bth.psn.next();
-            if let Some(reth) = &mut repr.ext.reth {
-                reth.va = reth.va.wrapping_add(mtu as u64);
-            }
-            rest = after;
-            sent += 1;
         }
         if sent > 0 {
             let (opcode, first) = (repr.bth.opcode, self.nxt.wire());
@@ -82,7 +83,7 @@ impl Requester {
                 packets: sent,
                 ack_req: AckReq::No,
                 timed: false,
-                // Noted above, packet by packet.
+                // Noted above, run by run.
                 kept: false,
             };
             self.move_past(cx, sent);

@@ -223,7 +223,10 @@ impl Requester {
                     Some(last) => (last, false),
                     // rule: 9.7.3-max-rd-atomic
                     None if self.fetches.is_full() => return None,
-                    None => (self.fetches.chunk(self.nxt, wqe.last(), window), true),
+                    None => {
+                        let (read, mtu) = ((wqe.first, wqe.last()), core.config.mtu());
+                        (self.fetches.chunk(self.nxt, read, window, mtu), true)
+                    }
                 };
                 let fits = in_flight + (last.next() - self.nxt) <= window;
                 (fits || in_flight == 0).then_some(What::Read { last, new })

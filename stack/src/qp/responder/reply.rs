@@ -9,8 +9,9 @@ use super::{Refusal, Responder, cause};
 use crate::counters::{DropReason, Stat};
 use crate::kind::QpState;
 use crate::memory::{Access, AccessError, PdId};
-use crate::qp::emit::{EmitError, emit};
+use crate::qp::emit::{EmitError, Run, count_packets, emit, write_run};
 use crate::qp::{Core, Cx, QpFailure, Turn};
+use crate::recorder::Entry;
 use crate::seq::Seq;
 use crate::transmit::Transmit;
 use roce_wire::icrc::Unsealed;
@@ -68,7 +69,8 @@ impl Responder {
         core: &Core,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
-        for _ in 0..budget {
+        let mut left = budget;
+        while left > 0 {
             let sent = match self.replies.queue.front().map(|pending| pending.reply) {
                 Some(Reply::Read {
                     at,
@@ -76,23 +78,38 @@ impl Responder {
                     pd,
                     reth,
                     offset,
-                    msn,
-                }) => self.send_read_response(cx, port, core, (at, end), (pd, reth), offset, msn),
-                Some(Reply::Atomic { at, original, msn }) => {
-                    self.send_atomic_ack(cx, port, core, at, original, msn)
+                    msn: _,
+                }) if offset > 0 && at.next() < end => {
+                    let packets = (end - at - 1).min(left as u64);
+                    self.send_middle_responses(cx, port, core, at, packets, (pd, reth), offset)
                 }
+                Some(Reply::Read {
+                    at,
+                    end,
+                    pd,
+                    reth,
+                    offset,
+                    msn,
+                }) => self
+                    .send_read_response(cx, port, core, (at, end), (pd, reth), offset, msn)
+                    .map(|()| 1),
+                Some(Reply::Atomic { at, original, msn }) => self
+                    .send_atomic_ack(cx, port, core, at, original, msn)
+                    .map(|()| 1),
                 // rule: 9.7.5.2-refusal-behind
-                None if self.replies.nak.is_some() => self.send_nak(cx, port, core),
-                None if self.replies.ack => self.send_ack(cx, port, core),
+                None if self.replies.nak.is_some() => self.send_nak(cx, port, core).map(|()| 1),
+                None if self.replies.ack => self.send_ack(cx, port, core).map(|()| 1),
                 None => return Ok(Turn::Idle),
             };
             match sent {
-                Ok(()) => {}
+                Ok(packets) => left -= packets,
                 Err(EmitError::Full) => return Ok(Turn::PortFull),
                 Err(EmitError::Access(_)) if self.drop_repeated() => {
                     cx.counters.drop(DropReason::StaleDuplicate);
+                    left -= 1;
                 }
                 Err(EmitError::Access(_)) => {
+                    left -= 1;
                     self.name_denied_reply(cx, core);
                     self.refuse_reply();
                     if core.state != QpState::Err {
@@ -192,12 +209,7 @@ impl Responder {
                 // rule: 9.5-read-sees-writes
                 .read_into(packet)
         })?;
-        match self
-            .replies
-            .queue
-            .front_mut()
-            .map(|pending| &mut pending.reply)
-        {
+        match self.replies.front_mut() {
             Some(Reply::Read { at, offset, .. }) if !ends => {
                 // rule: 9.7.5.1.1-response-psn
                 *at = at.next();
@@ -207,6 +219,52 @@ impl Responder {
             _ => drop(self.replies.queue.pop_front()),
         }
         Ok(())
+    }
+
+    /// Sends responses in the middle of a READ, from `at` on: at most `max`, and as many as the port
+    /// has room for in one datagram. Returns their number.
+    #[expect(clippy::too_many_arguments, reason = "the fields of one reply")]
+    fn send_middle_responses(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: &mut dyn Transmit,
+        core: &Core,
+        at: Seq,
+        max: u64,
+        (pd, reth): (PdId, Reth),
+        offset: u32,
+    ) -> Result<usize, EmitError> {
+        let mtu = core.config.mtu();
+        let va = reth.va.wrapping_add(offset.into());
+        let (len, rights) = (max * mtu as u64, Access::REMOTE_READ);
+        let mut source = cx
+            .memory
+            .remote(pd, core.qpn, reth.rkey, va, len, rights)
+            .map_err(EmitError::Access)?;
+        let run = Run {
+            path: core.config.path.as_ref().ok_or(EmitError::Full)?,
+            from_qp: core.qpn,
+            sequenced: None,
+            payload_len: mtu,
+            count: usize::try_from(max).unwrap_or(usize::MAX),
+        };
+        let mut repr = PacketRepr {
+            bth: bth(core, Opcode::RC_READ_RESPONSE_MIDDLE, at),
+            ext: ExtHeaders::default(),
+        };
+        // rule: 9.5-read-sees-writes
+        let fill = |packet: &mut Unsealed<'_>| source.take_front(mtu).read_into(packet);
+        // rule: 9.7.5.1.1-response-psn
+        let advance = |repr: &mut PacketRepr| repr.bth.psn = repr.bth.psn.next();
+        let (packets, written) = write_run(port, &run, &mut repr, fill, advance)?;
+        count_packets(cx.counters, written, packets, mtu);
+        if let Some(Reply::Read { at, offset, .. }) = self.replies.front_mut() {
+            *at = *at + packets as u64;
+            *offset += (packets * mtu) as u32;
+        }
+        cx.record(|| Entry::sent_middle(repr.bth.opcode, at.wire(), packets as u64));
+        cx.merge_middle();
+        Ok(packets)
     }
 
     fn send_atomic_ack(
@@ -328,9 +386,7 @@ impl Responder {
         payload: usize,
         fill: impl FnOnce(&Cx<'_>, &mut Unsealed<'_>) -> Result<(), crate::memory::AccessError>,
     ) -> Result<(), EmitError> {
-        let mut bth = Bth::new(core.kind.opcode(opcode), core.config.dest_qpn, at.wire());
-        // rule: 9.7.3-pkey
-        bth.pkey = core.config.pkey;
+        let bth = bth(core, opcode, at);
         let path = core.config.path.as_ref().ok_or(EmitError::Full)?;
         let repr = PacketRepr { bth, ext };
         emit(cx, port, path, core.qpn, &repr, payload, fill)
@@ -343,6 +399,13 @@ impl Responder {
             msn,
         }
     }
+}
+
+fn bth(core: &Core, opcode: Opcode, at: Seq) -> Bth {
+    let mut bth = Bth::new(core.kind.opcode(opcode), core.config.dest_qpn, at.wire());
+    // rule: 9.7.3-pkey
+    bth.pkey = core.config.pkey;
+    bth
 }
 
 impl Refusal {

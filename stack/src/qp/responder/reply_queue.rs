@@ -89,6 +89,11 @@ impl ReplyQueue {
         self.max = usize::from(max);
     }
 
+    /// The next reply to send.
+    pub(super) fn front_mut(&mut self) -> Option<&mut Reply> {
+        self.queue.front_mut().map(|pending| &mut pending.reply)
+    }
+
     /// Whether there is room for the reply to a new request. False if the peer has more READs and
     /// atomics outstanding than it may.
     // rule: 9.7.4.1-resources

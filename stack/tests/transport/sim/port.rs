@@ -43,11 +43,26 @@ impl Ip {
     }
 }
 
+/// The most packets in a run: fewer than most messages of the tests have.
+const MAX_RUN: usize = 3;
+
+/// A run of packets that is reserved.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    to: TxMeta,
+    flow: Flow,
+    sequenced: Option<Sequenced>,
+    len: usize,
+}
+
 /// A port in memory that checks that the NIC keeps to the contract.
 #[derive(Debug)]
 pub(crate) struct SimPort {
     memory: MemoryPort,
     ip: Ip,
+    /// The bytes of the reserved run.
+    bytes: Vec<u8>,
+    run: Option<Run>,
     /// The number of packets at each [`Transmit::commit_last`](roce_stack::Transmit::commit_last).
     pub(crate) ends: Vec<usize>,
     /// All reports of acknowledged packets, in order.
@@ -65,6 +80,8 @@ impl SimPort {
         Self {
             memory: MemoryPort::new(of_packets, max_packet_bytes).poisoned(),
             ip,
+            bytes: Vec::new(),
+            run: None,
             ends: Vec::new(),
             reports: Vec::new(),
         }
@@ -100,10 +117,54 @@ impl Transmit for SimPort {
         let max = self.memory.capabilities().max_packet_bytes;
         assert!(len <= max, "a packet of {len} bytes, the port takes {max}");
         assert_eq!(to.version, self.ip.version());
+        self.run = None;
         self.memory.reserve(to, flow, sequenced, len)
     }
 
+    fn reserve_run(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
+        len: usize,
+        count: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        let room = self.memory.max_queued.saturating_sub(self.memory.out.len());
+        let TxSlot {
+            src_port, ip, kept, ..
+        } = self.reserve(to, flow, sequenced, len)?;
+        self.run = Some(Run {
+            to: *to,
+            flow,
+            sequenced,
+            len,
+        });
+        self.bytes.clear();
+        self.bytes.resize(count.min(room).min(MAX_RUN) * len, 0xa5);
+        Ok(TxSlot {
+            bytes: &mut self.bytes,
+            src_port,
+            ip,
+            kept,
+        })
+    }
+
     fn commit(&mut self) {
+        if let Some(mut run) = self.run.take() {
+            for packet in self.bytes.chunks_exact(run.len) {
+                let slot = self
+                    .memory
+                    .reserve(&run.to, run.flow, run.sequenced, run.len);
+                slot.expect("room for the run")
+                    .bytes
+                    .copy_from_slice(packet);
+                self.memory.commit();
+                if let Some(sequenced) = &mut run.sequenced {
+                    sequenced.position = sequenced.position.plus(1);
+                }
+            }
+            return;
+        }
         let before = self.memory.counters().tx_packets;
         self.memory.commit();
         let after = self.memory.counters().tx_packets;

@@ -8,7 +8,7 @@ use crate::time::Instant;
 /// response counts as late. The slack doubles with each retransmission that proves spurious, up to
 /// [`MAX_SLACK`], and shrinks by a quarter with each one that proves needed, and by an eighth with
 /// each loss that the peer reports. A new QP starts with the slack that another QP of the NIC has
-/// learned last, since the delay is the hosts'.
+/// learned last from late responses, since their delay is the hosts'.
 ///
 /// The maximum is the longest silence of a peer of this kind that is not busy: its background
 /// thread takes over 2.5 ms after its application has stopped polling.
@@ -26,7 +26,7 @@ pub(super) const MAX_UNSURE: u8 = 2;
 pub(crate) struct Slack(pub(super) u64);
 
 impl Clock {
-    /// The slack, if it has changed since the last call.
+    /// The slack, if a late response has changed it since the last call.
     #[inline]
     pub(in crate::qp::requester) fn take_learned_slack(&mut self) -> Option<Slack> {
         core::mem::take(&mut self.learned).then(|| Slack(self.slack()))

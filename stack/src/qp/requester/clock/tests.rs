@@ -84,8 +84,11 @@ fn losses_that_the_peer_reports_shorten_the_wait() {
     assert!(clock.expired(at(1000)));
     clock.on_progress(at(1001), end, true);
     assert_eq!(patience(&mut clock), 40);
+    assert!(clock.take_learned_slack().is_some());
     clock.on_missing(at(2000), end);
     assert_eq!(clock.slack(), 17_500, "an eighth of 20 us less");
+    // The loss is the network's. Other QPs learn what the hosts do.
+    assert!(clock.take_learned_slack().is_none());
     for _ in 0..100 {
         clock.on_missing(at(2000), end);
     }
