@@ -207,13 +207,13 @@ pub enum Cause {
     },
     /// A call moved the QP to the error state.
     Application,
-    /// The application's own settings ordered the failure, see [`CompletionFaults`](crate::CompletionFaults).
-    Ordered(OrderedFailure),
+    /// The failure was injected by the application's own settings, see [`CompletionFaults`](crate::CompletionFaults).
+    Injected(InjectedFailure),
 }
 
-/// A failure that was ordered.
+/// A failure that was injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderedFailure {
+pub enum InjectedFailure {
     /// A completion that reports a failure.
     Status {
         /// Its status.
@@ -285,7 +285,7 @@ impl Cause {
                 capacity: len,
             },
             Self::Application,
-            Self::Ordered(OrderedFailure::Overrun(CqId(1))),
+            Self::Injected(InjectedFailure::Overrun(CqId(1))),
         ]
     }
 
@@ -338,7 +338,7 @@ impl Cause {
             Self::NotDurable { .. } => (0x4c, 0),
             Self::CqOverrun { .. } => (0x51, 0),
             Self::Application => (0x52, 0),
-            Self::Ordered(_) => (0x53, 0),
+            Self::Injected(_) => (0x53, 0),
         };
         what << 4 | way
     }

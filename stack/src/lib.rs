@@ -28,12 +28,12 @@ mod encapsulation;
 mod event;
 mod hash;
 mod ids;
+mod injected;
 mod kind;
 mod labelled;
 mod memory;
 mod mismatch;
 mod nic;
-mod ordered;
 mod peer_window;
 mod persist;
 mod priority;
@@ -51,7 +51,7 @@ mod wr;
 
 pub use address::{AddressError, AddressHandle, Destination};
 pub use addresses::Addresses;
-pub use cause::{Cause, FailedRequest, Failure, OrderedFailure};
+pub use cause::{Cause, FailedRequest, Failure, InjectedFailure};
 pub use congestion::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,
@@ -62,6 +62,7 @@ pub use duration_text::DurationText;
 pub use encapsulation::{IpCovered, RoceVersion, RxMeta, TxMeta};
 pub use event::Event;
 pub use ids::{CqId, Srqn, XrcdId};
+pub use injected::{CompletionFate, CompletionFaults};
 pub use kind::{QpKind, QpState};
 pub use memory::{
     Access, AccessError, BindError, Buffer, BufferRangeError, DeniedAccess, DeregisterError,
@@ -73,7 +74,6 @@ pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,
     Usage,
 };
-pub use ordered::{CompletionFate, CompletionFaults};
 pub use persist::{Persist, Persisted};
 pub use priority::PriorityMap;
 pub use qp::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit, largest_path_mtu};

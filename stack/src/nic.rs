@@ -9,10 +9,10 @@ use crate::counters::{Counters, DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
 use crate::event::Event;
 use crate::ids::Handle;
+use crate::injected::InjectedFaults;
 use crate::kind::QpState;
 use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
 use crate::mismatch::Mismatches;
-use crate::ordered::Ordered;
 use crate::peer_window::PeerWindows;
 use crate::persist::Persists;
 use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
@@ -34,10 +34,10 @@ mod congestion;
 mod create;
 mod failures;
 mod fragmentation;
+mod injected;
 mod intact;
 mod management;
 mod multicast;
-mod ordered;
 mod persist;
 mod post;
 mod record;
@@ -102,8 +102,8 @@ pub struct Nic {
     counters: Counters,
     events: VecDeque<Event>,
     failures: failures::Failures,
-    /// Failures to order, if there are any.
-    ordered: Option<Box<Ordered>>,
+    /// Injected faults, if there are any.
+    injected: Option<Box<InjectedFaults>>,
     mismatches: Mismatches,
     ready: VecDeque<Handle>,
     congestion: Congestion,
@@ -145,7 +145,7 @@ impl Nic {
             counters: Counters::default(),
             events: VecDeque::new(),
             failures: failures::Failures::default(),
-            ordered: None,
+            injected: None,
             mismatches: Mismatches::default(),
             ready: VecDeque::new(),
             congestion: Congestion::default(),
@@ -505,7 +505,7 @@ impl Nic {
     /// set.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
-        if self.ordered.is_some() {
+        if self.injected.is_some() {
             cold_path();
             return self.timers.next().into_iter().chain(self.next_late()).min();
         }
@@ -514,7 +514,7 @@ impl Nic {
 
     /// Handles all timers that are due at `now`.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        if self.ordered.is_some() {
+        if self.injected.is_some() {
             cold_path();
             self.deliver_late(now);
         }

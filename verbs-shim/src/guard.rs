@@ -2,8 +2,8 @@
 //! return value and `errno`.
 
 use crate::cancel::Deferred;
+use crate::injected;
 use crate::log;
-use crate::ordered;
 use nix::errno::Errno;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ fn run<T>(call: &'static str, work: impl FnOnce() -> Result<T, Errno>) -> Result
     let of_caller = log::take_reason();
     // Unwind safety: shared state is behind locks that do not poison, and nothing else outlives the
     // call.
-    let result = ordered::enter(call)
+    let result = injected::enter(call)
         .and_then(|_entered| catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::EIO)));
     log::call_ended(call, result.as_ref().err().copied());
     if let Some(reason) = of_caller {
@@ -36,7 +36,7 @@ pub(crate) fn errno(call: &'static str, work: impl FnOnce() -> Result<(), Errno>
 }
 
 /// For functions that post a list of requests and return 0 or an error number. `refuse` reports the
-/// first request as the one that failed, if the call was ordered to fail.
+/// first request as the one that failed, if a fault was injected into the call.
 pub(crate) fn post(
     call: &'static str,
     work: impl FnOnce() -> Result<(), Errno>,

@@ -76,7 +76,7 @@ impl Context {
         let events = EventQueue::new(MAX_EVENTS).map_err(system("making a timerfd"))?;
         let faults = options.fault_layer()?;
         let mut engine = Engine::new(nic, port, faults, Arc::new(events), device.name());
-        engine.order(options.judge()?);
+        engine.inject(options.judge()?);
         engine.capture = options.port_capture(device);
         engine.why = options.why_log();
         engine.tally = tally::open();

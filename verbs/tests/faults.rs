@@ -3,7 +3,7 @@
 mod support;
 
 use roce_verbs::completion::{Completion, WcStatus};
-use roce_verbs::faults::{CompletionFault, Faults, Of, Order};
+use roce_verbs::faults::{CompletionFault, Faults, Injection, Of};
 use roce_verbs::observation::Stat;
 use roce_verbs::settings::OpenOptions;
 use roce_verbs::{Device, SendOp, SendRequest};
@@ -90,28 +90,28 @@ fn outcome_of_write(from: &End, to: &End) -> Completion {
     from.cq.wait_polling().expect("no overrun")
 }
 
-/// Orders of a context, built in Rust, strike its own completions, and not those of others.
+/// Injections of a context, built in Rust, strike its own completions, and not those of others.
 #[test]
-fn orders_strike_the_completions_of_their_context() {
+fn injections_strike_the_completions_of_their_context() {
     let failure = CompletionFault::Status(WcStatus::RemoteOperationError);
-    let faults = Faults::new().order(Order::completion(Of::Write, failure).at(2).of_qp(1));
-    let ordered = End::open(223, &OpenOptions::new().faults(faults.clone()));
+    let faults = Faults::new().inject(Injection::completion(Of::Write, failure).at(2).of_qp(1));
+    let injected = End::open(223, &OpenOptions::new().faults(faults.clone()));
     let other = End::open(224, &OpenOptions::new());
-    ordered.connect(&other);
-    other.connect(&ordered);
+    injected.connect(&other);
+    other.connect(&injected);
     assert_eq!(
-        ordered.context.faults().map(|all| all.orders().len()),
+        injected.context.faults().map(|all| all.injections().len()),
         Some(1)
     );
     for _ in 0..3 {
-        other.run(SendOp::Write(ordered.region.remote(0)));
+        other.run(SendOp::Write(injected.region.remote(0)));
     }
-    ordered.run(SendOp::Write(other.region.remote(0)));
-    let failed = outcome_of_write(&ordered, &other);
+    injected.run(SendOp::Write(other.region.remote(0)));
+    let failed = outcome_of_write(&injected, &other);
     assert_eq!(failed.status, WcStatus::RemoteOperationError);
-    let why = ordered
+    let why = injected
         .context
-        .why(ordered.qp.qpn())
+        .why(injected.qp.qpn())
         .expect("it has failed");
     assert_eq!(why.failure.cause.code(), 0x530, "{why}");
 }
@@ -120,17 +120,17 @@ fn orders_strike_the_completions_of_their_context() {
 #[test]
 fn a_peer_behind_a_link_that_is_down_does_not_answer() {
     let down: Faults = "port:down@0s".parse().expect("well-formed");
-    let ordered = End::open(225, &OpenOptions::new().faults(down));
+    let injected = End::open(225, &OpenOptions::new().faults(down));
     let other = End::open(226, &OpenOptions::new());
-    ordered.connect(&other);
-    other.connect(&ordered);
-    let failed = outcome_of_write(&ordered, &other);
+    injected.connect(&other);
+    other.connect(&injected);
+    let failed = outcome_of_write(&injected, &other);
     assert_eq!(failed.status, WcStatus::RetryExceeded);
-    assert!(ordered.context.is_cut_off());
-    assert!(counted(&ordered, "fault_unplugged") > 0);
-    let why = ordered
+    assert!(injected.context.is_cut_off());
+    assert!(counted(&injected, "fault_unplugged") > 0);
+    let why = injected
         .context
-        .why(ordered.qp.qpn())
+        .why(injected.qp.qpn())
         .expect("it has failed");
     let why = why.to_string();
     assert!(
@@ -149,21 +149,21 @@ fn a_device_stops_when_it_is_ordered_to() {
         context.drive();
     }
     let why = context.failure().expect("it has stopped");
-    assert_eq!(why, "ROCE_FAULTS ordered it to stop");
+    assert_eq!(why, "ROCE_FAULTS stopped it");
 }
 
 #[test]
 fn a_region_whose_memory_vanishes_fails_requests() {
     let faults: Faults = "region:fault@1".parse().expect("well-formed");
-    let ordered = End::open(228, &OpenOptions::new().faults(faults));
+    let injected = End::open(228, &OpenOptions::new().faults(faults));
     let other = End::open(229, &OpenOptions::new());
-    ordered.connect(&other);
-    other.connect(&ordered);
-    let failed = outcome_of_write(&ordered, &other);
+    injected.connect(&other);
+    other.connect(&injected);
+    let failed = outcome_of_write(&injected, &other);
     assert_eq!(failed.status, WcStatus::LocalProtectionError);
-    let why = ordered
+    let why = injected
         .context
-        .why(ordered.qp.qpn())
+        .why(injected.qp.qpn())
         .expect("it has failed");
     assert_eq!(why.failure.cause.code(), 0x117, "{why}");
 }

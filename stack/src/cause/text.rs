@@ -1,6 +1,6 @@
 //! Causes in words.
 
-use super::{Cause, OrderedFailure};
+use super::{Cause, InjectedFailure};
 use crate::ids::CqId;
 use crate::memory::{Access, AccessError, DeniedAccess, Extent};
 use core::fmt::{Display, Formatter, Result};
@@ -120,16 +120,16 @@ impl Display for Element<'_> {
     }
 }
 
-impl Display for OrderedFailure {
+impl Display for InjectedFailure {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
             Self::Status { status, wr_id } => write!(
                 f,
-                "the faults that were ordered make the request with wr_id {wr_id:#x} report: {status}"
+                "an injected fault makes the request with wr_id {wr_id:#x} report: {status}"
             ),
             Self::Overrun(CqId(number)) => write!(
                 f,
-                "the faults that were ordered make completion queue {number} overrun"
+                "an injected fault makes completion queue {number} overrun"
             ),
         }
     }
@@ -266,7 +266,7 @@ impl Display for Cause {
                 f,
                 "a completion did not fit in its CQ, which holds {capacity} and was not polled"
             ),
-            Self::Ordered(failure) => write!(f, "{failure}"),
+            Self::Injected(failure) => write!(f, "{failure}"),
             Self::Application => f.write_str(
                 "a call moved the QP to the error state: ibv_modify_qp, rdma_disconnect, or the end of \
                  the device",

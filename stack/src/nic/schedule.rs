@@ -55,7 +55,7 @@ impl Nic {
             pending_cnps,
             reports,
             failures,
-            ordered,
+            injected,
             mismatches,
             ..
         } = self;
@@ -81,7 +81,7 @@ impl Nic {
             nothing_follows: false,
             report: None,
             blame: Blame::default(),
-            ordered: ordered.as_deref_mut(),
+            injected: injected.as_deref_mut(),
             recorder,
             mismatches,
         };

@@ -1,11 +1,11 @@
-//! Completions on their way to a CQ: delivered, or treated as was ordered (see
-//! [`Ordered`](crate::ordered::Ordered)).
+//! Completions on their way to a CQ: delivered, or struck by an injected fault (see
+//! [`InjectedFaults`](crate::injected::InjectedFaults)).
 
 use super::{Cx, QpFailure};
-use crate::cause::{Cause, OrderedFailure};
+use crate::cause::{Cause, InjectedFailure};
 use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
-use crate::ordered::{CompletionFate, Delivery};
+use crate::injected::{CompletionFate, Delivery};
 use crate::queue::EntryGuard;
 use crate::wr::{Completion, WcOpcode, WcStatus};
 use core::hint::cold_path;
@@ -20,9 +20,9 @@ impl Cx<'_> {
         solicited: bool,
         entry: Option<EntryGuard>,
     ) -> Result<(), QpFailure> {
-        if self.ordered.is_some() {
+        if self.injected.is_some() {
             cold_path();
-            return self.complete_as_ordered(Delivery {
+            return self.complete_with_fault(Delivery {
                 cq: Arc::clone(cq),
                 completion,
                 solicited,
@@ -32,44 +32,45 @@ impl Cx<'_> {
         self.deliver(cq, completion, solicited, entry)
     }
 
-    /// Delivers a completion, or does with it what was ordered.
+    /// Delivers a completion, or injects the fault that strikes it.
     #[cold]
-    fn complete_as_ordered(&mut self, mut delivery: Delivery) -> Result<(), QpFailure> {
-        let Some(ordered) = self.ordered.as_deref_mut() else {
+    fn complete_with_fault(&mut self, mut delivery: Delivery) -> Result<(), QpFailure> {
+        let Some(injected) = self.injected.as_deref_mut() else {
             return self.deliver_now(delivery);
         };
         let (cq, completion) = (delivery.cq.id(), delivery.completion);
-        let failure = match ordered.judge(&completion) {
+        let failure = match injected.judge(&completion) {
             CompletionFate::Deliver => None,
             CompletionFate::Delay(time) => {
-                ordered.hold(self.now + time, delivery);
+                injected.hold(self.now + time, delivery);
                 return Ok(());
             }
             CompletionFate::Lose => {
-                ordered.lose(delivery);
+                injected.lose(delivery);
                 return Ok(());
             }
             CompletionFate::Fail(status) => {
                 let wr_id = completion.wr_id;
                 delivery.completion.status = status;
-                Some(OrderedFailure::Status { status, wr_id })
+                Some(InjectedFailure::Status { status, wr_id })
             }
             CompletionFate::Overrun => {
                 if delivery.cq.overrun() {
                     self.events.push_back(Event::CqError(cq));
                 }
-                self.blame.name(Cause::Ordered(OrderedFailure::Overrun(cq)));
+                self.blame
+                    .name(Cause::Injected(InjectedFailure::Overrun(cq)));
                 return Err(QpFailure::CqOverrun);
             }
         };
-        match ordered.last_of_queue(&completion) {
-            Some(at) => ordered.hold(at, delivery),
+        match injected.last_of_queue(&completion) {
+            Some(at) => injected.hold(at, delivery),
             None => self.deliver_now(delivery)?,
         }
         let Some(failure) = failure else {
             return Ok(());
         };
-        self.blame.name(Cause::Ordered(failure));
+        self.blame.name(Cause::Injected(failure));
         Err(match completion.opcode {
             WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => QpFailure::Receive,
             _ => QpFailure::Send(WcStatus::WorkRequestFlushed),

@@ -2,10 +2,10 @@
 //! 10.3.1.5 and 10.3.1.6).
 
 use super::{Cx, Qp};
-use crate::cause::{Cause, Failure, OrderedFailure};
+use crate::cause::{Cause, Failure, InjectedFailure};
 use crate::event::Event;
+use crate::injected::Delivery;
 use crate::kind::QpState;
-use crate::ordered::Delivery;
 use crate::wr::{Completion, WcOpcode, WcStatus};
 use roce_wire::Qpn;
 
@@ -93,7 +93,7 @@ impl Qp {
         let named = cx.blame.take_named();
         let (cause, request) = match failure {
             None => (Some(Cause::Application), None),
-            Some(QpFailure::Send(_)) if matches!(named, Some(Cause::Ordered(_))) => (named, None),
+            Some(QpFailure::Send(_)) if matches!(named, Some(Cause::Injected(_))) => (named, None),
             Some(QpFailure::Send(status)) => {
                 let cause = named.or_else(|| self.service.cause(cx, &self.core, status));
                 (cause, self.service.oldest_send())
@@ -101,7 +101,7 @@ impl Qp {
             Some(_) => (named, None),
         };
         let status = match (failure, cause) {
-            (_, Some(Cause::Ordered(OrderedFailure::Status { status, .. }))) => Some(status),
+            (_, Some(Cause::Injected(InjectedFailure::Status { status, .. }))) => Some(status),
             (Some(QpFailure::Send(status)), _) => Some(status),
             (Some(QpFailure::Receive), Some(cause)) => cause.status_of_receive(),
             _ => None,

@@ -45,10 +45,10 @@ use crate::cq::CompletionQueue;
 use crate::encapsulation::RxMeta;
 use crate::event::Event;
 use crate::ids::{Handle, Srqn};
+use crate::injected::InjectedFaults;
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, NotDurable, PdId, prefetch};
 use crate::mismatch::Mismatches;
-use crate::ordered::Ordered;
 use crate::peer_window::{PeerWindows, WindowShare};
 use crate::persist::Persists;
 use crate::queue::QueueLimits;
@@ -96,8 +96,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) report: Option<Report>,
     /// Why the QP fails, if it does.
     pub(crate) blame: Blame,
-    /// Failures to order, if there are any.
-    pub(crate) ordered: Option<&'a mut Ordered>,
+    /// Injected faults, if there are any.
+    pub(crate) injected: Option<&'a mut InjectedFaults>,
     /// The QP's flight recorder, if it has one.
     pub(crate) recorder: Option<&'a mut Recorder>,
     /// Packets that do not fit QPs of this end.
@@ -504,9 +504,9 @@ impl Qp {
         for cq in [&self.core.send_cq, &self.core.recv_cq] {
             cq.forget(self.core.qpn);
         }
-        if let Some(ordered) = &mut cx.ordered {
+        if let Some(injected) = &mut cx.injected {
             cold_path();
-            ordered.forget(self.core.qpn);
+            injected.forget(self.core.qpn);
         }
     }
 

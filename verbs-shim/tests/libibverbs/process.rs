@@ -202,11 +202,11 @@ fn each_call_that_is_ordered_to_fail_does() {
             let all = roce_verbs::faults::CALLS.iter();
             all.filter(|call| WITH_OBJECTS.contains(call) == with_objects)
         };
-        let orders: Vec<_> = calls().map(|call| format!("{call}:EDOM")).collect();
-        run("ordered.c", |command| {
+        let injections: Vec<_> = calls().map(|call| format!("{call}:EDOM")).collect();
+        run("injected.c", |command| {
             run_with(library.path())(command);
             command.args(calls());
-            command.env("ROCE_FAULTS", orders.join(","));
+            command.env("ROCE_FAULTS", injections.join(","));
             if with_objects {
                 command.env("OBJECTS", "1");
             }
@@ -215,14 +215,14 @@ fn each_call_that_is_ordered_to_fail_does() {
 }
 
 #[test]
-fn orders_are_about_the_calls_of_the_program() {
+fn injections_are_about_the_calls_of_the_program() {
     if compiles_rdmacm_or_skip() {
         let library = library::folder();
-        run("ordered.c", |command| {
+        run("injected.c", |command| {
             run_with(library.path())(command);
             command.arg("by one call");
-            let orders = "alloc_pd:EDOM,create_comp_channel:EDOM,create_cq:EDOM,create_qp:EDOM";
-            command.env("ROCE_FAULTS", orders);
+            let injections = "alloc_pd:EDOM,create_comp_channel:EDOM,create_cq:EDOM,create_qp:EDOM";
+            command.env("ROCE_FAULTS", injections);
         });
     }
 }
@@ -233,12 +233,12 @@ fn the_same_seed_makes_the_same_calls_of_a_program_fail() {
         return;
     }
     let library = library::folder();
-    let failures = |orders: &str| {
-        let source = "verbs-shim/tests/libibverbs/ordered.c";
+    let failures = |injections: &str| {
+        let source = "verbs-shim/tests/libibverbs/injected.c";
         let program = compiled_or_skip(source).expect("it compiles");
         let mut command = Command::new(&program);
         run_with(library.path())(&mut command);
-        command.env("ROCE_FAULTS", orders);
+        command.env("ROCE_FAULTS", injections);
         let output = command.output().expect("it was just built");
         std::fs::remove_file(program).expect("it is there");
         assert!(output.status.success(), "{output:?}");
@@ -251,7 +251,7 @@ fn the_same_seed_makes_the_same_calls_of_a_program_fail() {
         (of_seven.clone(), told.clone())
     );
     assert_ne!(failures("post_recv:ENOMEM@10%,seed=8").0, of_seven);
-    // The printed orders repeat the same failures without the seed.
+    // The printed injections repeat the same failures without the seed.
     let struck = told
         .lines()
         .filter_map(|line| line.strip_prefix("roce: fault: "));

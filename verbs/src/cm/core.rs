@@ -55,7 +55,7 @@ type Message = (Path, [u8; MAD_LEN]);
 
 struct State {
     agent: Agent,
-    /// Decides about requests, if faults were ordered.
+    /// Decides about requests, if faults were injected.
     request_judge: Option<RequestJudge>,
     /// Paths on which the last datagram arrived over RoCE v1. Answers use the same version.
     v1_paths: HashSet<Path>,
@@ -341,7 +341,7 @@ impl State {
             .min()
     }
 
-    /// Hands the agent a datagram, or does with a request what was ordered. `events` gets what
+    /// Hands the agent a datagram, or injects a fault into a request. `events` gets what
     /// happened before a request that is rejected.
     fn receive(&mut self, now: Instant, path: Path, mad: &[u8], events: &mut Vec<Event>) {
         let judge = self.request_judge.as_mut();

@@ -34,11 +34,14 @@ impl Context {
     pub fn faults(&self) -> Option<Faults> {
         let engine = self.inner.shared.lock();
         let network = Faults::from(engine.faults.as_ref().map(FaultLayer::spec)?);
-        let orders = engine.orders.iter().flat_map(|orders| orders.list());
-        Some(orders.cloned().fold(network, Faults::order))
+        let injections = engine
+            .injections
+            .iter()
+            .flat_map(|injections| injections.list());
+        Some(injections.cloned().fold(network, Faults::inject))
     }
 
-    /// Whether the faults that were ordered have taken the link down.
+    /// Whether the faults that were injected have taken the link down.
     pub fn is_cut_off(&self) -> bool {
         self.inner.shared.lock().is_cut_off()
     }

@@ -30,7 +30,7 @@ impl CallJudge {
             "reg_mr_iova" | "reg_mr_iova2" => "reg_mr",
             name => name,
         };
-        let fault = self.0.strike(|order| match order.what {
+        let fault = self.0.strike(|injection| match injection.what {
             What::Call(call, fault) if call.name() == name => Some(fault),
             _ => None,
         });

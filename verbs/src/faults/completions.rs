@@ -8,7 +8,7 @@ use roce_wire::Qpn;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The orders for one open device.
+/// The injections for one open device.
 #[derive(Clone, Debug)]
 pub(crate) struct ContextFaults {
     judge: Arc<Judge>,
@@ -17,14 +17,14 @@ pub(crate) struct ContextFaults {
 }
 
 impl ContextFaults {
-    /// Lets the judge decide about the completions of `nic`, if it has orders about completions.
+    /// Lets the judge decide about the completions of `nic`, if it has injections about completions.
     pub(crate) fn begin(judge: Arc<Judge>, nic: &mut Nic) -> Self {
         let new = Self {
             judge,
             numbers: Arc::default(),
         };
         if new.judge.has(|what| matches!(what, What::Completion(..))) {
-            nic.order_completions(Box::new(new.clone()));
+            nic.inject_completion_faults(Box::new(new.clone()));
         }
         new
     }
@@ -38,7 +38,7 @@ impl ContextFaults {
     pub(crate) fn takes_region(&self) -> bool {
         let strikes = self
             .judge
-            .strike(|order| matches!(order.what, What::Region).then_some(()));
+            .strike(|injection| matches!(injection.what, What::Region).then_some(()));
         strikes.is_some()
     }
 }
@@ -46,9 +46,10 @@ impl ContextFaults {
 impl CompletionFaults for ContextFaults {
     fn judge(&mut self, completion: &Completion) -> CompletionFate {
         let number = self.numbers.lock().get(&completion.qpn).copied();
-        let fault = self.judge.strike(|order| match order.what {
+        let fault = self.judge.strike(|injection| match injection.what {
             What::Completion(of, fault)
-                if of.includes(completion.opcode) && (order.qp.is_none() || order.qp == number) =>
+                if of.includes(completion.opcode)
+                    && (injection.qp.is_none() || injection.qp == number) =>
             {
                 Some(fault)
             }

@@ -1,14 +1,14 @@
-//! Decides which orders strike.
+//! Decides which injections strike.
 
 use super::strike::report;
-use super::{Faults, Order, What, When};
+use super::{Faults, Injection, What, When};
 use crate::error::OpenError;
 use parking_lot::Mutex;
 use roce_port::fault::Chance;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts what matches each order, and decides which of them strike. Shared by all devices that the
+/// Counts what matches each injection, and decides which of them strike. Shared by all devices that the
 /// same [`Faults`] are for: with those of the environment, by the whole process.
 #[derive(Debug)]
 pub(crate) struct Judge {
@@ -18,7 +18,7 @@ pub(crate) struct Judge {
     qps: AtomicU32,
 }
 
-/// What has matched one order.
+/// What has matched one injection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     matches: u64,
@@ -29,7 +29,7 @@ impl Judge {
     /// `seed` is that of the faults, or one that was drawn.
     pub(crate) fn new(mut faults: Faults, seed: u64) -> Arc<Self> {
         faults.network.seed = Some(seed);
-        let counts = Mutex::new(vec![Count::default(); faults.orders.len()]);
+        let counts = Mutex::new(vec![Count::default(); faults.injections.len()]);
         Arc::new(Self {
             faults,
             seed,
@@ -38,7 +38,7 @@ impl Judge {
         })
     }
 
-    /// The judge for the faults that the environment sets; `None` if it sets no orders.
+    /// The judge for the faults that the environment sets; `None` if it sets no injections.
     ///
     /// # Errors
     /// If the value is malformed.
@@ -47,7 +47,7 @@ impl Judge {
         let Some(faults) = super::environment_faults()? else {
             return Ok(None);
         };
-        if faults.orders.is_empty() {
+        if faults.injections.is_empty() {
             return Ok(None);
         }
         let judge = JUDGE.get_or_init(|| {
@@ -69,23 +69,28 @@ impl Judge {
         self.qps.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether an order is about what `concerns` describes.
+    /// Whether an injection is about what `concerns` describes.
     pub(crate) fn has(&self, concerns: impl Fn(&What) -> bool) -> bool {
-        self.faults.orders.iter().any(|order| concerns(&order.what))
+        self.faults
+            .injections
+            .iter()
+            .any(|injection| concerns(&injection.what))
     }
 
-    /// Something has happened that `fault_of` finds the fault of matching orders for. Counts it for
+    /// Something has happened that `fault_of` finds the fault of matching injections for. Counts it for
     /// each of them, and returns the fault of the first one that strikes.
-    pub(crate) fn strike<F>(&self, fault_of: impl Fn(&Order) -> Option<F>) -> Option<F> {
+    pub(crate) fn strike<F>(&self, fault_of: impl Fn(&Injection) -> Option<F>) -> Option<F> {
         let mut struck = None;
         let mut counts = self.counts.lock();
-        for (index, (order, count)) in self.faults.orders.iter().zip(&mut *counts).enumerate() {
-            let Some(fault) = fault_of(order) else {
+        for (index, (injection, count)) in
+            self.faults.injections.iter().zip(&mut *counts).enumerate()
+        {
+            let Some(fault) = fault_of(injection) else {
                 continue;
             };
             count.matches += 1;
-            if struck.is_none() && self.strikes(index, order.when, count.matches) {
-                if let Some(again) = count.repetition(order) {
+            if struck.is_none() && self.strikes(index, injection.when, count.matches) {
+                if let Some(again) = count.repetition(injection) {
                     report(&again);
                 }
                 struck = Some(fault);
@@ -94,7 +99,7 @@ impl Judge {
         struck
     }
 
-    /// Whether the order with this index strikes its `nth` match.
+    /// Whether the injection with this index strikes its `nth` match.
     fn strikes(&self, index: usize, when: When, nth: u64) -> bool {
         match when {
             When::Always => true,
@@ -104,21 +109,21 @@ impl Judge {
         }
     }
 
-    /// Each match of each order has a draw of its own, so that others don't shift it.
+    /// Each match of each injection has a draw of its own, so that others don't shift it.
     fn draws(&self, index: usize, chance: Chance, nth: u64) -> bool {
-        let order = (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f);
-        let place = self.seed ^ order ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let injection = (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f);
+        let place = self.seed ^ injection ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         chance.includes(mixed(place))
     }
 }
 
 impl Count {
-    /// The order that repeats this strike; `None` if it has been reported.
-    fn repetition(&mut self, order: &Order) -> Option<Order> {
-        match order.when {
-            When::Chance(_) => Some(order.clone().at(self.matches)),
+    /// The injection that repeats this strike; `None` if it has been reported.
+    fn repetition(&mut self, injection: &Injection) -> Option<Injection> {
+        match injection.when {
+            When::Chance(_) => Some(injection.clone().at(self.matches)),
             _ if std::mem::replace(&mut self.is_reported, true) => None,
-            _ => Some(order.clone()),
+            _ => Some(injection.clone()),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Failures to order: a network that loses packets, and failures that only the program sees.
+//! Fault injection: a network that loses packets, and failures that only the program sees.
 //!
 //! [`Faults`] says which. Its text form is what `ROCE_FAULTS` takes, and is described in
 //! docs/faults.md. The same [`Faults`] with the same seed strike the same
 //! calls and completions, as long as the program makes them in the same order.
 //!
 //! ```
-//! use roce_verbs::faults::{CompletionFault, Faults, Of, Order};
+//! use roce_verbs::faults::{CompletionFault, Faults, Injection, Of};
 //! use roce_verbs::completion::WcStatus;
 //!
 //! let text = "loss=1%,write:RETRY_EXC_ERR@5,seed=7";
@@ -14,20 +14,20 @@
 //!
 //! let fault = CompletionFault::Status(WcStatus::RetryExceeded);
 //! let built = Faults::from("loss=1%,seed=7".parse::<roce_verbs::settings::FaultSpec>().unwrap())
-//!     .order(Order::completion(Of::Write, fault).at(5));
+//!     .inject(Injection::completion(Of::Write, fault).at(5));
 //! assert_eq!(built, faults);
 //! ```
 //!
-//! - [`order`](self) has the orders, [`names`](self) the names of calls, errors and statuses.
-//! - A device judges each completion by its orders, and the engine carries out those that are timed.
+//! - [`injection`](self) has the injections, [`names`](self) the names of calls, errors and statuses.
+//! - A device judges each completion by its injections, and the engine carries out those that are timed.
 //! - [`CallJudge`] is for the library for C programs.
 
 mod calls;
 mod completions;
 mod environment;
+mod injection;
 mod judge;
 mod names;
-mod order;
 mod parse;
 mod requests;
 mod strike;
@@ -37,10 +37,10 @@ mod timed;
 
 pub use calls::CallJudge;
 pub use environment::environment_faults;
-pub use names::CALLS;
-pub use order::{
-    Call, CallFault, CompletionFault, Of, Order, RequestFault, TimedFault, What, When,
+pub use injection::{
+    Call, CallFault, CompletionFault, Injection, Of, RequestFault, TimedFault, What, When,
 };
+pub use names::CALLS;
 pub use parse::FaultsError;
 
 pub(crate) use completions::ContextFaults;
@@ -51,11 +51,11 @@ pub(crate) use timed::{TimedAction, TimedFaults};
 
 use roce_port::fault::FaultSpec;
 
-/// Which faults to inject: those of the network, and orders. The default is none.
+/// Which faults to inject: those of the network, and injections. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     network: FaultSpec,
-    orders: Vec<Order>,
+    injections: Vec<Injection>,
 }
 
 impl Faults {
@@ -70,9 +70,9 @@ impl Faults {
         self
     }
 
-    /// Adds an order.
-    pub fn order(mut self, order: Order) -> Self {
-        self.orders.push(order);
+    /// Adds an injection.
+    pub fn inject(mut self, injection: Injection) -> Self {
+        self.injections.push(injection);
         self
     }
 
@@ -81,9 +81,9 @@ impl Faults {
         &self.network
     }
 
-    /// The orders.
-    pub fn orders(&self) -> &[Order] {
-        &self.orders
+    /// The injections.
+    pub fn injections(&self) -> &[Injection] {
+        &self.injections
     }
 }
 
@@ -91,7 +91,7 @@ impl From<FaultSpec> for Faults {
     fn from(network: FaultSpec) -> Self {
         Self {
             network,
-            orders: Vec::new(),
+            injections: Vec::new(),
         }
     }
 }

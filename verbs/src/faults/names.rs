@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use roce_stack::WcStatus;
 
-/// The calls of the C API that can be ordered to fail: those that can return an error. Names without a
+/// The calls of the C API into which errors can be injected: those that can return an error. Names without a
 /// prefix are those of libibverbs, without `ibv_`.
 pub const CALLS: &[&str] = &[
     "alloc_dm",

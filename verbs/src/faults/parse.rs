@@ -1,9 +1,9 @@
 //! The text form of [`Faults`].
 
-use super::names::{DIE, errno_named, status_named};
-use super::order::{
-    Call, CallFault, CompletionFault, Of, Order, RequestFault, TimedFault, What, When,
+use super::injection::{
+    Call, CallFault, CompletionFault, Injection, Of, RequestFault, TimedFault, What, When,
 };
+use super::names::{DIE, errno_named, status_named};
 use super::{CALLS, Faults};
 use roce_port::fault::{Chance, FaultSpec};
 use roce_stack::{Duration, DurationText, WcStatus};
@@ -42,7 +42,7 @@ const NETWORK: [&str; 7] = [
 ];
 
 const PART: &str = "NAME=VALUE with one of the names loss, burst, dup, reorder, corrupt, delay, seed; \
-                    or an order WHAT:FAULT@WHEN, such as post_send:ENOMEM@3";
+                    or an injection WHAT:FAULT@WHEN, such as post_send:ENOMEM@3";
 const QP: &str = "qp and a number from 1 on, such as qp2";
 const NO_QP: &str = "without a QP: only completions (send, write, read, atomic, bind, recv, any) can be \
                      those of one QP";
@@ -97,7 +97,7 @@ impl FromStr for Faults {
     type Err = FaultsError;
 
     fn from_str(text: &str) -> Result<Self, FaultsError> {
-        let mut orders = Vec::new();
+        let mut injections = Vec::new();
         let mut network: Vec<Piece<'_>> = Vec::new();
         let mut rest = Some(Piece { text, before: 0 });
         while let Some(list) = rest {
@@ -110,12 +110,12 @@ impl FromStr for Faults {
             if NETWORK.contains(&name) {
                 network.push(part);
             } else {
-                orders.push(order(part)?);
+                injections.push(injection(part)?);
             }
         }
         Ok(Self {
             network: spec(&network)?,
-            orders,
+            injections,
         })
     }
 }
@@ -143,8 +143,8 @@ fn spec(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
     })
 }
 
-/// One order.
-fn order(part: Piece<'_>) -> Result<Order, FaultsError> {
+/// One injection.
+fn injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
     let (what, fault) = part.split(':').ok_or_else(|| part.wrong(PART))?;
     let (qp, what) = match what.split('.') {
         None => (None, what),
@@ -171,7 +171,7 @@ fn order(part: Piece<'_>) -> Result<Order, FaultsError> {
         What::Timed(timed) => time_of(timed, when.ok_or_else(|| fault.wrong(needs_time(timed)))?)?,
         _ => when.map_or(Ok(When::Always), matches_of)?,
     };
-    Ok(Order {
+    Ok(Injection {
         qp: qp.map(|(_, number)| number),
         what,
         when,
@@ -329,7 +329,7 @@ impl fmt::Display for Faults {
         if !network.is_faultless() {
             parts.push(network.to_string());
         }
-        parts.extend(self.orders.iter().map(Order::to_string));
+        parts.extend(self.injections.iter().map(Injection::to_string));
         parts.extend(self.network.seed.map(|seed| format!("seed={seed}")));
         f.write_str(&parts.join(","))
     }

@@ -52,7 +52,7 @@ impl RequestJudge {
         if let Some((_, verdict)) = self.recent.iter().find(|(known, _)| *known == request) {
             return *verdict;
         }
-        let fault = self.judge.strike(|order| match order.what {
+        let fault = self.judge.strike(|injection| match injection.what {
             What::Request(fault) => Some(fault),
             _ => None,
         });

@@ -1,6 +1,6 @@
 //! Reports of faults that have struck.
 
-use super::{Faults, Order};
+use super::{Faults, Injection};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Write as _;
@@ -11,18 +11,18 @@ const MAX_LINES: u32 = 1000;
 
 static LINES: AtomicU32 = AtomicU32::new(0);
 
-/// Reports the faults that a process has been ordered, with their seed.
+/// Reports the faults that a process injects, with their seed.
 pub(super) fn announce(faults: &Faults) {
     write(&format!("roce: faults: {faults}\n"));
 }
 
-/// Reports a fault that strikes, as the order that repeats it.
-pub(super) fn report(order: &Order) {
+/// Reports a fault that strikes, as the injection that repeats it.
+pub(super) fn report(injection: &Injection) {
     match LINES.fetch_add(1, Ordering::Relaxed) {
         MAX_LINES => write(&format!(
-            "roce: fault: {order}; further ones of this process are not reported\n"
+            "roce: fault: {injection}; further ones of this process are not reported\n"
         )),
-        line if line < MAX_LINES => write(&format!("roce: fault: {order}\n")),
+        line if line < MAX_LINES => write(&format!("roce: fault: {injection}\n")),
         _ => {}
     }
 }

@@ -44,11 +44,11 @@ fn the_builder_makes_what_the_text_says() {
     let late = CompletionFault::Late(Duration::from_millis(10));
     let seconds = Duration::from_secs;
     let built = Faults::new()
-        .order(Order::call(post_send, CallFault::Error(12)).at(3))
-        .order(Order::completion(Of::Recv, late).of_qp(2))
-        .order(Order::region().at(2))
-        .order(Order::request(RequestFault::Reject(28)))
-        .order(Order::timed(
+        .inject(Injection::call(post_send, CallFault::Error(12)).at(3))
+        .inject(Injection::completion(Of::Recv, late).of_qp(2))
+        .inject(Injection::region().at(2))
+        .inject(Injection::request(RequestFault::Reject(28)))
+        .inject(Injection::timed(
             TimedFault::PortDown,
             seconds(1),
             Some(seconds(2)),
@@ -66,7 +66,7 @@ fn mistakes_are_pointed_at() {
     for (text, at, given, valid) in [
         ("", 1, "", "NAME=VALUE"),
         ("los=1%", 1, "los=1%", "loss, burst"),
-        ("loss=1%,lost", 9, "lost", "an order"),
+        ("loss=1%,lost", 9, "lost", "an injection"),
         ("loss=2,seed=1", 1, "loss=2", "a chance"),
         ("loss=1%,loss=2%", 9, "loss=2%", "each once"),
         ("post_sent:ENOMEM@3", 1, "post_sent", "post_send"),
@@ -108,7 +108,7 @@ fn mistakes_are_pointed_at() {
     }
 }
 
-/// Which of `count` matches an order strikes.
+/// Which of `count` matches an injection strikes.
 fn struck(text: &str, count: u64) -> Vec<u64> {
     let faults = parsed(text);
     let seed = faults.network().seed.unwrap_or_default();
@@ -118,7 +118,7 @@ fn struck(text: &str, count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn orders_strike_when_they_say() {
+fn injections_strike_when_they_say() {
     assert_eq!(struck("reg_mr:ENOMEM", 3), [1, 2, 3]);
     assert_eq!(struck("reg_mr:ENOMEM@2", 4), [2]);
     assert_eq!(struck("reg_mr:ENOMEM@3..", 5), [3, 4, 5]);
@@ -129,7 +129,7 @@ fn orders_strike_when_they_say() {
 fn each_order_has_draws_of_its_own() {
     let judge = Judge::new(parsed("send:lost@50%,recv:lost@50%"), 7);
     let strikes = |wanted: Of| -> Vec<bool> {
-        let of = |order: &Order| match order.what {
+        let of = |injection: &Injection| match injection.what {
             What::Completion(of, _) if of == wanted => Some(()),
             _ => None,
         };
@@ -138,9 +138,9 @@ fn each_order_has_draws_of_its_own() {
     assert_ne!(strikes(Of::Send), strikes(Of::Recv));
 }
 
-/// Of two orders that match, the first one strikes. Both count.
+/// Of two injections that match, the first one strikes. Both count.
 #[test]
-fn orders_count_what_others_strike() {
+fn injections_count_what_others_strike() {
     assert_eq!(struck("send:lost@2,any:late=1s@2", 4), [2]);
 }
 
@@ -151,11 +151,12 @@ fn one_seed_strikes_the_same_matches_and_another_one_others() {
     assert_ne!(of_seed(7), of_seed(8));
     let often = of_seed(7).len();
     assert!((50..200).contains(&often), "{often}");
-    // Other orders do not shift the draws.
+    // Other injections do not shift the draws.
     let alone = struck("reg_mr:ENOMEM@10%,seed=7", 100);
     let judge = Judge::new(parsed("reg_mr:ENOMEM@10%,send:lost@50%"), 7);
-    let of_calls = |order: &Order| matches!(order.what, What::Call(..)).then_some(());
-    let of_sends = |order: &Order| matches!(order.what, What::Completion(..)).then_some(());
+    let of_calls = |injection: &Injection| matches!(injection.what, What::Call(..)).then_some(());
+    let of_sends =
+        |injection: &Injection| matches!(injection.what, What::Completion(..)).then_some(());
     let strikes = |_: &u64| {
         judge.strike(of_sends);
         judge.strike(of_calls).is_some()
@@ -175,7 +176,7 @@ fn each_opcode_is_one_of_those_that_its_order_names() {
 }
 
 #[test]
-fn orders_of_one_qp_count_its_completions_only() {
+fn injections_of_one_qp_count_its_completions_only() {
     use roce_stack::{CompletionFate, CompletionFaults as _, Nic, NicConfig};
     let config = NicConfig {
         seed: [0; 32],
@@ -209,7 +210,7 @@ fn orders_of_one_qp_count_its_completions_only() {
 #[test]
 fn a_retransmitted_request_meets_the_fate_of_the_first_one() {
     let judge = Judge::new(parsed("request:ignored@1,request:reject=28@2"), 0);
-    let mut judge = RequestJudge::new(&judge).expect("orders about requests");
+    let mut judge = RequestJudge::new(&judge).expect("injections about requests");
     let peer = [10, 0, 0, 1].into();
     let mad = |transaction: u8, attribute: u8| {
         let mut mad = [0; 256];
@@ -229,9 +230,9 @@ fn a_retransmitted_request_meets_the_fate_of_the_first_one() {
 }
 
 #[test]
-fn timed_orders_are_due_in_order() {
+fn timed_injections_are_due_in_order() {
     let judge = Judge::new(parsed("gid:change@3s,port:down@1s..2s,device:fatal@4s"), 0);
-    let mut timed = TimedFaults::new(&judge).expect("timed orders");
+    let mut timed = TimedFaults::new(&judge).expect("timed injections");
     assert_eq!(timed.next(), None, "the clock does not run yet");
     let opened = roce_stack::Instant::from_nanos(5);
     timed.open(opened);

@@ -1,7 +1,7 @@
 //! Faults at a time since the device was opened.
 
 use super::strike::report;
-use super::{Judge, Order, TimedFault, What, When};
+use super::{Injection, Judge, TimedFault, What, When};
 use roce_stack::{Duration, Instant};
 
 /// The next event.
@@ -13,11 +13,11 @@ pub(crate) enum TimedAction {
     DeviceFatal,
 }
 
-/// The timed orders of one open device.
+/// The timed injections of one open device.
 #[derive(Debug)]
 pub(crate) struct TimedFaults {
     /// The actions to come, the next one last.
-    actions: Vec<(Duration, TimedAction, Option<Order>)>,
+    actions: Vec<(Duration, TimedAction, Option<Injection>)>,
     /// When the device was opened; `None` before it is first driven.
     opened: Option<Instant>,
 }
@@ -25,8 +25,8 @@ pub(crate) struct TimedFaults {
 impl TimedFaults {
     /// `None` if there are none.
     pub(crate) fn new(judge: &Judge) -> Option<Self> {
-        let orders = judge.faults().orders().iter();
-        let mut actions: Vec<_> = orders.flat_map(actions).collect();
+        let injections = judge.faults().injections().iter();
+        let mut actions: Vec<_> = injections.flat_map(actions).collect();
         actions.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         (!actions.is_empty()).then_some(Self {
             actions,
@@ -45,22 +45,22 @@ impl TimedFaults {
         Some(self.opened? + *after)
     }
 
-    /// Takes an action that is due, and reports its order.
+    /// Takes an action that is due, and reports its injection.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<TimedAction> {
         if self.next()? > now {
             return None;
         }
-        let (_, action, order) = self.actions.pop()?;
-        if let Some(order) = order {
-            report(&order);
+        let (_, action, injection) = self.actions.pop()?;
+        if let Some(injection) = injection {
+            report(&injection);
         }
         Some(action)
     }
 }
 
-/// The actions of an order. The one that begins it reports it.
-fn actions(order: &Order) -> Vec<(Duration, TimedAction, Option<Order>)> {
-    let (What::Timed(fault), When::Time { from, to }) = (&order.what, order.when) else {
+/// The actions of an injection. The one that begins it reports it.
+fn actions(injection: &Injection) -> Vec<(Duration, TimedAction, Option<Injection>)> {
+    let (What::Timed(fault), When::Time { from, to }) = (&injection.what, injection.when) else {
         return Vec::new();
     };
     let begins = match fault {
@@ -68,7 +68,7 @@ fn actions(order: &Order) -> Vec<(Duration, TimedAction, Option<Order>)> {
         TimedFault::GidChange => TimedAction::GidChange,
         TimedFault::DeviceFatal => TimedAction::DeviceFatal,
     };
-    let mut actions = vec![(from, begins, Some(order.clone()))];
+    let mut actions = vec![(from, begins, Some(injection.clone()))];
     actions.extend(to.map(|to| (to, TimedAction::PortUp, None)));
     actions
 }

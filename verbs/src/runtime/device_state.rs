@@ -75,7 +75,7 @@ impl DeviceState {
             .map_err(std::io::Error::from)
             .map_err(system("making an eventfd"))?;
         let clock = DeviceClock::start().map_err(system("reading the clock"))?;
-        engine.begin_timed_orders(clock.now());
+        engine.begin_timed_injections(clock.now());
         Ok(Self {
             engine: EngineLock::new(engine),
             wake,

@@ -5,8 +5,8 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
+use super::injections::{Injections, unplugged};
 use super::moderation::Moderation;
-use super::orders::{Orders, unplugged};
 use super::pacing::Pacing;
 use super::{EventQueue, Persister};
 use crate::capture::PortCapture;
@@ -34,8 +34,8 @@ pub(crate) struct Engine {
     pub(crate) port: DevicePort,
     /// Faults injected between the port and the NIC.
     pub(crate) faults: Option<FaultLayer>,
-    /// Failures to order.
-    pub(crate) orders: Option<Box<Orders>>,
+    /// Fault injection.
+    pub(crate) injections: Option<Box<Injections>>,
     /// Captures each packet.
     pub(crate) capture: Option<Box<PortCapture>>,
     /// The queue for each CQ's events.
@@ -125,7 +125,7 @@ impl Engine {
             nic,
             port,
             faults,
-            orders: None,
+            injections: None,
             capture: None,
             channels: HashMap::new(),
             moderation: Moderation::default(),
@@ -199,9 +199,9 @@ impl Engine {
     /// packets or timeouts.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
         let now = self.nic_time(now);
-        if self.orders.is_some() {
+        if self.injections.is_some() {
             cold_path();
-            self.carry_out_orders(now);
+            self.inject_due_faults(now);
         }
         if self.has_stopped() {
             cold_path();
@@ -241,7 +241,7 @@ impl Engine {
             now,
             capture: self.capture.as_deref_mut(),
         };
-        let received = match (unplugged(&mut self.orders), &mut self.faults) {
+        let received = match (unplugged(&mut self.injections), &mut self.faults) {
             (Some(unplugged), _) => self.port.receive(RECEIVE_BUDGET, unplugged),
             (None, None) => self.port.receive(RECEIVE_BUDGET, &mut sink),
             (None, Some(faults)) => {
@@ -304,7 +304,7 @@ impl Engine {
         timeouts
             .chain(held_back)
             .chain(network)
-            .chain(self.next_order())
+            .chain(self.next_injection())
             .chain(delayed_events)
             .min()
     }

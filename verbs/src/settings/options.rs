@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     faults: Option<Faults>,
-    /// The faults are those of the environment, whose orders count for the whole process.
+    /// The faults are those of the environment, whose injections count for the whole process.
     faults_of_process: bool,
     datapath: DatapathOptions,
     capture: Option<Capture>,
@@ -76,9 +76,9 @@ impl OpenOptions {
     }
 
     /// Injects faults into the packets that arrive at the device, and makes the failures happen that
-    /// are ordered. Orders about calls affect only calls of the C API, see
+    /// are injected. Injections about calls affect only calls of the C API, see
     /// [`CallJudge`](crate::faults::CallJudge). The QPs, completions, regions and requests that
-    /// orders count are those of the context.
+    /// injections count are those of the context.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = Some(faults);
         self.faults_of_process = false;
@@ -173,11 +173,11 @@ impl OpenOptions {
         Ok(Some(FaultLayer::new(spec, seed.wrapping_add(number))))
     }
 
-    /// The judge of a new context's orders, if the options have any.
+    /// The judge of a new context's injections, if the options have any.
     pub(crate) fn judge(&self) -> Result<Option<Arc<Judge>>, OpenError> {
         match &self.faults {
             Some(_) if self.faults_of_process => Judge::of_environment(),
-            Some(faults) if !faults.orders().is_empty() => {
+            Some(faults) if !faults.injections().is_empty() => {
                 Ok(Some(Judge::new(faults.clone(), seed_of(faults)?)))
             }
             _ => Ok(None),

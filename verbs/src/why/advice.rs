@@ -410,7 +410,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         number: 0x53,
-        meaning: "the failure was ordered, by ROCE_FAULTS or by the program",
+        meaning: "the failure was injected, by ROCE_FAULTS or by the program",
         event: "",
         ways: &[],
         advice: &[always("unset ROCE_FAULTS if you don't want it")],

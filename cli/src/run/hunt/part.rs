@@ -1,6 +1,6 @@
 //! One fault of a run, as `ROCE_FAULTS` writes it.
 
-use roce_verbs::faults::{CallFault, CompletionFault, Order, What, When};
+use roce_verbs::faults::{CallFault, CompletionFault, Injection, What, When};
 use roce_verbs::settings::{Chance, DurationText};
 use std::fmt;
 use std::time::Duration;
@@ -17,13 +17,13 @@ pub(super) enum Part {
     /// Every packet is delayed.
     Delay { from: Duration, to: Duration },
     /// A call or a completion fails, or comes late.
-    Order(Order),
+    Injection(Injection),
 }
 
 impl Part {
     /// Whether the seed decides which packets it affects.
     pub(super) fn is_random(&self) -> bool {
-        !matches!(self, Self::Order(_))
+        !matches!(self, Self::Injection(_))
     }
 
     /// The same part with a shorter time, or with fewer matches; the boldest first.
@@ -45,25 +45,28 @@ impl Part {
                 });
                 times.collect()
             }
-            Self::Order(order) => smaller(order).into_iter().map(Self::Order).collect(),
+            Self::Injection(injection) => smaller(injection)
+                .into_iter()
+                .map(Self::Injection)
+                .collect(),
         }
     }
 }
 
-fn smaller(order: &Order) -> Vec<Order> {
+fn smaller(injection: &Injection) -> Vec<Injection> {
     let mut smaller = Vec::new();
     if let When::Matches {
         first,
         last: Some(last),
-    } = order.when
+    } = injection.when
         && first < last
     {
-        let among = |first, last| Order {
+        let among = |first, last| Injection {
             when: When::Matches {
                 first,
                 last: Some(last),
             },
-            ..order.clone()
+            ..injection.clone()
         };
         smaller.extend([among(first, first), among(last, last)]);
         if last - first > 1 {
@@ -71,11 +74,11 @@ fn smaller(order: &Order) -> Vec<Order> {
             smaller.extend([among(first, middle), among(middle + 1, last)]);
         }
     }
-    let with = |what| Order {
+    let with = |what| Injection {
         what,
-        ..order.clone()
+        ..injection.clone()
     };
-    match order.what {
+    match injection.what {
         What::Completion(of, CompletionFault::Late(time)) => {
             let times = shorter(time).into_iter().map(CompletionFault::Late);
             smaller.extend(times.map(|late| with(What::Completion(of, late))));
@@ -121,7 +124,7 @@ impl fmt::Display for Part {
             Self::Delay { from, to } => {
                 write!(f, "delay={}..{}", DurationText(*from), DurationText(*to))
             }
-            Self::Order(order) => order.fmt(f),
+            Self::Injection(injection) => injection.fmt(f),
         }
     }
 }
@@ -134,9 +137,9 @@ mod tests {
     fn late(ms: u64, first: u64, last: u64) -> Part {
         let fault = CompletionFault::Late(Duration::from_millis(ms));
         let last = Some(last);
-        Part::Order(Order {
+        Part::Injection(Injection {
             when: When::Matches { first, last },
-            ..Order::completion(Of::Recv, fault)
+            ..Injection::completion(Of::Recv, fault)
         })
     }
 
@@ -201,10 +204,10 @@ mod tests {
     fn slow_calls_become_faster() {
         let slow = CallFault::Slow(Duration::from_micros(20));
         let call = Call::named("post_send").expect("a call");
-        let part = Part::Order(Order::call(call, slow).at(3));
+        let part = Part::Injection(Injection::call(call, slow).at(3));
         assert_eq!(texts(&part.smaller()), ["post_send:slow=10us@3"]);
-        let status = Order::completion(Of::Send, CompletionFault::Lost).at(3);
-        assert_eq!(Part::Order(status).smaller(), []);
+        let status = Injection::completion(Of::Send, CompletionFault::Lost).at(3);
+        assert_eq!(Part::Injection(status).smaller(), []);
     }
 
     /// Shrinking ends, because there is no way back.

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use nix::errno::Errno;
 use roce_verbs::completion::WcStatus;
 use roce_verbs::faults::{
-    Call, CallFault, CompletionFault, Of, Order, RequestFault, TimedFault, When,
+    Call, CallFault, CompletionFault, Injection, Of, RequestFault, TimedFault, When,
 };
 use roce_verbs::settings::Chance;
 use serde::Serialize;
@@ -99,9 +99,9 @@ impl Plan {
             }
             match category {
                 Category::Network => parts.extend(network(draw, test)),
-                Category::Late => parts.extend(orders(draw, test, late)),
-                Category::Slow => parts.extend(orders(draw, test, slow)),
-                Category::Errors => parts.extend(error(draw, test).map(Part::Order)),
+                Category::Late => parts.extend(injections(draw, test, late)),
+                Category::Slow => parts.extend(injections(draw, test, slow)),
+                Category::Errors => parts.extend(error(draw, test).map(Part::Injection)),
             }
         }
         // Such as calls, of a program of another language than C.
@@ -164,43 +164,43 @@ fn time(draw: &mut Draw, longest: Duration) -> Duration {
     draw.one_of(&times).copied().unwrap_or_default()
 }
 
-fn orders(
+fn injections(
     draw: &mut Draw,
     test: &Scouted,
-    order: fn(&mut Draw, &Scouted) -> Option<Order>,
+    injection: fn(&mut Draw, &Scouted) -> Option<Injection>,
 ) -> Vec<Part> {
     let count = 1 + draw.below(MAX_PARTS);
-    let orders = (0..count).filter_map(|_| order(draw, test));
-    orders.map(Part::Order).collect()
+    let injections = (0..count).filter_map(|_| injection(draw, test));
+    injections.map(Part::Injection).collect()
 }
 
-fn late(draw: &mut Draw, test: &Scouted) -> Option<Order> {
+fn late(draw: &mut Draw, test: &Scouted) -> Option<Injection> {
     let fault = CompletionFault::Late(time(draw, LATEST));
     let (of, count) = draw.one_of(&test.completions).copied()?;
     let of = if draw.once_in(4) { Of::Any } else { of };
-    let mut order = several(draw, count, Order::completion(of, fault));
+    let mut injection = several(draw, count, Injection::completion(of, fault));
     if draw.once_in(4) {
-        order = order.of_qp(1 + draw.below(2));
+        injection = injection.of_qp(1 + draw.below(2));
     }
-    Some(order)
+    Some(injection)
 }
 
-fn slow(draw: &mut Draw, test: &Scouted) -> Option<Order> {
+fn slow(draw: &mut Draw, test: &Scouted) -> Option<Injection> {
     let fault = CallFault::Slow(time(draw, LATEST));
     let (call, count) = draw.one_of(&test.calls).copied()?;
-    Some(several(draw, count, Order::call(call, fault)))
+    Some(several(draw, count, Injection::call(call, fault)))
 }
 
 /// One call or completion that fails; at times a connection that is refused, or a link that goes
 /// down and up again.
-fn error(draw: &mut Draw, test: &Scouted) -> Option<Order> {
+fn error(draw: &mut Draw, test: &Scouted) -> Option<Injection> {
     match draw.below(10) {
         0..4 => {
             let failing = |(call, _): &&(Call, u64)| FAILING_CALLS.contains(&call.name());
             let calls: Vec<_> = test.calls.iter().filter(failing).copied().collect();
             let (call, count) = draw.one_of(&calls).copied()?;
             let fault = CallFault::Error(Errno::ENOMEM as i32);
-            Some(once(draw, count, Order::call(call, fault)))
+            Some(once(draw, count, Injection::call(call, fault)))
         }
         4..8 => {
             let (of, count) = draw.one_of(&test.completions).copied()?;
@@ -208,36 +208,36 @@ fn error(draw: &mut Draw, test: &Scouted) -> Option<Order> {
             let statuses: Vec<_> = statuses.map(|(_, status)| *status).collect();
             let status = draw.one_of(&statuses).copied()?;
             let fault = CompletionFault::Status(status);
-            Some(once(draw, count, Order::completion(of, fault)))
+            Some(once(draw, count, Injection::completion(of, fault)))
         }
         8 => {
             let refused = RequestFault::Reject(CONSUMER_REJECT);
-            Some(Order::request(refused).at(1 + u64::from(draw.below(2))))
+            Some(Injection::request(refused).at(1 + u64::from(draw.below(2))))
         }
         _ => {
             let from = time(draw, LATEST);
             let to = from + time(draw, LATEST);
-            Some(Order::timed(TimedFault::PortDown, from, Some(to)))
+            Some(Injection::timed(TimedFault::PortDown, from, Some(to)))
         }
     }
 }
 
 /// For one match, of roughly `count`.
-fn once(draw: &mut Draw, count: u64, order: Order) -> Order {
-    order.at(which(draw, count))
+fn once(draw: &mut Draw, count: u64, injection: Injection) -> Injection {
+    injection.at(which(draw, count))
 }
 
 /// For one match or for some, of roughly `count`.
-fn several(draw: &mut Draw, count: u64, order: Order) -> Order {
+fn several(draw: &mut Draw, count: u64, injection: Injection) -> Injection {
     let first = which(draw, count);
     let more = match draw.once_in(2) {
         true => u64::from(draw.below(MAX_MATCHES)),
         false => 0,
     };
     let last = Some(first + more);
-    Order {
+    Injection {
         when: When::Matches { first, last },
-        ..order
+        ..injection
     }
 }
 
@@ -330,17 +330,17 @@ mod tests {
                 );
                 let faults: Result<Faults, _> = plan.to_string().parse();
                 let faults = faults.unwrap_or_else(|error| panic!("{plan}: {error}"));
-                let orders = faults.orders().iter().cloned().map(Part::Order);
+                let injections = faults.injections().iter().cloned().map(Part::Injection);
                 match is_network {
                     true => assert!(!faults.network().is_faultless(), "{plan}"),
-                    false => assert!(orders.eq(plan.parts.iter().cloned()), "{plan}"),
+                    false => assert!(injections.eq(plan.parts.iter().cloned()), "{plan}"),
                 }
             }
         }
     }
 
     #[test]
-    fn orders_are_about_what_the_test_does() {
+    fn injections_are_about_what_the_test_does() {
         for plan in plans(&[Category::Late, Category::Slow]) {
             for part in &plan.parts {
                 let text = part.to_string();
@@ -348,7 +348,7 @@ mod tests {
                     .strip_prefix("qp1.")
                     .or(text.strip_prefix("qp2."))
                     .unwrap_or(&text);
-                let (what, fault) = text.split_once(':').expect("an order");
+                let (what, fault) = text.split_once(':').expect("an injection");
                 let known = ["any", "send", "recv", "post_send", "reg_mr"];
                 assert!(known.contains(&what), "{text}");
                 let (_, when) = fault.split_once('@').expect("matches");
@@ -400,9 +400,9 @@ mod tests {
     #[test]
     fn a_plan_without_faults_is_empty_and_only_random_parts_need_a_seed() {
         assert_eq!(Plan::default().to_string(), "");
-        let late = Order::completion(Of::Any, CompletionFault::Late(LATEST));
+        let late = Injection::completion(Of::Any, CompletionFault::Late(LATEST));
         let plan = Plan {
-            parts: vec![Part::Order(late.at(3))],
+            parts: vec![Part::Injection(late.at(3))],
             seed: 3,
         };
         assert_eq!(plan.to_string(), "any:late=50ms@3");

@@ -1,6 +1,6 @@
 //! What a test does, so that the faults drawn for it are about calls and completions that it has.
 
-use roce_verbs::faults::{Call, CallFault, CompletionFault, Faults, Of, Order, What, When};
+use roce_verbs::faults::{Call, CallFault, CompletionFault, Faults, Injection, Of, What, When};
 use std::time::Duration;
 
 /// Completions that can be late.
@@ -39,13 +39,14 @@ pub(super) struct Scouted {
 /// Faults that change nothing, and are reported at the first match, the fourth, the 16th and so on.
 pub(super) fn reporting() -> Faults {
     let calls = CALLS.iter().filter_map(|name| Call::named(name));
-    let calls = calls.map(|call| Order::call(call, CallFault::Slow(Duration::ZERO)));
+    let calls = calls.map(|call| Injection::call(call, CallFault::Slow(Duration::ZERO)));
     let late = CompletionFault::Late(Duration::ZERO);
-    let completions = COMPLETIONS.map(|of| Order::completion(of, late));
-    let orders = calls.chain(completions);
-    let each =
-        orders.flat_map(|order| (0..=POWERS).map(move |power| order.clone().at(1 << (2 * power))));
-    each.fold(Faults::new(), Faults::order)
+    let completions = COMPLETIONS.map(|of| Injection::completion(of, late));
+    let injections = calls.chain(completions);
+    let each = injections.flat_map(|injection| {
+        (0..=POWERS).map(move |power| injection.clone().at(1 << (2 * power)))
+    });
+    each.fold(Faults::new(), Faults::inject)
 }
 
 impl Scouted {
@@ -59,11 +60,11 @@ impl Scouted {
             .lines()
             .filter_map(|line| line.strip_prefix("roce: fault: "));
         let faults = texts.filter_map(|text| text.parse::<Faults>().ok());
-        for order in faults.flat_map(|faults| faults.orders().to_vec()) {
-            let When::Matches { first, .. } = order.when else {
+        for injection in faults.flat_map(|faults| faults.injections().to_vec()) {
+            let When::Matches { first, .. } = injection.when else {
                 continue;
             };
-            match order.what {
+            match injection.what {
                 What::Call(call, _) => note(&mut found.calls, call, first),
                 What::Completion(of, _) => note(&mut found.completions, of, first),
                 _ => {}
@@ -101,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_orders_are_valid_and_change_nothing() {
+    fn the_injections_are_valid_and_change_nothing() {
         let faults = reporting();
         assert_eq!(faults.to_string().parse::<Faults>().as_ref(), Ok(&faults));
-        assert_eq!(faults.orders().len(), 17 * 11);
+        assert_eq!(faults.injections().len(), 17 * 11);
         assert!(faults.network().is_faultless());
         let text = faults.to_string();
         assert!(text.contains(",post_send:slow=0s@16,"), "{text}");

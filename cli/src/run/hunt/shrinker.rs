@@ -126,15 +126,15 @@ impl Shrunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_verbs::faults::{CompletionFault, Of, Order, When};
+    use roce_verbs::faults::{CompletionFault, Injection, Of, When};
     use roce_verbs::settings::Chance;
 
     fn late(ms: u64, first: u64, last: u64) -> Part {
         let fault = CompletionFault::Late(Duration::from_millis(ms));
         let last = Some(last);
-        Part::Order(Order {
+        Part::Injection(Injection {
             when: When::Matches { first, last },
-            ..Order::completion(Of::Recv, fault)
+            ..Injection::completion(Of::Recv, fault)
         })
     }
 
@@ -159,9 +159,9 @@ mod tests {
     fn one_part_with_small_numbers_is_left() {
         let fails = |faults: &str| {
             let parts = faults.split(',');
-            let mut orders = parts.filter_map(|part| part.strip_prefix("recv:late="));
-            orders.any(|order| {
-                let (time, matches) = order.split_once('@').expect("matches");
+            let mut injections = parts.filter_map(|part| part.strip_prefix("recv:late="));
+            injections.any(|injection| {
+                let (time, matches) = injection.split_once('@').expect("matches");
                 let (first, last) = matches.split_once("..").unwrap_or((matches, matches));
                 let strikes: std::ops::RangeInclusive<u32> =
                     first.parse().expect("a number")..=last.parse().expect("a number");

@@ -58,9 +58,12 @@ impl Engine {
     /// The port's counters, by name, and those of faults, if there are any.
     pub(crate) fn port_counters(&self) -> Vec<(&'static str, u64)> {
         let faults = self.faults.iter().flat_map(|f| f.counters().each());
-        let orders = self.orders.iter().map(|orders| orders.counter());
+        let injections = self
+            .injections
+            .iter()
+            .map(|injections| injections.counter());
         let port = self.port.each_counter().into_iter();
-        port.chain(faults).chain(orders).collect()
+        port.chain(faults).chain(injections).collect()
     }
 
     /// Copies what evidence about lost datagrams is gathered from, for a caller that gathers it

@@ -1,7 +1,7 @@
 //! Sending what is ready, and which posts wait for those that follow.
 
 use super::Engine;
-use crate::runtime::orders::unplugged;
+use crate::runtime::injections::unplugged;
 use crate::runtime::pacing::Batch;
 use roce_port::Port as _;
 use roce_stack::{Instant, Stat};
@@ -17,7 +17,7 @@ impl Engine {
         let now = self.nic_time(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
-            match (unplugged(&mut self.orders), &mut self.capture) {
+            match (unplugged(&mut self.injections), &mut self.capture) {
                 (Some(unplugged), _) => self.nic.transmit(now, unplugged),
                 (None, None) => self.nic.transmit(now, self.port.as_transmit()),
                 (None, Some(capture)) => {

@@ -1,4 +1,4 @@
-//! Failures to order: completions that report an error, that come late, or that never come.
+//! Fault injection: completions that report an error, that come late, or that never come.
 //!
 //! A [`CompletionFaults`] decides about each completion of a request that succeeded. The decision
 //! concerns only what the application sees: the message has been transferred.
@@ -11,7 +11,7 @@ use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Decides what becomes of completions. See [`Nic::order_completions`](crate::Nic::order_completions).
+/// Decides what becomes of completions. See [`Nic::inject_completion_faults`](crate::Nic::inject_completion_faults).
 pub trait CompletionFaults: Send + core::fmt::Debug {
     /// Decides about a completion that reports success.
     fn judge(&mut self, completion: &Completion) -> CompletionFate;
@@ -52,7 +52,7 @@ fn is_receive(completion: &Completion) -> bool {
 
 /// The faults of a NIC, and the completions that they hold back.
 #[derive(Debug)]
-pub(crate) struct Ordered {
+pub(crate) struct InjectedFaults {
     faults: Box<dyn CompletionFaults>,
     /// The completions that are late, those of each work queue in order.
     late: VecDeque<(Instant, Delivery)>,
@@ -60,7 +60,7 @@ pub(crate) struct Ordered {
     lost: Vec<Delivery>,
 }
 
-impl Ordered {
+impl InjectedFaults {
     pub(crate) fn new(faults: Box<dyn CompletionFaults>) -> Self {
         Self {
             faults,

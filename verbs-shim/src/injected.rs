@@ -1,4 +1,4 @@
-//! Failures to order: calls that fail, wait or kill the process because `ROCE_FAULTS` says so.
+//! Fault injection: calls that fail, wait or kill the process because `ROCE_FAULTS` says so.
 
 use crate::log;
 use nix::errno::Errno;
@@ -31,7 +31,7 @@ impl Drop for Entered {
 /// Begins a call. `call` is the C name of the function.
 ///
 /// # Errors
-/// If the call was ordered to fail: it must do nothing then.
+/// The error that was injected: the call must do nothing then.
 #[inline]
 pub(crate) fn enter(call: &'static str) -> Result<Entered, Errno> {
     match &*JUDGE {
@@ -51,7 +51,7 @@ fn enter_judged(judge: &CallJudge, call: &'static str) -> Result<Entered, Errno>
     if outer == 0 {
         judge.begin(call).map_err(|errno| {
             let errno = Errno::from_raw(errno);
-            log::with_reason(errno, || "ROCE_FAULTS ordered this failure".to_owned())
+            log::with_reason(errno, || "ROCE_FAULTS injected this failure".to_owned())
         })?;
     }
     let counts = DEPTH.try_with(|depth| depth.set(outer + 1)).is_ok();

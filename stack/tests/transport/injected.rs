@@ -1,8 +1,8 @@
-//! Failures to order: what becomes of completions that a judge decides about.
+//! Fault injection: what becomes of completions that a judge decides about.
 
 use crate::sim::{A, B, Pair, Setup, to_state};
 use roce_stack::{
-    Cause, Completion, CompletionFate, CompletionFaults, Event, OrderedFailure, PostError, QpKind,
+    Cause, Completion, CompletionFate, CompletionFaults, Event, InjectedFailure, PostError, QpKind,
     QpState, SendOp, SendRequest, WcStatus,
 };
 use std::time::Duration;
@@ -20,10 +20,10 @@ impl CompletionFaults for Script {
 }
 
 /// Two connected QPs; `script` decides about the completions of `side`.
-fn ordered(side: usize, setup: Setup, script: &[(u64, CompletionFate)]) -> Pair {
+fn injected(side: usize, setup: Setup, script: &[(u64, CompletionFate)]) -> Pair {
     let mut pair = Pair::new(setup);
     let faults = Box::new(Script(script.to_vec()));
-    pair.nodes[side].nic.order_completions(faults);
+    pair.nodes[side].nic.inject_completion_faults(faults);
     pair
 }
 
@@ -39,9 +39,9 @@ fn write(pair: &mut Pair, wr_ids: &[u64]) {
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 #[test]
-fn a_request_reports_the_status_that_was_ordered_and_the_others_are_flushed() {
+fn a_request_reports_the_status_that_was_injected_and_the_others_are_flushed() {
     let status = WcStatus::RemoteAccessError;
-    let mut pair = ordered(A, Setup::default(), &[(2, CompletionFate::Fail(status))]);
+    let mut pair = injected(A, Setup::default(), &[(2, CompletionFate::Fail(status))]);
     write(&mut pair, &[1, 2, 3]);
     pair.run();
     let flushed = WcStatus::WorkRequestFlushed;
@@ -49,7 +49,7 @@ fn a_request_reports_the_status_that_was_ordered_and_the_others_are_flushed() {
     assert_eq!(pair.state(A), QpState::Err);
     let node = &pair.nodes[A];
     let failure = node.nic.failure(node.qpn).expect("it has failed");
-    let cause = Cause::Ordered(OrderedFailure::Status { status, wr_id: 2 });
+    let cause = Cause::Injected(InjectedFailure::Status { status, wr_id: 2 });
     assert_eq!((failure.cause, failure.status), (cause, Some(status)));
     let text = cause.to_string();
     assert!(text.contains("wr_id 0x2"), "{text}");
@@ -62,7 +62,7 @@ fn a_failed_send_of_an_unreliable_service_stops_sending_only() {
         ..Setup::default()
     };
     let status = WcStatus::LocalQpOperationError;
-    let mut pair = ordered(A, setup, &[(1, CompletionFate::Fail(status))]);
+    let mut pair = injected(A, setup, &[(1, CompletionFate::Fail(status))]);
     write(&mut pair, &[1]);
     pair.run();
     pair.assert_sent_as(A, &[(1, status)]);
@@ -70,9 +70,9 @@ fn a_failed_send_of_an_unreliable_service_stops_sending_only() {
 }
 
 #[test]
-fn a_receive_reports_the_status_that_was_ordered() {
+fn a_receive_reports_the_status_that_was_injected() {
     let status = WcStatus::LocalLengthError;
-    let mut pair = ordered(B, Setup::default(), &[(1, CompletionFate::Fail(status))]);
+    let mut pair = injected(B, Setup::default(), &[(1, CompletionFate::Fail(status))]);
     let (local, remote) = (pair.mem(A, 64), pair.mem(B, 64));
     pair.post_recv(B, 1, &[remote.sge(0, 64)]);
     pair.post_recv(B, 2, &[remote.sge(0, 64)]);
@@ -84,7 +84,7 @@ fn a_receive_reports_the_status_that_was_ordered() {
 
 #[test]
 fn a_late_completion_holds_back_those_behind_it_in_its_queue_and_no_others() {
-    let mut pair = ordered(
+    let mut pair = injected(
         A,
         Setup::default(),
         &[(2, CompletionFate::Delay(100 * MILLISECOND))],
@@ -115,7 +115,7 @@ fn late_completions_come_before_those_of_a_failure() {
         (1, CompletionFate::Delay(MILLISECOND)),
         (2, CompletionFate::Fail(status)),
     ];
-    let mut pair = ordered(A, Setup::default(), &script);
+    let mut pair = injected(A, Setup::default(), &script);
     write(&mut pair, &[1, 2, 3]);
     pair.run();
     let flushed = WcStatus::WorkRequestFlushed;
@@ -124,7 +124,7 @@ fn late_completions_come_before_those_of_a_failure() {
 
 #[test]
 fn a_lost_completion_never_comes_and_its_request_occupies_the_queue() {
-    let mut pair = ordered(A, Setup::default(), &[(2, CompletionFate::Lose)]);
+    let mut pair = injected(A, Setup::default(), &[(2, CompletionFate::Lose)]);
     write(&mut pair, &[1, 2, 3]);
     pair.run();
     pair.assert_sent(A, &[1, 3]);
@@ -147,7 +147,7 @@ fn a_lost_completion_never_comes_and_its_request_occupies_the_queue() {
 
 #[test]
 fn late_completions_of_a_qp_that_is_destroyed_never_come() {
-    let mut pair = ordered(
+    let mut pair = injected(
         A,
         Setup::default(),
         &[(1, CompletionFate::Delay(MILLISECOND))],
@@ -164,16 +164,16 @@ fn late_completions_of_a_qp_that_is_destroyed_never_come() {
 }
 
 #[test]
-fn a_cq_overruns_as_ordered() {
-    let mut pair = ordered(A, Setup::default(), &[(2, CompletionFate::Overrun)]);
+fn a_cq_overruns_by_injection() {
+    let mut pair = injected(A, Setup::default(), &[(2, CompletionFate::Overrun)]);
     write(&mut pair, &[1, 2, 3]);
     pair.run();
     assert_eq!(pair.state(A), QpState::Err);
     let node = &mut pair.nodes[A];
     let cq = node.send_cq.id();
     let failure = node.nic.failure(node.qpn).expect("it has failed");
-    let overrun = OrderedFailure::Overrun(cq);
-    assert_eq!(failure.cause, Cause::Ordered(overrun));
+    let overrun = InjectedFailure::Overrun(cq);
+    assert_eq!(failure.cause, Cause::Injected(overrun));
     node.take_events();
     assert!(node.events.contains(&Event::CqError(cq)));
     assert!(node.events.contains(&Event::QpFatal(node.qpn)));

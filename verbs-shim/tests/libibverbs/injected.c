@@ -1,4 +1,4 @@
-/* Each call that is ordered to fail fails with the error that was ordered, before it looks at its
+/* A call into which an error is injected fails with it, before it looks at its
  * arguments: EDOM here. The program gets the names of the calls. Without any, it prints which of a
  * hundred posts fail. */
 
@@ -174,7 +174,7 @@ static void print_which_posts_fail(void)
 	printf("\n");
 }
 
-/* rdma_create_qp makes a protection domain, CQs and a QP by itself: no orders of the program's own calls
+/* rdma_create_qp makes a protection domain, CQs and a QP by itself: no injections of the program's own calls
  * are about these. */
 static void make_by_one_call(void)
 {

@@ -1,4 +1,4 @@
-//! One failure to order: what fails, how, and when.
+//! One injected fault: what fails, how, and when.
 
 use super::names::{self, status_name};
 use nix::errno::Errno;
@@ -6,9 +6,9 @@ use roce_port::fault::Chance;
 use roce_stack::{Duration, DurationText, WcOpcode, WcStatus};
 use std::fmt;
 
-/// One failure to order. Its text form is `[qpN.]WHAT:FAULT[@WHEN]`.
+/// One injected fault. Its text form is `[qpN.]WHAT:FAULT[@WHEN]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct Injection {
     /// Only the QP that the process creates as its `qp`-th, from 1 on. Only for completions.
     pub qp: Option<u32>,
     /// What fails, and how.
@@ -92,7 +92,7 @@ impl Of {
         Self::Any,
     ];
 
-    /// Its name in an order.
+    /// Its name in an injection.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -158,7 +158,7 @@ impl TimedFault {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::PortDown, Self::GidChange, Self::DeviceFatal];
 
-    /// Its name in an order: what, and how.
+    /// Its name in an injection: what, and how.
     pub const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::PortDown => ("port", "down"),
@@ -168,7 +168,7 @@ impl TimedFault {
     }
 }
 
-/// Which of the matches of an order it strikes.
+/// Which of the matches of an injection it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Each of them.
@@ -191,7 +191,7 @@ pub enum When {
     },
 }
 
-impl Order {
+impl Injection {
     const fn new(what: What) -> Self {
         Self {
             qp: None,
@@ -200,31 +200,31 @@ impl Order {
         }
     }
 
-    /// An order about a call of the C API.
+    /// An injection about a call of the C API.
     pub const fn call(call: Call, fault: CallFault) -> Self {
         Self::new(What::Call(call, fault))
     }
 
-    /// An order about completions.
+    /// An injection about completions.
     pub const fn completion(of: Of, fault: CompletionFault) -> Self {
         Self::new(What::Completion(of, fault))
     }
 
-    /// An order about registered regions.
+    /// An injection about registered regions.
     pub const fn region() -> Self {
         Self::new(What::Region)
     }
 
-    /// An order about connection requests that arrive.
+    /// An injection about connection requests that arrive.
     pub const fn request(fault: RequestFault) -> Self {
         Self::new(What::Request(fault))
     }
 
-    /// An order about a time since the device was opened. Only a link comes back at `to`.
+    /// An injection about a time since the device was opened. Only a link comes back at `to`.
     pub const fn timed(fault: TimedFault, from: Duration, to: Option<Duration>) -> Self {
-        let mut order = Self::new(What::Timed(fault));
-        order.when = When::Time { from, to };
-        order
+        let mut injection = Self::new(What::Timed(fault));
+        injection.when = When::Time { from, to };
+        injection
     }
 
     /// The same about the `nth` match only, counted from 1.
@@ -249,7 +249,7 @@ impl Order {
     }
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for Injection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(number) = self.qp {
             write!(f, "qp{number}.")?;

@@ -1,4 +1,4 @@
-//! Failures to order, and what unchanged programs of rdma-core and perftest make of them.
+//! Fault injection, and what unchanged programs of rdma-core and perftest make of them.
 
 use super::programs::{installed, library};
 use super::*;
@@ -22,7 +22,7 @@ const SCENE: &str = r#"
     [ -z "$SERVER" ] || kill $server
     exit $code"#;
 
-/// A failure that was ordered.
+/// A failure that was injected.
 struct Scene {
     faults: &'static str,
     /// Whether it is the server's.
@@ -206,10 +206,10 @@ fn check(scene: &Scene) {
     for words in scene.told {
         assert!(client.contains(words), "{words}: {all}");
     }
-    // The process prints each order when it first injects its fault.
+    // The process prints each injection when it first injects its fault.
     let reported = if scene.at_server { &server } else { &client };
-    for order in scene.faults.split(',') {
-        let line = format!("roce: fault: {order}\n");
+    for injection in scene.faults.split(',') {
+        let line = format!("roce: fault: {injection}\n");
         assert_eq!(reported.matches(&line).count(), 1, "{all}");
     }
     let seed = format!("roce: faults: {},seed=", scene.faults);
@@ -217,8 +217,8 @@ fn check(scene: &Scene) {
 }
 
 #[test]
-fn programs_see_the_failures_that_were_ordered() {
-    let test = "programs_see_the_failures_that_were_ordered";
+fn programs_see_the_failures_that_were_injected() {
+    let test = "programs_see_the_failures_that_were_injected";
     let programs = [
         "ibv_rc_pingpong",
         "ibv_asyncwatch",
