@@ -31,9 +31,9 @@ pub use run::{Outcome, Runner};
 /// The modules for cargo-mutants: packet sequence numbers, the ICRC, opcodes, and both halves of a
 /// QP.
 pub const MODULES: &[&str] = &[
-    "wire/src/psn.rs",
-    "wire/src/icrc.rs",
-    "wire/src/opcode.rs",
+    "wire/src/psn/mod.rs",
+    "wire/src/icrc/mod.rs",
+    "wire/src/opcode/mod.rs",
     "stack/src/qp/requester/**",
     "stack/src/qp/responder/**",
 ];

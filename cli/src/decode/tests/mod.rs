@@ -104,7 +104,7 @@ fn text_matches_the_golden_file() {
     frames.push(b"something else altogether".to_vec());
     let (text, broken) = print(&usual_pcap(&frames), &["--other"]);
     assert_eq!(broken, None);
-    let expected = include_str!("tests/golden.txt");
+    let expected = include_str!("golden.txt");
     assert!(text == expected, "expected:\n{expected}\nfound:\n{text}");
 }
 
@@ -112,7 +112,7 @@ fn text_matches_the_golden_file() {
 fn json_has_every_field() {
     let (packets, summary) = json(&usual_pcap(&conversation()), &[]);
     let text: Vec<String> = packets.iter().map(Value::to_string).collect();
-    let expected = include_str!("tests/golden.jsonl");
+    let expected = include_str!("golden.jsonl");
     let found = text.join("\n") + "\n" + &summary.to_string() + "\n";
     assert!(found == expected, "expected:\n{expected}\nfound:\n{found}");
 }

@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn each_symbol_is_one_function_or_variable() {
-        let wanted = include_str!("../symbols.txt");
+        let wanted = include_str!("../../symbols.txt");
         let wanted = wanted.lines().filter(|line| !line.starts_with('#'));
         let wanted = wanted.filter_map(|line| line.split(' ').next());
         let lists = [
