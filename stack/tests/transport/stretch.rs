@@ -1,8 +1,8 @@
 //! The middle of long messages, which is looked up once if the payload is in one element, and
 //! packet by packet if not: to the peer that is the same.
 
-use crate::sim::{Hand, Mem, Out, Setup};
-use roce_stack::{QpState, RemoteAddr, SendOp, Sge};
+use crate::sim::{A, B, Hand, Ip, Mem, Out, Pair, Setup};
+use roce_stack::{DropReason, QpState, RemoteAddr, SendOp, Sge};
 use roce_wire::PathMtu;
 
 const PACKETS: usize = 40;
@@ -78,5 +78,27 @@ fn memory_that_ends_in_mid_message_is_found_at_the_same_packet() {
         let out = hand.out();
         assert_eq!(out.len(), PACKETS - 1, "{splits:?}");
         assert_eq!(hand.state(), QpState::Err, "{splits:?}");
+    }
+}
+
+/// The port numbers the packets of a run, and each packet's ICRC covers its own number.
+#[test]
+fn each_packet_of_a_run_is_sealed_for_its_identification() {
+    for ip in Ip::ALL {
+        let mut pair = Pair::new(Setup {
+            ip,
+            mtu: PathMtu::Mtu256,
+            ..Setup::default()
+        });
+        let (local, remote) = (pair.mem(A, LEN), pair.mem(B, LEN));
+        let all = [local.sge(0, LEN)];
+        pair.post(A, 1, SendOp::Write(remote.remote(0)), &all);
+        pair.post(A, 2, SendOp::Read(remote.remote(0)), &all);
+        pair.run();
+        pair.assert_sent(A, &[1, 2]);
+        for side in [A, B] {
+            let dropped = pair.nodes[side].nic.counters().drops(DropReason::BadIcrc);
+            assert_eq!(dropped, 0, "{ip:?}");
+        }
     }
 }
