@@ -9,6 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use support::End;
 
@@ -29,12 +30,15 @@ fn snapshot_where(enough: impl Fn(&Snapshot) -> bool) -> Snapshot {
 }
 
 /// An end in a process that serves metrics, and their address.
-fn end_with_metrics(last: u8) -> (End, SocketAddr) {
+/// One end at a time: those of a process share a server, where many clients of one evict another's.
+fn end_with_metrics(last: u8) -> (MutexGuard<'static, ()>, End, SocketAddr) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let free = SocketAddr::from(([127, 0, 0, 1], 0));
     let end = End::open(last, &OpenOptions::new().metrics(free));
     let at = end.context.metrics_address().expect("an address");
     assert_ne!(at.port(), 0);
-    (end, at)
+    (alone, end, at)
 }
 
 fn get(at: SocketAddr, request: &str) -> String {
@@ -94,7 +98,7 @@ fn snapshots_show_devices_and_qps() {
 /// their answers meanwhile.
 #[test]
 fn hostile_connections_do_not_block_other_clients() {
-    let (end, at) = end_with_metrics(93);
+    let (_alone, end, at) = end_with_metrics(93);
     let request = "GET /metrics HTTP/1.0\r\n\r\n";
     assert!(get(at, request).starts_with("HTTP/1.0 200 OK\r\n"));
     // More clients than the limit: some that send nothing, and one that never stops.
@@ -102,11 +106,8 @@ fn hostile_connections_do_not_block_other_clients() {
         .map(|_| TcpStream::connect(at).expect("connected"))
         .collect();
     let mut endless = TcpStream::connect(at).expect("connected");
-    let sent = endless.write_all(&[b'a'; 64 << 10]);
-    assert!(
-        sent.is_ok() || sent.is_err(),
-        "the kernel may take it or not"
-    );
+    // The kernel may take it or not.
+    let _ = endless.write_all(&[b'a'; 64 << 10]);
     // `roce top` has its own limit.
     snapshot_where(|_| true);
     // The silent clients are disconnected after their timeout. Then this client gets an answer.
@@ -130,7 +131,7 @@ fn hostile_connections_do_not_block_other_clients() {
 
 #[test]
 fn other_requests_get_an_error_status() {
-    let (_end, at) = end_with_metrics(94);
+    let (_alone, _end, at) = end_with_metrics(94);
     for (request, status) in [
         ("GET /secrets HTTP/1.0\r\n\r\n", "404 Not Found"),
         ("DELETE /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
