@@ -178,9 +178,9 @@ pub(super) const SCENES: &[Scene] = &[
         about: "The server's `iodepth` is smaller than the client's. fio's `verb=send` asks for no retries, and fio \
                 goes on after the error: the report comes two seconds later.",
         run: Two {
-            server: "roce why fio --name=server --ioengine=rdma --port=4470 --rw=read --bs=64k --size=8m --iodepth=4",
+            server: "roce why fio --name=server --ioengine=rdma --port=4470 --rw=read --bs=4k --size=8m --iodepth=4",
             client: "roce why fio --name=client --ioengine=rdma --hostname=10.9.0.2 --port=4470 --verb=send --rw=write \
-                     --bs=64k --size=8m --iodepth=16",
+                     --bs=4k --size=8m --iodepth=16",
         },
         ready: "opened",
         gives_up: "give_up reported 'kill -KILL $(program) $(program $client)'",
