@@ -6,7 +6,7 @@
 //! textbook DEVICE GID_INDEX HOST       the client
 //! ```
 //!
-//! `examples/c/textbook.c` is the same program in C. Either program can be either end: they
+//! `verbs-shim/examples/textbook.c` is the same program in C. Either program can be either end: they
 //! exchange their addresses over TCP, as one line of hexadecimal numbers. Then
 //!
 //! ```text

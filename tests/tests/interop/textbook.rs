@@ -24,7 +24,7 @@ impl Drop for Temporary {
 }
 
 fn in_c() -> Option<Temporary> {
-    programs::compiled_or_skip("examples/c/textbook.c").map(Temporary)
+    programs::compiled_or_skip("verbs-shim/examples/textbook.c").map(Temporary)
 }
 
 /// Arguments of both: where they are.

@@ -131,7 +131,7 @@ fn shown(line: &str) -> String {
         .replace("\"$far\"", "server")
         .replace("\"$router\"", "router")
         .replace("'$(program)'", "SERVER_PID")
-        .replace("\"$TEXTBOOK\"", "examples/c/textbook.c")
+        .replace("\"$TEXTBOOK\"", "verbs-shim/examples/textbook.c")
 }
 
 const STALE: &str = "without what varies; on the left what it has, on the right what is printed. `WRITE_DOCS=1 \

@@ -96,7 +96,7 @@ impl Scene {
             .args(["sh", "-c", SCRIPT])
             .env("ROCE", ROCE)
             .env("LIBRARY", library())
-            .env("TEXTBOOK", source("../examples/c/textbook.c"))
+            .env("TEXTBOOK", source("../verbs-shim/examples/textbook.c"))
             .env("OUT", folder.path())
             .env("ROUTED", if self.routed { "1" } else { "" })
             .env("BEFORE", self.before)

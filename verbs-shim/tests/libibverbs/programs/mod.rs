@@ -75,7 +75,7 @@ fn the_textbook_program() {
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
-    let Some(program) = compiled_or_skip("examples/c/textbook.c") else {
+    let Some(program) = compiled_or_skip("verbs-shim/examples/textbook.c") else {
         return;
     };
     for datapath in ["udp", "xdp"] {

@@ -1,0 +1,274 @@
+//! Carries out docs/ci.md: the steps of the action, and the Debian package in a root with only
+//! Debian's base system. Both run as an ordinary user.
+
+use roce_tests::programs;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// An unprivileged user.
+const NOBODY: u32 = 65534;
+
+/// The repository.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A folder that any user can read.
+fn open_folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("allowed");
+    folder
+}
+
+fn is_root() -> bool {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A command that runs as an ordinary user: as `nobody` if root runs the tests.
+fn as_ordinary_user(program: impl AsRef<OsStr>) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .arg(format!("--reuid={NOBODY}"))
+        .arg(format!("--regid={NOBODY}"))
+        .arg("--clear-groups")
+        .arg(program);
+    command
+}
+
+/// Packs the command and the library that were built with this test, with the real `cargo xtask
+/// dist`, and returns the file with this ending.
+fn packed(folder: &Path, ending: &str) -> PathBuf {
+    let built = folder.join("built");
+    fs::create_dir(&built).expect("made");
+    symlink(programs::roce(), built.join("roce")).expect("a link");
+    let storage = programs::built("nvme-rdma-under-test");
+    symlink(storage, built.join("nvme-rdma")).expect("a link");
+    for name in [
+        "libroce_verbs_shim.so",
+        "libroce_preload.so",
+        "libroce_rspreload.so",
+    ] {
+        symlink(programs::built(name), built.join(name)).expect("a link");
+    }
+    let dist = folder.join("dist");
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .arg("dist")
+        .arg("--from")
+        .arg(&built)
+        .arg("--out")
+        .arg(&dist)
+        .output()
+        .expect("it starts");
+    let said = success(&output);
+    let made = said.lines().find(|line| line.ends_with(ending));
+    PathBuf::from(made.unwrap_or_else(|| panic!("no {ending} in {said}")))
+}
+
+/// The output of a command, which must have succeeded.
+fn success(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}{errors}", output.status);
+    text
+}
+
+/// A job of a hosted runner, as far as the action uses one.
+struct Job {
+    folder: TempDir,
+    package: PathBuf,
+}
+
+impl Job {
+    fn new() -> Self {
+        let folder = open_folder();
+        let package = packed(folder.path(), ".tar.gz");
+        let temp = folder.path().join("temp");
+        fs::create_dir(&temp).expect("made");
+        if is_root() {
+            chown(&temp, Some(NOBODY), Some(NOBODY)).expect("given away");
+        }
+        Self { folder, package }
+    }
+
+    fn temp(&self) -> PathBuf {
+        self.folder.path().join("temp")
+    }
+
+    /// The `run:` line of each step of the action, in order.
+    fn steps() -> Vec<String> {
+        let action = fs::read_to_string(repository().join("action.yml")).expect("read");
+        let runs = action.lines().filter_map(|line| {
+            let command = line.trim().strip_prefix("run: ")?;
+            Some(command.trim_matches('\'').to_owned())
+        });
+        runs.collect()
+    }
+
+    /// Runs a step with these inputs, in the environment that earlier steps have set.
+    fn step(&self, command: &str, inputs: &[(&str, &str)]) -> Output {
+        let temp = self.temp();
+        let read = |name: &str| fs::read_to_string(temp.join(name)).unwrap_or_default();
+        let mut path: Vec<String> = read("path").lines().map(str::to_owned).collect();
+        path.push("/usr/bin:/bin".to_owned());
+        let mut step = as_ordinary_user("bash");
+        step.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", command])
+            .env_clear()
+            .current_dir(&temp)
+            .env("HOME", &temp)
+            .env("PATH", path.join(":"))
+            .env("RUNNER_TEMP", &temp)
+            .env("GITHUB_ACTION_PATH", repository())
+            .env("GITHUB_PATH", temp.join("path"))
+            .env("GITHUB_ENV", temp.join("env"))
+            .env("GITHUB_OUTPUT", temp.join("output"))
+            .envs(inputs.iter().copied());
+        for line in read("env").lines() {
+            let (name, value) = line.split_once('=').expect("NAME=VALUE");
+            step.env(name, value);
+        }
+        step.output().expect("it starts")
+    }
+
+    /// Runs both steps of the action.
+    fn act(&self, inputs: &[(&str, &str)]) -> String {
+        let package = self.package.to_str().expect("text");
+        let inputs = [&[("INPUT_PACKAGE", package)], inputs].concat();
+        let steps = Self::steps();
+        assert_eq!(steps.len(), 2, "{steps:?}");
+        let said = steps.iter().map(|step| success(&self.step(step, &inputs)));
+        said.collect()
+    }
+}
+
+#[test]
+fn the_action_puts_roce_in_the_path_of_later_steps() {
+    let job = Job::new();
+    let said = job.act(&[("INPUT_DOCTOR", "report"), ("INPUT_DEVICES", "lo")]);
+    assert!(said.contains("roce 0."), "{said}");
+    assert!(
+        said.contains("uses rc_verbs"),
+        "roce doctor reports: {said}"
+    );
+    let output = fs::read_to_string(job.temp().join("output")).expect("an output");
+    assert_eq!(
+        output,
+        format!("prefix={}\n", job.temp().join("roce").display())
+    );
+    let devices = success(&job.step("roce devices", &[]));
+    assert!(devices.contains("roce_lo"), "{devices}");
+    let perf = "roce perf --op write --size 64 --duration 20 --iterations 20";
+    success(&job.step(perf, &[]));
+}
+
+#[test]
+fn the_action_can_put_every_later_step_on_rdma() {
+    if !testkit::is_installed_or_skip("ibv_devinfo") {
+        return;
+    }
+    let job = Job::new();
+    job.act(&[
+        ("INPUT_DOCTOR", "report"),
+        ("INPUT_ENVIRONMENT", "true"),
+        ("INPUT_DEVICES", "lo"),
+    ]);
+    let said = success(&job.step("ibv_devinfo", &[]));
+    assert!(said.contains("roce_lo"), "{said}");
+}
+
+#[test]
+fn the_action_names_an_input_that_is_wrong() {
+    let job = Job::new();
+    let steps = Job::steps();
+    let refused = |step: &str, inputs: &[(&str, &str)], names: &str| {
+        let output = job.step(step, inputs);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.starts_with("::error ") && said.contains(names),
+            "{said}"
+        );
+    };
+    refused(
+        &steps[0],
+        &[("INPUT_PACKAGE", "/nonexistent.tar.gz")],
+        "/nonexistent.tar.gz",
+    );
+    refused(&steps[0], &[("INPUT_PACKAGE", "/bin/sh")], "/bin/sh");
+    job.act(&[("INPUT_DOCTOR", "report")]);
+    refused(&steps[1], &[("INPUT_DOCTOR", "maybe")], "'maybe'");
+    let inputs = [("INPUT_DOCTOR", "report"), ("INPUT_ENVIRONMENT", "yes")];
+    let output = job.step(&steps[1], &inputs);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("'yes'"));
+    assert!(!output.status.success());
+}
+
+/// The name of this machine's release of Debian.
+fn suite() -> Option<String> {
+    let release = fs::read_to_string("/etc/os-release").ok()?;
+    let mut lines = release.lines();
+    let name = lines.find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
+    Some(name.to_owned())
+}
+
+#[test]
+fn the_debian_package_works_in_a_fresh_root() {
+    if !is_root() {
+        testkit::skip("root", "");
+        return;
+    }
+    if !testkit::is_installed_or_skip("debootstrap") {
+        return;
+    }
+    let (Ok(mirror), Some(suite)) = (roce_tests::lab::debian_mirror(), suite()) else {
+        testkit::skip("a mirror of Debian among the sources of apt", "");
+        return;
+    };
+    let folder = open_folder();
+    let package = packed(folder.path(), ".deb");
+    let root = folder.path().join("root");
+    let bootstrap = Command::new("debootstrap")
+        .args(["--variant=minbase", "--include=ibverbs-utils", &suite])
+        .arg(&root)
+        .arg(&mirror)
+        .output();
+    success(&bootstrap.expect("it starts"));
+    fs::copy(&package, root.join("roce.deb")).expect("copied");
+    // In namespaces of its own, which remove its mounts and processes at the end.
+    let inside = |script: &str| {
+        let output = Command::new("unshare")
+            .args(["--net", "--mount", "--pid", "--fork", "--kill-child"])
+            .args(["--", "sh", "-ec"])
+            .arg(
+                "ip link set lo up
+                 mount -t proc proc \"$1/proc\"
+                 mount --rbind /sys \"$1/sys\"
+                 mount --rbind /dev \"$1/dev\"
+                 exec chroot \"$1\" sh -ec \"$2\"",
+            )
+            .arg("sh")
+            .arg(&root)
+            .arg(script)
+            .output();
+        success(&output.expect("it starts"))
+    };
+    inside("dpkg -i /roce.deb");
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    let devices = inside(&format!("{nobody} roce devices"));
+    assert!(devices.contains("roce_lo"), "{devices}");
+    let devinfo = inside(&format!("{nobody} roce run ibv_devinfo"));
+    assert!(devinfo.contains("roce_lo"), "{devinfo}");
+    let perf = "roce perf --op write --size 4096 --duration 20 --iterations 20";
+    let perf = inside(&format!("{nobody} {perf}"));
+    assert!(perf.contains("every byte compared was right"), "{perf}");
+    let disk = inside(&format!("{nobody} nvme-rdma --version"));
+    assert!(disk.starts_with("nvme-rdma "), "{disk}");
+    inside("dpkg --purge roce; test ! -e /usr/bin/roce; test ! -e /usr/lib/roce");
+}
