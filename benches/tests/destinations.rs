@@ -43,7 +43,7 @@ fn ten_thousand_qps_to_a_thousand_destinations_stay_within_the_bounds() {
     let counters = many.wires().counters();
     assert!(counters.tx_flows_opened > 0, "{counters:?}");
     assert!(counters.tx_flows_full > 0, "the places ran out: {moved:?}");
-    // Besides the heap, docs/datapath.md names the memory of packets that leave without a copy.
+    // Besides the heap, docs/design/datapath.md names the memory of packets that leave without a copy.
     let grown = heap_bytes().saturating_sub(without);
     assert!(grown <= 1 << 20, "{grown} bytes more than without flows");
     let config = UdpPortConfig::new("lo", 1, 65_536, Vec::new());

@@ -128,25 +128,21 @@ fn read_file(name: &str) -> String {
     std::fs::read_to_string(format!("{root}/{name}")).expect(name)
 }
 
-/// The crate's front page has a program that runs as a test. README and guide must show the same
-/// one.
+/// The crate's front page has a program that runs as a test. The README must show the same one.
 #[test]
 fn the_program_in_the_readme_is_the_one_that_is_tested() {
     let tested = programs(&read_file("verbs/src/lib.rs"), "```").swap_remove(0);
     assert!(tested.iter().any(|line| line.starts_with("fn main()")));
-    // The guide's first code block belongs into Cargo.toml.
-    for name in ["README.md", "docs/for/rust.md"] {
-        assert_eq!(programs(&read_file(name), "```rust")[0], tested, "{name}");
-    }
+    assert_eq!(programs(&read_file("README.md"), "```rust"), [tested]);
 }
 
 /// The guide's server and client are an example's, which runs as a test.
 #[test]
 fn the_server_and_the_client_in_the_guide_are_the_ones_that_are_tested() {
     let tested = read_file("verbs/examples/client_server.rs");
-    let shown = programs(&read_file("docs/for/rust.md"), "```rust");
-    assert_eq!(shown.len(), 3, "one program, a server and a client");
-    for (program, begin) in shown[1..].iter().zip(["fn server(", "fn client("]) {
+    let shown = programs(&read_file("docs/rust.md"), "```rust");
+    assert_eq!(shown.len(), 2, "a server and a client");
+    for (program, begin) in shown.iter().zip(["fn server(", "fn client("]) {
         let text = program.join("\n") + "\n";
         assert!(text.starts_with(begin), "{text}");
         assert!(

@@ -1,7 +1,7 @@
 //! Sockets over RDMA: the protocol of rdma-core's rsockets, on this project's verbs.
 //!
 //! The functions are those of `<rdma/rsocket.h>` with Rust's types. A socket is a descriptor that
-//! only these functions take. `roce-verbs-shim` exports them to C programs; docs/rsockets.md
+//! only these functions take. `roce-verbs-shim` exports them to C programs; docs/sockets.md
 //! describes the protocol.
 //!
 //! ```text

@@ -8,7 +8,7 @@ use roce_benches::roce;
 use roce_benches::veth::VethPair;
 use std::path::PathBuf;
 
-/// The picture of docs/benchmarks.md: bandwidth by message size and latency by percentile
+/// The picture of docs/generated/benchmarks.md: bandwidth by message size and latency by percentile
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and sockperf. Prints the
 /// figures; with --write it replaces benchmarks.svg and the table in benchmarks.md of that folder.

@@ -7,7 +7,7 @@ use roce_benches::scale::destinations::compare;
 /// 10,000 QPs to 1,000 destinations over UDP sockets: sockets for flows, beside port 4791 alone
 ///
 /// Both ends run in one thread, over loopback. With --write it replaces the figures in
-/// docs/benchmarks.md.
+/// docs/generated/benchmarks.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Benchmarks compared with iperf3, sockperf and a bare CRC, as ratios taken in one run
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3, sockperf and perftest. Prints
-/// Markdown; with --write it replaces the figures in docs/benchmarks.md.
+/// Markdown; with --write it replaces the figures in docs/generated/benchmarks.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]

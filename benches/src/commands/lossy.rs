@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// each direction (netem, in the guest), compared with Soft-RoCE in another guest
 ///
 /// Needs the requirements of the lab: root, QEMU, perftest. Prints Markdown; with --write it
-/// replaces the figures in docs/lossy.md.
+/// replaces the figures in docs/generated/lossy.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     /// Number of measurements of each figure

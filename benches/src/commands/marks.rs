@@ -13,7 +13,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 /// Two flows through a slow port that marks, with DCQCN and without, as ratios
 ///
 /// Needs root (it makes four network namespaces), iproute2 and tc. Prints Markdown; with
-/// --write it replaces the figures in docs/congestion.md.
+/// --write it replaces the figures in docs/generated/congestion.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// that a cable joins, by turns with TCP at the same message size. Each run is labelled with the
 /// machine's state: half a round trip between two threads over one cache line. Needs root, iproute2,
 /// iperf3, sockperf, perftest, rdmacm-utils, ucx-utils, openmpi-bin and libopenmpi-dev. Prints
-/// Markdown; with --write it replaces the figures in docs/benchmarks.md, part by part.
+/// Markdown; with --write it replaces the figures in docs/generated/benchmarks.md, part by part.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -9,7 +9,7 @@ use roce_benches::{peers, perftest, roce};
 /// ib_write_bw and ib_write_lat compared with roce perf, as ratios taken in one run
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and perftest. Prints
-/// Markdown; with --write it replaces the figures in docs/benchmarks.md.
+/// Markdown; with --write it replaces the figures in docs/generated/benchmarks.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Measures the cost of packet loss in simulation, and writes docs/recovery.md.
+//! Measures the cost of packet loss in simulation, and writes docs/generated/recovery.md.
 
 use clap::Parser;
 use roce_benches::command::print;

@@ -10,7 +10,7 @@ use roce_benches::{peers, roce};
 /// AF_XDP compared with its own bare rings, UDP sockets and TCP, as ratios taken in one run
 ///
 /// Needs root (it makes two network namespaces), iproute2, iperf3 and sockperf. Prints
-/// Markdown; with --write it replaces the figures in docs/benchmarks.md.
+/// Markdown; with --write it replaces the figures in docs/generated/benchmarks.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]

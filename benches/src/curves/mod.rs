@@ -1,4 +1,4 @@
-//! The picture of docs/benchmarks.md: bandwidth by message size, and latency by percentile.
+//! The picture of docs/generated/benchmarks.md: bandwidth by message size, and latency by percentile.
 
 mod plot;
 

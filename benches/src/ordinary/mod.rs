@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn the_page_has_a_place_for_each_part() {
-        let page = include_str!("../../../docs/benchmarks.md");
+        let page = include_str!("../../../docs/generated/benchmarks.md");
         for part in Part::value_variants() {
             let measured = Measured {
                 part: *part,

@@ -1,4 +1,4 @@
-//! Packets and summaries as JSON, one object per line. docs/decode.md is the schema.
+//! Packets and summaries as JSON, one object per line. docs/observe.md is the schema.
 //!
 //! Numbers that may exceed the 53 bits of many readers are strings of hexadecimal digits, and so
 //! are ICRCs. Times are strings of decimal digits.

@@ -58,7 +58,7 @@ use totals::Totals;
     captured in full) or none (no room for one); after a # comes the comment that the \
     file has for the packet.\n\n\
     With --json each line is an object whose \"type\" is packet, other (with --other) or, \
-    on the last line, summary; docs/decode.md describes them. With several files, an object \
+    on the last line, summary; docs/observe.md describes them. With several files, an object \
     of type file precedes those of each.\n\n\
     At most 65536 flows are tracked; packets of others count only in the totals.\n\n\
     Exit code: 0, or 1 if a file is broken or cannot be read (after what could be read \

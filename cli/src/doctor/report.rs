@@ -9,7 +9,7 @@ use std::io;
 /// Width of the table, in columns.
 const WIDTH: usize = 100;
 
-/// The whole report. docs/doctor.md is the schema.
+/// The whole report. docs/run.md is the schema.
 #[derive(Serialize)]
 struct Report<'a> {
     status: Status,

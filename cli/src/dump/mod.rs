@@ -46,7 +46,7 @@ Ctrl-C ends it.
 Packets that the kernel carries as one (UDP_SEGMENT, UDP_GRO) are split into those on the wire.
 Packets that a device receives over AF_XDP do not pass here: ROCE_PCAP=FILE captures the packets
 of a program's own devices, needs no privilege, and records what became of each
-(docs/capture.md).
+(docs/observe.md).
 
 Exit code: 0, or 1 if the capture fails, or 2 for wrong usage.")]
 pub struct DumpArgs {

@@ -150,10 +150,10 @@ fn a_code_is_explained() {
     assert!(told.contains("no failure has the code 0x999"), "{told}");
 }
 
-/// docs/why.md lists all codes, as `roce why list` does.
+/// docs/diagnose.md lists all codes, as `roce why list` does.
 #[test]
 fn the_page_has_all_codes() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/why.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/diagnose.md");
     let page = fs::read_to_string(page).expect("it is there");
     let list = Command::new(ROCE)
         .args(["why", "list"])

@@ -21,7 +21,7 @@ const PSNS: u32 = 1 << 24;
 /// right.
 ///
 /// No forged PSN is ever the expected one: the attacker would win by chance, one time in 1,024
-/// attacks. docs/security.md lists this.
+/// attacks. docs/design/security.md lists this.
 #[test]
 fn blind_writes_do_not_end_a_connection() {
     for datapath in DATAPATHS {

@@ -1,5 +1,5 @@
 //! Attacks on connections over the real datapaths, by packets on a wire and by calls of a peer.
-//! docs/security.md has a table of them. Needs root.
+//! docs/design/security.md has a table of them. Needs root.
 //!
 //! Each test says who the attacker is, what it knows and what must hold. Where an attack fails for
 //! one reason only, the test ends with the same packet without this reason, which must succeed:

@@ -84,7 +84,7 @@ fn answers_for_what_is_not_in_flight_are_ignored() {
 /// Attacker: one that also knows the PSN of a request in flight, or guesses it. Packets do not say
 /// more about their sender, so it succeeds: an acknowledgement completes a WRITE that never
 /// arrived, and a NAK ends the connection. This is what the test above is to be seen against, and
-/// what docs/encryption.md is for.
+/// what docs/design/encryption.md is for.
 #[test]
 fn an_answer_for_what_is_in_flight_is_believed() {
     let Some(scene) = Scene::new_or_skip(DATAPATHS[0]) else {

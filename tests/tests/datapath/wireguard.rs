@@ -1,4 +1,4 @@
-//! RoCE through a WireGuard tunnel, as docs/encryption.md sets it up:
+//! RoCE through a WireGuard tunnel, as docs/design/encryption.md sets it up:
 //! all data arrives, and nobody on the path sees a RoCE packet.
 
 use std::io::Write;

@@ -1,5 +1,5 @@
 //! What rsockets say on the wire, in captures: each message is checked against the protocol of
-//! docs/rsockets.md.
+//! docs/design/sockets.md.
 //!
 //! The files in captured/ are of rdma-core 44 at both ends, over Soft-RoCE in two guests: `rstream
 //! -S 1000 -I 1 -C 3 -T v -B 8192` and `riostream -S 100 -I 1 -C 2 -T v -B 8192`.

@@ -15,8 +15,8 @@ impl Report {
     /// The generated documents: path relative to the project's folder, and text.
     pub fn documents(&self) -> [(&'static str, String); 2] {
         [
-            ("docs/conformance.md", conformance(self)),
-            ("docs/traps.md", traps(self)),
+            ("docs/generated/conformance.md", conformance(self)),
+            ("docs/design/traps.md", traps(self)),
         ]
     }
 
@@ -144,7 +144,7 @@ fn tests<'a>(citations: impl Iterator<Item = &'a Citation>) -> String {
 /// Paths of code omit `src/` to save space.
 fn link(name: &str, file: &str) -> String {
     let name = name.replacen("/src/", "/", 1);
-    format!("[{name}](../{file})")
+    format!("[{name}](../../{file})")
 }
 
 /// A heading's anchor on GitHub.

@@ -15,13 +15,13 @@ fn every_mutation_applies_exactly_once() {
 fn the_page_says_how_many_mutations_there_are() {
     let root = project_root();
     let list = List::load(&root).unwrap_or_else(|error| panic!("{error}"));
-    let page = std::fs::read_to_string(root.join("docs/mutations.md")).expect("the page");
+    let page = std::fs::read_to_string(root.join("docs/generated/mutations.md")).expect("the page");
     // Rounded down to tens, so that one more mutation does not change the page.
     let tens = (list.0.len() - 1) / 10 * 10;
     let sentence = format!("`tools/mutations/list` holds more than {tens} small replacements");
     assert!(
         page.contains(&sentence),
-        "docs/mutations.md is out of date: there are {} mutations, so it should say: {sentence}",
+        "docs/generated/mutations.md is out of date: there are {} mutations, so it should say: {sentence}",
         list.0.len()
     );
 }

@@ -16,7 +16,7 @@ const PAGES: [&str; 6] = [
 ];
 
 /// The folders all of whose pages are packed.
-const FOLDERS: [&str; 2] = ["docs", "docs/for"];
+const FOLDERS: [&str; 3] = ["docs", "docs/design", "docs/generated"];
 
 /// The pages by their paths in the repository, which is `root`.
 ///
@@ -119,12 +119,12 @@ mod tests {
 
     #[test]
     fn dead_links_become_text() {
-        let names = ["docs/a.md", "docs/for/b.md", "README.md"].map(str::to_owned);
+        let names = ["docs/a.md", "docs/design/b.md", "README.md"].map(str::to_owned);
         let text = "[a](../a.md#x), [front](../../../README.md), [web](https://x.y/z), [here](#there), \
                     ![a picture](p.svg), [`c[1]`](../../src/c.rs) and [b][1](b.md)\n\
                     ```\nx[0](y.md)\n```\n";
         assert_eq!(
-            without_dead_links("docs/for/b.md", text, &names.into()),
+            without_dead_links("docs/design/b.md", text, &names.into()),
             "[a](../a.md#x), [front](../../../README.md), [web](https://x.y/z), [here](#there), \
              a picture, `c[1]` and [b][1](b.md)\n\
              ```\nx[0](y.md)\n```\n"

@@ -1,4 +1,4 @@
-//! Carries out docs/ci.md: the steps of the action, and the Debian package in a root with only
+//! Carries out docs/run.md: the steps of the action, and the Debian package in a root with only
 //! Debian's base system. Both run as an ordinary user.
 
 use roce_tests::programs;

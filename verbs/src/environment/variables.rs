@@ -1,5 +1,5 @@
 //! The environment variables that this project reads: one list for the library, the `roce`
-//! command, `roce variables`, and docs/variables.md.
+//! command, `roce variables`, and docs/run.md.
 
 /// The reader of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,11 +283,11 @@ mod tests {
         assert!(stale.is_empty(), "nothing reads {stale:?}");
     }
 
-    /// docs/variables.md has a row for each variable that users set, with the same text.
+    /// docs/run.md has a row for each variable that users set, with the same text.
     #[test]
     fn the_documentation_has_the_same_list() {
-        let path = root().join("docs/variables.md");
-        let text = fs::read_to_string(path).expect("docs/variables.md");
+        let path = root().join("docs/run.md");
+        let text = fs::read_to_string(path).expect("docs/run.md");
         let rows: Vec<&str> = text.lines().filter(|l| l.starts_with("| `ROCE_")).collect();
         let expected: Vec<String> = VARIABLES
             .iter()
@@ -297,9 +297,6 @@ mod tests {
                 format!("| `{}` | `{values}` | {} |", v.name, v.meaning)
             })
             .collect();
-        assert_eq!(
-            rows, expected,
-            "docs/variables.md should have exactly these rows"
-        );
+        assert_eq!(rows, expected, "docs/run.md should have exactly these rows");
     }
 }

@@ -1,7 +1,7 @@
 //! Fault injection: a network that loses packets, and failures that only the program sees.
 //!
 //! [`Faults`] says which. Its text form is what `ROCE_FAULTS` takes, and is described in
-//! docs/faults.md. The same [`Faults`] with the same seed strike the same
+//! docs/test-your-program.md. The same [`Faults`] with the same seed strike the same
 //! calls and completions, as long as the program makes them in the same order.
 //!
 //! ```

@@ -1,5 +1,5 @@
 //! What rsockets put on the wire: private data of the connection manager, elements of memory that
-//! the ends write to each other, messages in immediate data, and headers of datagrams. docs/rsockets.md describes them.
+//! the ends write to each other, messages in immediate data, and headers of datagrams. docs/design/sockets.md describes them.
 
 mod datagram;
 mod element;

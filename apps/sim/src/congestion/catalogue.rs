@@ -1,4 +1,4 @@
-//! The experiments of `docs/congestion.md`.
+//! The experiments of `docs/generated/congestion.md`.
 
 use super::mix::{all_to_all, web_search};
 use super::scenario::{Algorithm, FlowPlan, Scenario};

@@ -2,7 +2,7 @@
 //! pause, and the flows' shares of the links.
 //!
 //! - [`Scenario`]: a network, flows, and a duration; [`catalogue`] has those of
-//!   `docs/congestion.md`.
+//!   `docs/generated/congestion.md`.
 //! - [`run`]: runs a scenario, in virtual time, from a seed.
 //! - [`Outcome`]: the flows' rates, the queue lengths, and curves of both.
 

@@ -24,7 +24,7 @@ Examples:
   roce fabric --hosts 8 --rate 200M -- mpirun -np 8 ./all_to_all
   roce fabric --hosts 9 --ecn 20K:80K:10% --report incast -- ./incast.sh
   roce fabric --topology leaf-spine --leaves 2 --spines 4 -- sh
-  roce fabric --network rack.toml -- sh              the format: docs/fabric.md
+  roce fabric --network rack.toml -- sh              the format: docs/clusters.md
   roce fabric --hosts 4 --event '2s h3 cut' --event '5s h3 join' -- mpirun ./job
   roce fabric --hosts 4 --troubles 5 --over 30s --seed 7 -- ./test
   roce fabric ssh h2 ibv_devinfo                     in a program of the fabric, or beside it

@@ -1,4 +1,4 @@
-//! The figures of `docs/congestion.md`.
+//! The figures of `docs/generated/congestion.md`.
 
 use super::DcqcnError;
 use super::plot::{curves, curves_csv, slowdowns, slowdowns_csv};

@@ -211,10 +211,10 @@ fn at_least_sixty_causes_are_told_apart() {
     assert!(firsts.len() >= 60, "{}", firsts.len());
 }
 
-/// docs/why.md has the same rows.
+/// docs/diagnose.md has the same rows.
 #[test]
 fn the_page_lists_the_mistakes() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/why.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/diagnose.md");
     let page = fs::read_to_string(page).expect("it is there");
     let heading = "| mistake | reported by | as | first line | the other end |";
     let rows = page.lines().skip_while(|line| *line != heading).skip(2);

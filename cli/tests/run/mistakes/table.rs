@@ -3,7 +3,7 @@
 use roce_verbs::why::kind_of_code;
 use serde_json::Value;
 
-/// All mistakes, by theme, in the order of docs/why.md.
+/// All mistakes, by theme, in the order of docs/diagnose.md.
 pub(super) const MISTAKES: &[&[Mistake]] = &[
     super::remote::MEMORY,
     super::remote::REQUESTS,
@@ -161,7 +161,7 @@ impl Mistake {
         client.is_some_and(|client| matches!(client.kind, Kind::Call(..)))
     }
 
-    /// The row in docs/why.md.
+    /// The row in docs/diagnose.md.
     pub(super) fn row(&self) -> String {
         let (end, first) = self.first();
         let (end, other) = match end {

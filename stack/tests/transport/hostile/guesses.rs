@@ -436,7 +436,7 @@ fn attack(seed: u64, received: Received) -> Option<u32> {
     None
 }
 
-/// The calculation in docs/security.md, with smaller numbers: before the guard, the PSN suffices;
+/// The calculation in docs/design/security.md, with smaller numbers: before the guard, the PSN suffices;
 /// then, the port must be right, too. It does not matter which half of the QP knows the port.
 #[test]
 fn the_number_of_guesses_is_as_calculated() {

@@ -1,7 +1,7 @@
 //! iSER in both roles: tgtd on our library serves the kernel's initiator (`ib_iser`), and libiscsi
 //! on our library uses the kernel's target (LIO with `ib_isert`).
 //!
-//! Each test compares what was written with what arrived, on both sides. docs/iser.md has the same
+//! Each test compares what was written with what arrived, on both sides. docs/storage.md has the same
 //! setups, as one types them.
 
 mod initiator;

@@ -23,17 +23,17 @@ pub(super) fn outcome(line: &str) -> (String, Outcome) {
     (name.to_owned(), outcome)
 }
 
-/// The expected outcomes. The tests in `ok.txt` pass. Those in the tables of `docs/pyverbs.md` are
+/// The expected outcomes. The tests in `ok.txt` pass. Those in the tables of `docs/c-api.md` are
 /// skipped: the first column is the test, and the second its message.
 pub(super) fn expected() -> BTreeMap<String, Outcome> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pyverbs.md");
-    let docs = fs::read_to_string(docs).expect("docs/pyverbs.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/c-api.md");
+    let docs = fs::read_to_string(docs).expect("docs/c-api.md");
     let skipped = docs.lines().filter_map(skipped);
     let ok = fs::read_to_string(here("ok.txt")).expect("ok.txt");
     let mut expected: BTreeMap<_, _> = skipped.collect();
     for name in ok.lines() {
         let before = expected.insert(name.to_owned(), Outcome::Ok);
-        assert_eq!(before, None, "{name} is in ok.txt and in docs/pyverbs.md");
+        assert_eq!(before, None, "{name} is in ok.txt and in docs/c-api.md");
     }
     assert!(expected.len() >= 170, "only {}", expected.len());
     expected
@@ -47,7 +47,7 @@ fn skipped(row: &str) -> Option<(String, Outcome)> {
     let why = columns.next()?;
     assert!(
         !why.is_empty(),
-        "{name}: docs/pyverbs.md lacks the explanation in the third column"
+        "{name}: docs/c-api.md lacks the explanation in the third column"
     );
     Some((name.to_owned(), Outcome::Skipped(reason.to_owned())))
 }

@@ -2,7 +2,7 @@
 //! Debian 12, except for those of single vendors' devices.
 //!
 //! None may fail. Those in `pyverbs/ok.txt` must pass. The others must be skipped, with the message
-//! that `docs/pyverbs.md` lists for each.
+//! that `docs/c-api.md` lists for each.
 
 mod huge_pages;
 mod lists;
