@@ -4,8 +4,7 @@ use roce_trust::output::{self, say};
 use std::process::ExitCode;
 
 use crate::{
-    decode, devices, doctor, dump, environment, fabric, perf, pingpong, run, sim, top, variables,
-    why,
+    decode, devices, doctor, dump, environment, fabric, perf, run, sim, top, variables, why,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -31,8 +30,6 @@ enum Command {
     Why(why::WhyArgs),
     /// Measure bandwidth, message rate and latency of every operation
     Perf(perf::PerfArgs),
-    /// Send messages back and forth with another roce pingpong, or with ibv_rc_pingpong
-    Pingpong(pingpong::PingpongArgs),
     /// List the RoCE devices of this machine and their GIDs
     Devices(devices::DevicesArgs),
     /// Check whether RDMA programs will work on this machine, and print how to fix what will not
@@ -98,13 +95,6 @@ pub fn main() -> ExitCode {
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
-        Command::Pingpong(args) => match pingpong::run(&args) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => {
-                say("roce pingpong", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
         Command::Devices(args) => devices::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| e.to_string()),
@@ -157,7 +147,7 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         roce_verbs::settings::warn_of_unknown_variables();
     }
     let checked = match command {
-        Command::Perf(_) | Command::Pingpong(_) => variables::check().and_then(|()| {
+        Command::Perf(_) => variables::check().and_then(|()| {
             variables::announce_faults()?;
             variables::begin_capture()
         }),
