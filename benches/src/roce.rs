@@ -272,7 +272,7 @@ pub fn raw_rings(pair: &VethPair, example: &Path) -> Result<RawRings, String> {
     server.args(["serve", "veth0", ADDRESSES[0]]);
     let server = serve(server, "listening")?;
     let mut client = pair.command(1, &example);
-    client.args(["veth0", ADDRESSES[1], ADDRESSES[0], &pair.mac(0)?]);
+    client.args(["veth0", ADDRESSES[1], ADDRESSES[0], pair.mac(0)]);
     let json: serde_json::Value =
         serde_json::from_str(&output(client)?).map_err(|e| format!("raw_rings: {e}"))?;
     server.wait()?;

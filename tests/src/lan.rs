@@ -7,12 +7,10 @@
 //!   other 10.91.0.3 ──┘
 //! ```
 
+use std::io;
 use std::sync::Arc;
-
-use crate::lab::LabError;
-use crate::lab::namespace::Namespace;
-use crate::lab::shared::excuse;
-use crate::veth::End;
+use testkit::veth::End;
+use testkit::{Namespace, namespaces_or_skip};
 
 /// The hosts and the switch. They disappear with the last process in their namespaces.
 #[derive(Debug)]
@@ -33,47 +31,35 @@ impl Lan {
     /// # Panics
     /// If the machine can't have one and the environment variable `ROCE_LAB` is `require`.
     pub fn new_or_skip(mtu: u32) -> Option<Self> {
-        excuse(|| Self::new(mtu))
-            .map_err(|reason| testkit::skip(testkit::NAMESPACES, &reason))
-            .ok()
+        let [near, far, other, switch] = namespaces_or_skip()?;
+        let lan = Self {
+            near: End::new(Arc::new(near), "near", 1),
+            far: End::new(Arc::new(far), "far", 2),
+            other: End::new(Arc::new(other), "other", 3),
+            switch,
+        };
+        lan.connect(mtu).expect("three hosts at a switch");
+        Some(lan)
     }
 
-    fn new(mtu: u32) -> Result<Self, LabError> {
-        // The name of a lab of this process, by which its children are found.
-        let owner = format!("{}.lan", std::process::id());
-        let host = |interface, number| {
-            let namespace = Arc::new(Namespace::create(&owner)?);
-            Ok::<_, LabError>(End::new(namespace, interface, number))
-        };
-        let lan = Self {
-            near: host("near", 1)?,
-            far: host("far", 2)?,
-            other: host("other", 3)?,
-            switch: Namespace::create(&owner)?,
-        };
-        lan.at_the_switch(
-            "link add bridge0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
-        )?;
-        lan.at_the_switch("link set bridge0 up")?;
-        let there = lan.switch.path();
-        for end in [&lan.near, &lan.far, &lan.other] {
+    fn connect(&self, mtu: u32) -> io::Result<()> {
+        let switch = &self.switch;
+        switch.ip("link add bridge0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")?;
+        switch.ip("link set bridge0 up")?;
+        let there = switch.path();
+        for end in [&self.near, &self.far, &self.other] {
             let name = end.interface;
             end.ip(&format!(
                 "link add {name} mtu {mtu} type veth peer name port-{name} mtu {mtu}"
             ))?;
             end.ip(&format!("link set port-{name} netns {there}"))?;
-            lan.at_the_switch(&format!("link set port-{name} master bridge0 up"))?;
+            switch.ip(&format!("link set port-{name} master bridge0 up"))?;
             end.configure()?;
         }
-        for end in [&lan.near, &lan.far, &lan.other] {
+        for end in [&self.near, &self.far, &self.other] {
             end.wait_until_up()?;
         }
-        Ok(lan)
-    }
-
-    fn at_the_switch(&self, arguments: &str) -> Result<(), LabError> {
-        let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split(' ')).collect();
-        self.switch.run(&words, "").map(drop)
+        Ok(())
     }
 
     /// Unplugs the cable of `end` at the switch, or plugs it in again. The host does not lose its
@@ -88,7 +74,7 @@ impl Lan {
         } else {
             format!("link set {port} nomaster")
         };
-        self.at_the_switch(&arguments).expect("the port is there");
+        self.switch.ip(&arguments).expect("the port is there");
     }
 
     /// Runs `work` on a new thread at the switch, which all packets pass.
@@ -96,8 +82,6 @@ impl Lan {
     /// # Panics
     /// If `work` panics, with its payload.
     pub fn enter_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.switch
-            .enter(work)
-            .expect("a namespace that was made can be entered")
+        self.switch.enter(work)
     }
 }

@@ -16,5 +16,6 @@ pub mod peer;
 pub mod programs;
 pub mod random;
 pub mod scene;
-pub mod veth;
 pub mod wire;
+
+pub use testkit::veth;

@@ -34,7 +34,7 @@ impl Traces {
             .to_string_lossy()
             .into_owned();
         Self {
-            namespace: lab.namespace_identity().to_owned(),
+            namespace: lab.namespace_identity(),
             directory,
             marker: name,
         }

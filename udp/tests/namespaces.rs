@@ -12,8 +12,9 @@ use roce_stack::{Flow, IpCovered, Transmit, TxMeta};
 use roce_udp::{PortCheck, Refusal, TxDrop, UdpPort, UdpPortConfig};
 use roce_wire::Qpn;
 use socket2::{Domain, Protocol, Socket, Type};
-use support::netns::{FAR, FAR_LOCAL, NEAR, NEAR_LOCAL, Namespace, Pair};
+use support::netns::{FAR, FAR_LOCAL, NEAR, NEAR_LOCAL, Pair};
 use support::{open_with, packet, receive, send, to};
+use testkit::veth::End;
 
 fn link_local() -> (IpAddr, IpAddr) {
     let parse = |text: &str| text.parse().expect("an address");
@@ -21,9 +22,9 @@ fn link_local() -> (IpAddr, IpAddr) {
 }
 
 /// A packet socket that sees all frames of a namespace.
-fn capture(namespace: &Namespace) -> Socket {
+fn capture(namespace: &End) -> Socket {
     const EVERY_PROTOCOL: u16 = 3;
-    namespace.inside(|| {
+    namespace.enter(|| {
         let protocol = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).expect("root may");
         socket.set_recv_buffer_size(4 << 20).expect("a buffer");
@@ -45,7 +46,7 @@ fn roce_v4(frame: &[u8]) -> Option<(u16, u16, &[u8])> {
 
 /// Sends packets of these lengths, and compares each frame with the identification that its slot
 /// predicted.
-fn assert_identifications(port: &mut UdpPort, far: &Namespace, lens: &[usize]) {
+fn assert_identifications(port: &mut UdpPort, far: &End, lens: &[usize]) {
     let mut wire = capture(far);
     let mut predicted = Vec::new();
     for (number, &len) in lens.iter().enumerate() {
@@ -94,14 +95,14 @@ fn forged_v4(source_port: u16) -> Vec<u8> {
         header[10..12].copy_from_slice(&sum);
         header
     };
-    let (near, far) = ([10, 90, 0, 1], [10, 90, 0, 2]);
+    let (near, far) = ([10, 91, 0, 1], [10, 91, 0, 2]);
     let mut icmp = vec![3, 4, 0, 0, 0, 0, 2, 88];
     icmp.extend(header(near, far, 17, 4140));
     icmp.extend(source_port.to_be_bytes());
     icmp.extend([0x12, 0xb7, 0x10, 0x18, 0, 0]);
     let sum = checksum(&icmp);
     icmp[2..4].copy_from_slice(&sum);
-    let mut packet = header([10, 90, 0, 77], near, 1, 20 + icmp.len() as u16);
+    let mut packet = header([10, 91, 0, 77], near, 1, 20 + icmp.len() as u16);
     packet.extend(icmp);
     packet
 }
@@ -122,8 +123,8 @@ fn forged_v6(source_port: u16) -> Vec<u8> {
 /// Tells the near host that its path to the far host carries only short packets. The attacker does
 /// not know the source port of a flow, so it tries all.
 fn forge_path_mtu(pair: &Pair) {
-    let scope = pair.far.index("far");
-    pair.far.inside(|| {
+    let scope = pair.far.index();
+    pair.far.enter(|| {
         let raw = |domain, protocol: i32| {
             Socket::new(domain, Type::RAW, Some(Protocol::from(protocol))).expect("root may")
         };
@@ -142,7 +143,7 @@ fn forge_path_mtu(pair: &Pair) {
 /// One ICMP message from anywhere had kept long packets from the path for ten minutes.
 #[test]
 fn a_forged_path_mtu_stops_no_packet() {
-    let Some(pair) = Pair::new("a forged path MTU") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
     for flow_sockets in [0, 128] {
@@ -150,9 +151,9 @@ fn a_forged_path_mtu_stops_no_packet() {
             flow_sockets,
             ..pair.near_config()
         };
-        let mut near = pair.near.inside(|| open_with(near_config));
+        let mut near = pair.near.enter(|| open_with(near_config));
         let far_config = pair.far_config();
-        let mut far = pair.far.inside(|| open_with(far_config));
+        let mut far = pair.far.enter(|| open_with(far_config));
         let (near_local, far_local) = link_local();
         for (src, dst) in [(near_local, far_local), (NEAR, FAR)] {
             for attacked in [false, true] {
@@ -170,12 +171,12 @@ fn a_forged_path_mtu_stops_no_packet() {
         }
         assert_eq!(near.counters().dropped_in_all(), 0);
     }
-    let learned = pair.near.output("ip route get 10.90.0.2");
+    let learned = pair.near.run("ip route get 10.91.0.2");
     assert!(
         learned.contains("mtu 600"),
         "the attack had no effect: {learned}"
     );
-    let learned = pair.near.output("ip -6 route get fe80::2 oif near");
+    let learned = pair.near.run("ip -6 route get fe80::2 oif near");
     assert!(
         learned.contains("mtu 1280"),
         "the attack had no effect: {learned}"
@@ -194,10 +195,10 @@ const LENS: [&[usize]; 5] = [
 // shows: A17.3.2-dont-fragment
 #[test]
 fn identifications_on_the_wire_are_as_predicted() {
-    let Some(pair) = Pair::new("identifications on the wire") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
-    pair.near.inside(|| {
+    pair.near.enter(|| {
         // Make the near end segment the datagrams, because its identifications are under test.
         pair.near.run("ip link set near gso_max_segs 1");
         let (mut near, _far) = pair.ports();
@@ -212,10 +213,10 @@ fn identifications_on_the_wire_are_as_predicted() {
 /// The identification has 16 bits, and a flow's socket counts up as long as it is open.
 #[test]
 fn identifications_are_as_predicted_after_they_wrap() {
-    let Some(pair) = Pair::new("identifications wrap") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
-    pair.near.inside(|| {
+    pair.near.enter(|| {
         let (mut near, mut far) = pair.ports();
         for round in 0..700 {
             for number in 0..100 {
@@ -239,10 +240,10 @@ fn identifications_are_as_predicted_after_they_wrap() {
 /// The error says nothing about the packet of that call.
 #[test]
 fn port_unreachable_costs_a_flow_no_packet_and_no_identification() {
-    let Some(pair) = Pair::new("nobody listens to a flow") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
-    pair.near.inside(|| {
+    pair.near.enter(|| {
         let (mut near, far) = pair.ports();
         drop(far);
         for _ in 0..15 {
@@ -257,10 +258,10 @@ fn port_unreachable_costs_a_flow_no_packet_and_no_identification() {
 
 #[test]
 fn a_kernel_that_cannot_segment_costs_one_datagram_and_no_identification() {
-    let Some(pair) = Pair::new("a kernel that cannot segment") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
-    pair.near.inside(|| {
+    pair.near.enter(|| {
         let (_, mut far) = pair.ports();
         let mut near = open_with(UdpPortConfig {
             flow_sockets: 0,
@@ -287,7 +288,7 @@ fn a_kernel_that_cannot_segment_costs_one_datagram_and_no_identification() {
 
 #[test]
 fn link_local_addresses_work_and_share_the_port_with_ipv4() {
-    let Some(pair) = Pair::new("link-local addresses") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
     let (mut near, mut far) = pair.ports();
@@ -314,17 +315,17 @@ fn link_local_addresses_work_and_share_the_port_with_ipv4() {
 // shows: A17.3.2-checksum
 #[test]
 fn ipv6_packets_without_udp_checksum_are_received() {
-    let Some(pair) = Pair::new("IPv6 without UDP checksum") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
     let (_near, mut far) = pair.ports();
-    let sender = pair.near.inside(|| {
+    let sender = pair.near.enter(|| {
         // With this option, the kernel sends UDP checksum 0, as RoCE hardware does.
         let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP)).expect("root");
         support::set_option(&socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_TX);
         socket
     });
-    let scope = pair.near.index("near");
+    let scope = pair.near.index();
     let dst = std::net::SocketAddrV6::new(FAR_LOCAL.parse().expect("address"), 4791, 0, scope);
     sender
         .send_to(b"bare", &dst.into())
@@ -334,10 +335,10 @@ fn ipv6_packets_without_udp_checksum_are_received() {
 
 #[test]
 fn packets_wait_in_order_for_a_slow_link() {
-    let Some(pair) = Pair::new("a slow link") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
-    pair.near.inside(|| {
+    pair.near.enter(|| {
         pair.near
             .run("tc qdisc add dev near root tbf rate 200mbit burst 20k limit 100m");
         let config = UdpPortConfig {
@@ -346,7 +347,7 @@ fn packets_wait_in_order_for_a_slow_link() {
         };
         let mut near = open_with(config);
         let far_config = pair.far_config();
-        let mut far = pair.far.inside(|| open_with(far_config));
+        let mut far = pair.far.enter(|| open_with(far_config));
         const COUNT: usize = 200;
         for number in 0..COUNT {
             // The lengths increase, so no two packets join a datagram, and the kernel refuses many
@@ -382,7 +383,7 @@ fn packets_wait_in_order_for_a_slow_link() {
 
 #[test]
 fn drops_are_counted_by_their_reason() {
-    let Some(pair) = Pair::new("reasons of drops") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
     let (mut near, mut far) = pair.ports();
@@ -415,7 +416,7 @@ fn drops_are_counted_by_their_reason() {
 
 #[test]
 fn a_removed_interface_is_an_error_and_not_a_loop() {
-    let Some(pair) = Pair::new("an interface that goes") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
     let (mut near, mut far) = pair.ports();
@@ -435,10 +436,10 @@ fn a_removed_interface_is_an_error_and_not_a_loop() {
 /// Strangers can cause them, by connection requests in the name of such hosts.
 #[test]
 fn answers_to_hosts_that_are_not_there_keep_no_packet_waiting() {
-    let Some(pair) = Pair::new("answers to hosts that are not there") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
-    pair.near.inside(|| {
+    pair.near.enter(|| {
         // Without this, the kernel would give up after three seconds.
         let questions = "/proc/sys/net/ipv4/neigh/near/mcast_solicit";
         std::fs::write(questions, "1000").expect("root may");
@@ -447,10 +448,10 @@ fn answers_to_hosts_that_are_not_there_keep_no_packet_waiting() {
             ..pair.near_config()
         });
         let far_config = pair.far_config();
-        let mut far = pair.far.inside(|| open_with(far_config));
+        let mut far = pair.far.enter(|| open_with(far_config));
         let mad = packet(0, 300);
         for number in 0..4000 {
-            let nobody = IpAddr::from([10, 90, 0, 50 + (number % 200) as u8]);
+            let nobody = IpAddr::from([10, 91, 0, 50 + (number % 200) as u8]);
             let flow = Flow::new(Qpn::QP1, Qpn::QP1);
             // When its queue is full, the port refuses more.
             if let Ok(slot) = near.reserve(&to(NEAR, nobody), flow, None, mad.len()) {
@@ -476,14 +477,14 @@ fn answers_to_hosts_that_are_not_there_keep_no_packet_waiting() {
 /// the port answers for itself.
 #[test]
 fn a_check_tells_a_missing_host_from_a_closed_port() {
-    let Some(pair) = Pair::new("checks of a missing host") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
-    let index = pair.near.index("near");
-    pair.near.inside(|| {
+    let index = pair.near.index();
+    pair.near.enter(|| {
         let check = PortCheck::new(NEAR, index).expect("a socket");
-        let missing = IpAddr::from([10, 90, 0, 77]);
-        let unrouted = IpAddr::from([10, 91, 0, 1]);
+        let missing = IpAddr::from([10, 91, 0, 77]);
+        let unrouted = IpAddr::from([10, 99, 0, 1]);
         assert_eq!(check.ask(unrouted), Some(Refusal::HostUnreachable));
         assert_eq!(check.ask(missing), None);
         assert_eq!(check.ask(FAR), None);
@@ -503,7 +504,7 @@ fn a_check_tells_a_missing_host_from_a_closed_port() {
 
 #[test]
 fn port_unreachable_does_not_stop_the_port() {
-    let Some(pair) = Pair::new("nobody listens") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
     let (mut near, far) = pair.ports();
@@ -517,7 +518,7 @@ fn port_unreachable_does_not_stop_the_port() {
     // moment, until they run their program.
     let start = Instant::now();
     let mut far = UdpPort::new(pair.far_config());
-    while let Err(error) = pair.far.inside(|| far.activate(FAR)) {
+    while let Err(error) = pair.far.enter(|| far.activate(FAR)) {
         assert!(start.elapsed() < Duration::from_secs(20), "{error}");
     }
     send(&mut near, &to(NEAR, FAR), b"now");
@@ -533,7 +534,7 @@ fn port_unreachable_does_not_stop_the_port() {
 /// end sends through its own interface, with the group as their destination.
 #[test]
 fn groups_are_joined_on_the_interface() {
-    let Some(pair) = Pair::new("groups over a link") else {
+    let Some(pair) = Pair::new_or_skip() else {
         return;
     };
     let (mut near, mut far) = pair.ports();
@@ -544,7 +545,7 @@ fn groups_are_joined_on_the_interface() {
         (link_local().0, parse("ff15::8:7:6")),
     ] {
         pair.far
-            .inside(|| far.join(group).expect("the link has multicast"));
+            .enter(|| far.join(group).expect("the link has multicast"));
         let sent: Vec<Vec<u8>> = (0..10).map(|number| packet(number, 500)).collect();
         for bytes in &sent {
             send(&mut near, &to(src, group), bytes);

@@ -3,15 +3,15 @@
 
 mod support;
 
-use std::net::{Ipv6Addr, UdpSocket};
+use std::net::UdpSocket;
 
 use roce_port::Port;
 use roce_wire::UDP_PORT;
 use roce_xdp::program::AttachMode;
 use roce_xdp::{Ipv6Checksum, XdpPort};
-use support::netns::{End, Pair};
 use support::ports::{assert_no_chunk_is_lost, config, from_to, open_with, send};
 use support::{TIMEOUT, bytes, wait_for};
+use testkit::veth::{End, Pair};
 
 /// Odd and even, short and as long as the link allows.
 const LENS: [usize; 5] = [16, 17, 272, 1039, 1452];
@@ -24,8 +24,8 @@ fn open(end: &End, mtu: usize, queues: u32, ipv6_checksum: Ipv6Checksum) -> XdpP
 
 /// An ordinary UDP socket at one end, which receives RoCE packets as datagrams.
 fn listen(end: &End) -> UdpSocket {
-    let bind = || UdpSocket::bind((Ipv6Addr::from(end.v6), UDP_PORT)).expect("a free port");
-    let socket = end.namespace.inside(bind);
+    let bind = || UdpSocket::bind((end.ip6, UDP_PORT)).expect("a free port");
+    let socket = end.enter(bind);
     socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     socket
 }
@@ -54,13 +54,11 @@ fn all_lengths(pair: &Pair, port: &mut XdpPort, socket: &UdpSocket) {
 
 /// Checks that a socket of `far` receives packets with checksums. `offload` switches the checksum
 /// offload of the interface on or off; a veth only pretends to have it.
-fn checksums_are_right(test: &str, offload: &str, queues: u32) {
-    let Some(pair) = Pair::new(test, 1500, queues) else {
+fn checksums_are_right(offload: &str, queues: u32) {
+    let Some(pair) = Pair::new_or_skip(1500, queues) else {
         return;
     };
-    pair.near
-        .namespace
-        .run(&format!("ethtool -K near tx {offload}"));
+    pair.near.run(&format!("ethtool -K near tx {offload}"));
     let socket = listen(&pair.far);
     let sent = LENS.len() as u64;
     for (who, theirs, ours) in [
@@ -87,19 +85,19 @@ fn checksums_are_right(test: &str, offload: &str, queues: u32) {
 // shows: A17.3.2-checksum
 #[test]
 fn the_kernel_computes_checksums() {
-    checksums_are_right("the_kernel_computes_checksums", "off", 2);
+    checksums_are_right("off", 2);
 }
 
 #[test]
 fn an_interface_with_checksum_offload_computes_checksums() {
-    checksums_are_right("an_interface_that_computes_checksums", "on", 1);
+    checksums_are_right("on", 1);
 }
 
 /// An ordinary socket drops a packet over IPv6 without a checksum. Otherwise, the tests above would
 /// prove nothing.
 #[test]
 fn an_ordinary_socket_drops_packets_without_a_checksum() {
-    let Some(pair) = Pair::new("a_packet_without_checksum", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let socket = listen(&pair.far);
@@ -108,7 +106,7 @@ fn an_ordinary_socket_drops_packets_without_a_checksum() {
     send(&mut without, &to, &bytes(1, 100));
     assert_no_chunk_is_lost(&mut without);
     let refused = || {
-        let counters = pair.far.namespace.run("cat /proc/net/snmp6");
+        let counters = pair.far.run("cat /proc/net/snmp6");
         let line = counters
             .lines()
             .find(|line| line.starts_with("Udp6InCsumErrors"));
@@ -123,7 +121,7 @@ fn an_ordinary_socket_drops_packets_without_a_checksum() {
 #[test]
 fn the_port_computes_checksums_of_long_packets() {
     let mtu = 4300;
-    let Some(pair) = Pair::new("the_port_computes_checksums_of_long_packets", mtu, 1) else {
+    let Some(pair) = Pair::new_or_skip(mtu, 1) else {
         return;
     };
     let socket = listen(&pair.far);

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use roce_port::Port;
 use roce_xdp::{XdpPort, XdpPortConfig};
-use support::netns::{End, Pair};
 use support::wait_for;
+use testkit::veth::{End, Pair};
 
 /// The environment variable with the victim's interface. The test runs its own executable with this
 /// variable.
@@ -46,27 +46,25 @@ fn victim() {
 }
 
 fn has_program(end: &End) -> bool {
-    end.namespace
-        .run("ip -o link show dev near")
-        .contains("xdp")
+    end.run("ip -o link show dev near").contains("xdp")
 }
 
 #[test]
 fn a_killed_process_leaves_nothing_behind() {
-    let Some(pair) = Pair::new("a_killed_process_leaves_nothing_behind", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let near = &pair.near;
     let start = || {
         Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "victim", "--nocapture"])
-            .env(VICTIM, near.index.to_string())
+            .env(VICTIM, near.index().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("this program")
     };
-    let mut victim = near.namespace.inside(start);
+    let mut victim = near.enter(start);
     let mut pipe = victim.stdin.take().expect("a pipe");
     let said = BufReader::new(victim.stdout.take().expect("a pipe"));
     let is_open = said
@@ -81,6 +79,6 @@ fn a_killed_process_leaves_nothing_behind() {
     );
     wait_for("the program is gone", || (!has_program(near)).then_some(()));
     // The queue is free, too, within the configuration's `bind_timeout`.
-    drop(near.namespace.inside(|| open("near", near.index)));
+    drop(near.enter(|| open("near", near.index())));
     pipe.write_all(b"end").expect("the child still lives");
 }

@@ -11,18 +11,18 @@ use roce_stack::{Flow, ReserveError, RxMeta, Transmit, TxMeta};
 use roce_wire::{Qpn, VlanTag};
 use roce_xdp::net::{Priority, RxDrop, Tagging};
 use roce_xdp::program::AttachMode;
-use support::netns::Pair;
 use support::ports::{
     Received, assert_no_chunk_is_lost, config, cross, drive, from_to, open, open_udp, open_with,
     send,
 };
 use support::{bytes, wait_for};
+use testkit::veth::Pair;
 
 /// Lengths for every path MTU, and some at chunk boundaries.
 const LENS: [usize; 10] = [16, 64, 272, 528, 1040, 2064, 3797, 3800, 4112, 4128];
 
-fn packets_cross(test: &str, attach: AttachMode, queues: u32) {
-    let Some(pair) = Pair::new(test, 4300, queues) else {
+fn packets_cross(attach: AttachMode, queues: u32) {
+    let Some(pair) = Pair::new_or_skip(4300, queues) else {
         return;
     };
     let mut near = open(&pair.near, 4300, queues, attach);
@@ -37,22 +37,22 @@ fn packets_cross(test: &str, attach: AttachMode, queues: u32) {
 
 #[test]
 fn packets_cross_in_native_mode() {
-    packets_cross("packets_cross_in_native_mode", AttachMode::Native, 1);
+    packets_cross(AttachMode::Native, 1);
 }
 
 #[test]
 fn packets_cross_in_generic_mode() {
-    packets_cross("packets_cross_in_generic_mode", AttachMode::Generic, 1);
+    packets_cross(AttachMode::Generic, 1);
 }
 
 #[test]
 fn packets_cross_with_two_queues() {
-    packets_cross("packets_cross_with_two_queues", AttachMode::Auto, 2);
+    packets_cross(AttachMode::Auto, 2);
 }
 
 #[test]
 fn udp_ports_and_xdp_ports_interoperate() {
-    let Some(pair) = Pair::new("udp_ports_and_xdp_ports_interoperate", 4300, 1) else {
+    let Some(pair) = Pair::new_or_skip(4300, 1) else {
         return;
     };
     let mut xdp = open(&pair.near, 4300, 1, AttachMode::Auto);
@@ -69,7 +69,7 @@ fn udp_ports_and_xdp_ports_interoperate() {
 
 #[test]
 fn packets_cross_in_a_vlan() {
-    let Some(pair) = Pair::new("packets_cross_in_a_vlan", 4300, 1) else {
+    let Some(pair) = Pair::new_or_skip(4300, 1) else {
         return;
     };
     let open = |end, vid, attach| {
@@ -114,7 +114,7 @@ fn packets_cross_in_a_vlan() {
 
 #[test]
 fn packets_to_own_addresses_are_looped_back() {
-    let Some(pair) = Pair::new("packets_to_own_addresses_are_looped_back", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut port = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -133,7 +133,7 @@ fn packets_to_own_addresses_are_looped_back() {
 
 #[test]
 fn groups_can_be_joined_and_left() {
-    let Some(pair) = Pair::new("groups_can_be_joined_and_left", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -144,14 +144,8 @@ fn groups_can_be_joined_and_left() {
             dst: group,
             ..from_to(&pair.near, &pair.far, ipv6)
         };
-        pair.far
-            .namespace
-            .inside(|| far.join(group))
-            .expect("multicast");
-        pair.far
-            .namespace
-            .inside(|| far.join(group))
-            .expect("nothing to do");
+        pair.far.enter(|| far.join(group)).expect("multicast");
+        pair.far.enter(|| far.join(group)).expect("nothing to do");
         let want = send(&mut near, &to, &bytes(1, 100));
         let mut received = VecDeque::new();
         wait_for("the packet", || {
@@ -159,10 +153,7 @@ fn groups_can_be_joined_and_left() {
             received.pop_front()
         });
         // Now the sender is a member, too.
-        pair.near
-            .namespace
-            .inside(|| near.join(group))
-            .expect("multicast");
+        pair.near.enter(|| near.join(group)).expect("multicast");
         let again = send(&mut near, &to, &bytes(2, 100));
         assert_ne!(want.1, again.1);
         let mut own = Vec::new();
@@ -196,8 +187,7 @@ fn groups_can_be_joined_and_left() {
 
 #[test]
 fn joining_fails_when_the_program_has_too_many_addresses() {
-    let test = "joining_fails_when_the_program_has_too_many_addresses";
-    let Some(pair) = Pair::new(test, 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
@@ -206,18 +196,18 @@ fn joining_fails_when_the_program_has_too_many_addresses() {
     // Each joined group takes a socket, and one of the 1,024 addresses of the program.
     let mut joined = (0..2048_u32).map(|n| IpAddr::from(Ipv4Addr::from(0xefc0_0000 + n)));
     let refused = joined.find_map(|group| {
-        let outcome = pair.near.namespace.inside(|| port.join(group));
+        let outcome = pair.near.enter(|| port.join(group));
         outcome.err().map(|error| (group, error.to_string()))
     });
     let (group, first) = refused.expect("the table has an end");
-    let again = pair.near.namespace.inside(|| port.join(group));
+    let again = pair.near.enter(|| port.join(group));
     let again = again.expect_err("still no room").to_string();
     assert_eq!(again, first, "the group was not left");
 }
 
 #[test]
 fn unsendable_packets_are_counted() {
-    let Some(pair) = Pair::new("unsendable_packets_are_counted", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut port = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -242,7 +232,7 @@ fn unsendable_packets_are_counted() {
         ),
         (
             TxMeta {
-                dst: pair.far.v6.into(),
+                dst: pair.far.ip6.into(),
                 ..good
             },
             100,

@@ -13,13 +13,13 @@ use roce_stack::{Flow, ReserveError, RxMeta, Transmit, TxMeta};
 use roce_xdp::net::WaitDrop;
 use roce_xdp::program::AttachMode;
 use roce_xdp::{XdpPort, XdpPortConfig};
-use support::netns::Pair;
 use support::ports::{Received, assert_no_chunk_is_lost, cross, drive, from_to, open, send};
 use support::{bytes, wait_for};
+use testkit::veth::Pair;
 
 #[test]
 fn packets_wait_for_a_neighbour_that_answers_late() {
-    let Some(pair) = Pair::new("packets_wait_for_a_neighbour", 4300, 1) else {
+    let Some(pair) = Pair::new_or_skip(4300, 1) else {
         return;
     };
     let mut near = open(&pair.near, 4300, 1, AttachMode::Auto);
@@ -33,9 +33,7 @@ fn packets_wait_for_a_neighbour_that_answers_late() {
         .map(|number| send(&mut near, &to, &bytes(number, 4112)))
         .collect();
     assert_eq!((near.counters().tx_waited, near.queued()), (10, 10));
-    pair.far
-        .namespace
-        .run("ip address add 10.91.0.33/24 dev far");
+    pair.far.run("ip address add 10.91.0.33/24 dev far");
     far.activate(late).expect("its own by now");
     let mut received = VecDeque::new();
     wait_for("all packets", || {
@@ -48,7 +46,7 @@ fn packets_wait_for_a_neighbour_that_answers_late() {
 
 #[test]
 fn a_silent_neighbour_costs_only_its_own_packets() {
-    let Some(pair) = Pair::new("a_neighbour_that_does_not_answer", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -82,15 +80,13 @@ fn a_silent_neighbour_costs_only_its_own_packets() {
 
 #[test]
 fn addresses_come_and_go() {
-    let Some(pair) = Pair::new("addresses_come_and_go", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
     let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
     let new = IpAddr::from([10, 91, 0, 22]);
-    pair.far
-        .namespace
-        .run("ip address add 10.91.0.22/24 dev far");
+    pair.far.run("ip address add 10.91.0.22/24 dev far");
     far.activate(new).expect("its own by now");
     let to_new = TxMeta {
         dst: new,
@@ -103,9 +99,7 @@ fn addresses_come_and_go() {
         received.pop_front().filter(|got| *got == want)
     });
     far.take_changes();
-    pair.far
-        .namespace
-        .run("ip address delete 10.91.0.22/24 dev far");
+    pair.far.run("ip address delete 10.91.0.22/24 dev far");
     wait_for("the news", || {
         drive(&mut near, &mut far, &mut received);
         far.take_changes().addresses.then_some(())
@@ -123,7 +117,7 @@ fn addresses_come_and_go() {
 
 #[test]
 fn a_removed_interface_ends_the_port() {
-    let Some(pair) = Pair::new("a_removed_interface_ends_the_port", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -133,7 +127,7 @@ fn a_removed_interface_ends_the_port() {
                 .fds()
                 .all(|fd| fd.fd.as_raw_fd() >= 0 && !fd.wants_write)
     );
-    pair.near.namespace.run("ip link delete near");
+    pair.near.run("ip link delete near");
     let error = wait_for("the end", || {
         near.receive(1, &mut |_: &RxMeta, _: &[u8]| {}).err()
     });
@@ -142,16 +136,12 @@ fn a_removed_interface_ends_the_port() {
 
 #[test]
 fn the_error_of_a_second_port_names_the_attached_program() {
-    let Some(pair) = Pair::new(
-        "the_error_of_a_second_port_names_the_attached_program",
-        1500,
-        1,
-    ) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let first = open(&pair.near, 1500, 1, AttachMode::Auto);
-    let config = || XdpPortConfig::new("near", pair.near.index, 1500);
-    let second = || pair.near.namespace.inside(|| XdpPort::open(config()));
+    let config = || XdpPortConfig::new("near", pair.near.index(), 1500);
+    let second = || pair.near.enter(|| XdpPort::open(config()));
     let error = second().err().expect("one is enough");
     assert!(error.to_string().contains("roce_redirect"), "{error}");
     drop(first);
@@ -162,7 +152,7 @@ fn the_error_of_a_second_port_names_the_attached_program() {
 /// them would spin.
 #[test]
 fn no_descriptor_waits_to_write_while_the_link_is_down() {
-    let Some(pair) = Pair::new("nobody_waits_to_write_while_down", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
@@ -170,13 +160,13 @@ fn no_descriptor_waits_to_write_while_the_link_is_down() {
     cross(&pair, &mut near, &mut far, &[64]);
     let waits = |port: &XdpPort| port.fds().any(|fd| fd.wants_write);
     let expected = send(&mut near, &from_to(&pair.near, &pair.far, false), &[7; 64]);
-    pair.near.namespace.run("ip link set near down");
+    pair.near.run("ip link set near down");
     near.flush().expect("it passes");
     assert!(near.queues()[0].has_queued() && waits(&near));
     near.follow_network().expect("the interface is there");
     assert!(near.queues()[0].has_queued() && !waits(&near));
 
-    pair.near.namespace.run("ip link set near up");
+    pair.near.run("ip link set near up");
     let mut received = VecDeque::new();
     wait_for("what was left", || {
         drive(&mut near, &mut far, &mut received);

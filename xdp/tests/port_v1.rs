@@ -13,12 +13,12 @@ use roce_wire::{FrameRepr, Grh, Link, NetworkHeader, Qpn, VlanTag};
 use roce_xdp::XdpPort;
 use roce_xdp::net::{Priority, RxDrop, Tagging};
 use roce_xdp::program::AttachMode;
-use support::netns::{End, Pair};
 use support::ports::{
     Received, assert_no_chunk_is_lost, config, cross, cross_with_version, drive, from_to, open,
     open_with, send,
 };
 use support::{TIMEOUT, bytes, wait_for};
+use testkit::veth::{End, Pair};
 
 /// The lengths of packets with path MTU 256 to 4096, some of them longer than a chunk.
 const LENS: [usize; 6] = [16, 272, 1040, 3797, 3830, 4128];
@@ -40,7 +40,7 @@ fn v1(from: &End, to: &End, ipv6: bool) -> TxMeta {
 // shows: A16-stack
 #[test]
 fn packets_cross_with_and_without_a_tag() {
-    let Some(pair) = Pair::new("packets_cross_with_and_without_a_tag", 4300, 1) else {
+    let Some(pair) = Pair::new_or_skip(4300, 1) else {
         return;
     };
     let tag = VlanTag {
@@ -66,7 +66,7 @@ fn packets_cross_with_and_without_a_tag() {
 
 /// A socket for whole frames.
 fn frames(end: &End) -> (Box<dyn DataLinkSender>, Box<dyn DataLinkReceiver>) {
-    end.namespace.inside(|| {
+    end.enter(|| {
         let interface = pnet_datalink::interfaces()
             .into_iter()
             .find(|interface| interface.name == end.interface)
@@ -122,13 +122,12 @@ fn framed(
 // shows: A16-ethertype, A16-grh, A16-next-hop
 #[test]
 fn the_wire_has_a_grh_after_the_ethernet_header() {
-    let Some(pair) = Pair::new("the_wire_has_a_grh_after_the_ethernet_header", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     // Its link-local address is made from its Ethernet address, as the kernel makes it.
     let made = "fe80::ff:fe00:9102";
     pair.far
-        .namespace
         .run(&format!("ip address add {made}/64 dev far nodad"));
     let (_sender, mut wire) = frames(&pair.far);
     let mut near = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);
@@ -163,7 +162,7 @@ fn the_wire_has_a_grh_after_the_ethernet_header() {
 // shows: A16-grh
 #[test]
 fn only_valid_v1_frames_to_this_port_are_accepted() {
-    let Some(pair) = Pair::new("only_valid_v1_frames_to_this_port_are_accepted", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let (mut sender, _wire) = frames(&pair.far);
@@ -217,7 +216,7 @@ fn only_valid_v1_frames_to_this_port_are_accepted() {
 /// A port without RoCE v1 enabled neither sends nor accepts it.
 #[test]
 fn roce_v1_is_off_by_default() {
-    let Some(pair) = Pair::new("roce_v1_is_off_by_default", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut near = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);
@@ -248,11 +247,7 @@ fn roce_v1_is_off_by_default() {
 // shows: A16-next-hop
 #[test]
 fn destinations_behind_a_router_are_refused_with_a_message() {
-    let Some(pair) = Pair::new(
-        "destinations_behind_a_router_are_refused_with_a_message",
-        1500,
-        1,
-    ) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut near = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);
@@ -262,9 +257,7 @@ fn destinations_behind_a_router_are_refused_with_a_message() {
     };
     let said = near.check(&to).expect_err("no way").to_string();
     assert!(said.contains("no route leads there"), "{said}");
-    pair.near
-        .namespace
-        .run("ip route add default via 10.91.0.2");
+    pair.near.run("ip route add default via 10.91.0.2");
     near.follow_network().expect("a network");
     let said = near.check(&to).expect_err("a router").to_string();
     assert!(
@@ -288,7 +281,7 @@ fn destinations_behind_a_router_are_refused_with_a_message() {
 
 #[test]
 fn packets_to_own_addresses_are_looped_back() {
-    let Some(pair) = Pair::new("packets_to_own_addresses_are_looped_back", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut port = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);

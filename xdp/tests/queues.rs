@@ -16,11 +16,12 @@ use roce_xdp::queue::{QueueConfig, QueueError};
 use roce_xdp::socket::{self, BusyPoll, SocketConfig, SocketQueue, ZeroCopy};
 use roce_xdp::umem::CHUNK_BYTES;
 use socket2::SockRef;
-use support::netns::{Namespace, Pair, can_create_namespaces};
 use support::queues::{
     assert_all_sent_and_no_chunk_lost, config, frame, open, open_with, receive, send,
 };
 use support::{TIMEOUT, bytes, wait_for};
+use testkit::namespaces_or_skip;
+use testkit::veth::Pair;
 
 /// Lengths around the chunk boundaries of received and of sent frames.
 const LENS: [usize; 12] = [
@@ -60,9 +61,9 @@ fn all_lengths(pair: &Pair, near: &mut SocketQueue, far: &mut SocketQueue) {
     assert!(far.counters().rx_in_pieces > 0);
 }
 
-fn frames_cross(test: &str, mode: AttachMode, expected: Mode) {
+fn frames_cross(mode: AttachMode, expected: Mode) {
     let mtu = 9000;
-    let Some(pair) = Pair::new(test, mtu, 1) else {
+    let Some(pair) = Pair::new_or_skip(mtu, 1) else {
         return;
     };
     let mut near = open(&pair.near, mtu, 1, mode);
@@ -84,26 +85,17 @@ fn frames_cross(test: &str, mode: AttachMode, expected: Mode) {
 
 #[test]
 fn frames_cross_in_native_mode() {
-    frames_cross(
-        "frames_cross_in_native_mode",
-        AttachMode::Auto,
-        Mode::Native,
-    );
+    frames_cross(AttachMode::Auto, Mode::Native);
 }
 
 #[test]
 fn frames_cross_in_generic_mode() {
-    frames_cross(
-        "frames_cross_in_generic_mode",
-        AttachMode::Generic,
-        Mode::Generic,
-    );
+    frames_cross(AttachMode::Generic, Mode::Generic);
 }
 
 #[test]
 fn frames_cross_with_preferred_busy_polling() {
-    let test = "frames_cross_with_preferred_busy_polling";
-    let Some(pair) = Pair::new(test, 9000, 1) else {
+    let Some(pair) = Pair::new_or_skip(9000, 1) else {
         return;
     };
     let busy_poll = Some(BusyPoll {
@@ -139,8 +131,8 @@ fn supports_send_budget(queue: &SocketQueue, ring: u32) -> bool {
 
 #[test]
 fn one_call_sends_a_full_ring_if_the_kernel_supports_it() {
-    let (mtu, test) = (9000, "one_call_sends_a_full_ring_if_the_kernel_supports_it");
-    let Some(pair) = Pair::new(test, mtu, 1) else {
+    let mtu = 9000;
+    let Some(pair) = Pair::new_or_skip(mtu, 1) else {
         return;
     };
     let mut near = open(&pair.near, mtu, 1, AttachMode::Auto);
@@ -166,9 +158,9 @@ fn one_call_sends_a_full_ring_if_the_kernel_supports_it() {
 
 /// Sends frames through two queues at the same time. Their memory is registered once, or once for
 /// each queue.
-fn two_queues(test: &str, share_memory: bool) {
+fn two_queues(share_memory: bool) {
     let mtu = 4300;
-    let Some(pair) = Pair::new(test, mtu, 2) else {
+    let Some(pair) = Pair::new_or_skip(mtu, 2) else {
         return;
     };
     let open = |end| {
@@ -215,29 +207,29 @@ fn two_queues(test: &str, share_memory: bool) {
 
 #[test]
 fn two_queues_share_their_memory() {
-    two_queues("two_queues_share_their_memory", true);
+    two_queues(true);
 }
 
 #[test]
 fn two_queues_register_their_own_memory() {
-    two_queues("two_queues_register_their_own_memory", false);
+    two_queues(false);
 }
 
 #[test]
 fn traffic_for_the_kernel_is_not_disturbed() {
-    let Some(pair) = Pair::new("traffic_for_the_kernel_is_not_disturbed", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let far = open(&pair.far, 1500, 1, AttachMode::Auto);
     let _near = open(&pair.near, 1500, 1, AttachMode::Auto);
-    let (there, here) = (&pair.far.namespace, &pair.near.namespace);
+    let (there, here) = (&pair.far, &pair.near);
     for peer in ["10.91.0.2", "fd91::2"] {
         let listen = || TcpListener::bind((peer, UDP_PORT)).expect("a free port");
-        let listener = there.inside(listen);
+        let listener = there.enter(listen);
         let connect =
             || TcpStream::connect_timeout(&listener.local_addr().expect("bound"), TIMEOUT);
         let mut client = here
-            .inside(connect)
+            .enter(connect)
             .expect("ARP, neighbour discovery and TCP pass");
         let (mut server, _) = listener.accept().expect("a connection");
         server.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
@@ -250,9 +242,9 @@ fn traffic_for_the_kernel_is_not_disturbed() {
     // Send UDP to another port, and a large fragmented datagram to port 4791.
     for (port, len) in [(4792, 1000), (UDP_PORT, 5000)] {
         let bind = || UdpSocket::bind(("10.91.0.2", port)).expect("a free port");
-        let server = there.inside(bind);
+        let server = there.enter(bind);
         server.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-        let client = here.inside(|| UdpSocket::bind("10.91.0.1:0").expect("a free port"));
+        let client = here.enter(|| UdpSocket::bind("10.91.0.1:0").expect("a free port"));
         let sent = bytes(1, len);
         client.send_to(&sent, ("10.91.0.2", port)).expect("a route");
         let mut got = vec![0; 8000];
@@ -264,17 +256,13 @@ fn traffic_for_the_kernel_is_not_disturbed() {
 
 #[test]
 fn frames_are_redirected_while_the_program_has_the_address() {
-    let Some(pair) = Pair::new(
-        "frames_are_redirected_while_the_program_has_the_address",
-        1500,
-        1,
-    ) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
     far.program
-        .remove_address(pair.far.v4.into())
+        .remove_address(pair.far.ip4.into())
         .expect("it was there");
     let (to_kernel, to_us) = (false, true);
     let mut received = VecDeque::new();
@@ -294,7 +282,7 @@ fn frames_are_redirected_while_the_program_has_the_address() {
 
 #[test]
 fn the_error_names_a_program_that_is_attached() {
-    let Some(pair) = Pair::new("the_error_names_a_program_that_is_attached", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     for (there, mode) in [
@@ -304,37 +292,34 @@ fn the_error_names_a_program_that_is_attached() {
         let first = open(&pair.far, 1500, 1, there);
         let second = Program::load(1, &RedirectConfig::default()).expect("BPF");
         for wanted in [AttachMode::Auto, AttachMode::Native, AttachMode::Generic] {
-            let attach = || second.attach(pair.far.interface, pair.far.index, wanted);
-            let error = pair.far.namespace.inside(attach).expect_err("there is one");
+            let attach = || second.attach(pair.far.interface, pair.far.index(), wanted);
+            let error = pair.far.enter(attach).expect_err("there is one");
             let text = error.to_string();
             for word in ["far", "roce_redirect", "program ", mode, "xdp off"] {
                 assert!(text.contains(word), "{word} is not in: {text}");
             }
         }
         drop(first);
-        let attach = || second.attach(pair.far.interface, pair.far.index, AttachMode::Auto);
-        pair.far
-            .namespace
-            .inside(attach)
-            .expect("it went with its owner");
+        let attach = || second.attach(pair.far.interface, pair.far.index(), AttachMode::Auto);
+        pair.far.enter(attach).expect("it went with its owner");
     }
 }
 
 #[test]
 fn a_queue_can_be_opened_again_at_once() {
-    let Some(pair) = Pair::new("a_queue_can_be_opened_again_at_once", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     for _ in 0..3 {
         let config = config(&pair.near, 1500, 1);
-        let queues = pair.near.namespace.inside(|| socket::open(&config));
+        let queues = pair.near.enter(|| socket::open(&config));
         assert_eq!(queues.expect("the queue is free").len(), 1);
     }
 }
 
 #[test]
 fn errors_of_open_say_why() {
-    let Some(pair) = Pair::new("errors_of_open_say_why", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let fails = |change: &dyn Fn(&mut SocketConfig), words: &[&str]| {
@@ -347,7 +332,7 @@ fn errors_of_open_say_why() {
                 .expect_err("it can't work")
                 .to_string()
         };
-        let text = pair.near.namespace.inside(open);
+        let text = pair.near.enter(open);
         for word in words {
             assert!(text.contains(word), "{word} is not in: {text}");
         }
@@ -366,9 +351,10 @@ fn errors_of_open_say_why() {
 /// queue to several sockets only if they share memory.
 #[test]
 fn the_loopback_interface_has_one_queue_for_one_socket() {
-    if !can_create_namespaces("the_loopback_interface_has_one_queue_for_one_socket") {
+    let Some([namespace]) = namespaces_or_skip() else {
         return;
-    }
+    };
+    namespace.ip("link set lo up").expect("iproute2");
     // The first interface of every namespace.
     const LO: u32 = 1;
     let config = |queue, bind_timeout| SocketConfig {
@@ -386,7 +372,7 @@ fn the_loopback_interface_has_one_queue_for_one_socket() {
         let opened = socket::open(&config(queue, bind_timeout));
         opened.map_err(|error| (error.source.raw_os_error(), error.to_string()))
     };
-    Namespace::new().inside(|| {
+    namespace.enter(|| {
         assert_eq!(offer::of_interface(LO).expect("it is there").queues, 1);
         let first = open(0, Duration::ZERO).expect("nobody has it");
         let (code, said) = open(0, Duration::ZERO).expect_err("the first has it");
@@ -401,16 +387,16 @@ fn the_loopback_interface_has_one_queue_for_one_socket() {
 
 #[test]
 fn a_link_that_is_down_is_no_error_but_a_removed_one_is() {
-    let Some(pair) = Pair::new("a_link_that_is_down", 1500, 1) else {
+    let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
     let mut near = open(&pair.near, 1500, 1, AttachMode::Auto);
     let queue = &mut near.queues[0];
-    pair.near.namespace.run("ip link set near down");
+    pair.near.run("ip link set near down");
     send(queue, &frame(&pair.near, &pair.far, false, 1, 100));
     queue.flush().expect("it may come up again");
     queue.receive(1, &mut |_| {}).expect("it may come up again");
-    pair.near.namespace.run("ip link delete near");
+    pair.near.run("ip link delete near");
     let error = wait_for("the interface is gone", || {
         send(queue, &frame(&pair.near, &pair.far, false, 1, 100));
         queue.flush().err()

@@ -2,4 +2,4 @@
 # a hostname of its own. The arguments are the host and the words of a command.
 host=$1
 shift
-exec ip netns exec "$PEER_NAMESPACE" unshare --uts sh -c "hostname $host && exec $*"
+exec nsenter --net="$PEER_NAMESPACE" unshare --uts sh -c "hostname $host && exec $*"

@@ -86,7 +86,7 @@ pub(super) fn open_mpi(
         command.arg(roce).args(["run", "-q", "--"]);
     }
     command.arg(program);
-    command.env("PEER_NAMESPACE", pair.namespace(1));
+    command.env("PEER_NAMESPACE", pair.namespace(1).path());
     for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
         command.env(variable, "1");
     }

@@ -6,20 +6,25 @@
 //! instead. At its end, `cargo test --workspace` prints what was skipped for want of what
 //! ([`report`]).
 //!
+//! [`veth::Pair`] is two hosts with a cable between them, made of [`Namespace`]s.
+//!
 //! [`check_full_and_closed_output`] checks the one rule for commands whose output can't be written.
 #![warn(missing_docs)]
 
 mod ledger;
 mod limits;
+mod namespace;
 mod needs;
 mod output;
 mod report;
 mod signals;
+pub mod veth;
 
 pub use limits::descriptors_or_skip;
+pub use namespace::{Namespace, namespaces_or_skip};
 pub use needs::{
     NAMESPACES, compiles_rdmacm_or_skip, compiles_verbs_or_skip, enters_network_namespace_or_skip,
-    has_header_or_skip, is_installed, is_installed_or_skip, network_namespace_or_skip,
+    find, has_header_or_skip, is_installed, is_installed_or_skip, network_namespace_or_skip,
     root_or_skip, search_path,
 };
 pub use output::{check_full_and_closed_output, check_full_stderr};

@@ -11,7 +11,14 @@ pub const NAMESPACES: &str = "network namespaces (root, iproute2)";
 
 /// Whether the program `name` is installed, also among system tools.
 pub fn is_installed(name: &str) -> bool {
-    env::split_paths(&search_path()).any(|dir| dir.join(name).is_file())
+    find(name).is_some()
+}
+
+/// The path of the program `name`, as a root shell finds it.
+pub fn find(name: &str) -> Option<PathBuf> {
+    env::split_paths(&search_path())
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 /// As [`is_installed`]; without it, the calling test is skipped.

@@ -10,15 +10,9 @@ mod marker;
 
 pub use marker::{Marker, Marking};
 
+use std::io;
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-use crate::lab::LabError;
-use crate::lab::namespace::Namespace;
-use crate::lab::shared::excuse;
-
-/// Timeout for a link to come up.
-const TIMEOUT: Duration = Duration::from_secs(20);
+use testkit::{Namespace, namespaces_or_skip};
 
 /// The properties of the slow port.
 #[derive(Clone, Copy, Debug)]
@@ -90,32 +84,26 @@ impl Bottleneck {
     /// # Panics
     /// If the machine can't have one and the environment variable `ROCE_LAB` is `require`.
     pub fn new_or_skip(port: &SlowPort) -> Option<Self> {
-        excuse(|| Self::new(port))
-            .map_err(|reason| testkit::skip(testkit::NAMESPACES, &reason))
-            .ok()
-    }
-
-    fn new(port: &SlowPort) -> Result<Self, LabError> {
-        // The name of a lab of this process, by which its children are found.
-        let owner = format!("{}.bottleneck", std::process::id());
-        let namespace = || Namespace::create(&owner);
+        let [switch, near, other, far] = namespaces_or_skip()?;
         let mut bottleneck = Self {
-            switch: namespace()?,
-            hosts: [namespace()?, namespace()?, namespace()?],
+            switch,
+            hosts: [near, other, far],
             marker: None,
         };
-        let switch = &bottleneck.switch;
-        ip(
-            switch,
-            "link add bridge0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
-        )?;
-        ip(switch, "link set bridge0 up")?;
+        bottleneck.connect(port).expect("a slow port");
+        Some(bottleneck)
+    }
+
+    fn connect(&mut self, port: &SlowPort) -> io::Result<()> {
+        let switch = &self.switch;
+        switch.ip("link add bridge0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")?;
+        switch.ip("link set bridge0 up")?;
         for host in Host::ALL {
-            bottleneck.plug_in(host, port.mtu)?;
+            self.plug_in(host, port.mtu)?;
         }
-        bottleneck.slow_down(port)?;
-        for host in Host::ALL {
-            bottleneck.wait_until_up(host)?;
+        self.slow_down(port)?;
+        for host in &self.hosts {
+            host.wait_until_up("wire")?;
         }
         let marking = port.marks.map(|red| {
             let nanoseconds = |bytes: u32| u64::from(bytes) * 8_000_000_000 / port.rate;
@@ -130,36 +118,29 @@ impl Bottleneck {
             }
         });
         if let Some(marking) = marking {
-            let switch = &bottleneck.switch;
-            let marker = switch.enter(|| Marker::attach("port2", &marking))?;
-            let marker = marker.map_err(|e| LabError::new(format!("no marks: {e}")))?;
-            bottleneck.marker = Some(marker);
+            let marker = switch.enter(|| Marker::attach("port2", &marking));
+            self.marker = Some(marker?);
         }
-        Ok(bottleneck)
+        Ok(())
     }
 
-    fn plug_in(&self, host: Host, mtu: u32) -> Result<(), LabError> {
+    fn plug_in(&self, host: Host, mtu: u32) -> io::Result<()> {
         let (n, namespace) = (host as usize, &self.hosts[host as usize]);
         // Packets are segmented before the switch, as on a real wire.
-        ip(
-            namespace,
-            &format!(
-                "link add wire mtu {mtu} gso_max_segs 1 type veth peer name port{n} mtu {mtu}"
-            ),
-        )?;
+        namespace.ip(&format!(
+            "link add wire mtu {mtu} gso_max_segs 1 type veth peer name port{n} mtu {mtu}"
+        ))?;
         let there = self.switch.path();
-        ip(namespace, &format!("link set port{n} netns {there}"))?;
-        ip(&self.switch, &format!("link set port{n} master bridge0 up"))?;
-        ip(namespace, "link set lo up")?;
-        ip(namespace, "link set wire addrgenmode none")?;
-        ip(
-            namespace,
-            &format!("address add {}/24 dev wire", host.address()),
-        )?;
-        ip(namespace, "link set wire up")
+        namespace.ip(&format!("link set port{n} netns {there}"))?;
+        self.switch
+            .ip(&format!("link set port{n} master bridge0 up"))?;
+        namespace.ip("link set lo up")?;
+        namespace.ip("link set wire addrgenmode none")?;
+        namespace.ip(&format!("address add {}/24 dev wire", host.address()))?;
+        namespace.ip("link set wire up")
     }
 
-    fn slow_down(&self, port: &SlowPort) -> Result<(), LabError> {
+    fn slow_down(&self, port: &SlowPort) -> io::Result<()> {
         let SlowPort {
             rate, queue, mtu, ..
         } = port;
@@ -167,25 +148,7 @@ impl Bottleneck {
         let burst = 5 * mtu;
         let command =
             format!("tc qdisc add dev port2 root tbf rate {rate}bit burst {burst} limit {queue}");
-        let words: Vec<&str> = command.split(' ').collect();
-        self.switch.run(&words, "").map(drop)
-    }
-
-    /// The kernel notices after a while that a link is up, and drops packets until then.
-    fn wait_until_up(&self, host: Host) -> Result<(), LabError> {
-        let end = Instant::now() + TIMEOUT;
-        loop {
-            let shown = ["ip", "-o", "link", "show", "wire"];
-            let shown = self.hosts[host as usize].run(&shown, "")?;
-            if shown.contains("state UP") && !shown.contains("qdisc noop ") {
-                return Ok(());
-            }
-            if Instant::now() > end {
-                let what = format!("no link after {TIMEOUT:?}: {shown}");
-                return Err(LabError::new(what));
-            }
-            std::thread::yield_now();
-        }
+        self.switch.run(&command).map(drop)
     }
 
     /// A command to run at a host. The program is killed when the thread that spawns it ends.
@@ -203,8 +166,7 @@ impl Bottleneck {
     /// # Panics
     /// If tc fails or does not report it.
     pub fn dropped(&self) -> u64 {
-        let words = ["tc", "-s", "qdisc", "show", "dev", "port2"];
-        let said = self.switch.run(&words, "").expect("tc");
+        let said = self.switch.run("tc -s qdisc show dev port2").expect("tc");
         let number = said
             .split_once("dropped ")
             .and_then(|(_, rest)| rest.split_once(','))
@@ -220,9 +182,4 @@ impl Bottleneck {
         let marker = self.marker.as_ref();
         marker.map_or(0, |marker| marker.marked().expect("a map that can be read"))
     }
-}
-
-fn ip(namespace: &Namespace, arguments: &str) -> Result<(), LabError> {
-    let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split(' ')).collect();
-    namespace.run(&words, "").map(drop)
 }

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::kernel::{self, Kernel};
-use super::machine;
 use super::{Flavour, LabError};
 
 const INIT: &str = include_str!("../../lab/init.sh");
@@ -34,7 +33,7 @@ pub(super) fn build(cache: &Path, kernel: &Kernel, flavour: Flavour) -> Result<P
 }
 
 fn archive(kernel: &Kernel, modules: &[&str]) -> Result<Vec<u8>, LabError> {
-    let busybox = machine::find("busybox")
+    let busybox = testkit::find("busybox")
         .ok_or_else(|| LabError::poor_machine("busybox is not installed"))?;
     let mut cpio = Cpio::default();
     for folder in ["bin", "modules"] {

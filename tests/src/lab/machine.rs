@@ -1,7 +1,7 @@
 //! The requirements of the lab.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{Flavour, LabError};
 
@@ -52,7 +52,7 @@ pub(super) fn check(flavour: Flavour) -> Result<(), LabError> {
         .iter()
         .chain(more)
         .copied()
-        .filter(|name| find(name).is_none())
+        .filter(|name| testkit::find(name).is_none())
         .collect();
     if !absent.is_empty() {
         missing.push(format!(
@@ -68,13 +68,4 @@ pub(super) fn check(flavour: Flavour) -> Result<(), LabError> {
     } else {
         Err(LabError::poor_machine(missing.join("; ")))
     }
-}
-
-/// The program's path, as a root shell finds it.
-pub(super) fn find(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
 }

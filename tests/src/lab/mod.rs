@@ -266,7 +266,7 @@ impl Lab {
     /// # Panics
     /// If `work` panics, with its payload.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
-        self.namespace.enter(work)
+        Ok(self.namespace.enter(work))
     }
 
     /// Sets the MTU of both ends of the link, in bytes, 1280 to 9000.
@@ -360,7 +360,7 @@ impl Lab {
 
     /// The identity of the lab's network namespace, as readlink(2) shows it in
     /// `/proc/PID/ns/net`.
-    pub fn namespace_identity(&self) -> &str {
+    pub fn namespace_identity(&self) -> String {
         self.namespace.identity()
     }
 

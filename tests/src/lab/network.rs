@@ -1,8 +1,6 @@
 //! The link between the namespace and the guest: names, addresses, MTU.
 
-use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 
 use super::LabError;
 use super::namespace::Namespace;
@@ -100,7 +98,7 @@ pub(super) fn create_link(
     )?;
     // Only the interface that has an address answers for it. Otherwise the bridge, in the same
     // namespace, would also answer, and packets of the guest would arrive there and bypass AF_XDP.
-    set_option(namespace, "ipv4/conf/all/arp_ignore", "1")?;
+    namespace.set("ipv4/conf/all/arp_ignore", "1")?;
     // At most one segment passes at a time: the kernel segments batches at the interface.
     let commands = format!(
         "link set lo up\n\
@@ -148,14 +146,7 @@ pub(super) fn set_host_mtu(namespace: &Namespace, mtu: u32) -> Result<(), LabErr
 
 /// Sets IPv6 options of a device of the namespace, or of those to come.
 fn set_ipv6(namespace: &Namespace, device: &str, options: &[(&str, &str)]) -> Result<(), LabError> {
-    options.iter().try_for_each(|(name, value)| {
-        set_option(namespace, &format!("ipv6/conf/{device}/{name}"), value)
-    })
-}
-
-/// Sets an option of the namespace's network.
-fn set_option(namespace: &Namespace, name: &str, value: &str) -> Result<(), LabError> {
-    let path = format!("/proc/sys/net/{name}");
-    let path = Path::new(&path);
-    namespace.enter(|| fs::write(path, value).map_err(|e| LabError::io("write", path, &e)))?
+    options
+        .iter()
+        .try_for_each(|(name, value)| namespace.set(&format!("ipv6/conf/{device}/{name}"), value))
 }

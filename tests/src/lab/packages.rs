@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::LabError;
-use super::machine;
 
 /// The files in which Debian's package of keyrings has the keys of its archive.
 const KEYRINGS: &[&str] = &[
@@ -155,7 +154,7 @@ fn archives(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
 
 /// A program by its full path: root's folders are not in every PATH.
 pub(super) fn tool(name: &str) -> Result<PathBuf, LabError> {
-    machine::find(name).ok_or_else(|| LabError::poor_machine(format!("{name} is not installed")))
+    testkit::find(name).ok_or_else(|| LabError::poor_machine(format!("{name} is not installed")))
 }
 
 /// Runs a command to its end and returns its stdout.

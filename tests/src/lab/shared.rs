@@ -172,7 +172,7 @@ fn try_boot(config: &LabConfig) -> Result<Lab, String> {
 
 /// Calls `make`, or returns why this machine is excused, according to `ROCE_LAB`. Panics if it is
 /// not excused.
-pub(crate) fn excuse<T>(make: impl FnOnce() -> Result<T, LabError>) -> Result<T, String> {
+fn excuse<T>(make: impl FnOnce() -> Result<T, LabError>) -> Result<T, String> {
     let required = match env::var("ROCE_LAB").as_deref() {
         Ok("off") => return Err("ROCE_LAB=off".to_owned()),
         Ok("require") => true,

@@ -108,11 +108,6 @@ pub(crate) fn packet(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// Whether a test fails, instead of being skipped, if this machine can't run it.
-pub(crate) fn required() -> bool {
-    std::env::var_os("ROCE_LAB").is_some_and(|value| value == "require")
-}
-
 /// Reports on stderr that a test is skipped for want of `need`, or fails if tests must not be skipped.
 pub(crate) fn skip(test: &str, need: &str) {
     testkit::skip_test(test, need, "");

@@ -14,7 +14,7 @@ const DST6: &str = "fd90::2";
 
 #[test]
 fn a_neighbour_that_moves_is_followed() {
-    let Some(lab) = Lab::new("a_neighbour_that_moves_is_followed") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -41,7 +41,7 @@ fn a_neighbour_that_moves_is_followed() {
 
 #[test]
 fn a_manual_neighbour_entry_takes_effect() {
-    let Some(lab) = Lab::new("a_manual_neighbour_entry_takes_effect") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -58,7 +58,7 @@ fn a_manual_neighbour_entry_takes_effect() {
 
 #[test]
 fn flushed_neighbours_are_resolved_again() {
-    let Some(lab) = Lab::new("flushed_neighbours_are_resolved_again") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -76,7 +76,7 @@ fn flushed_neighbours_are_resolved_again() {
 /// A permanent entry does not change when it is used.
 #[test]
 fn permanent_neighbours_stay_permanent() {
-    let Some(lab) = Lab::new("permanent_neighbours_stay_permanent") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     for (src, dst) in [(SRC, DST), (SRC6, DST6)] {
@@ -100,7 +100,7 @@ fn permanent_neighbours_stay_permanent() {
 /// A neighbour in use does not stay stale, because the kernel confirms it on request.
 #[test]
 fn stale_neighbours_in_use_are_confirmed() {
-    let Some(lab) = Lab::new("stale_neighbours_in_use_are_confirmed") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     lab.near.set("ipv4/neigh/near/delay_first_probe_time", "0");
@@ -131,7 +131,7 @@ fn stale_neighbours_in_use_are_confirmed() {
 
 #[test]
 fn mtu_changes_are_followed() {
-    let Some(lab) = Lab::new("mtu_changes_are_followed") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -147,7 +147,7 @@ fn mtu_changes_are_followed() {
 
 #[test]
 fn the_interfaces_own_address_on_the_link_is_followed() {
-    let Some(lab) = Lab::new("the_interfaces_own_address_on_the_link_is_followed") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -159,7 +159,7 @@ fn the_interfaces_own_address_on_the_link_is_followed() {
 
 #[test]
 fn the_link_goes_down_and_comes_back() {
-    let Some(lab) = Lab::new("the_link_goes_down_and_comes_back") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -175,7 +175,7 @@ fn the_link_goes_down_and_comes_back() {
 
 #[test]
 fn an_interface_that_is_deleted_is_an_error() {
-    let Some(lab) = Lab::new("an_interface_that_is_deleted_is_an_error") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -192,7 +192,7 @@ fn an_interface_that_is_deleted_is_an_error() {
 
 #[test]
 fn an_interface_moved_to_another_namespace_is_gone() {
-    let Some(lab) = Lab::new("an_interface_moved_to_another_namespace_is_gone") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -203,7 +203,7 @@ fn an_interface_moved_to_another_namespace_is_gone() {
 
 #[test]
 fn a_bridge_does_not_make_an_interface_disappear() {
-    let Some(lab) = Lab::new("a_bridge_does_not_make_an_interface_disappear") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -216,7 +216,7 @@ fn a_bridge_does_not_make_an_interface_disappear() {
 
 #[test]
 fn addresses_are_followed() {
-    let Some(lab) = Lab::new("addresses_are_followed") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -263,7 +263,7 @@ fn addresses_are_followed() {
 /// correct.
 #[test]
 fn lost_events_are_recovered() {
-    let Some(lab) = Lab::new("lost_events_are_recovered") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();

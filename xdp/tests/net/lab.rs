@@ -1,92 +1,46 @@
 //! Two network namespaces joined by a veth pair, with a `Net` for the interface in one of them.
 
-use std::fs::File;
-use std::io::Write;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
-use std::process::{Command, Stdio};
 use std::time::{Duration as Patience, Instant as Clock};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sched::{CloneFlags, setns, unshare};
 use roce_stack::{Duration, Instant, RoceVersion};
 use roce_xdp::net::{Changes, CoreConfig, Mac, Net, PathKey, Refusal};
+use testkit::{Namespace, namespaces_or_skip};
 
 /// The time that a test waits for an event before it fails.
 const TIMEOUT: Patience = Patience::from_secs(30);
 
 pub(crate) const FAR_MAC: Mac = [2, 0, 0, 0, 0x90, 2];
 
-/// A network namespace. It is deleted when this value and all sockets in it are closed.
-pub(crate) struct Namespace {
-    handle: File,
-}
+/// A host: a network namespace in which commands must succeed.
+pub(crate) struct Host(Namespace);
 
-impl Namespace {
-    fn new() -> Result<Self, String> {
-        let make = || {
-            unshare(CloneFlags::CLONE_NEWNET)
-                .map_err(|error| format!("no network namespace to be had: {error}"))?;
-            let handle = File::open("/proc/thread-self/ns/net").expect("procfs");
-            Ok(Self { handle })
-        };
-        std::thread::spawn(make).join().expect("no panic")
-    }
-
-    /// A name for it in /proc, so that nothing outlives the test in /run/netns.
+impl Host {
+    /// See [`Namespace::path`].
     pub(crate) fn path(&self) -> String {
-        format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            self.handle.as_raw_fd()
-        )
+        self.0.path()
     }
 
     /// Runs `work` in a thread in this namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let enter = || {
-            setns(&self.handle, CloneFlags::CLONE_NEWNET).expect("a namespace of our own");
-            work()
-        };
-        std::thread::scope(|scope| scope.spawn(enter).join().expect("the work succeeds"))
+        self.0.enter(work)
     }
 
-    /// Runs `ip` in this namespace with `input` as standard input, and returns its output.
-    fn ip_reading(&self, arguments: &str, input: &str) -> String {
-        self.inside(|| {
-            let mut ip = Command::new("ip")
-                .args(arguments.split_whitespace())
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("iproute2");
-            let mut stdin = ip.stdin.take().expect("a pipe");
-            stdin.write_all(input.as_bytes()).expect("it reads");
-            drop(stdin);
-            let output = ip.wait_with_output().expect("it ends");
-            let error = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "ip {arguments}: {error}");
-            String::from_utf8(output.stdout).expect("text")
-        })
-    }
-
-    /// Runs `ip` in this namespace. Spaces separate the arguments.
+    /// Runs `ip` in this namespace and returns its output. Spaces separate the arguments.
     pub(crate) fn ip(&self, arguments: &str) -> String {
-        self.ip_reading(arguments, "")
+        let output = self.0.run(&format!("ip {arguments}"));
+        output.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Runs several `ip` commands in this namespace, one per line.
     pub(crate) fn ip_batch(&self, lines: &str) {
-        self.ip_reading("-batch -", lines);
+        self.0.run_with(&["ip", "-batch", "-"], lines).expect("ip");
     }
 
     /// Sets a network variable of the kernel (sysctl) in this namespace.
     pub(crate) fn set(&self, variable: &str, value: &str) {
-        let path = format!("/proc/sys/net/{variable}");
-        self.inside(|| {
-            std::fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"))
-        });
+        self.0.set(variable, value).expect("a variable");
     }
 }
 
@@ -94,29 +48,16 @@ impl Namespace {
 /// 10.90.0.2, fd90::2 and fe80::2 in another, which also has 10.91.0.1 and fd91::1 and
 /// routes to them.
 pub(crate) struct Lab {
-    pub(crate) near: Namespace,
-    pub(crate) far: Namespace,
+    pub(crate) near: Host,
+    pub(crate) far: Host,
     started: Clock,
 }
 
 impl Lab {
     /// Creates a lab. Returns `None`, after a message on stderr, if this process may not create
     /// one.
-    pub(crate) fn new(test: &str) -> Option<Lab> {
-        match Lab::try_new() {
-            Ok(lab) => Some(lab),
-            Err(missing) => {
-                testkit::skip_test(test, testkit::NAMESPACES, &missing);
-                None
-            }
-        }
-    }
-
-    fn try_new() -> Result<Lab, String> {
-        if Command::new("ip").arg("-V").output().is_err() {
-            return Err("the `ip` command (iproute2) is missing".to_owned());
-        }
-        let (near, far) = (Namespace::new()?, Namespace::new()?);
+    pub(crate) fn new_or_skip() -> Option<Lab> {
+        let [near, far] = namespaces_or_skip()?.map(Host);
         near.ip("link add near address 02:00:00:00:90:01 type veth \
                  peer name far address 02:00:00:00:90:02");
         near.ip(&format!("link set far netns {}", far.path()));
@@ -138,12 +79,11 @@ impl Lab {
         // Make the kernel give up missing neighbours sooner.
         near.set("ipv4/neigh/near/retrans_time_ms", "50");
         near.set("ipv6/neigh/near/retrans_time_ms", "50");
-        let lab = Lab {
+        Some(Lab {
             near,
             far,
             started: Clock::now(),
-        };
-        Ok(lab)
+        })
     }
 
     pub(crate) fn now(&self) -> Instant {

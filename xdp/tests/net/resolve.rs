@@ -15,7 +15,7 @@ const ENDS: [(&str, &str, &str); 3] = [
 
 #[test]
 fn frames_wait_until_their_neighbour_is_resolved() {
-    let Some(lab) = Lab::new("frames_wait_until_their_neighbour_is_resolved") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     for family in ["ipv4", "ipv6"] {
@@ -53,7 +53,7 @@ fn frames_wait_until_their_neighbour_is_resolved() {
 
 #[test]
 fn frames_do_not_wait_for_known_neighbours() {
-    let Some(lab) = Lab::new("frames_do_not_wait_for_known_neighbours") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -67,7 +67,7 @@ fn frames_do_not_wait_for_known_neighbours() {
 
 #[test]
 fn gateways_are_used() {
-    let Some(lab) = Lab::new("gateways_are_used") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -94,7 +94,7 @@ fn gateways_are_used() {
 
 #[test]
 fn routes_rules_and_metrics_are_the_kernels() {
-    let Some(lab) = Lab::new("routes_rules_and_metrics_are_the_kernels") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -143,7 +143,7 @@ fn routes_rules_and_metrics_are_the_kernels() {
 
 #[test]
 fn next_hop_objects_are_followed() {
-    let Some(lab) = Lab::new("next_hop_objects_are_followed") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -159,7 +159,7 @@ fn next_hop_objects_are_followed() {
 
 #[test]
 fn destinations_on_this_host_are_refused() {
-    let Some(lab) = Lab::new("destinations_on_this_host_are_refused") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -187,7 +187,7 @@ fn destinations_on_this_host_are_refused() {
 
 #[test]
 fn groups_need_no_neighbour_request() {
-    let Some(lab) = Lab::new("groups_need_no_neighbour_request") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -203,7 +203,7 @@ fn groups_need_no_neighbour_request() {
 
 #[test]
 fn a_silent_neighbour_fails_and_is_requested_again() {
-    let Some(lab) = Lab::new("a_silent_neighbour_fails_and_is_requested_again") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let mut net = lab.net();
@@ -229,7 +229,7 @@ fn a_silent_neighbour_fails_and_is_requested_again() {
 
 #[test]
 fn only_existing_ethernet_interfaces_can_be_opened() {
-    let Some(lab) = Lab::new("only_existing_ethernet_interfaces_can_be_opened") else {
+    let Some(lab) = Lab::new_or_skip() else {
         return;
     };
     let error = lab

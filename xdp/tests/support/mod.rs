@@ -1,7 +1,6 @@
 //! Helpers for the integration tests.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-pub(crate) mod netns;
 pub(crate) mod ports;
 pub(crate) mod queues;
 
@@ -9,11 +8,6 @@ use std::time::{Duration, Instant};
 
 /// The time that a test waits for an event before it fails.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Reports on stderr that a test is skipped, or fails if tests must not be skipped.
-pub(crate) fn skip(test: &str, why: &str) {
-    testkit::skip_test(test, "AF_XDP (root)", why);
-}
 
 /// Calls `look` until it returns a value.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {

@@ -11,8 +11,8 @@ use roce_xdp::program::AttachMode;
 use roce_xdp::umem::Owner;
 use roce_xdp::{XdpPort, XdpPortConfig};
 
-use super::netns::{End, Pair};
 use super::{bytes, wait_for};
+use testkit::veth::{End, Pair};
 
 /// A received packet, copied.
 pub(crate) type Received = (RxMeta, Vec<u8>);
@@ -22,27 +22,24 @@ pub(crate) fn open(end: &End, mtu: usize, queues: u32, attach: AttachMode) -> Xd
 }
 
 pub(crate) fn config(end: &End, mtu: usize, queues: u32, attach: AttachMode) -> XdpPortConfig {
-    let mut config = XdpPortConfig::new(end.interface, end.index, mtu);
+    let mut config = XdpPortConfig::new(end.interface, end.index(), mtu);
     config.sockets.queues = (0..queues).collect();
     config.attach = attach;
     config
 }
 
 pub(crate) fn open_with(end: &End, config: XdpPortConfig) -> XdpPort {
-    let mut port = end
-        .namespace
-        .inside(|| XdpPort::open(config))
-        .expect("AF_XDP");
-    for address in [end.v4.into(), end.v6.into()] {
+    let mut port = end.enter(|| XdpPort::open(config)).expect("AF_XDP");
+    for address in [end.ip4.into(), end.ip6.into()] {
         port.activate(address).expect("an address of its own");
     }
     port
 }
 
 pub(crate) fn open_udp(end: &End, mtu: usize) -> UdpPort {
-    let addresses: Vec<IpAddr> = vec![end.v4.into(), end.v6.into()];
-    let config = UdpPortConfig::new(end.interface, end.index, mtu, addresses.clone());
-    end.namespace.inside(|| {
+    let addresses: Vec<IpAddr> = vec![end.ip4.into(), end.ip6.into()];
+    let config = UdpPortConfig::new(end.interface, end.index(), mtu, addresses.clone());
+    end.enter(|| {
         let mut port = UdpPort::new(config);
         for address in addresses {
             port.activate(address).expect("an address of its own");
@@ -52,16 +49,9 @@ pub(crate) fn open_udp(end: &End, mtu: usize) -> UdpPort {
 }
 
 pub(crate) fn from_to(from: &End, to: &End, ipv6: bool) -> TxMeta {
-    let address = |end: &End| {
-        if ipv6 {
-            IpAddr::from(end.v6)
-        } else {
-            IpAddr::from(end.v4)
-        }
-    };
     TxMeta {
-        src: address(from),
-        dst: address(to),
+        src: from.address(ipv6),
+        dst: to.address(ipv6),
         traffic_class: 0x6a,
         hop_limit: 0,
         version: RoceVersion::V2,

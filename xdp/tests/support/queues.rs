@@ -9,8 +9,8 @@ use roce_xdp::queue::{Frame, QueueConfig};
 use roce_xdp::socket::{self, SocketConfig, SocketQueue};
 use roce_xdp::umem::Owner;
 
-use super::netns::End;
 use super::{bytes, wait_for};
+use testkit::veth::End;
 
 /// The queues of one end, and the program that redirects frames to them.
 pub(crate) struct Queues {
@@ -28,7 +28,7 @@ pub(crate) fn config(end: &End, mtu: usize, count: u32) -> SocketConfig {
             max_frame_bytes: mtu + 14,
             tx_metadata: false,
         },
-        ..SocketConfig::new(end.interface, end.index, mtu)
+        ..SocketConfig::new(end.interface, end.index(), mtu)
     }
 }
 
@@ -38,10 +38,10 @@ pub(crate) fn open(end: &End, mtu: usize, count: u32, mode: AttachMode) -> Queue
 
 pub(crate) fn open_with(end: &End, config: &SocketConfig, mode: AttachMode) -> Queues {
     let count = config.queues.len() as u32;
-    end.namespace.inside(|| {
+    end.enter(|| {
         let queues = socket::open(config).expect("AF_XDP");
         let program = Program::load(count, &RedirectConfig::default()).expect("BPF");
-        for address in [end.v4.into(), end.v6.into()] {
+        for address in [end.ip4.into(), end.ip6.into()] {
             program.add_address(address).expect("room");
         }
         for queue in &queues {
@@ -51,7 +51,7 @@ pub(crate) fn open_with(end: &End, config: &SocketConfig, mode: AttachMode) -> Q
                 .expect("a socket");
         }
         let attached = program
-            .attach(end.interface, end.index, mode)
+            .attach(end.interface, end.index(), mode)
             .expect("no other program");
         Queues {
             queues,
@@ -65,16 +65,16 @@ pub(crate) fn open_with(end: &End, config: &SocketConfig, mode: AttachMode) -> Q
 pub(crate) fn frame(from: &End, to: &End, ipv6: bool, number: usize, len: usize) -> Vec<u8> {
     let network = if ipv6 {
         NetworkHeader::V6 {
-            src: from.v6,
-            dst: to.v6,
+            src: from.ip6.octets(),
+            dst: to.ip6.octets(),
             traffic_class: 2,
             flow_label: 0,
             hop_limit: 64,
         }
     } else {
         NetworkHeader::V4 {
-            src: from.v4,
-            dst: to.v4,
+            src: from.ip4.octets(),
+            dst: to.ip4.octets(),
             tos: 2,
             ttl: 64,
             id: number as u16,
