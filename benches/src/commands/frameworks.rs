@@ -9,7 +9,7 @@ use roce_benches::{perftest, roce};
 /// UCX, libfabric and Open MPI over this stack compared with TCP, as ratios taken in one run
 ///
 /// Needs iproute2, nftables, ucx-utils, libfabric-bin, openmpi-bin and libopenmpi-dev. Prints
-/// Markdown; with --write it replaces the figures in docs/programs.md.
+/// Markdown; with --write it replaces the figures in docs/generated/frameworks.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]
