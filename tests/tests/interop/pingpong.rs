@@ -2,7 +2,7 @@
 //! every size and path MTU. They check the data; the decoding of captured packets is compared with tshark.
 
 use roce_tests::decode::assert_decode_agrees;
-use roce_tests::lab::Lab;
+use roce_tests::lab::{Lab, SharedLab};
 use roce_tests::peer::GidIndex;
 use roce_tests::programs::{self, is_installed_or_skip};
 
@@ -19,7 +19,7 @@ const CAPTURED_ROUNDS: usize = 2;
 const UNRELIABLE_ROUNDS: usize = 100;
 
 /// The lab, if it and the pingpongs can be had.
-fn lab() -> Option<Lab> {
+fn lab() -> Option<SharedLab> {
     is_installed_or_skip("ibv_rc_pingpong")
         .then(Lab::get_or_skip)
         .flatten()
