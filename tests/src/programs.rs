@@ -2,7 +2,6 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use testkit::has_header_or_skip;
@@ -104,18 +103,7 @@ fn compile(compiler: &str, source: &str, libraries: &[&str]) -> PathBuf {
         name.to_string_lossy(),
         std::process::id()
     ));
-    let output = Command::new(compiler)
-        .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
-        .arg(&program)
-        .arg(root.join(source))
-        .args(libraries)
-        .output()
-        .expect("the compiler starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{source} does not compile: {errors}"
-    );
+    testkit::compile(compiler, root.join(source), &program, libraries);
     program
 }
 
