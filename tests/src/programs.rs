@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
@@ -132,18 +132,7 @@ fn compile(compiler: &str, source: &str, libraries: &[&str]) -> PathBuf {
         name.to_string_lossy(),
         std::process::id()
     ));
-    let output = Command::new(compiler)
-        .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
-        .arg(&program)
-        .arg(root.join(source))
-        .args(libraries)
-        .output()
-        .expect("the compiler starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{source} does not compile: {errors}"
-    );
+    testkit::compile(compiler, root.join(source), &program, libraries);
     program
 }
 

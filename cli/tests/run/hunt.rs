@@ -13,15 +13,8 @@ fn build(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("allowed");
     let program = folder.join(format!("{name}{}", options.len()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run/c/hunt");
-    let output = Command::new("gcc")
-        .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
-        .arg(&program)
-        .arg(source.join(format!("{name}.c")))
-        .args(options)
-        .arg("-libverbs")
-        .output()
-        .expect("it starts");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let options = [options, &["-libverbs"]].concat();
+    testkit::compile("gcc", source.join(format!("{name}.c")), &program, &options);
     program
 }
 

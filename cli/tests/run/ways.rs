@@ -38,12 +38,7 @@ pub(crate) fn build(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
 pub(crate) fn built(folder: &Path, name: &str, to: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run/c");
     let to = folder.join(to);
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
-        .arg(&to);
-    gcc.arg(source.join(format!("{name}.c"))).args(options);
-    let output = gcc.output().expect("it starts");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    testkit::compile("gcc", source.join(format!("{name}.c")), &to, options);
     to
 }
 

@@ -82,15 +82,7 @@ fn a_program_that_waits_in_vain_is_told_for_what() {
     for who in Who::with_namespaces(test) {
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("allowed");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run/c/waits.c");
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]);
-        gcc.arg(folder.path().join("waits")).arg(source);
-        said(
-            &gcc.args(["-libverbs", "-lrdmacm"])
-                .output()
-                .expect("it starts"),
-        );
+        super::ways::build(folder.path(), "waits", &["-libverbs", "-lrdmacm"]);
         let waits = |arguments: &[&str]| {
             let output = who
                 .command("unshare")

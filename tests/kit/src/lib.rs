@@ -11,6 +11,7 @@
 //! [`check_full_and_closed_output`] checks the one rule for commands whose output can't be written.
 #![warn(missing_docs)]
 
+mod compile;
 mod ledger;
 mod limits;
 mod namespace;
@@ -20,6 +21,7 @@ mod report;
 mod signals;
 pub mod veth;
 
+pub use compile::compile;
 pub use limits::descriptors_or_skip;
 pub use namespace::{Namespace, namespaces_or_skip};
 pub use needs::{

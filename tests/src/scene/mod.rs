@@ -193,8 +193,7 @@ fn default_profile(folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = source.join("../cli/tests/run/c/default_profile.c");
     let to = folder.join("default_profile");
-    let compiled = Command::new("cc").arg("-o").arg(&to).arg(source).status();
-    assert!(compiled.expect("cc starts").success(), "default_profile.c");
+    testkit::compile("cc", source, &to, &[]);
     to
 }
 

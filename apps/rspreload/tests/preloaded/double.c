@@ -432,6 +432,7 @@ int rsetsockopt(int fd, int level, int name, const void *value, socklen_t size)
 int rgetsockopt(int fd, int level, int name, void *value, socklen_t *size)
 {
     struct rsocket *rs = find(fd);
+    (void)size;
     if (!rs || level != SOL_SOCKET || name != SO_ERROR) {
         errno = rs ? ENOTSUP : EBADF;
         return -1;

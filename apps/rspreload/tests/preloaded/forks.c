@@ -107,7 +107,7 @@ static void a_program_gets_the_connection(void)
 /* At its descriptors 0 and 1. */
 static void executed(void)
 {
-    struct sockaddr_in own = {AF_INET}, peer = {AF_INET};
+    struct sockaddr_in own = {.sin_family = AF_INET}, peer = {.sin_family = AF_INET};
     own.sin_addr.s_addr = peer.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     own.sin_port = htons(atoi(arguments[2]));
     peer.sin_port = htons(atoi(arguments[3]));

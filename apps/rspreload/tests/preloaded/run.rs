@@ -24,17 +24,11 @@ fn preloaded() -> PathBuf {
     built
 }
 
-/// Compiles a file of this folder.
+/// Compiles a file of this folder, with the calls that glibc checks (`__read_chk`).
 fn compile(source: &str, to: &Path, options: &[&str]) {
-    let output = Command::new("cc")
-        .args(["-O2", "-Wall", "-Werror", "-D_FORTIFY_SOURCE=2", "-o"])
-        .arg(to)
-        .arg(Path::new(SOURCES).join(source))
-        .args(options)
-        .output()
-        .expect("a C compiler");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{source}: {said}");
+    let fortified = ["-O2", "-D_FORTIFY_SOURCE=2"];
+    let source = Path::new(SOURCES).join(source);
+    testkit::compile("cc", source, to, &[&fortified, options].concat());
 }
 
 /// The folder with what is compiled, for `LD_LIBRARY_PATH`.

@@ -422,7 +422,7 @@ static void cancelled(void *(*body)(void *))
 
 static void a_thread_that_waits_for_the_kernel_can_be_cancelled(void)
 {
-    struct sockaddr_un name = {AF_UNIX};
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
     int pair[2];
     CHECK(!pipe(idle) && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
     local = socket(AF_UNIX, SOCK_STREAM, 0);

@@ -82,11 +82,7 @@ fn dmabuf_library_or_skip(folder: &Path) -> Option<PathBuf> {
     }
     let source = here("dmabuf.c");
     let library = folder.join("dmabuf.so");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&library, &source])
-        .status();
-    assert!(compiled.expect("cc runs").success());
+    testkit::compile("cc", source, &library, &["-shared", "-fPIC"]);
     Some(library)
 }
 
