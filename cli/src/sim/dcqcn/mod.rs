@@ -21,7 +21,7 @@ const EXAMPLES: &str = "Examples:
   roce sim dcqcn                           all experiments: a minute or two
   roce sim dcqcn --scenario incast-16      one, with each algorithm and network
   roce sim dcqcn --scenario incast-2 --algorithm dcqcn --network pfc --json
-  roce sim dcqcn --write docs/generated              plots, data and tables of docs/generated/congestion.md";
+  roce sim dcqcn --write docs/generated    the plots, data and tables of docs/generated/congestion.md";
 
 /// Arguments of `roce sim dcqcn`.
 #[derive(Clone, Debug, clap::Args)]
