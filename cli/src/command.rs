@@ -3,10 +3,7 @@
 use roce_trust::output::{self, say};
 use std::process::ExitCode;
 
-use crate::{
-    decode, devices, doctor, dump, environment, fabric, perf, pingpong, run, sim, top, variables,
-    why,
-};
+use crate::{decode, devices, doctor, environment, fabric, perf, run, sim, top, variables, why};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
@@ -31,16 +28,12 @@ enum Command {
     Why(why::WhyArgs),
     /// Measure bandwidth, message rate and latency of every operation
     Perf(perf::PerfArgs),
-    /// Send messages back and forth with another roce pingpong, or with ibv_rc_pingpong
-    Pingpong(pingpong::PingpongArgs),
     /// List the RoCE devices of this machine and their GIDs
     Devices(devices::DevicesArgs),
     /// Check whether RDMA programs will work on this machine, and print how to fix what will not
     Doctor(doctor::DoctorArgs),
     /// Print the RoCE packets of a capture file, and a summary of each flow
     Decode(decode::DecodeArgs),
-    /// Capture the RoCE packets on an interface, or print them
-    Dump(dump::DumpArgs),
     /// Run swarms of simulated fabrics against an independent model of verbs semantics
     Sim(sim::SimArgs),
     /// Make a cluster of hosts on this machine, joined by an emulated network, and run a program on it
@@ -98,25 +91,11 @@ pub fn main() -> ExitCode {
                 Ok(ExitCode::from(error.exit_code()))
             }
         },
-        Command::Pingpong(args) => match pingpong::run(&args) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => {
-                say("roce pingpong", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
         Command::Devices(args) => devices::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| e.to_string()),
         Command::Doctor(args) => doctor::run(&args).map_err(|e| e.to_string()),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
-        Command::Dump(args) => match dump::run(&args) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                say("roce dump", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
         Command::Top(args) => match top::run(&args) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => {
@@ -157,7 +136,7 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         roce_verbs::settings::warn_of_unknown_variables();
     }
     let checked = match command {
-        Command::Perf(_) | Command::Pingpong(_) => variables::check().and_then(|()| {
+        Command::Perf(_) => variables::check().and_then(|()| {
             variables::announce_faults()?;
             variables::begin_capture()
         }),
@@ -168,7 +147,6 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         // `roce doctor` reports the environment among its findings.
         Command::Decode(_)
         | Command::Doctor(_)
-        | Command::Dump(_)
         // It starts programs by `roce run`, which checks its environment.
         | Command::Fabric(_)
         | Command::Sim(_)

@@ -6,14 +6,11 @@
 
 mod command;
 pub mod decode;
-mod device_errors;
 pub mod devices;
 pub mod doctor;
-pub mod dump;
 pub mod environment;
 pub mod fabric;
 pub mod perf;
-pub mod pingpong;
 mod plot;
 mod quote;
 pub mod run;

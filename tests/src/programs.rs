@@ -1,10 +1,13 @@
 //! Programs that tests run: the project's own and third-party ones.
 
 use std::env;
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
 use testkit::has_header_or_skip;
 
 pub use testkit::{
@@ -37,6 +40,31 @@ pub fn built(name: &str) -> PathBuf {
             "no {name} above {}: run cargo build -p roce-tests --bins",
             running().display()
         )
+    })
+}
+
+/// A folder for `LD_LIBRARY_PATH`, with the library of the same build as the calling test.
+///
+/// # Panics
+/// If it was not built, or the folder can't be made.
+pub fn library() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = built("libroce_verbs_shim.so");
+    symlink(library, folder.path().join("libibverbs.so.1")).expect("a link");
+    folder
+}
+
+/// Whether a socket of a child's network namespace listens at a TCP port.
+pub fn listens_at(child: &Child, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    // The second column is the address, the fourth the state, of which 0A is LISTEN.
+    let listens = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(1).is_some_and(|local| local.ends_with(&port)) && words.get(3) == Some(&"0A")
+    };
+    ["tcp", "tcp6"].iter().any(|table| {
+        let table = fs::read_to_string(format!("/proc/{}/net/{table}", child.id()));
+        table.unwrap_or_default().lines().any(listens)
     })
 }
 

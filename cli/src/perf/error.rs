@@ -1,7 +1,6 @@
 //! Errors of a measurement.
 
 use super::op::Op;
-use crate::device_errors::device_errors;
 use std::fmt;
 use std::io;
 
@@ -63,4 +62,23 @@ impl PerfError {
     }
 }
 
-device_errors!(error: PerfError => PerfError::Device(error.to_string()));
+/// Makes `?` work on the errors of `roce_verbs`, whose text is complete.
+macro_rules! from_device_errors {
+    ($($error:ty),+) => {$(
+        impl From<$error> for PerfError {
+            fn from(error: $error) -> Self {
+                Self::Device(error.to_string())
+            }
+        }
+    )+};
+}
+
+from_device_errors!(
+    roce_verbs::device::OpenError,
+    roce_verbs::qp::ConnectError,
+    roce_verbs::qp::QpError,
+    roce_verbs::memory::RegionError,
+    roce_verbs::memory::BufferRangeError,
+    roce_verbs::work::PostError,
+    roce_verbs::completion::CqOverrun
+);

@@ -6,7 +6,6 @@ mod commands;
 mod environment;
 mod hunt;
 mod injected;
-mod mistakes;
 mod namespace;
 mod process;
 mod programs;

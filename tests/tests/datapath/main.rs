@@ -8,6 +8,7 @@ mod marks;
 mod one_host;
 mod others;
 mod perf;
+mod pingpong;
 mod priorities;
 mod sharing;
 mod soak;

@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use roce_tests::programs::{self, is_installed_or_skip};
+use roce_tests::programs::is_installed_or_skip;
 use roce_tests::veth::{End, Pair};
 
 use super::perf::{Server, Setting, XDP};
+use super::pingpong;
 
 /// Installs rules that RoCE packets sent by the kernel must match. The kernel counts those that
 /// match and those that don't.
@@ -95,7 +96,7 @@ fn sockets_send_with_class_and_priority() {
 /// A service level has the configured DSCP, for RC and for UD.
 #[test]
 fn service_levels_have_dscps() {
-    if !is_installed_or_skip("nft") {
+    if !is_installed_or_skip("nft") || !is_installed_or_skip("ibv_rc_pingpong") {
         return;
     }
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
@@ -103,22 +104,9 @@ fn service_levels_have_dscps() {
     };
     expect(&pair.near, "ip dscp 46 counter name right accept");
     for service in ["rc", "ud"] {
-        let with = |end: &End| {
-            let mut command = end.command(programs::roce());
-            command.args(["pingpong", "--type", service, "-n", "20", "-l", "3"]);
-            command.args(["-d", &format!("roce_{}", end.interface)]);
+        pingpong::play(&pair, service, "-g 1 -l 3", |_, command| {
             command.env("ROCE_QOS", "sl2dscp=3:46");
-            command
-        };
-        let mut server = with(&pair.far);
-        let mut server = Server(server.stdout(Stdio::piped()).spawn().expect("roce starts"));
-        let mut said = BufReader::new(server.0.stdout.take().expect("piped"));
-        said.read_line(&mut String::new()).expect("it listens");
-        let output = with(&pair.near).arg(pair.far.ip4.to_string()).output();
-        let output = output.expect("roce starts");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{service}: {told}");
-        assert!(server.0.wait().expect("it ended").success());
+        });
     }
     assert_all_right(&pair.near);
 }

@@ -1,12 +1,10 @@
 //! RoCE v1 over AF_XDP: each operation, all kinds of GIDs, and captures.
 
-use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 use roce_tests::decode::{assert_decode_agrees, decode};
-use roce_tests::programs;
+use roce_tests::programs::{self, is_installed_or_skip};
 use roce_tests::veth::{End, Pair};
 use roce_verbs::device::RoceVersion;
 use roce_verbs::observation::DropReason;
@@ -14,7 +12,8 @@ use roce_verbs::{ConnectOptions, SendOp, WcStatus};
 use serde_json::Value;
 
 use super::driven::{Side, TIMEOUT, open_with, side_of};
-use super::perf::{Server, Setting, XDP};
+use super::perf::{Setting, XDP};
+use super::pingpong;
 
 const V1: [(&str, &str); 2] = [XDP, ("ROCE_V1", "1")];
 
@@ -101,35 +100,6 @@ fn every_operation_at_a_small_and_a_large_path_mtu() {
     }
 }
 
-/// `roce pingpong` between the two ends, each of which captures.
-fn pingpong(pair: &Pair, service: &str, index: &str, captures: [&Path; 2]) {
-    let command = |end: &End, capture: &Path| {
-        let mut command: Command = end.command(programs::roce());
-        command.args(["pingpong", "--type", service, "-g", index]);
-        command.args(["-d", &format!("roce_{}", end.interface)]);
-        command.args(["-n", "20", "-s", "1000", "-c"]);
-        command.envs(V1).env("ROCE_PCAP", capture);
-        command
-    };
-    let mut command_far = command(&pair.far, captures[0]);
-    let mut child = command_far
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("roce starts");
-    let mut said = BufReader::new(child.stdout.take().expect("piped"));
-    let mut server = Server(child);
-    said.read_line(&mut String::new()).expect("it listens");
-    let mut command_near = command(&pair.near, captures[1]);
-    let output = command_near
-        .arg(pair.far.ip4.to_string())
-        .output()
-        .expect("roce starts");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{service}: {told}");
-    let status = server.0.wait().expect("it ended");
-    assert!(status.success(), "{service}, the server: {status}");
-}
-
 /// A folder for this test, deleted at its end.
 struct Folder(PathBuf);
 
@@ -151,6 +121,9 @@ impl Drop for Folder {
 /// The captured frames of both ends are RoCE v1; tshark agrees.
 #[test]
 fn every_service_is_captured_as_tshark_reads_it() {
+    if !is_installed_or_skip("ibv_rc_pingpong") {
+        return;
+    }
     let Some(pair) = Pair::new_or_skip(1500, 1) else {
         return;
     };
@@ -158,7 +131,13 @@ fn every_service_is_captured_as_tshark_reads_it() {
     for (service, index) in [("rc", LINK_LOCAL), ("uc", IPV4), ("ud", IPV4), ("ud", IPV6)] {
         let captures =
             ["server", "client"].map(|end| dir.0.join(format!("{service}-{index}-{end}.pcapng")));
-        pingpong(&pair, service, index, [&captures[0], &captures[1]]);
+        let [server, client] = &captures;
+        let options = format!("-g {index} -s 1000 -c");
+        pingpong::play(&pair, service, &options, |end, command| {
+            let is_server = end.interface == pair.far.interface;
+            let capture = if is_server { server } else { client };
+            command.envs(V1).env("ROCE_PCAP", capture);
+        });
         for capture in captures {
             // At least twenty in each direction.
             assert!(assert_decode_agrees(&capture) >= 40);

@@ -4,7 +4,7 @@
 /// The reader of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadBy {
-    /// The library, when a program opens devices; this includes `roce run`, `perf` and `pingpong`.
+    /// The library, when a program opens devices; this includes `roce run` and `roce perf`.
     Library,
     /// Only the `roce` command.
     Command,

@@ -70,6 +70,7 @@ pub(super) const SCENES: &[Scene] = &[
             "do        let UDP port 4791 out: ",
         ]),
         mend: "let UDP port 4791 out.",
+        is_on_page: true,
         ..SCENE
     },
     Scene {
@@ -236,6 +237,7 @@ pub(super) const SCENES: &[Scene] = &[
         ]),
         mend: "the ping fails, and with `-s 1472` it does not. Connect with a path MTU of 1,024, raise the MTU of \
                the link, and let ICMP through.",
+        is_on_page: true,
         ..SCENE
     },
     Scene {
@@ -326,6 +328,7 @@ pub(super) const SCENES: &[Scene] = &[
             " bytes: lower it on both ends, or raise the link's MTU\n",
         ]),
         mend: "`-m 1024` at both ends, or `ip link set v0 mtu 4200` and more.",
+        is_on_page: true,
         ..SCENE
     },
 ];

@@ -1,70 +1,43 @@
-//! The pages that have scenes with their reports. A test writes them if `WRITE_DOCS` is set, and compares
-//! them with what it would write otherwise.
+//! docs/wrong.md, which a test writes if `WRITE_DOCS` is set, and otherwise compares with what it would write:
+//! some scenes with their reports, and a row for each of the others.
 
 use super::*;
 use std::fmt::Write as _;
 
-/// A page.
-pub(super) struct Page {
-    name: &'static str,
-    introduction: &'static str,
-    /// The text after the scenes.
-    end: &'static str,
+const INTRODUCTION: &str = include_str!("wrong.md");
+
+/// Writes the page, or compares it with the one that is there.
+pub(super) fn check(scenes: &[&Scene], told: &[Told]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/wrong.md");
+    let text = page(scenes, told);
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        return fs::write(path, text).expect("written");
+    }
+    let there = fs::read_to_string(path).unwrap_or_default();
+    let (there, printed) = (comparable(&there), comparable(&text));
+    for (number, (there, printed)) in there.iter().zip(&printed).enumerate() {
+        assert_eq!(there, printed, "line {number} of docs/wrong.md {STALE}");
+    }
+    assert_eq!(there.len(), printed.len(), "docs/wrong.md {STALE}");
 }
 
-pub(super) const WRONG: Page = Page {
-    name: "wrong.md",
-    introduction: include_str!("wrong.md"),
-    end: "",
-};
-
-pub(super) const HOW_IT_FAILS: Page = Page {
-    name: "how-it-fails.md",
-    introduction: include_str!("how_it_fails.md"),
-    end: include_str!("open_mpi.md"),
-};
-
-impl Page {
-    fn path(&self) -> PathBuf {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-        docs.join(self.name)
+fn page(scenes: &[&Scene], told: &[Told]) -> String {
+    let mut text = INTRODUCTION.to_owned();
+    let shown = scenes.iter().zip(told);
+    for (scene, told) in shown.filter(|(scene, _)| scene.is_on_page) {
+        section(&mut text, scene, told);
     }
-
-    fn text(&self, scenes: &[&Scene], told: &[Told]) -> String {
-        let mut text = self.introduction.to_owned();
-        for scene in scenes {
-            let _ = writeln!(text, "- [{}](#{})", scene.title, anchor(scene.title));
-        }
-        for (scene, told) in scenes.iter().zip(told) {
-            section(&mut text, scene, told);
-        }
-        text + self.end
+    text.push_str(
+        "\n## More mistakes\n\n| mistake | what happens | what to change |\n|---|---|---|\n",
+    );
+    for scene in scenes.iter().filter(|scene| !scene.is_on_page) {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            scene.title, scene.about, scene.mend
+        );
     }
-
-    /// Writes the page, or compares it with the one that is there.
-    pub(super) fn check(&self, scenes: &[&Scene], told: &[Told]) {
-        let text = self.text(scenes, told);
-        if std::env::var_os("WRITE_DOCS").is_some() {
-            return fs::write(self.path(), text).expect("written");
-        }
-        let there = fs::read_to_string(self.path()).unwrap_or_default();
-        let (there, printed) = (comparable(&there), comparable(&text));
-        for (number, (there, printed)) in there.iter().zip(&printed).enumerate() {
-            assert_eq!(there, printed, "line {number} of {} {STALE}", self.name);
-        }
-        assert_eq!(there.len(), printed.len(), "{} {STALE}", self.name);
-    }
-}
-
-/// The name that GitHub gives a heading.
-fn anchor(title: &str) -> String {
-    let kept = |c: &char| c.is_alphanumeric() || [' ', '-', '_'].contains(c);
-    let lower = title.to_lowercase();
-    lower
-        .chars()
-        .filter(kept)
-        .collect::<String>()
-        .replace(' ', "-")
+    text
 }
 
 fn section(page: &mut String, scene: &Scene, told: &Told) {
@@ -92,11 +65,22 @@ fn section(page: &mut String, scene: &Scene, told: &Told) {
     ];
     for (end, parts, report) in ends {
         if !parts.is_empty() {
+            let report = without_events(report);
             let _ = write!(page, "\nThe report of the {end}:\n\n```text\n{report}```\n");
         }
     }
     let mend = wrapped(&format!("**What to change**: {}", scene.mend));
     let _ = write!(page, "\n{mend}\n");
+}
+
+/// A report without the QP's last events, which end it.
+fn without_events(report: &str) -> String {
+    let mut is_event = false;
+    let kept = report.split_inclusive('\n').filter(|line| {
+        is_event = line.starts_with("  events ") || is_event && line.starts_with("   ");
+        !is_event
+    });
+    kept.collect()
 }
 
 /// Whether a line does nothing.
@@ -160,8 +144,6 @@ fn comparable(page: &str) -> Vec<String> {
             head.trim().clone_into(&mut label);
         }
         match label.as_str() {
-            // Events and their times are different each time.
-            "events" => {}
             "evidence" => lines.extend(of_evidence(rest)),
             // More advice comes with more evidence.
             "do" if head.trim().is_empty() => {}
@@ -240,13 +222,5 @@ fn only_what_varies_is_masked() {
             "  code      0x211",
             "```"
         ]
-    );
-}
-
-#[test]
-fn headings_have_the_anchors_of_github() {
-    assert_eq!(
-        anchor("The server isn't there: `rping`"),
-        "the-server-isnt-there-rping"
     );
 }

@@ -45,6 +45,7 @@ pub(super) const SCENES: &[Scene] = &[
             "Choose a GID index at both ends: the option -g of ibv_rc_pingpong",
         ]),
         mend: "`-g 0` at the client, too.",
+        is_on_page: true,
         ..SCENE
     },
     Scene {
@@ -304,6 +305,7 @@ pub(super) const SCENES: &[Scene] = &[
             "do        start the server before its client",
         ]),
         mend: "start the server.",
+        is_on_page: true,
         ..SCENE
     },
     Scene {

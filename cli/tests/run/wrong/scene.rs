@@ -1,4 +1,4 @@
-//! A mistake, how it is made, and what the reports say about it.
+//! A mistake of whole programs or networks, how it is made, and what the reports say about it.
 
 use super::*;
 use std::fmt;
@@ -39,6 +39,8 @@ pub(super) struct Scene {
     pub(super) reports: Two<&'static [&'static str]>,
     /// What the reports let the reader do: for the page.
     pub(super) mend: &'static str,
+    /// Whether the page shows the commands and reports, and not only a row.
+    pub(super) is_on_page: bool,
 }
 
 /// A scene in which nothing is said yet. The server listens at the TCP port of pingpongs and perftest.
@@ -61,6 +63,7 @@ pub(super) const SCENE: Scene = Scene {
         client: &[],
     },
     mend: "",
+    is_on_page: false,
 };
 
 /// The output of the ends of a scene.

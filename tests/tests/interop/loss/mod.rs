@@ -12,7 +12,7 @@ use roce_tests::peer::GidIndex;
 use roce_tests::wire::Frames;
 use roce_verbs::observation::{DropReason, Stat};
 
-use crate::pingpong::stall::describe;
+use crate::programs::stall::describe;
 
 const DIRECTIONS: [Direction; 2] = [Direction::ToGuest, Direction::ToHost];
 

@@ -9,14 +9,14 @@
 
 mod combinations;
 mod ours;
-mod run;
-mod stall;
+pub(crate) mod run;
+pub(crate) mod stall;
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use roce_tests::lab::Lab;
-use roce_tests::programs::is_installed_or_skip;
+use roce_tests::programs::{self, is_installed_or_skip};
 
 use combinations::{Chosen, line, listed};
 use run::{Run, Server};
@@ -45,7 +45,7 @@ fn in_both_roles(family: &str, program: &str) {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };
-    let library = ours::library();
+    let library = programs::library();
     let chosen = Chosen::from_environment();
     let mut found = String::new();
     let mut failures = Vec::new();

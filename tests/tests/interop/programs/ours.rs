@@ -1,8 +1,6 @@
 //! A program on our library, in the lab's namespace.
 
-use std::fs;
 use std::io::Read;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
@@ -10,8 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use roce_tests::lab::{HOST_INTERFACE, Lab};
-use roce_tests::programs;
-use tempfile::TempDir;
+use roce_tests::programs::listens_at;
 
 use super::{PORT, TIMEOUT};
 
@@ -19,14 +16,6 @@ use super::{PORT, TIMEOUT};
 const INTERVAL: Duration = Duration::from_millis(2);
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A folder for `LD_LIBRARY_PATH`, with the library that was built with this test.
-pub(super) fn library() -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    let library = programs::built("libroce_verbs_shim.so");
-    symlink(library, folder.path().join("libibverbs.so.1")).expect("a link");
-    folder
-}
 
 /// The program, killed when dropped.
 pub(super) struct Ours {
@@ -67,18 +56,8 @@ impl Ours {
     /// Waits until it listens. If it ends before, it never will.
     pub(super) fn wait_until_it_listens(&mut self) {
         let end = Instant::now() + TIMEOUT;
-        let wanted = format!(":{PORT:04X}");
-        // Those of its namespace.
-        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", self.child.id()));
-        // The second column is the address, the fourth the state, of which 0A is LISTEN.
-        let listens = |line: &str| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            words.get(1).is_some_and(|local| local.ends_with(&wanted))
-                && words.get(3) == Some(&"0A")
-        };
         while self.child.try_wait().expect("a child").is_none() {
-            let text: String = tables.iter().flat_map(fs::read_to_string).collect();
-            if text.lines().any(listens) {
+            if listens_at(&self.child, PORT) {
                 return;
             }
             assert!(Instant::now() < end, "it does not listen at port {PORT}");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use roce_tests::lab::{GUEST_IP4, GUEST_RDMA_DEVICE, GuestChild, HOST_IP4, Lab};
 
 use super::ours::Ours;
-use super::{PORT, TIMEOUT, stall};
-use crate::pingpong::stall::describe;
+use super::stall::{self, describe};
+use super::{PORT, TIMEOUT};
 
 /// Further options of perftest because the guest is emulated: the reported frequency of the
 /// processor may differ from the measured one (`-F`), and with 16 QPs an answer may take a second
@@ -20,16 +20,16 @@ const REPETITIONS: usize = 2;
 
 /// Which end is the server. The client is the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Server {
+pub(crate) enum Server {
     Ours,
     Theirs,
 }
 
 /// One combination.
-pub(super) struct Run<'a> {
-    pub(super) lab: &'a Lab,
-    pub(super) library: &'a Path,
-    pub(super) combination: &'a str,
+pub(crate) struct Run<'a> {
+    pub(crate) lab: &'a Lab,
+    pub(crate) library: &'a Path,
+    pub(crate) combination: &'a str,
 }
 
 impl Run<'_> {
@@ -55,7 +55,7 @@ impl Run<'_> {
     }
 
     /// Between us and rxe: the client's output, or the failures of both.
-    pub(super) fn with_us(&self, server: Server) -> Result<String, String> {
+    pub(crate) fn with_us(&self, server: Server) -> Result<String, String> {
         let mut said = self.with_us_once(server);
         for _ in 0..REPETITIONS {
             let Err(failure) = &said else { break };

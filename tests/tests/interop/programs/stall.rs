@@ -1,20 +1,48 @@
-//! Whether Soft-RoCE has stopped in the middle of a message (see [`crate::pingpong::stall`]), for
-//! programs that don't print the PSN that they expect. The proof is the guest's report on its QPs,
-//! and the capture of its packets and of our answers.
+//! Soft-RoCE can stop in the middle of a message, for good.
+//!
+//! rxe's requester compares the distance of its next PSN from the last acknowledged one, and the
+//! number of packets in flight, with limits. If one is exceeded, it sets a flag, and the code that
+//! handles acknowledgements wakes it up (rxe_req.c: `wait_psn`, `need_req_skb`). The two steps are
+//! not atomic: if the last acknowledgement arrives in between, nothing wakes up the requester, and
+//! as nothing is outstanding, no timer runs either. The stall needs a guest whose processors are
+//! descheduled at the wrong moment: with six of them on two cores of the host, it occurred twice in
+//! an hour.
+//!
+//! The stall can be proved by the guest's report on its QPs and the capture of its packets and of our
+//! answers: the PSN that it sends next follows the last one that arrived, which is in the middle of a
+//! message, and we have acknowledged it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use roce_tests::decode::decode;
+use roce_tests::lab::{GUEST_RDMA_DEVICE, Lab};
 use serde_json::Value;
 
-use crate::pingpong::stall::QPS;
+/// The prefix of the line with the guest's queue pairs.
+const QPS: &str = "queue pairs: ";
+
+/// The state of the guest, for diagnosis: its QPs, the counters of its device, and where the
+/// processes of `program` wait.
+pub(crate) fn describe(lab: &Lab, program: &str) -> String {
+    let look = format!(
+        "echo \"{QPS}$(rdma -j resource show qp)\"; \
+         cd /sys/class/infiniband/{GUEST_RDMA_DEVICE}/ports/1/hw_counters && grep . *; \
+         ip neigh; for p in $(pidof {program}); do cat /proc/$p/wchan /proc/$p/stack; done"
+    );
+    let said = lab
+        .guest(["sh", "-c", &look])
+        .output(Duration::from_secs(30));
+    match said {
+        Ok(output) => output.stdout_text() + &output.stderr_text(),
+        Err(error) => format!("the guest does not answer: {error}"),
+    }
+}
 
 /// Whether a QP in the guest has stopped, according to our capture and
-/// [`describe`](crate::pingpong::stall::describe).
+/// [`describe`].
 pub(super) fn is_theirs(capture: &Path, guest: &str) -> bool {
-    let qps = guest.lines().find_map(|line| line.strip_prefix(QPS));
-    let qps = qps.and_then(|qps| serde_json::from_str::<Value>(qps).ok());
-    let Some(Value::Array(qps)) = qps else {
+    let Some(qps) = guest_qps(guest) else {
         return false;
     };
     // A program that has not opened its device has captured nothing.
@@ -23,6 +51,12 @@ pub(super) fn is_theirs(capture: &Path, guest: &str) -> bool {
     }
     let packets = decode(capture);
     qps.iter().any(|qp| has_stopped(qp, &packets))
+}
+
+/// The guest's QPs, in what [`describe`] returned.
+fn guest_qps(guest: &str) -> Option<Vec<Value>> {
+    let qps = guest.lines().find_map(|line| line.strip_prefix(QPS))?;
+    serde_json::from_str(qps).ok()
 }
 
 /// Whether the PSN that a QP sends next follows the last one that arrived, which was in the middle
@@ -131,5 +165,25 @@ mod tests {
         dropped[2]["comments"] = json!(["dropped: out of sequence"]);
         assert!(!has_stopped(&qp(1), &dropped));
         assert!(!has_stopped(&qp(1), &[]));
+    }
+    /// The guest prints the numbers that the proof needs.
+    #[test]
+    fn the_guest_prints_its_psns() {
+        let Some(lab) = Lab::get_or_skip() else {
+            return;
+        };
+        let mut server = lab
+            .guest(["stdbuf", "-o0", "ibv_rc_pingpong", "-g", "1"])
+            .spawn()
+            .expect("it starts");
+        let address = server
+            .wait_for_line("local address:", Duration::from_secs(60))
+            .expect("its address");
+        let (_, qpn) = address.split_once("QPN 0x").expect("a QPN");
+        let qpn = u64::from_str_radix(&qpn[..6], 16).expect("a number");
+        let qps = guest_qps(&describe(&lab, "ibv_rc_pingpong")).expect("QPs");
+        let qp = qps.iter().find(|qp| qp["lqpn"] == qpn);
+        let qp = qp.unwrap_or_else(|| panic!("no QP {qpn} in {qps:?}"));
+        assert!(qp["sq-psn"].is_u64(), "{qp}");
     }
 }

@@ -3,7 +3,7 @@
 use roce_verbs::why::kind_of_code;
 use serde_json::Value;
 
-/// All mistakes, by theme, in the order of docs/diagnose.md.
+/// All mistakes, by theme.
 pub(super) const MISTAKES: &[&[Mistake]] = &[
     super::remote::MEMORY,
     super::remote::REQUESTS,
@@ -43,13 +43,6 @@ pub(super) enum Kind {
     Call(&'static str, &'static str),
     /// A connection that was not made: the event without its prefix, and its status.
     Connection(&'static str, i32),
-}
-
-/// The end that names the cause.
-#[derive(Clone, Copy)]
-pub(super) enum End {
-    Client,
-    Server,
 }
 
 pub(super) const fn failure(code: u32, text: &'static str) -> Expected {
@@ -107,15 +100,6 @@ impl Expected {
             _ => "why",
         }
     }
-
-    fn heading(&self) -> String {
-        match self.kind {
-            Kind::Failure(code) => format!("`{code:#x}`"),
-            Kind::Dropped(counter) => format!("`{counter}`"),
-            Kind::Call(name, errno) => format!("`{name}`: {errno}"),
-            Kind::Connection(event, status) => format!("`{event}`, status {status}"),
-        }
-    }
 }
 
 impl Kind {
@@ -146,34 +130,13 @@ impl Kind {
 
 impl Mistake {
     /// The report that names the cause: the server's, if it has one, because the client's then only says
-    /// that the peer knows.
-    pub(super) fn first(&self) -> (End, &Expected) {
-        match (self.server.first(), self.client.first()) {
-            (Some(server), _) if !self.is_of_client() => (End::Server, server),
-            (_, Some(client)) => (End::Client, client),
-            _ => panic!("{}: nobody reports it", self.name),
-        }
-    }
-
-    /// Whether the client names the cause, and the server only its consequence.
-    fn is_of_client(&self) -> bool {
-        let client = self.client.first();
-        client.is_some_and(|client| matches!(client.kind, Kind::Call(..)))
-    }
-
-    /// The row in docs/diagnose.md.
-    pub(super) fn row(&self) -> String {
-        let (end, first) = self.first();
-        let (end, other) = match end {
-            End::Client => ("client", self.server.first()),
-            End::Server => ("server", self.client.first()),
+    /// that the peer knows. A refused call of the client comes before what the server reports of it.
+    pub(super) fn cause(&self) -> &Expected {
+        let reports = match self.client.first() {
+            Some(client) if matches!(client.kind, Kind::Call(..)) => [self.client, self.server],
+            _ => [self.server, self.client],
         };
-        let other = other.map_or(String::new(), Expected::heading);
-        let text = first.text.replace('|', "\\|");
-        format!(
-            "| {} | {end} | {} | {text} | {other} |",
-            self.name,
-            first.heading()
-        )
+        let first = reports.into_iter().flatten().next();
+        first.unwrap_or_else(|| panic!("{}: nobody reports it", self.name))
     }
 }

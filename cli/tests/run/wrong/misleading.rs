@@ -2,8 +2,8 @@
 
 use super::scene::{SCENE, Scene, Two};
 
-/// The cases.
-pub(super) const CASES: &[Scene] = &[
+/// The scenes.
+pub(super) const SCENES: &[Scene] = &[
     Scene {
         title: "A program that ignores the status of completions",
         about: "The textbook program with two mistakes: it passes its own rkey instead of the peer's, and it does not \
@@ -28,6 +28,7 @@ pub(super) const CASES: &[Scene] = &[
         mend: "the data do not differ because the network has damaged them, as the program's message suggests: the \
                WRITE was never executed. Look at `wc.status` of each completion first, and at nothing else of it if it \
                is not `IBV_WC_SUCCESS`. Then pass the peer's rkey.",
+        is_on_page: true,
         ..SCENE
     },
     Scene {
@@ -56,6 +57,7 @@ pub(super) const CASES: &[Scene] = &[
         },
         mend: "post a receive before the other end may send, and the next one before the answer that lets it send \
                again. A finite `rnr_retry` turns such a wait into an error.",
+        is_on_page: true,
         ..SCENE
     },
     Scene {
@@ -81,7 +83,10 @@ pub(super) const CASES: &[Scene] = &[
             ],
         },
         mend: "the interface. UCX cannot go on by itself: applications that must survive this need an error handler \
-               of the endpoint (`UCP_ERR_HANDLING_MODE_PEER`), and connect again.",
+               of the endpoint (`UCP_ERR_HANDLING_MODE_PEER`), and connect again. Open MPI's ranks end with the same \
+               backtrace and the same report; `mpirun` can't reach the other host to end the other rank, and waits. MPI \
+               does not survive the loss of a rank: start the job again.",
+        is_on_page: true,
         ..SCENE
     },
 ];
