@@ -3,9 +3,7 @@
 use roce_trust::output::{self, say};
 use std::process::ExitCode;
 
-use crate::{
-    decode, devices, doctor, dump, environment, fabric, perf, run, sim, top, variables, why,
-};
+use crate::{decode, devices, doctor, environment, fabric, perf, run, sim, top, variables, why};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
@@ -36,8 +34,6 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print the RoCE packets of a capture file, and a summary of each flow
     Decode(decode::DecodeArgs),
-    /// Capture the RoCE packets on an interface, or print them
-    Dump(dump::DumpArgs),
     /// Run swarms of simulated fabrics against an independent model of verbs semantics
     Sim(sim::SimArgs),
     /// Make a cluster of hosts on this machine, joined by an emulated network, and run a program on it
@@ -100,13 +96,6 @@ pub fn main() -> ExitCode {
             .map_err(|e| e.to_string()),
         Command::Doctor(args) => doctor::run(&args).map_err(|e| e.to_string()),
         Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
-        Command::Dump(args) => match dump::run(&args) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                say("roce dump", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
         Command::Top(args) => match top::run(&args) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => {
@@ -158,7 +147,6 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         // `roce doctor` reports the environment among its findings.
         Command::Decode(_)
         | Command::Doctor(_)
-        | Command::Dump(_)
         // It starts programs by `roce run`, which checks its environment.
         | Command::Fabric(_)
         | Command::Sim(_)

@@ -8,7 +8,6 @@ mod command;
 pub mod decode;
 pub mod devices;
 pub mod doctor;
-pub mod dump;
 pub mod environment;
 pub mod fabric;
 pub mod perf;

@@ -1,9 +1,13 @@
 //! `roce decode` as a command: its streams and exit codes.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 
 /// A pcap file with `count` empty packets.
 fn capture(count: usize) -> Vec<u8> {
@@ -161,4 +165,130 @@ fn several_files_are_printed_one_behind_the_other() {
     let types: Vec<_> = lines.iter().map(|line| &line["type"]).collect();
     assert_eq!(types, ["file", "summary", "file", "summary"]);
     assert_eq!(lines[2]["name"], files[1].display().to_string());
+}
+
+/// The packets of a file, as their [`essence`].
+fn packets_in(file: &Path) -> Vec<String> {
+    let output = run(file, &["--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).expect("text");
+    let values = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let packets = values.filter(|value: &Value| value["type"] == "packet");
+    // The device speaks first in its own capture, or answers the other's first packet.
+    let sent_to = if file.ends_with("own.pcapng") {
+        ".1"
+    } else {
+        ".2"
+    };
+    packets
+        .filter(|packet| packet["src"].as_str().expect("text").ends_with(sent_to))
+        .map(|packet| essence(&packet))
+        .collect()
+}
+
+/// The fields of a packet that do not depend on where it is captured, nor on whether the kernel has joined
+/// several of them.
+fn essence(packet: &Value) -> String {
+    let fields = [
+        "src",
+        "dst",
+        "src_port",
+        "dst_port",
+        "ecn",
+        "opcode",
+        "dest_qpn",
+        "psn",
+        "payload_len",
+        "icrc",
+    ];
+    fields.map(|name| packet[name].to_string()).join(" ")
+}
+
+/// A process, killed when dropped.
+struct Running(Child);
+
+impl Running {
+    fn interrupt(&self) {
+        let id = Pid::from_raw(self.0.id().try_into().expect("an ID"));
+        kill(id, Signal::SIGINT).expect("it runs");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Decodes what `program` captures on the loopback while packets pass. It says `listening` on stderr when
+/// it has begun.
+fn follow(program: &[&str], listening: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    // It ends by itself if a packet is missing.
+    let mut source = Command::new("timeout");
+    let source = source.arg("60").args(program);
+    let source = source.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut source = Running(source.expect("it starts"));
+    let mut told = BufReader::new(source.0.stderr.take().expect("piped")).lines();
+    let begun = told.find(|line| line.as_ref().is_ok_and(|line| line.contains(listening)));
+    assert!(begun.is_some(), "{program:?} has not begun");
+    let mut decoder = decode();
+    let decoder = decoder
+        .args(["--json", "-"])
+        .stdin(source.0.stdout.take().expect("piped"));
+    let mut decoder = Running(decoder.stdout(Stdio::piped()).spawn().expect("it starts"));
+    let stdout = BufReader::new(decoder.0.stdout.take().expect("piped"));
+    // Read at once, so that no pipe is full when packets pass.
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in stdout.lines().map_while(Result::ok) {
+            let _ = sender.send(serde_json::from_str(&line).expect("JSON"));
+        }
+    });
+    let mut lines = lines.into_iter();
+    let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args([
+            "perf",
+            "--op",
+            "send,write,read",
+            "--size",
+            "5,9000",
+            "--mtu",
+            "1024",
+        ])
+        .args(["--duration", "1", "--iterations", "10"])
+        .env("ROCE_PCAP", folder.path().join("own.pcapng"))
+        .output();
+    let output = output.expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let own = ["own.pcapng", "own-2.pcapng"].map(|name| folder.path().join(name));
+    let mut own: Vec<String> = own.iter().flat_map(|file| packets_in(file)).collect();
+    assert!(own.len() > 500, "{}", own.len());
+    // All of them are printed while the other program goes on.
+    let seen: Vec<Value> = lines.by_ref().take(own.len()).collect();
+    let mut seen: Vec<String> = seen.iter().map(essence).collect();
+    // Ctrl-C interrupts both. The summary still comes.
+    decoder.interrupt();
+    source.interrupt();
+    let summary = lines.next().expect("a summary");
+    assert_eq!(summary["type"], "summary");
+    assert_eq!(summary["packets"], own.len());
+    assert_eq!(summary["icrc_ok"], own.len());
+    assert!(decoder.0.wait().expect("it ends").success());
+    seen.sort();
+    own.sort();
+    let differing = seen.iter().zip(&own).find(|(one, other)| one != other);
+    assert_eq!(differing, None);
+}
+
+#[test]
+fn captures_of_tcpdump_are_decoded_while_packets_pass() {
+    if testkit::is_installed_or_skip("tcpdump") && testkit::enters_network_namespace_or_skip() {
+        let tcpdump = ["tcpdump", "-i", "lo", "-B", "65536", "-U", "-w", "-"];
+        let filter = ["udp", "port", "4791"];
+        follow(&[&tcpdump[..], &filter].concat(), "listening on lo");
+    }
 }

@@ -88,21 +88,3 @@ fn with_id(ip: IpHeader, index: usize) -> IpHeader {
         other => other,
     }
 }
-
-/// The identification of segment number `index` of a super-packet that starts with `first`: the one
-/// with which its ICRC is right.
-pub(super) fn identification(frame: &Frame<'_>, index: usize, transport: &[u8], first: u16) -> u16 {
-    let counted = first.wrapping_add(index as u16);
-    let (Some(ip), Some(udp), Some((covered, stored))) = (
-        frame.network.ip_header(),
-        frame.udp,
-        transport.split_last_chunk::<ICRC_LEN>(),
-    ) else {
-        return counted;
-    };
-    let same = icrc::compute(&ip, udp.src_port, udp.dst_port, covered);
-    match u32::from_le_bytes(*stored) == same {
-        true => first,
-        false => counted,
-    }
-}

@@ -8,10 +8,13 @@
 //!
 //! Memory use is bounded, whatever the file contains, and no file makes it panic: see [`decode`].
 
+use nix::sys::signal::{SigSet, Signal};
 use roce_trust::output::{Stdout, say};
 use std::fs::File;
 use std::io::{self, BufWriter, LineWriter, Read, Write};
 use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,11 +24,9 @@ mod flow;
 mod gso;
 mod json;
 mod link;
-mod live;
 mod packet;
 mod progress;
 mod refused;
-mod split;
 mod summary;
 mod text;
 mod totals;
@@ -37,8 +38,6 @@ mod testing;
 mod tests;
 
 pub use capture::CaptureError;
-pub(crate) use live::Live;
-pub(crate) use split::Splitter;
 
 use capture::{Capture, Record};
 use flow::{FlowTable, MAX_FLOWS};
@@ -104,7 +103,7 @@ pub struct DecodeArgs {
 }
 
 /// Parses a queue pair number in the users' syntax.
-pub(crate) fn parse_qpn(text: &str) -> Result<u32, String> {
+fn parse_qpn(text: &str) -> Result<u32, String> {
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None => (text, 10),
@@ -150,6 +149,7 @@ struct Input {
 impl Input {
     fn open(path: &Path) -> io::Result<Self> {
         if path.as_os_str() == "-" {
+            outlive_writer_of_stdin()?;
             return Ok(Self {
                 file: Box::new(io::stdin().lock()),
                 is_stdin: true,
@@ -167,6 +167,24 @@ impl Input {
             len: metadata.len(),
         })
     }
+}
+
+/// Leaves the first Ctrl-C to the program that writes to standard input, if that is a pipe: its last packets
+/// and the summary follow. The second Ctrl-C ends this process.
+fn outlive_writer_of_stdin() -> io::Result<()> {
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    if !stdin.metadata()?.file_type().is_fifo() {
+        return Ok(());
+    }
+    let interrupt = SigSet::from(Signal::SIGINT);
+    interrupt.thread_block()?;
+    std::thread::spawn(move || {
+        if interrupt.wait().is_ok() && interrupt.wait().is_ok() {
+            // As a shell reports a process that SIGINT has killed.
+            std::process::exit(128 + Signal::SIGINT as i32);
+        }
+    });
+    Ok(())
 }
 
 /// Prints file number `index`, after a heading if there are several. Returns the error in the file, if there

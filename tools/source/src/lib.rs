@@ -4,13 +4,10 @@
 //! - [`imports`]: the uses of other modules' items, with their positions.
 //! - [`cycles`]: modules that import each other in a cycle.
 //! - [`public_enums`]: the enums that are declared `pub`.
-//! - [`public_api`]: the public items of a crate, as lines; [`listings`]: those of all crates that are
-//!   published.
 //! - [`packages`]: the crates of the workspace, and those that are published.
 //! - [`toml_files`]: the data files of a folder.
 #![warn(missing_docs)]
 
-mod api;
 mod cycles;
 mod data;
 mod enums;
@@ -21,7 +18,6 @@ mod packages;
 mod tests;
 mod tree;
 
-pub use api::{listings, outdated, public_api};
 pub use cycles::{Cycle, cycles};
 pub use data::{DataError, read_toml, toml_files};
 pub use enums::{PublicEnum, public_enums};

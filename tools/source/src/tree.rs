@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use syn::{Attribute, Item, Meta, Visibility};
+use syn::{Attribute, Item, Meta};
 
 /// The index of a module in [`Tree::modules`].
 pub type ModuleId = usize;
@@ -16,8 +16,6 @@ pub struct Module {
     pub file: PathBuf,
     /// The module that declares it; `None` for the crate itself.
     pub parent: Option<ModuleId>,
-    /// Whether it is declared `pub`; true for the crate itself.
-    pub is_public: bool,
     /// The modules that it declares, by name.
     pub children: BTreeMap<String, ModuleId>,
     /// Its items, except for modules and test code.
@@ -109,7 +107,6 @@ impl Tree {
             path: path.clone(),
             file: file.to_owned(),
             parent,
-            is_public: true,
             children: BTreeMap::new(),
             items: Vec::new(),
         });
@@ -138,7 +135,6 @@ impl Tree {
                     self.add_file(Some(id), child_path, &child_file, &child_folder)?
                 }
             };
-            self.modules[child_id].is_public = matches!(child.vis, Visibility::Public(_));
             self.modules[id].children.insert(name, child_id);
         }
         Ok(id)

@@ -12,15 +12,10 @@ pub(in crate::decode) struct Timestamp {
 }
 
 impl Timestamp {
-    pub(super) fn new(sec: i64, ns: i128) -> Self {
+    pub(in crate::decode) fn new(sec: i64, ns: i128) -> Self {
         Self {
             ns: i128::from(sec) * NS_PER_SEC + ns,
         }
-    }
-
-    /// The time `ns` nanoseconds after 1970-01-01 00:00 UTC.
-    pub(in crate::decode) fn from_ns(ns: i128) -> Self {
-        Self { ns }
     }
 
     /// Nanoseconds from `earlier` to this.

@@ -12,7 +12,7 @@ fn table_of(limit: usize, frames: &[Vec<u8>]) -> FlowTable {
     let mut decoder = Decoder::new(&[]);
     for (i, frame) in (0..).zip(frames) {
         let record = Record {
-            time: Some(Timestamp::from_ns(1_000_000 * i)),
+            time: Some(Timestamp::new(0, 1_000_000 * i)),
             link_type: 1,
             wire_len: frame.len() as u32,
             data: frame,
