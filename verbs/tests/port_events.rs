@@ -1,6 +1,5 @@
 //! Events of the port, in a network namespace of the test's own. Needs root and iproute2.
 
-use nix::sched::{CloneFlags, unshare};
 use roce_verbs::datapath::{DatapathChoice, DatapathOptions};
 use roce_verbs::device::{AsyncEvents, Event};
 use roce_verbs::prelude::*;
@@ -27,24 +26,19 @@ fn ip(arguments: &str) {
 /// Puts the calling thread into a network namespace with an interface `near0`, which has a link
 /// while `far0` is up. Returns `false`, with a message, if that is not possible.
 fn namespace() -> bool {
-    let missing = match unshare(CloneFlags::CLONE_NEWNET) {
-        Err(error) => format!("can't create a network namespace: {error}"),
-        Ok(()) if Command::new("ip").arg("-V").output().is_err() => "no program `ip`".to_owned(),
-        Ok(()) => {
-            ip("link add near0 type veth peer name far0");
-            for interface in ["near0", "far0"] {
-                let path = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
-                std::fs::write(path, "1").expect("no IPv6");
-            }
-            ip("address add 10.99.0.1/24 dev near0");
-            ip("link set far0 up");
-            ip("link set near0 up");
-            wait_for_link();
-            return true;
-        }
-    };
-    testkit::skip(testkit::NAMESPACES, &missing);
-    false
+    if !testkit::enters_network_namespace_or_skip() {
+        return false;
+    }
+    ip("link add near0 type veth peer name far0");
+    for interface in ["near0", "far0"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
+        std::fs::write(path, "1").expect("no IPv6");
+    }
+    ip("address add 10.99.0.1/24 dev near0");
+    ip("link set far0 up");
+    ip("link set near0 up");
+    wait_for_link();
+    true
 }
 
 /// Waits until `near0` has its link. The kernel reports it a moment after both ends are up.
@@ -147,7 +141,6 @@ fn a_listener_at_all_addresses_listens_at_those_that_come_later() {
         return;
     }
     // Two devices of a host meet on its loopback interface, which AF_XDP does not see.
-    ip("link set lo up");
     let (passive, events) = open(DatapathChoice::Udp);
     let all = Ipv4Addr::UNSPECIFIED;
     let listener = Listener::bind(&passive, (all, 0).into()).expect("a free port");

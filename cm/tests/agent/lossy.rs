@@ -1,5 +1,5 @@
 //! Many connections at once over a network that loses, duplicates, delays and reorders, from seeds.
-//! `ROCE_CM_SEEDS` sets the number of seeds. A failure message names the seed.
+//! `ROCE_SEEDS` sets the number of seeds. A failure message names the seed.
 
 use crate::world::{DATAGRAMS, Host, SERVICE, acceptance, at, connect_request, datagram_request};
 use rand_chacha::ChaCha8Rng;
@@ -380,12 +380,8 @@ impl World {
 // shows: 12.9-repeat, 12.9-repeated-req, 12.9-repeated-rep, 12.9-repeated-dreq
 #[test]
 fn both_sides_agree_on_the_outcome_despite_losses() {
-    let seeds = std::env::var("ROCE_CM_SEEDS");
-    let seeds = seeds.map_or(200, |seeds| {
-        seeds.parse().expect("ROCE_CM_SEEDS is a number")
-    });
     let (mut connections, mut failed) = (0, 0);
-    for seed in 0..seeds {
+    for seed in testkit::seeds(200) {
         let mut world = World::new(seed);
         world.run();
         failed += world.check();

@@ -1,10 +1,9 @@
 //! QP1: management datagrams (IBTA 1.7, 13.4 and 13.5).
 
-use crate::sim::{Dice, Hand, Ip, Setup, frame};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use crate::sim::{Hand, Ip, Setup, frame};
 use roce_stack::{DropReason, MAD_BYTES, MadError, QpState, Stat, TxMeta};
 use roce_wire::{Bth, Deth, ExtHeaders, ImmDt, Opcode, PKey, Psn, QKey, Qpn};
+use testkit::Dice;
 
 /// The capacity of the inbox.
 const ROOM: usize = 256;
@@ -286,7 +285,7 @@ fn what_cannot_be_sent_is_counted() {
 /// affected, and nothing is answered.
 #[test]
 fn hostile_datagrams_do_no_harm() {
-    let mut dice = Dice(ChaCha20Rng::from_seed([11; 32]));
+    let mut dice = Dice::new(11);
     let mut hand = open(Ip::V4);
     for _ in 0..20_000 {
         let len = dice.pick(&[0, 255, 256, 256, 256, 257]);

@@ -8,6 +8,8 @@
 //!
 //! [`veth::Pair`] is two hosts with a cable between them, made of [`Namespace`]s.
 //!
+//! [`Dice`] and [`each_seed`] are for random tests.
+//!
 //! [`check_full_and_closed_output`] checks the one rule for commands whose output can't be written.
 #![warn(missing_docs)]
 
@@ -17,6 +19,7 @@ mod limits;
 mod namespace;
 mod needs;
 mod output;
+mod random;
 mod report;
 mod signals;
 pub mod veth;
@@ -30,6 +33,7 @@ pub use needs::{
     root_or_skip, search_path,
 };
 pub use output::{check_full_and_closed_output, check_full_stderr};
+pub use random::{Dice, each_seed, number, seed, seeds};
 pub use report::report;
 pub use signals::heed_signals;
 

@@ -3,10 +3,9 @@
 //! once the link is restored.
 //!
 //! It takes ten seconds, or `ROCE_SOAK_SECONDS`. The events follow from a seed, which is printed,
-//! and which `ROCE_SOAK_SEED` sets.
+//! and which `ROCE_SEED` sets.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,16 +27,6 @@ const HOLDERS: [&str; 5] = [
     "chunks_writing",
     "chunks_tx",
 ];
-
-fn variable<T: FromStr>(name: &str, default: T) -> T {
-    match std::env::var(name) {
-        Ok(value) => match value.parse() {
-            Ok(value) => value,
-            Err(_) => panic!("{name} is {value:?}, but must be a number"),
-        },
-        Err(_) => default,
-    }
-}
 
 /// Disturbs the link, one event after the other, until it is stopped. Then it restores the link.
 struct Chaos<'a> {
@@ -189,12 +178,12 @@ fn chunks(context: &Context) -> Vec<(&'static str, u64)> {
 
 #[test]
 fn a_link_that_changes_all_the_time() {
-    let seconds = variable("ROCE_SOAK_SECONDS", 10);
-    let seed = variable("ROCE_SOAK_SEED", 1);
+    let seconds = testkit::number("ROCE_SOAK_SECONDS").unwrap_or(10);
+    let seed = testkit::number("ROCE_SEED").unwrap_or(1);
     let Some(pair) = Pair::new_or_skip(9000, 2) else {
         return;
     };
-    println!("ROCE_SOAK_SEED={seed} ROCE_SOAK_SECONDS={seconds}");
+    println!("ROCE_SEED={seed} ROCE_SOAK_SECONDS={seconds}");
     let contexts = [&pair.near, &pair.far].map(|end| {
         let context = open(end);
         end.enter(|| context.start().map(drop)).expect("AF_XDP");

@@ -9,11 +9,8 @@
 
 mod parent;
 mod player;
-#[path = "../support/random.rs"]
-mod random;
 mod traces;
 
-use random::Rng;
 use std::str::FromStr;
 
 /// Makes a process a player, and gives its address.

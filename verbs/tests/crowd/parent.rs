@@ -1,12 +1,13 @@
 //! Starts the processes, tells them which QPs to connect to, kills some, and checks the results.
 
 use super::traces::{Traces, assert_holds_nothing_persistent};
-use super::{OUTPUT_PREFIX, Plan, ROLE, Rng};
+use super::{OUTPUT_PREFIX, Plan, ROLE};
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use testkit::Dice;
 
 /// The longest time that a step may take before it counts as stuck.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -37,7 +38,7 @@ struct Parent {
     plan: Plan,
     address: Ipv4Addr,
     traces: Traces,
-    rng: Rng,
+    dice: Dice,
     players: Vec<Option<Player>>,
     output: Receiver<(Index, String)>,
     output_sender: Sender<(Index, String)>,
@@ -52,7 +53,7 @@ pub(super) fn run(plan: &Plan) {
         plan: *plan,
         address: Ipv4Addr::new(127, 64 | (high & 63), low, 201),
         traces: Traces::new(),
-        rng: Rng(plan.seed),
+        dice: Dice::new(plan.seed),
         players: Vec::new(),
         output,
         output_sender,
@@ -108,9 +109,9 @@ impl Parent {
             if Instant::now() < next {
                 continue;
             }
-            next = Instant::now() + Duration::from_millis(20 + self.rng.below(300) as u64);
+            next = Instant::now() + Duration::from_millis(20 + self.dice.below(300) as u64);
             // Usually one, now and then several at once.
-            for _ in 0..1 + self.rng.below(4) / 3 {
+            for _ in 0..1 + self.dice.below(4) / 3 {
                 self.kill_one();
             }
             while self.alive().len() < self.plan.processes {
@@ -217,8 +218,8 @@ impl Parent {
     fn connect_free(&mut self) {
         let mut free = self.endpoints_where(|slot| slot.qp.is_some() && slot.peer.is_none());
         while free.len() >= 2 {
-            let a = free.swap_remove(self.rng.below(free.len()));
-            let b = free.swap_remove(self.rng.below(free.len()));
+            let a = free.swap_remove(self.dice.below(free.len()));
+            let b = free.swap_remove(self.dice.below(free.len()));
             self.connections += 1;
             for (side, own, peer) in [(0, a, b), (1, b, a)] {
                 let (qpn, psn) = self.slot(peer).and_then(|s| s.qp).expect("it has told");
@@ -238,7 +239,7 @@ impl Parent {
     /// Kills a process. Its peers get new QPs, as a connection manager would arrange.
     fn kill_one(&mut self) {
         let alive = self.alive();
-        let index = alive[self.rng.below(alive.len())];
+        let index = alive[self.dice.below(alive.len())];
         let Some(mut player) = self.players[index].take() else {
             return;
         };

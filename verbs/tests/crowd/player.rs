@@ -4,7 +4,7 @@
 //! receives that one's messages. A message's content follows from the number of the connection, the
 //! end that sends it, and the number of messages before it.
 
-use super::{OUTPUT_PREFIX, Rng};
+use super::OUTPUT_PREFIX;
 use roce_verbs::completion::{CompletionChannel, Notify};
 use roce_verbs::{
     Access, Completion, CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion,
@@ -14,6 +14,7 @@ use std::io::{BufRead, Write};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
+use testkit::Dice;
 
 /// The maximum size of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 12_000;
@@ -50,14 +51,14 @@ struct Connection {
 impl Connection {
     /// Message number `count` of an end.
     fn message(&self, side: u64, count: u64) -> Vec<u8> {
-        let mut rng = Rng(self.number << 33 | side << 32 | count);
-        let len = match rng.below(3) {
-            0 => 1 + rng.below(64),
+        let mut dice = Dice::new(self.number << 33 | side << 32 | count);
+        let len = match dice.below(3) {
+            0 => 1 + dice.below(64),
             1 => 4096,
-            _ => 1 + rng.below(MAX_MESSAGE_BYTES),
+            _ => 1 + dice.below(MAX_MESSAGE_BYTES),
         };
         let mut bytes: Vec<u8> = (0..len.div_ceil(8))
-            .flat_map(|_| rng.next().to_le_bytes())
+            .flat_map(|_| dice.number().to_le_bytes())
             .collect();
         bytes.truncate(len);
         bytes

@@ -1,7 +1,7 @@
 //! The peer: writes, flushes, kills, and looks at the disk.
 
 use crate::server::{OUTPUT_PREFIX, ROLE};
-use crate::{Plan, Rng, SLOTS};
+use crate::{Plan, SLOTS};
 use roce_sim::power_cut::{Model, SLOT, WORD};
 use roce_verbs::work::{Flush, FlushPlacement, FlushSelectivity};
 use roce_verbs::{
@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use testkit::Dice;
 
 /// The most requests that have not completed.
 const OUTSTANDING: usize = 24;
@@ -83,13 +84,14 @@ pub(super) fn run(plan: Plan) {
     file.set_len((SLOTS * SLOT) as u64).expect("longer");
     let mut client = Client::open(at(201));
     for round in 0..plan.rounds {
-        let mut rng = Rng(plan
-            .seed
-            .wrapping_add(round.wrapping_mul(0x1234_5678_9abc_def1)));
-        let mut holder = Holder::start(at(202), rng.next(), &path);
+        let mut dice = Dice::new(
+            plan.seed
+                .wrapping_add(round.wrapping_mul(0x1234_5678_9abc_def1)),
+        );
+        let mut holder = Holder::start(at(202), dice.number(), &path);
         let mut model = Model::new(&fs::read(&path).expect("read"));
         let mut connection = client.connect(&mut holder);
-        client.write_until_the_end(&mut connection, &mut model, &mut rng);
+        client.write_until_the_end(&mut connection, &mut model, &mut dice);
         holder.kill();
         let found = model.check(&fs::read(&path).expect("read"));
         assert_eq!(found, Ok(()), "round {round} of {plan:?}");
@@ -158,14 +160,14 @@ impl Client {
         &mut self,
         connection: &mut Connection,
         model: &mut Model,
-        rng: &mut Rng,
+        dice: &mut Dice,
     ) {
-        let left = Duration::from_micros(rng.below(LATEST_US) as u64);
+        let left = Duration::from_micros(dice.below(LATEST_US) as u64);
         let mut end = None;
         while end.is_none_or(|end| Instant::now() < end) {
             // Three requests at most.
             if connection.outstanding.len() + 3 <= OUTSTANDING {
-                self.post_some(connection, model, rng);
+                self.post_some(connection, model, dice);
             }
             while let Some(done) = connection.cq.poll().expect("no overrun") {
                 assert_eq!(done.status, WcStatus::Success, "its peer still runs");
@@ -178,18 +180,18 @@ impl Client {
         }
     }
 
-    fn post_some(&mut self, connection: &mut Connection, model: &mut Model, rng: &mut Rng) {
-        let first = 1 + rng.below(SLOTS - LONGEST);
-        let slots = first..first + 1 + rng.below(LONGEST);
-        match rng.below(4) {
-            0 => self.post_flush(connection, rng, 0..SLOTS),
+    fn post_some(&mut self, connection: &mut Connection, model: &mut Model, dice: &mut Dice) {
+        let first = 1 + dice.below(SLOTS - LONGEST);
+        let slots = first..first + 1 + dice.below(LONGEST);
+        match dice.below(4) {
+            0 => self.post_flush(connection, dice, 0..SLOTS),
             1 => {
                 self.post_write(connection, model, slots.clone());
-                self.post_flush(connection, rng, slots);
+                self.post_flush(connection, dice, slots);
             }
             2 => {
                 let before = self.post_write(connection, model, slots.clone());
-                self.post_flush(connection, rng, slots.clone());
+                self.post_flush(connection, dice, slots.clone());
                 let number = self.post_atomic_write(connection, model);
                 model.order(number, slots, before);
             }
@@ -233,8 +235,8 @@ impl Client {
     }
 
     /// Flushes the slots, or all of the memory, to persistence.
-    fn post_flush(&self, connection: &mut Connection, rng: &mut Rng, slots: Range<usize>) {
-        let whole = slots.len() == SLOTS && rng.below(2) == 0;
+    fn post_flush(&self, connection: &mut Connection, dice: &mut Dice, slots: Range<usize>) {
+        let whole = slots.len() == SLOTS && dice.below(2) == 0;
         let flush = Flush {
             remote: connection.memory.offset((slots.start * SLOT) as u64),
             len: (slots.len() * SLOT) as u32,

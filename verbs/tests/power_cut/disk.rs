@@ -1,12 +1,12 @@
 //! A double of a file on a disk: what is not made durable is lost with the process.
 
-use crate::Rng;
 use roce_verbs::memory::{Buffer, Durable, NotDurable};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use testkit::Dice;
 
 /// The bytes that the disk writes at once. A power cut may come between two.
 const SECTOR: usize = 64;
@@ -20,13 +20,13 @@ pub(super) struct Disk {
     /// The page cache.
     memory: Arc<Buffer>,
     file: File,
-    rng: Mutex<Rng>,
+    dice: Mutex<Dice>,
 }
 
 impl Disk {
     pub(super) fn new(memory: Arc<Buffer>, file: File, seed: u64) -> Self {
-        let rng = Mutex::new(Rng(seed));
-        Self { memory, file, rng }
+        let dice = Mutex::new(Dice::new(seed));
+        Self { memory, file, dice }
     }
 
     fn write(&self, sector: usize) -> Result<(), NotDurable> {
@@ -39,9 +39,9 @@ impl Disk {
 
     /// The time that the disk takes, and a sector that it writes without being asked.
     fn draw(&self) -> (Duration, usize) {
-        let mut rng = self.rng.lock().expect("no panic");
-        let micros = rng.below(SLOWEST_US) as u64;
-        let sector = rng.below(self.memory.len() / SECTOR);
+        let mut dice = self.dice.lock().expect("no panic");
+        let micros = dice.below(SLOWEST_US) as u64;
+        let sector = dice.below(self.memory.len() / SECTOR);
         (Duration::from_micros(micros), sector)
     }
 }

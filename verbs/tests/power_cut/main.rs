@@ -12,11 +12,8 @@
 
 mod client;
 mod disk;
-#[path = "../support/random.rs"]
-mod random;
 mod server;
 
-use random::Rng;
 use std::str::FromStr;
 
 /// The number of slots of the memory.

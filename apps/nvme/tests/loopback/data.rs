@@ -6,7 +6,6 @@ use rand_core::{Rng as _, SeedableRng as _};
 use roce_nvme::host::HostOptions;
 use roce_nvme::host::{Host, IoQueue, NamespaceInfo, discover};
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const QUEUES: u16 = 4;
 const BLOCK: usize = 512;
@@ -14,15 +13,7 @@ const MAX: usize = 1 << 20;
 
 /// A generator whose seed is printed. `ROCE_SEED` sets the seed.
 pub(crate) fn random() -> ChaCha8Rng {
-    let seed = std::env::var("ROCE_SEED").map_or_else(
-        |_| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            now.expect("the clock is set").as_nanos() as u64
-        },
-        |text| text.parse().expect("ROCE_SEED is a number"),
-    );
-    println!("again: ROCE_SEED={seed}");
-    ChaCha8Rng::seed_from_u64(seed)
+    ChaCha8Rng::seed_from_u64(testkit::seed())
 }
 
 /// Cuts `len` bytes into pieces of 512 bytes to 1 MiB, small ones as often as large ones.

@@ -2,15 +2,14 @@
 
 use super::packets::{self, Knowledge};
 use crate::sim::pair::to_state;
-use crate::sim::{Dice, Hand, Ip, Setup};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use crate::sim::{Hand, Ip, Setup};
 use roce_stack::{
     Access, Buffer, Completion, QpState, QueueLimits, RecvRequest, SendFlags, SendOp, SendRequest,
     Sge,
 };
 use roce_wire::{Operation, PathMtu};
 use std::collections::VecDeque;
+use testkit::Dice;
 
 /// The bytes around each region, which must never change or be read.
 const GUARD: u8 = 0xee;
@@ -83,7 +82,7 @@ const OPEN: Access = Access::LOCAL_WRITE
 const WORDS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_ATOMIC);
 
 pub(super) fn attack(seed: u64) {
-    let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
+    let mut dice = Dice::new(seed);
     let mut victim = Victim::new(seed, &mut dice);
     let setup = victim.hand.setup;
     let mut known = Knowledge {

@@ -1,11 +1,10 @@
 //! An attacker that knows the addresses and the QPN of a connection and guesses PSNs, and a peer
 //! whose packets must still arrive.
 
-use crate::sim::{Dice, Hand, Mem, Setup};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use crate::sim::{Hand, Mem, Setup};
 use roce_stack::{DropReason, Duration, QpState, RemoteAddr, SendOp, Stat};
 use roce_wire::{Aeth, ExtHeaders, NakCode, Opcode, Psn, Syndrome};
+use testkit::Dice;
 
 /// The source ports of the peer, and of the attacker, which does not know the peer's.
 const PEER: u16 = 0xc123;
@@ -398,7 +397,7 @@ enum Received {
 /// The number of packets with which an attacker succeeds that tries every PSN with every port, in
 /// random order and each once; `None` if it fails.
 fn attack(seed: u64, received: Received) -> Option<u32> {
-    let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
+    let mut dice = Dice::new(seed);
     let mut hand = Hand::new(Setup::default());
     let mem = hand.mem(8);
     let (psns, ports) = (1_u32 << PSN_BITS, 1_u16 << PORT_BITS);

@@ -17,11 +17,5 @@ const SEEDS: u64 = 400;
 // trap: hostile-packets
 #[test]
 fn hostile_packets_do_no_harm() {
-    if let Some(seed) = crate::sim::env("ROCE_SEED") {
-        return attack(seed);
-    }
-    for seed in 0..crate::sim::env("ROCE_SEEDS").unwrap_or(SEEDS) {
-        let result = std::panic::catch_unwind(|| attack(seed));
-        assert!(result.is_ok(), "failed: run again with ROCE_SEED={seed}");
-    }
+    testkit::each_seed(SEEDS, attack);
 }

@@ -1,11 +1,12 @@
 //! Packets that a hostile peer may send.
 
+use crate::sim::Hand;
 use crate::sim::hand::{frame, seal};
 use crate::sim::port::Frame;
-use crate::sim::{Dice, Hand};
 use roce_wire::{
     Aeth, AtomicAckEth, AtomicEth, ExtHeaders, Ieth, ImmDt, Opcode, PKey, Psn, Reth, Syndrome,
 };
+use testkit::Dice;
 
 /// The knowledge of the attacker: addresses and keys, and approximately the expected PSNs.
 #[derive(Clone, Debug)]

@@ -1,14 +1,12 @@
 //! Two NICs over a faulty wire in virtual time, and one NIC against packets
 //! written by hand.
 
-pub(crate) mod dice;
 pub(crate) mod hand;
 pub(crate) mod link;
 pub(crate) mod node;
 pub(crate) mod pair;
 pub(crate) mod port;
 
-pub(crate) use dice::{Dice, env};
 pub(crate) use hand::{Hand, Out, PEER_QPN, frame};
 pub(crate) use link::{Fate, Faults, Sent};
 pub(crate) use node::{Mem, Node, pattern};

@@ -7,7 +7,6 @@
 mod plan;
 mod run;
 
-use crate::sim::env;
 use run::{End, soak};
 
 /// The number of seeds of a normal test run.
@@ -21,19 +20,15 @@ const SEEDS: u64 = 300;
 // shows: 9.7.4.1.1-expected, 9.7.6.1.3-timeout-resends, 10.8.2-order, 11.4.2.1-fifo
 #[test]
 fn random_work_over_a_faulty_wire_completes_intact() {
-    if let Some(seed) = env("ROCE_SEED") {
-        println!("{:?}", soak(seed));
-        return;
-    }
-    let seeds = env("ROCE_SEEDS").unwrap_or(SEEDS);
+    let seeds = testkit::seeds(SEEDS);
     let mut given_up = Vec::new();
-    for seed in 0..seeds {
+    for seed in seeds.clone() {
         match std::panic::catch_unwind(|| soak(seed)) {
             Ok(End::Complete) => {}
             Ok(End::RetriesUsedUp) => given_up.push(seed),
             Err(_) => panic!("failed: run again with ROCE_SEED={seed}"),
         }
     }
-    let few = given_up.len() as u64 <= 2 + seeds / 200;
+    let few = given_up.len() as u64 <= 2 + (seeds.end - seeds.start) / 200;
     assert!(few, "retries used up in too many runs: {given_up:?}");
 }

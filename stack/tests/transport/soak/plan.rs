@@ -1,8 +1,9 @@
 //! The plan of a seed: a set-up, the wire's faults, and each end's work.
 
-use crate::sim::{Dice, Faults, Ip, Setup};
+use crate::sim::{Faults, Ip, Setup};
 use roce_stack::{Access, Duration, QueueLimits};
 use roce_wire::PathMtu;
+use testkit::Dice;
 
 /// The operation; its values are drawn when it is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

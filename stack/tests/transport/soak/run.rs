@@ -1,14 +1,13 @@
 //! Executes a plan and checks all results.
 
 use super::plan::{Kind, Plan, Request};
-use crate::sim::{A, B, Dice, Mem, Pair, pattern};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use crate::sim::{A, B, Mem, Pair, pattern};
 use roce_stack::{
     Completion, PostError, QpState, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Stat,
     WcOpcode, WcStatus,
 };
 use std::collections::VecDeque;
+use testkit::Dice;
 
 /// The words that atomics work on.
 const WORDS: usize = 4;
@@ -51,7 +50,7 @@ pub(super) enum End {
 }
 
 pub(super) fn soak(seed: u64) -> End {
-    let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
+    let mut dice = Dice::new(seed);
     let plan = Plan::draw(seed, &mut dice);
     let mut pair = Pair::new(plan.setup);
     for side in [A, B] {

@@ -1,12 +1,11 @@
 //! Random traffic of many QPs on one SRQ, against a model that is a `VecDeque`.
 
 use super::Many;
-use crate::sim::{Dice, to_state};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use crate::sim::to_state;
 use roce_stack::QpState;
 use roce_wire::Opcode;
 use std::collections::VecDeque;
+use testkit::Dice;
 
 const QPS: usize = 5;
 
@@ -16,7 +15,7 @@ const QPS: usize = 5;
 #[test]
 fn the_srq_behaves_like_its_model() {
     for seed in 1..=30 {
-        let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
+        let mut dice = Dice::new(seed);
         let mut many = Many::new(QPS);
         let mem = many.hand.mem(4096);
         let mut queue = VecDeque::new();

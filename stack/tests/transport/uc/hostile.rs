@@ -3,11 +3,10 @@
 
 use super::setup;
 use crate::sim::hand::seal;
-use crate::sim::{Dice, Hand, Ip, Setup, env};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use crate::sim::{Hand, Ip, Setup};
 use roce_stack::{Access, DropReason, QpState, SendOp, WcStatus};
 use roce_wire::{ExtHeaders, ImmDt, Opcode, PathMtu, Transport};
+use testkit::{Dice, each_seed};
 
 const SEEDS: u64 = 100;
 
@@ -16,17 +15,11 @@ const SEEDS: u64 = 100;
 // trap: hostile-packets
 #[test]
 fn hostile_packets_do_no_harm() {
-    if let Some(seed) = env("ROCE_SEED") {
-        return attack(seed);
-    }
-    for seed in 0..env("ROCE_SEEDS").unwrap_or(SEEDS) {
-        let result = std::panic::catch_unwind(|| attack(seed));
-        assert!(result.is_ok(), "failed: run again with ROCE_SEED={seed}");
-    }
+    each_seed(SEEDS, attack);
 }
 
 fn attack(seed: u64) {
-    let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
+    let mut dice = Dice::new(seed);
     let mut hand = Hand::new(Setup {
         seed,
         ip: dice.pick(&Ip::ROCE_V2),

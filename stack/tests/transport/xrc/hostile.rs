@@ -1,21 +1,20 @@
 //! A target against a hostile peer.
 
 use super::Target;
-use crate::sim::{Dice, to_state};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use crate::sim::to_state;
 use roce_stack::QpState;
 use roce_wire::{
     AtomicEth, Bth, ExtHeaders, Headers, Ieth, ImmDt, Opcode, Operation, Psn, Qpn, Reth, Suffix,
     Syndrome, Transport, XrcEth,
 };
+use testkit::Dice;
 
 /// Requests of any kind, for any SRQ, with any key and length: nothing panics, memory of an SRQ
 /// that the peer never names correctly is unchanged, and each receive completes at most once.
 #[test]
 fn any_request_is_harmless() {
     for seed in 1..=8 {
-        let mut dice = Dice(ChaCha20Rng::seed_from_u64(seed));
+        let mut dice = Dice::new(seed);
         let mut target = Target::new();
         let nic = &mut target.hand.node.nic;
         let elsewhere = nic.create_xrcd();
