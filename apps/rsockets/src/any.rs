@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A socket: of a stream, or of datagrams.
+/// A stream or datagram socket.
 #[derive(Clone)]
 pub(crate) enum AnySocket {
     Stream(Arc<Socket>),
@@ -26,12 +26,12 @@ impl AnySocket {
     }
 
     /// # Errors
-    /// EOPNOTSUPP for a socket of datagrams.
+    /// EOPNOTSUPP for a datagram socket.
     pub(crate) fn stream(&self) -> Result<&Arc<Socket>, Error> {
         match self {
             Self::Stream(socket) => Ok(socket),
             Self::Datagram(_) => {
-                let what = "the call is for streams, and the socket for datagrams";
+                let what = "the call needs a stream socket, and this is a datagram socket";
                 Err(Error::new(Errno::EOPNOTSUPP, what))
             }
         }
@@ -43,14 +43,14 @@ impl AnySocket {
         match self {
             Self::Datagram(socket) => Ok(socket),
             Self::Stream(_) => {
-                let what = "the call is for datagrams, and the socket for a stream";
+                let what = "the call needs a datagram socket, and this is a stream socket";
                 Err(Error::new(Errno::EOPNOTSUPP, what))
             }
         }
     }
 
-    /// For `poll`: handles what has happened. Lets each of the socket's NICs work first for which
-    /// `drive` says so. Returns whether there was anything.
+    /// For `poll`: handles pending events, after driving each NIC that `drive` selects. Returns whether
+    /// there were any.
     pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) -> bool {
         match self {
             Self::Stream(socket) => socket.progress(drive),
@@ -58,7 +58,7 @@ impl AnySocket {
         }
     }
 
-    /// For `poll`: what the program need not wait for.
+    /// For `poll`: the ready events among `events`.
     pub(crate) fn ready(&self, events: i16) -> i16 {
         match self {
             Self::Stream(socket) => socket.ready(events),
@@ -66,8 +66,8 @@ impl AnySocket {
         }
     }
 
-    /// For `poll`: the thread is about to sleep until one of these descriptors is readable, or until
-    /// the time that this returns. It then calls [`AnySocket::end_sleep`].
+    /// For `poll`: called before the thread sleeps until one of these descriptors is readable, or until
+    /// the returned time. Must be followed by [`AnySocket::end_sleep`].
     pub(crate) fn begin_sleep(&self, each: impl FnMut(RawFd)) -> Option<Instant> {
         match self {
             Self::Stream(socket) => socket.begin_sleep(each),
@@ -83,7 +83,7 @@ impl AnySocket {
         }
     }
 
-    /// For `poll`: the thread has slept.
+    /// For `poll`: called after the thread has slept.
     pub(crate) fn end_sleep(&self) {
         match self {
             Self::Stream(socket) => socket.end_sleep(),

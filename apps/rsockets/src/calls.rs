@@ -1,4 +1,4 @@
-//! The calls, by descriptor.
+//! The socket calls. Each looks the socket up by its descriptor.
 
 pub use crate::datagram::Received;
 pub use crate::socket::{Domain, Number, ReceiveFlags, Route, Shutdown, Time};
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Makes a stream socket, and returns its descriptor.
+/// Creates a stream socket and returns its descriptor.
 ///
 /// # Errors
 /// EMFILE if the process has no descriptor left.
@@ -24,7 +24,7 @@ pub fn socket(domain: Domain) -> Result<RawFd, Error> {
     Ok(table().insert(AnySocket::Stream(Socket::new(domain)?)))
 }
 
-/// Makes a socket of datagrams, and returns its descriptor.
+/// Creates a datagram socket and returns its descriptor.
 ///
 /// # Errors
 /// EMFILE if the process has no descriptor left.
@@ -32,22 +32,22 @@ pub fn datagram_socket(domain: Domain) -> Result<RawFd, Error> {
     Ok(table().insert(AnySocket::Datagram(Datagram::new(domain)?)))
 }
 
-/// Whether a descriptor is that of an rsocket.
+/// Whether a descriptor belongs to an rsocket.
 pub fn is_socket(fd: RawFd) -> bool {
     lookup(fd).is_some()
 }
 
-/// Whether a descriptor is that of an rsocket of datagrams.
+/// Whether a descriptor belongs to a datagram rsocket.
 pub fn is_datagram(fd: RawFd) -> bool {
     matches!(lookup(fd), Some(AnySocket::Datagram(_)))
 }
 
-/// Binds a socket to an address and a port; port 0 selects a free one. The ports of streams are those
-/// of the TCP port space of RDMA, those of datagrams the system's UDP ports.
+/// Binds a socket to an address and a port; port 0 selects a free one. Streams use RDMA's TCP port
+/// space, datagrams the system's UDP ports.
 ///
 /// # Errors
 /// EADDRINUSE if the port is taken, EADDRNOTAVAIL if no device has the address, EINVAL if the socket
-/// is bound.
+/// is already bound.
 pub fn bind(fd: RawFd, address: SocketAddr) -> Result<(), Error> {
     match find(fd)? {
         AnySocket::Stream(socket) => socket.bind(address),
@@ -55,9 +55,9 @@ pub fn bind(fd: RawFd, address: SocketAddr) -> Result<(), Error> {
     }
 }
 
-/// Accepts connections from now on. While more than `backlog` of them wait for [`accept`], further
-/// requests wait. Without a positive number, and beyond what the process's descriptors allow, the
-/// library's limit holds.
+/// Starts accepting connections. While more than `backlog` connections wait for [`accept`], further
+/// requests wait. The library clamps `backlog` to what the process's descriptors allow, and uses that
+/// maximum if it is not positive.
 ///
 /// # Errors
 /// ENODEV if there is no device, EINVAL if the socket is connected.
@@ -65,7 +65,7 @@ pub fn listen(fd: RawFd, backlog: i32) -> Result<(), Error> {
     find(fd)?.stream()?.listen(backlog)
 }
 
-/// Takes a connection that a peer has asked for, and waits for one if there is none.
+/// Accepts a connection; blocks until there is one.
 ///
 /// # Errors
 /// EAGAIN if the socket is non-blocking and there is none, EINVAL if it does not listen.
@@ -75,7 +75,7 @@ pub fn accept(fd: RawFd) -> Result<(RawFd, SocketAddr), Error> {
     Ok((table().insert(AnySocket::Stream(socket)), peer))
 }
 
-/// Connects a socket. One of datagrams then sends to this peer, and receives from it alone.
+/// Connects a socket. A datagram socket then sends to this peer and receives only from it.
 ///
 /// # Errors
 /// EINPROGRESS if the socket is non-blocking: it becomes writable when it is connected.
@@ -87,7 +87,7 @@ pub fn connect(fd: RawFd, remote: SocketAddr) -> Result<(), Error> {
     }
 }
 
-/// Undoes the connect of a socket of datagrams.
+/// Disconnects a datagram socket.
 ///
 /// # Errors
 /// EOPNOTSUPP for a stream.
@@ -95,11 +95,11 @@ pub fn disconnect(fd: RawFd) -> Result<(), Error> {
     find(fd)?.datagram()?.disconnect()
 }
 
-/// Receives bytes, and returns their number; 0 means that the peer of a stream sends no more. Of a
-/// datagram, the bytes that find no room are lost.
+/// Receives bytes and returns their number; 0 is the end of a stream. A datagram that does not fit is
+/// truncated.
 ///
 /// # Errors
-/// EAGAIN, ENOTCONN, and what the connection has failed with.
+/// EAGAIN, ENOTCONN, and the error that the connection has failed with.
 pub fn receive(
     fd: RawFd,
     slices: &mut [IoSliceMut<'_>],
@@ -111,7 +111,7 @@ pub fn receive(
     }
 }
 
-/// Receives bytes, and the sender's address.
+/// Receives bytes and the sender's address.
 ///
 /// # Errors
 /// As for [`receive`].
@@ -131,10 +131,11 @@ pub fn receive_from(
     }
 }
 
-/// Sends bytes, and returns their number: all of them, if the socket is blocking.
+/// Sends bytes and returns their number: all of them if the socket is blocking.
 ///
 /// # Errors
-/// EAGAIN, ENOTCONN, EPIPE if the stream is shut, and what the connection has failed with.
+/// EAGAIN, ENOTCONN, EPIPE if the stream is shut down, and the error that the connection has failed
+/// with.
 pub fn send(fd: RawFd, slices: &[IoSlice<'_>], dont_wait: bool) -> Result<usize, Error> {
     match find(fd)? {
         AnySocket::Stream(socket) => socket.send(slices, dont_wait),
@@ -159,7 +160,7 @@ pub fn send_to(
     }
 }
 
-/// Ends one half of a connection, or both.
+/// Shuts down one half of a connection, or both.
 ///
 /// # Errors
 /// ENOTCONN.
@@ -170,7 +171,7 @@ pub fn shutdown(fd: RawFd, which: Shutdown) -> Result<(), Error> {
     }
 }
 
-/// Closes a socket. What was sent still reaches the peer.
+/// Closes a socket. Bytes in flight still reach the peer.
 ///
 /// # Errors
 /// EBADF.
@@ -183,7 +184,7 @@ pub fn close(fd: RawFd) -> Result<(), Error> {
     Ok(())
 }
 
-/// The address of a socket.
+/// The local address of a socket.
 ///
 /// # Errors
 /// EBADF.
@@ -205,7 +206,7 @@ pub fn peer_name(fd: RawFd) -> Result<SocketAddr, Error> {
     }
 }
 
-/// Whether calls on the socket return EAGAIN instead of waiting.
+/// Whether calls on the socket fail with EAGAIN instead of blocking.
 ///
 /// # Errors
 /// EBADF.
@@ -216,7 +217,7 @@ pub fn is_nonblocking(fd: RawFd) -> Result<bool, Error> {
     }
 }
 
-/// Sets whether calls on the socket return EAGAIN instead of waiting.
+/// Sets whether calls on the socket fail with EAGAIN instead of blocking.
 ///
 /// # Errors
 /// EBADF.
@@ -231,7 +232,7 @@ pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> Result<(), Error> {
 /// Sets an option.
 ///
 /// # Errors
-/// EINVAL if the value is out of range, or it is too late.
+/// EINVAL if the value is out of range or the socket is already connected.
 pub fn set_number(fd: RawFd, option: Number, value: i32) -> Result<(), Error> {
     match find(fd)? {
         AnySocket::Stream(socket) => socket.set_number(option, value),
@@ -250,7 +251,7 @@ pub fn number(fd: RawFd, option: Number) -> Result<i32, Error> {
     }
 }
 
-/// Sets a time; `None` means no limit, or that SO_LINGER is off.
+/// Sets a timeout. `None` means no limit, or turns SO_LINGER off.
 ///
 /// # Errors
 /// EBADF.
@@ -262,7 +263,7 @@ pub fn set_time(fd: RawFd, option: Time, time: Option<Duration>) -> Result<(), E
     Ok(())
 }
 
-/// A time that was set.
+/// A timeout.
 ///
 /// # Errors
 /// EBADF.
@@ -273,10 +274,10 @@ pub fn time(fd: RawFd, option: Time) -> Result<Option<Duration>, Error> {
     }
 }
 
-/// Sets the path of the connection that a stream socket will ask for.
+/// Sets the path that a stream socket will connect along.
 ///
 /// # Errors
-/// EINVAL if it is too late, or the ends of the path are of different families.
+/// EINVAL if the socket is already connected, or the ends of the path differ in address family.
 pub fn set_route(fd: RawFd, route: Route) -> Result<(), Error> {
     find(fd)?.stream()?.set_route(route)
 }
@@ -312,7 +313,7 @@ pub fn is_listening(fd: RawFd) -> Result<bool, Error> {
     }
 }
 
-/// The number of bytes that can be received at once: of a stream, or of the first datagram.
+/// The number of bytes that can be received without blocking: from a stream, or the first datagram.
 ///
 /// # Errors
 /// EBADF.
@@ -323,8 +324,7 @@ pub fn unread(fd: RawFd) -> Result<usize, Error> {
     }
 }
 
-/// Maps `len` bytes at `address` to an offset, so that the peer may write there. Without `remote`,
-/// only this end uses them.
+/// Maps `len` bytes at `address` to an offset. With `remote`, the peer may write there.
 ///
 /// # Errors
 /// ENOMEM if the peer takes no further mapping, ENOTCONN, EINVAL if the memory can't be registered.
@@ -361,8 +361,8 @@ pub fn unmap(fd: RawFd, address: *mut u8, len: usize) -> Result<(), Error> {
     find(fd)?.stream()?.unmap(address as u64, len)
 }
 
-/// Sends bytes into memory that the peer has mapped to an offset, and returns their number: less
-/// than all if the mapping ends before.
+/// Writes bytes into memory that the peer has mapped to an offset and returns their number, which is
+/// smaller if the mapping ends first.
 ///
 /// # Errors
 /// As for [`send`].

@@ -1,12 +1,12 @@
-//! Errors, with the errno of the socket call.
+//! Errors with the errno of the socket call.
 
 use nix::errno::Errno;
 use std::fmt;
 
-/// Why a call failed: the errno that a program of sockets expects, and the cause.
+/// Why a call failed: the errno that a socket program expects, and the cause.
 pub struct Error {
     errno: Errno,
-    /// Errors of every day, such as EAGAIN, have no further cause.
+    /// `None` for ordinary errors such as EAGAIN.
     cause: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -24,7 +24,7 @@ impl Error {
         self.errno
     }
 
-    /// The cause, where there is more to say than the errno does.
+    /// The cause, if there is more to say than the errno.
     pub fn cause(&self) -> Option<String> {
         self.cause.as_ref().map(ToString::to_string)
     }
@@ -53,10 +53,10 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Gives the errors of other crates an errno.
+/// Maps errors of other crates to an errno.
 pub(crate) trait OrErrno<T> {
-    /// The result, or `errno` with the error as its cause. If this process or the system is short of
-    /// descriptors or memory, the errno says that instead.
+    /// Maps an error to `errno`, with the error as its cause. A shortage of descriptors or memory keeps
+    /// its own errno.
     fn or_errno(self, errno: Errno) -> Result<T, Error>;
 }
 
@@ -66,13 +66,12 @@ impl<T, E: std::error::Error + Send + Sync + 'static> OrErrno<T> for Result<T, E
     }
 }
 
-/// Whether an errno says that this process or the system is short of descriptors or memory. The same
-/// call may succeed later.
+/// Whether an errno means that descriptors or memory ran out, so that the call may succeed later.
 pub(crate) fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
 }
 
-/// The errno of the system's error behind an error, if that is a shortage.
+/// The errno of the I/O error that caused `error`, if it is a shortage.
 fn shortage(error: &(dyn std::error::Error + 'static)) -> Option<Errno> {
     let chain = std::iter::successors(Some(error), |error| error.source());
     let mut errors = chain.filter_map(|error| error.downcast_ref::<std::io::Error>());

@@ -1,8 +1,8 @@
 //! Sockets over RDMA: the protocol of rdma-core's rsockets, on this project's verbs.
 //!
-//! The functions are those of `<rdma/rsocket.h>` with Rust's types. A socket is a descriptor that
-//! only these functions take. `roce-verbs-shim` exports them to C programs; docs/sockets.md
-//! describes the protocol.
+//! The functions of `<rdma/rsocket.h>`, with Rust types. A socket is a descriptor that only these
+//! functions accept. `roce-verbs-shim` exports them to C programs; docs/design/sockets.md describes the
+//! protocol.
 //!
 //! ```text
 //! functions ─► Socket: locks, waiting ─► Stream: messages, no waiting ─► Inbox, Outbox: arithmetic
@@ -10,14 +10,14 @@
 //!                      └─ connection manager     └─ QP, CQ, memory
 //! ```
 
-// They panic if the output can't be written.
+// The print macros panic if the output can't be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-mod alive;
 mod any;
 mod calls;
 mod datagram;
 mod error;
+mod keepalive;
 mod lingering;
 mod nic;
 mod options;

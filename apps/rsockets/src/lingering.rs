@@ -1,44 +1,43 @@
-//! Closes that wait for the peer while their program goes on.
+//! Closes in the background, which wait for the peer while the program continues.
 
 use crate::per_process::PerProcess;
 use parking_lot::{Condvar, Mutex};
 use std::thread;
 use std::time::Instant;
 
-/// The closes that wait.
+/// The pending closes.
 #[derive(Default)]
 struct Lingering {
-    /// Their number.
     count: Mutex<usize>,
     changed: Condvar,
 }
 
 static LINGERING: PerProcess<Lingering> = PerProcess::new();
 
-/// Calls `close` in a thread of its own, so that the program need not wait.
-pub(crate) fn finish(close: impl FnOnce() + Clone + Send + 'static) {
+/// Calls `close` on a new thread, or on this one if no thread can be started.
+pub(crate) fn close_in_background(close: impl FnOnce() + Clone + Send + 'static) {
     let lingering = LINGERING.get();
     *lingering.count.lock() += 1;
     let again = close.clone();
     let thread = thread::Builder::new().name("rsocket-close".into());
     let started = thread.spawn(move || {
         close();
-        lingering.one_less();
+        lingering.release();
     });
     if started.is_err() {
         again();
-        lingering.one_less();
+        lingering.release();
     }
 }
 
 impl Lingering {
-    fn one_less(&self) {
+    fn release(&self) {
         *self.count.lock() -= 1;
         self.changed.notify_all();
     }
 }
 
-/// Waits until all have finished, but no longer than `end`.
+/// Waits until all closes have finished, or until `end`.
 pub(crate) fn wait_until(end: Instant) {
     let Some(lingering) = LINGERING.existing() else {
         return;

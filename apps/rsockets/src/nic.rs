@@ -1,4 +1,4 @@
-//! The devices that sockets use. Each is opened for the first socket that needs it, and stays open.
+//! Devices, opened on first use and kept open.
 
 use crate::error::{Error, OrErrno, is_shortage};
 use crate::per_process::PerProcess;
@@ -15,7 +15,6 @@ pub(crate) struct Nic {
     pub(crate) pd: ProtectionDomain,
 }
 
-/// The open devices.
 #[derive(Default)]
 pub(crate) struct Nics(Mutex<Vec<Arc<Nic>>>);
 
@@ -27,8 +26,7 @@ pub(crate) fn nics() -> &'static Nics {
 }
 
 impl Nics {
-    /// The device that has a local address. The scope of a link-local address selects among
-    /// several.
+    /// Opens the device with a local address. The scope of a link-local address selects among several.
     pub(crate) fn with_address(&self, local: SocketAddr) -> Result<Arc<Nic>, Error> {
         let scope = match local {
             SocketAddr::V6(local) => local.scope_id(),
@@ -42,25 +40,25 @@ impl Nics {
         });
         let Some(device) = found else {
             let what = format!(
-                "no RoCE device has the address {}; `roce devices` lists those that there are",
+                "no RoCE device has the address {}; `roce devices` lists the devices",
                 local.ip()
             );
             return Err(Error::new(Errno::EADDRNOTAVAIL, what));
         };
-        self.opened(device)
+        self.open_or_reuse(device)
     }
 
-    /// All devices, without those that can't be opened.
+    /// Opens all devices, and skips any that can't be opened.
     ///
     /// # Errors
-    /// If the devices can't be listed, if this process or the system is short of what opening one
-    /// needs, or if there are devices and none can be opened.
+    /// If the devices can't be listed, descriptors or memory run out, or there are devices and none can
+    /// be opened.
     pub(crate) fn all(&self) -> Result<Vec<Arc<Nic>>, Error> {
         let all = devices().or_errno(Errno::ENODEV)?;
         let mut opened = Vec::with_capacity(all.len());
         let mut failed = None;
         for device in &all {
-            match self.opened(device) {
+            match self.open_or_reuse(device) {
                 Ok(nic) => opened.push(nic),
                 Err(error) if is_shortage(error.errno()) => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
@@ -72,7 +70,7 @@ impl Nics {
         }
     }
 
-    fn opened(&self, device: &Device) -> Result<Arc<Nic>, Error> {
+    fn open_or_reuse(&self, device: &Device) -> Result<Arc<Nic>, Error> {
         let index = device.interface().index;
         let mut open = self.0.lock();
         let is_it = |nic: &&Arc<Nic>| nic.context.device().interface().index == index;
@@ -87,7 +85,7 @@ impl Nics {
     }
 }
 
-/// The address that the host's routes choose for packets to `remote`, with port 0.
+/// The source address that the routing table selects for `remote`, with port 0.
 pub(crate) fn source_for(remote: SocketAddr) -> Result<SocketAddr, Error> {
     let any = match remote {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
@@ -108,7 +106,7 @@ pub(crate) fn source_for(remote: SocketAddr) -> Result<SocketAddr, Error> {
     Ok(local)
 }
 
-/// An IPv4 address that is written as an IPv6 address, as IPv4.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),

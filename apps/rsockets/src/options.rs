@@ -1,4 +1,4 @@
-//! The sizes of a socket's queues and buffers, and where their defaults come from.
+//! The sizes of a socket's queues and buffers, and their configured defaults.
 
 use crate::wire;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The most requests in a queue, as in rdma-core.
+/// Maximum number of requests in a queue, as in rdma-core.
 pub(crate) const MAX_QUEUE: u16 = 0xfffe;
 
 /// The sizes of a socket, set before it is connected.
@@ -18,11 +18,11 @@ pub(crate) struct Sizes {
     pub(crate) receive_buffer: usize,
     /// Requests in the send queue.
     pub(crate) send_queue: u16,
-    /// Messages that the peer may have sent without that the program took them.
+    /// Messages that the peer may send ahead of the program.
     pub(crate) receive_queue: u16,
     /// Sends up to this number of bytes are inline.
     pub(crate) inline: u16,
-    /// The number of mappings that the peer may announce.
+    /// Maximum number of mappings that the peer may announce.
     pub(crate) mappings: u16,
 }
 
@@ -35,7 +35,7 @@ pub(crate) const MIN_SEND_BUFFER: usize = 4096;
 /// The administrator's settings.
 pub(crate) struct Configuration {
     pub(crate) sizes: Sizes,
-    /// The time that a call polls before it sleeps.
+    /// How long a call polls before it sleeps.
     pub(crate) polling: Duration,
 }
 
@@ -48,8 +48,8 @@ pub(crate) fn configuration() -> &'static Configuration {
 }
 
 impl Configuration {
-    /// The defaults, changed by the files that are there. A file that holds no number changes
-    /// nothing, as with rdma-core.
+    /// The defaults, overridden by the files in `folder`. As with rdma-core, a file without a number is
+    /// ignored.
     fn read(folder: &Path) -> Self {
         let number = |name: &str| -> Option<u64> {
             let text = fs::read_to_string(folder.join(name)).ok()?;
@@ -70,7 +70,7 @@ impl Configuration {
                 send_queue: queue("sqsize_default", 384),
                 receive_queue: queue("rqsize_default", 384),
                 inline: queue("inline_default", 256),
-                mappings: wire::expressible(queue("iomap_size", 0)),
+                mappings: wire::round_down_mappings(queue("iomap_size", 0)),
             },
             polling: Duration::from_micros(number("polling_time").unwrap_or(500)),
         }

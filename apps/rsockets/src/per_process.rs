@@ -1,18 +1,18 @@
-//! Values that belong to one process. A forked child starts with new ones: its parent's may be locked
-//! for ever, and name sockets and threads that stay with the parent.
+//! Values that belong to one process. A forked child starts with new ones: the parent's may be locked
+//! forever, and refer to sockets and threads that the child lacks.
 
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// A value, made when it is first used.
+/// A value that is created on first use.
 pub(crate) struct PerProcess<T: 'static> {
-    current: AtomicPtr<Made<T>>,
+    current: AtomicPtr<Instance<T>>,
     shared: PhantomData<&'static T>,
 }
 
-struct Made<T> {
-    /// The forks before it was made.
+struct Instance<T> {
+    /// The value of [`FORKS`] when it was created.
     forks: usize,
     value: T,
 }
@@ -28,26 +28,26 @@ impl<T: Default + Send + Sync> PerProcess<T> {
         }
     }
 
-    /// The value, which is made if there is none.
+    /// The value, created if there is none.
     pub(crate) fn get(&self) -> &'static T {
         self.existing().unwrap_or_else(|| self.make())
     }
 
     pub(crate) fn existing(&self) -> Option<&'static T> {
         // SAFETY: values are leaked, so a pointer that is not null stays valid.
-        let made = unsafe { self.current.load(Ordering::Acquire).as_ref() }?;
-        (made.forks == FORKS.load(Ordering::Relaxed)).then_some(&made.value)
+        let instance = unsafe { self.current.load(Ordering::Acquire).as_ref() }?;
+        (instance.forks == FORKS.load(Ordering::Relaxed)).then_some(&instance.value)
     }
 
     fn make(&self) -> &'static T {
-        // Before there is anything that a child must not use.
+        // Count forks before there is a value that a child must not use.
         count_forks();
         let before = self.current.load(Ordering::Acquire);
-        // Another thread may have made it.
+        // Another thread may have created it.
         if let Some(value) = self.existing() {
             return value;
         }
-        let new = Box::into_raw(Box::new(Made {
+        let new = Box::into_raw(Box::new(Instance {
             forks: FORKS.load(Ordering::Relaxed),
             value: T::default(),
         }));
@@ -62,14 +62,14 @@ impl<T: Default + Send + Sync> PerProcess<T> {
                 other
             }
         };
-        // SAFETY: values that were stored are leaked, and none is replaced but by a value.
+        // SAFETY: stored values are leaked, and only ever replaced by another value.
         unsafe { &(*current).value }
     }
 }
 
-/// Counts forks from now on. If two threads register the handler at the same time, children count
-/// two, which is as good. If the system has no memory for it, a child sees its parent's sockets,
-/// and every use of them fails there.
+/// Starts counting forks. If two threads register the handler at the same time, a fork counts twice,
+/// which is harmless. If registering fails for lack of memory, a child sees its parent's sockets, and
+/// every use of them fails.
 fn count_forks() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if !REGISTERED.load(Ordering::Acquire) {
@@ -80,7 +80,7 @@ fn count_forks() {
     }
 }
 
-/// Called in a forked child.
+/// Runs in a forked child.
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! `poll` over rsockets and ordinary descriptors.
+//! `poll` for rsockets and ordinary descriptors.
 
 use crate::any::AnySocket;
 use crate::error::Error;
@@ -9,11 +9,11 @@ use crate::wait::{Patience, Spinning, Turn};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// A descriptor to wait for, as in `struct pollfd`. A negative one is ignored.
+/// A descriptor to wait for, as in `struct pollfd`. Negative descriptors are ignored.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PollFd {
-    /// The descriptor: that of an rsocket, or any other.
+    /// The descriptor of an rsocket, or any other.
     pub fd: RawFd,
     /// The events to wait for.
     pub events: i16,
@@ -21,24 +21,24 @@ pub struct PollFd {
     pub revents: i16,
 }
 
-/// Waits at most `limit` until a descriptor is ready, and returns the number of those that are.
-/// `None` means for ever.
+/// Waits at most `limit` until a descriptor is ready and returns the number of ready descriptors.
+/// `None` waits forever.
 ///
 /// # Errors
 /// EINTR after a signal, and the other errors of `poll`.
 pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error> {
-    let patience = Patience::of(limit);
+    let patience = Patience::with_limit(limit);
     let sockets: Vec<Option<AnySocket>> = fds.iter().map(|each| lookup(each.fd)).collect();
     let has_sockets = sockets.iter().any(Option::is_some);
     let mut spinning = Spinning::default();
     let mut turn = Turn::default();
     let mut system = Vec::new();
     loop {
-        let (ready, _) = look(fds, &sockets, Some(&mut Vec::new()));
-        let spins = ready == 0 && has_sockets && spinning.may_go_on();
-        // A sleep looks at the other descriptors as well.
+        let (ready, _) = check_sockets(fds, &sockets, Some(&mut Vec::new()));
+        let spins = ready == 0 && has_sockets && spinning.may_spin();
+        // A sleep polls the other descriptors as well.
         if ready > 0 || spins || patience.is_over() {
-            let ready = ready + look_at_others(fds, &sockets)?;
+            let ready = ready + poll_others(fds, &sockets)?;
             if ready > 0 || patience.is_over() {
                 return Ok(ready);
             }
@@ -49,35 +49,35 @@ pub fn poll(fds: &mut [PollFd], limit: Option<Duration>) -> Result<usize, Error>
         }
         let mut rsockets = sockets.iter().flatten();
         turn.begin(|| rsockets.find_map(AnySocket::drive_while_waiting));
-        others(fds, &sockets, &mut system);
+        collect_others(fds, &sockets, &mut system);
         let mut until = patience;
         for socket in sockets.iter().flatten() {
-            until = until.or_at(socket.begin_sleep(|fd| system.push(readable(fd))));
+            until = until.earlier_of(socket.begin_sleep(|fd| system.push(readable(fd))));
         }
-        // Since the sockets were looked at, something may have happened.
-        let slept = match look(fds, &sockets, None) {
+        // Something may have happened since the last check.
+        let slept = match check_sockets(fds, &sockets, None) {
             (0, false) => turn.sleep(&mut system, until.left()),
-            // Other descriptors may tell of what happens next.
+            // Polls the other descriptors, too.
             _ => system_poll(&mut system, Some(Duration::ZERO)).map(drop),
         };
         for socket in sockets.iter().flatten() {
             socket.end_sleep();
         }
         slept?;
-        // The NIC has worked while the thread slept.
-        let (ready, _) = look(fds, &sockets, None);
+        // The NIC has made progress while the thread slept.
+        let (ready, _) = check_sockets(fds, &sockets, None);
         turn.note_progress();
-        let ready = ready + take_others(fds, &sockets, &system);
+        let ready = ready + apply_others(fds, &sockets, &system);
         if ready > 0 {
             return Ok(ready);
         }
     }
 }
 
-/// Sets which sockets are ready, without waiting, and returns their number. With `driven`, lets each
-/// NIC work once, and notes it there: a NIC works for all its sockets, and that takes longer than to
-/// look at them. Also returns whether anything has happened to the sockets.
-fn look(
+/// Checks without blocking which sockets are ready. Returns their number, and whether any socket has
+/// made progress. With `driven`, drives each NIC once and records it there: a NIC serves all its
+/// sockets, and driving it takes longer than checking them.
+fn check_sockets(
     fds: &mut [PollFd],
     sockets: &[Option<AnySocket>],
     mut driven: Option<&mut Vec<*const Nic>>,
@@ -100,8 +100,8 @@ fn look(
     (ready, changed)
 }
 
-/// Writes the descriptors that are no sockets to `system`, in their order.
-fn others(fds: &[PollFd], sockets: &[Option<AnySocket>], system: &mut Vec<libc::pollfd>) {
+/// Collects the descriptors that are not rsockets in `system`, in order.
+fn collect_others(fds: &[PollFd], sockets: &[Option<AnySocket>], system: &mut Vec<libc::pollfd>) {
     system.clear();
     let others = fds
         .iter()
@@ -114,9 +114,9 @@ fn others(fds: &[PollFd], sockets: &[Option<AnySocket>], system: &mut Vec<libc::
     }));
 }
 
-/// Takes over what the system has found for the descriptors that are no sockets, and returns the number
-/// of those that are ready. `system` begins with them.
-fn take_others(
+/// Copies the results for descriptors that are not rsockets from the start of `system`. Returns the
+/// number of ready ones.
+fn apply_others(
     fds: &mut [PollFd],
     sockets: &[Option<AnySocket>],
     system: &[libc::pollfd],
@@ -131,14 +131,13 @@ fn take_others(
     ready
 }
 
-/// Sets which of the descriptors that are no sockets are ready, without waiting, and returns their
-/// number.
-fn look_at_others(fds: &mut [PollFd], sockets: &[Option<AnySocket>]) -> Result<usize, Error> {
+/// Polls the descriptors that are not rsockets without blocking, and returns the number of ready ones.
+fn poll_others(fds: &mut [PollFd], sockets: &[Option<AnySocket>]) -> Result<usize, Error> {
     let mut system = Vec::new();
-    others(fds, sockets, &mut system);
+    collect_others(fds, sockets, &mut system);
     if system.iter().all(|each| each.fd < 0) {
         return Ok(0);
     }
     system_poll(&mut system, Some(Duration::ZERO))?;
-    Ok(take_others(fds, sockets, &system))
+    Ok(apply_others(fds, sockets, &system))
 }

@@ -1,4 +1,4 @@
-//! The parts that sockets of both kinds share: a state behind a lock, and threads that wait for it to change.
+//! The common part of both types of socket: a state behind a lock, and threads that wait for changes.
 
 use crate::error::Error;
 use crate::nic::Nic;
@@ -13,51 +13,49 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A state that threads wait for.
+/// A state that threads wait on.
 pub(crate) trait Awaited {
-    /// Handles what has happened. Lets each NIC work first for which `drive` says so. Returns
-    /// whether there was anything.
+    /// Handles pending events, after driving each NIC that `drive` selects. Returns whether there were
+    /// any.
     fn progress(&mut self, drive: impl FnMut(*const Nic) -> bool) -> bool;
 
-    /// Asks for an event at the descriptors when something happens. The caller then calls
-    /// [`Awaited::progress`] once more before it sleeps.
+    /// Arms the descriptors for the next event. Call [`Awaited::progress`] once more before sleeping.
     fn arm(&mut self);
 
     /// The descriptors that become readable when something happens.
     fn descriptors(&self, each: impl FnMut(RawFd));
 
-    /// When a thread that sleeps calls [`Awaited::progress`] again even if nothing happens; `None`
-    /// means that it need not.
+    /// When a sleeping thread must call [`Awaited::progress`] even without an event.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Lets the background threads of the NICs work while this thread sleeps.
+    /// Hands the NICs over to their background threads while this thread sleeps.
     fn hand_over(&self);
 
-    /// Whether a call lets the NIC work even if it need not wait.
+    /// Whether a call drives the NIC even if it need not wait.
     fn needs_driving(&self) -> bool {
         true
     }
 
-    /// Lets the calling thread drive the NIC while it sleeps. `None` if there is not exactly one, or
-    /// another thread does that.
+    /// Lets the calling thread drive the NIC while it sleeps. `None` if there is not exactly one NIC, or
+    /// another thread drives it.
     fn drive_while_waiting(&self) -> Option<Driving> {
         None
     }
 
-    /// What a program need not wait for, as bits of `poll`.
+    /// The ready events, as `poll` bits.
     fn ready(&self) -> i16;
 }
 
-/// A state, its lock, and what wakes up the threads that wait.
+/// A state, its lock, and the means to wake up waiting threads.
 pub(crate) struct Shared<S> {
-    /// Readable while threads that sleep must look at the state again.
+    /// Readable while sleeping threads must check the state.
     news: EventFd,
     nonblocking: AtomicBool,
-    /// The number of threads that sleep until something happens. It changes with `state` locked.
+    /// The number of sleeping threads. Changed only with `state` locked.
     sleepers: AtomicUsize,
-    /// Whether the descriptor is readable. It changes with `state` locked.
+    /// Whether `news` is readable. Changed only with `state` locked.
     has_news: AtomicBool,
     pub(crate) state: Mutex<S>,
 }
@@ -74,7 +72,7 @@ impl<S: Awaited> Shared<S> {
         })
     }
 
-    /// The descriptor that is readable while threads that sleep must look at the state again.
+    /// The descriptor that is readable while sleeping threads must check the state.
     pub(crate) fn news_fd(&self) -> RawFd {
         self.news.as_raw_fd()
     }
@@ -87,22 +85,20 @@ impl<S: Awaited> Shared<S> {
         self.nonblocking.load(Ordering::Relaxed)
     }
 
-    /// The patience of a call that waits at most `limit`.
+    /// The patience of a call with the timeout `limit`.
     pub(crate) fn patience(&self, dont_wait: bool, limit: Option<Duration>) -> Patience {
         if dont_wait || self.is_nonblocking() {
             Patience::None
         } else {
-            Patience::of(limit)
+            Patience::with_limit(limit)
         }
     }
 
-    /// Calls `attempt` until it gives a result, each time after everything has been handled that
-    /// has happened to the socket.
+    /// Calls `attempt` until it returns a result, each time after handling all pending events.
     ///
     /// # Errors
-    /// EAGAIN if the patience is over, and the errors of `attempt`. EINTR after a signal, unless
-    /// the patience has no end and the program's handlers restart calls, as with the kernel's
-    /// sockets.
+    /// EAGAIN when the patience is over, and the errors of `attempt`. EINTR after a signal, unless there
+    /// is no timeout and the program's handlers restart calls, as with kernel sockets.
     pub(crate) fn wait<T>(
         &self,
         patience: Patience,
@@ -113,7 +109,7 @@ impl<S: Awaited> Shared<S> {
         let mut descriptors = Vec::new();
         loop {
             let mut state = self.state.lock();
-            // Letting the NIC work takes system calls, and nothing that this call waits for.
+            // Fast path: driving the NIC takes system calls, which this call may not need.
             self.progress_locked(&mut state, false);
             turn.note_progress();
             if !state.needs_driving()
@@ -129,7 +125,7 @@ impl<S: Awaited> Shared<S> {
                 return Err(Errno::EAGAIN.into());
             }
             drop(state);
-            if spinning.may_go_on() {
+            if spinning.may_spin() {
                 spinning.pause();
                 continue;
             }
@@ -142,7 +138,7 @@ impl<S: Awaited> Shared<S> {
             descriptors.clear();
             state.descriptors(|fd| descriptors.push(readable(fd)));
             descriptors.push(readable(self.news_fd()));
-            let until = patience.or_at(state.due());
+            let until = patience.earlier_of(state.due());
             turn.begin(|| state.drive_while_waiting());
             state.hand_over();
             self.sleepers.fetch_add(1, Ordering::Relaxed);
@@ -159,15 +155,15 @@ impl<S: Awaited> Shared<S> {
         }
     }
 
-    /// Handles what has happened to the socket, and lets sleeping threads look at the result.
+    /// Handles pending events, and wakes up sleeping threads if there were any.
     pub(crate) fn progress_locked(&self, state: &mut S, drive: bool) {
         if state.progress(|_| drive) {
-            self.announce();
+            self.wake_sleepers();
         }
     }
 
-    /// Something has changed, and the caller has the state locked: wakes up the threads that sleep.
-    pub(crate) fn announce(&self) {
+    /// Wakes up sleeping threads after a change. The caller holds the state's lock.
+    pub(crate) fn wake_sleepers(&self) {
         if self.sleepers.load(Ordering::Relaxed) > 0 && !self.has_news.swap(true, Ordering::Relaxed)
         {
             // The counter is 0, so this does not fail.
@@ -175,7 +171,7 @@ impl<S: Awaited> Shared<S> {
         }
     }
 
-    /// A thread has slept. The descriptor stays readable until the last one has woken up.
+    /// Called after a thread has slept. The descriptor stays readable until the last one has woken up.
     pub(crate) fn end_sleep(&self) {
         let _locked = self.state.lock();
         if self.sleepers.fetch_sub(1, Ordering::Relaxed) == 1
@@ -186,18 +182,17 @@ impl<S: Awaited> Shared<S> {
         }
     }
 
-    /// For `poll`: handles what has happened. Lets each NIC work first for which `drive` says so.
-    /// Returns whether there was anything.
+    /// For `poll`: see [`Awaited::progress`].
     pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) -> bool {
         let mut state = self.state.lock();
         let changed = state.progress(drive);
         if changed {
-            self.announce();
+            self.wake_sleepers();
         }
         changed
     }
 
-    /// For `poll`: what the program need not wait for.
+    /// For `poll`: the ready events among `events`.
     pub(crate) fn ready(&self, events: i16) -> i16 {
         let always = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
         self.state.lock().ready() & (events | always)
@@ -208,8 +203,8 @@ impl<S: Awaited> Shared<S> {
         self.state.lock().drive_while_waiting()
     }
 
-    /// For `poll`: the thread is about to sleep until one of these descriptors is readable, or until
-    /// the time that this returns. It then calls [`Shared::end_sleep`].
+    /// For `poll`: called before the thread sleeps until one of these descriptors is readable, or until
+    /// the returned time. Must be followed by [`Shared::end_sleep`].
     pub(crate) fn begin_sleep(&self, mut each: impl FnMut(RawFd)) -> Option<Instant> {
         let mut state = self.state.lock();
         self.sleepers.fetch_add(1, Ordering::Relaxed);
@@ -286,14 +281,14 @@ mod tests {
             let found = crate::system::system_poll(&mut fds, Some(Duration::ZERO));
             found.expect("polled") == 1
         };
-        shared.announce();
+        shared.wake_sleepers();
         assert!(!has_news(), "nobody sleeps");
         for _ in 0..2 {
             for _ in 0..2 {
                 shared.begin_sleep(|_| {});
             }
-            shared.announce();
-            shared.announce();
+            shared.wake_sleepers();
+            shared.wake_sleepers();
             assert!(has_news());
             shared.end_sleep();
             assert!(has_news(), "another thread sleeps");

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::time::Duration;
 
-/// A descriptor to be polled until it is readable.
+/// A poll entry that waits until `fd` is readable.
 pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
         fd,
@@ -15,7 +15,7 @@ pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
     }
 }
 
-/// The system's `poll`, for at most `limit`; `None` means for ever.
+/// Calls the kernel's `poll` for at most `limit`; `None` waits forever.
 pub(crate) fn system_poll(
     fds: &mut [libc::pollfd],
     limit: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The sockets of the process, by descriptor.
+//! The process's sockets by descriptor.
 
 use crate::any::AnySocket;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest time that the end of the process waits for peers.
+/// How long exit waits for peers at most.
 const EXIT_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -20,21 +20,21 @@ pub(crate) struct Table {
 
 static TABLE: PerProcess<Table> = PerProcess::new();
 
-/// The table, which is made if there is none.
+/// The table, created on first use.
 pub(crate) fn table() -> &'static Table {
     if let Some(table) = TABLE.existing() {
         return table;
     }
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if !REGISTERED.swap(true, Ordering::Relaxed) {
-        // SAFETY: this code is never unloaded. If the system refuses, peers learn of the end from
-        // the connection manager alone.
+        // SAFETY: this code is never unloaded. If this fails, only the connection manager tells peers
+        // that the process has exited.
         unsafe { libc::atexit(at_exit) };
     }
     TABLE.get()
 }
 
-/// Called when the process ends: peers get what was sent.
+/// Runs at exit: lets peers receive everything that was sent.
 extern "C" fn at_exit() {
     let Some(table) = TABLE.existing() else {
         return;
@@ -43,8 +43,8 @@ extern "C" fn at_exit() {
     for socket in table.all() {
         let left = end.saturating_duration_since(Instant::now());
         match socket {
-            AnySocket::Stream(socket) => socket.leave(left),
-            AnySocket::Datagram(socket) => socket.leave(left),
+            AnySocket::Stream(socket) => socket.flush_at_exit(left),
+            AnySocket::Datagram(socket) => socket.flush_at_exit(left),
         }
     }
     lingering::wait_until(end);
@@ -77,15 +77,15 @@ impl Table {
     }
 }
 
-/// The socket with a descriptor, if the descriptor is that of an rsocket.
+/// The socket with this descriptor; `None` if it is not an rsocket.
 pub(crate) fn lookup(fd: RawFd) -> Option<AnySocket> {
     TABLE.existing()?.get(fd)
 }
 
-/// The socket with a descriptor.
+/// The socket with this descriptor.
 ///
 /// # Errors
-/// EBADF if there is none.
+/// EBADF if it is not an rsocket.
 pub(crate) fn find(fd: RawFd) -> Result<AnySocket, Error> {
     lookup(fd).ok_or_else(|| Errno::EBADF.into())
 }

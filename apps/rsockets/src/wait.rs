@@ -1,4 +1,4 @@
-//! Sleeping until something happens to a socket.
+//! Waiting for socket events: polling, then sleeping.
 
 use crate::error::Error;
 use crate::options::configuration;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 pub(crate) enum Patience {
     /// Not at all.
     None,
-    /// Until this time, or for ever.
+    /// Until this time, or forever.
     Until(Option<Instant>),
 }
 
 impl Patience {
-    /// For a call that waits at most `limit`, if there is a limit.
-    pub(crate) fn of(limit: Option<Duration>) -> Self {
+    /// For a call with a timeout; `None` waits forever.
+    pub(crate) fn with_limit(limit: Option<Duration>) -> Self {
         Self::Until(limit.and_then(|limit| Instant::now().checked_add(limit)))
     }
 
-    /// The time that is left; `None` means for ever.
+    /// The time left; `None` means forever.
     pub(crate) fn left(self) -> Option<Duration> {
         match self {
             Self::None => Some(Duration::ZERO),
@@ -35,13 +35,13 @@ impl Patience {
         self.left() == Some(Duration::ZERO)
     }
 
-    /// Whether the call waits for ever.
+    /// Whether the call waits forever.
     pub(crate) fn is_endless(self) -> bool {
         self == Self::Until(None)
     }
 
-    /// The patience that ends at `at`, if that is earlier.
-    pub(crate) fn or_at(self, at: Option<Instant>) -> Self {
+    /// Shortens the wait to `at` if that is earlier.
+    pub(crate) fn earlier_of(self, at: Option<Instant>) -> Self {
         match (self, at) {
             (Self::Until(None), Some(at)) => Self::Until(Some(at)),
             (Self::Until(Some(end)), Some(at)) => Self::Until(Some(end.min(at))),
@@ -50,13 +50,12 @@ impl Patience {
     }
 }
 
-/// If a thread that yields its processor is back only after this time, others have waited for it.
+/// A yield that takes at least this long means that other threads compete for the processor.
 const LONG_YIELD: Duration = Duration::from_micros(5);
 
-/// After such a yield, the thread does not poll for this many times as long as the yield took. On a
-/// processor that another thread keeps busy, a yield takes a time slice, some milliseconds, while a
-/// thread that sleeps is woken up at once by the packet that it waits for. So yields cost a thread at
-/// most one part in this number of its time.
+/// After such a yield, the thread stops polling for this many times the duration of the yield. On a
+/// busy processor a yield costs a time slice, several milliseconds, whereas a packet wakes up a
+/// sleeping thread immediately. This bounds the share of time lost to yields to 1 / `REST`.
 const REST: u32 = 32;
 
 /// When a thread may poll again.
@@ -70,7 +69,7 @@ impl Rest {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Notes that the thread has yielded, and was back at `now`, after `took`.
+    /// Records a yield that took `took` and ended at `now`.
     fn note_yield(&mut self, now: Instant, took: Duration) {
         if took >= LONG_YIELD {
             self.until = Some(now + took * REST);
@@ -82,16 +81,16 @@ thread_local! {
     static REST_OF_THREAD: Cell<Rest> = Cell::default();
 }
 
-/// A thread that polls before it sleeps, as long as no other thread waits for its processor, for at
-/// most `RS_POLLING_TIME`.
+/// Polling before sleep, for at most `RS_POLLING_TIME` and only while no other thread needs the
+/// processor.
 #[derive(Default)]
 pub(crate) struct Spinning {
     began: Option<Instant>,
 }
 
 impl Spinning {
-    /// Whether the thread polls once more, after a [pause](Spinning::pause).
-    pub(crate) fn may_go_on(&mut self) -> bool {
+    /// Whether the thread may poll again, after a [pause](Spinning::pause).
+    pub(crate) fn may_spin(&mut self) -> bool {
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
         !REST_OF_THREAD.get().lasts(now) && now.duration_since(began) < configuration().polling
@@ -108,8 +107,8 @@ impl Spinning {
     }
 }
 
-/// The turn of a call that waits at driving the NIC. A call has one turn, so that a long wait does not
-/// wake up again and again.
+/// A waiting call's turn at driving the NIC. Each call has one turn, so that a long wait does not wake
+/// up repeatedly.
 #[derive(Default)]
 pub(crate) struct Turn {
     driving: Option<Driving>,
@@ -117,22 +116,21 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Begins the turn, unless it has begun before.
+    /// Begins the turn unless it has begun already.
     pub(crate) fn begin(&mut self, driving: impl FnOnce() -> Option<Driving>) {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.driving = driving();
         }
     }
 
-    /// The thread has handled what has happened to its sockets.
+    /// Called after the thread has handled its sockets' events.
     pub(crate) fn note_progress(&self) {
         if let Some(driving) = &self.driving {
             driving.drop_events();
         }
     }
 
-    /// Waits until one of the descriptors is ready, or may be because the NIC has worked, and sets which
-    /// are.
+    /// Waits until a descriptor is ready or the NIC has made progress, and fills in `revents`.
     ///
     /// # Errors
     /// EINTR if a signal was handled.

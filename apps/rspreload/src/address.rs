@@ -79,8 +79,7 @@ impl Address {
         (storage, size as socklen_t)
     }
 
-    /// Writes the address where a program wants it, cut to the size it has room for. `size` then says
-    /// the full size.
+    /// Writes the address to the program's buffer, truncated to fit, and sets `size` to the full size.
     ///
     /// # Safety
     /// `size` points to the number of bytes that can be written to `to`, unless one of them is NULL.
@@ -104,7 +103,7 @@ impl Address {
         }
     }
 
-    /// An IPv4 address that is written as an IPv6 one, as IPv4.
+    /// Converts an IPv4-mapped IPv6 address to IPv4.
     pub(crate) fn unmapped(self) -> Self {
         match self.0.ip().to_canonical() {
             IpAddr::V4(ip) if self.0.is_ipv6() => Self(SocketAddr::new(ip.into(), self.0.port())),
@@ -112,7 +111,7 @@ impl Address {
         }
     }
 
-    /// The address as a socket of this domain shows it.
+    /// The address as a socket of `domain` reports it: an `AF_INET6` socket maps IPv4 addresses.
     pub(crate) fn in_domain(self, domain: c_int) -> Self {
         match self.0 {
             SocketAddr::V4(v4) if domain == libc::AF_INET6 => {
@@ -126,8 +125,8 @@ impl Address {
         self.0.ip().to_canonical().is_loopback()
     }
 
-    /// Whether it is neither an address nor a port.
-    pub(crate) fn is_nothing(self) -> bool {
+    /// Whether both the IP address and the port are unspecified.
+    pub(crate) fn is_unset(self) -> bool {
         self.0.ip().is_unspecified() && self.0.port() == 0
     }
 }
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_addresses_are_read_back() {
         for text in ["10.0.0.1:80", "[2001:db8::1]:443", "[fe80::1%3]:7"] {
             let (raw, size) = address(text).raw();
             // SAFETY: the storage has this size.

@@ -1,4 +1,4 @@
-//! The fork handlers of librdmacm: they close its descriptors, which the program may not.
+//! Runs librdmacm's fork handlers, which close descriptors that the program cannot close.
 
 use crate::inside::{Inside, is_inside};
 use crate::real::{self, Handler};
@@ -12,7 +12,7 @@ struct Handlers {
     in_child: Handler,
 }
 
-/// In the order in which they were registered.
+/// The handlers in registration order.
 static ALL: Mutex<Vec<Handlers>> = Mutex::new(Vec::new());
 
 /// `__register_atfork`, which the C library's `pthread_atfork` calls.
@@ -38,7 +38,7 @@ pub(crate) unsafe fn register(
     0
 }
 
-fn all() -> Vec<Handlers> {
+fn handlers() -> Vec<Handlers> {
     // Handlers are registered when the library is loaded.
     ALL.try_lock()
         .map_or_else(|_| Vec::new(), |all| all.clone())
@@ -53,21 +53,21 @@ fn run(handler: Handler) {
 
 /// Before a fork.
 pub(crate) fn prepare() {
-    for handlers in all().iter().rev() {
+    for handlers in handlers().iter().rev() {
         run(handlers.prepare);
     }
 }
 
-/// After it, in the parent.
+/// After a fork, in the parent.
 pub(crate) fn in_parent() {
-    for handlers in all() {
+    for handlers in handlers() {
         run(handlers.in_parent);
     }
 }
 
-/// After it, in the child.
+/// After a fork, in the child.
 pub(crate) fn in_child() {
-    for handlers in all() {
+    for handlers in handlers() {
         run(handlers.in_child);
     }
 }

@@ -1,8 +1,9 @@
 //! Cancellation of threads (`pthread_cancel`).
 //!
-//! A cancelled thread unwinds its stack from the first cancellation point that it reaches, and many
-//! system calls are one. A `catch_unwind` on the way ends the process, and locks would stay locked. So
-//! the body of each C function defers cancellation. What waits in the kernel does so outside of it.
+//! A cancelled thread unwinds its stack from the first cancellation point it reaches, and many system
+//! calls are cancellation points. A `catch_unwind` on the way would abort the process, and locks would
+//! stay locked. So the body of each C function defers cancellation; blocking in the kernel happens
+//! outside the body.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -34,14 +35,13 @@ impl Deferred {
 
 impl Drop for Deferred {
     fn drop(&mut self) {
-        // SAFETY: the state is the one that the first call returned, and the old state is not asked
-        // for.
+        // SAFETY: the first call returned this state; NULL discards the old one.
         unsafe { pthread_setcancelstate(self.before, null_mut()) };
     }
 }
 
-/// Ends the calling thread if it was cancelled. Called before a function that the standard makes a
-/// cancellation point has done anything.
-pub(crate) fn point() {
+/// Unwinds the calling thread if it was cancelled. Functions that POSIX makes cancellation points call
+/// this first.
+pub(crate) fn test() {
     pthread_testcancel();
 }

@@ -1,11 +1,10 @@
-//! The parent's side of a fork: a thread that hands connections over to children.
+//! The parent's side of a fork: a thread hands connections over to children.
 
 use crate::errno::{Errno, Outcome};
-use crate::link::{self, Message, What};
+use crate::link::{self, Message, Op};
 use crate::signals::Blocked;
 use crate::socket::{Given, Phase, Socket, lock, lock_at_exit};
-use crate::{forked, hidden, inside, parent, real, relay};
-use libc::pollfd;
+use crate::{eventfd, forked, hidden, inside, parent, ready, real, relay};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +22,9 @@ pub(crate) struct Child {
 
 /// The sockets that a child inherited.
 pub(crate) enum Inherited {
-    /// A connection, whose rsocket stays for as long as it is here.
+    /// A connection. This reference keeps its rsocket open.
     Connection(Arc<Socket>),
-    /// A listener, which this process may close.
+    /// A listener. This process may close it.
     Listener(Weak<Socket>, Arc<Given>),
 }
 
@@ -41,7 +40,7 @@ impl Inherited {
 #[derive(Default)]
 pub(crate) struct Children {
     pub(crate) all: Vec<Child>,
-    /// An eventfd that tells the thread of a new child, once there is a thread.
+    /// An eventfd that announces a new child to the thread; `None` before the thread runs.
     knock: Option<c_int>,
 }
 
@@ -53,13 +52,13 @@ static CHILDREN: Mutex<Children> = Mutex::new(Children {
 /// Signalled when a child wants fewer connections than before.
 static CHANGED: Condvar = Condvar::new();
 
-/// Held while a connection is handed over, so that no other child gets a copy of it.
+/// Held while a connection is handed over, so that no other child inherits a copy.
 static HANDING_OVER: Mutex<()> = Mutex::new(());
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
-/// The locks that a fork holds.
-pub(crate) fn held() -> (MutexGuard<'static, ()>, MutexGuard<'static, Children>) {
+/// Takes the locks that a fork holds.
+pub(crate) fn lock_for_fork() -> (MutexGuard<'static, ()>, MutexGuard<'static, Children>) {
     (lock(&HANDING_OVER), lock(&CHILDREN))
 }
 
@@ -87,21 +86,13 @@ pub(crate) fn add(link: c_int, sockets: BTreeMap<u64, Inherited>) {
         sockets,
     });
     match children.knock {
-        Some(knock) => write(knock),
+        Some(knock) => eventfd::signal(knock),
         None => children.knock = start(),
     }
 }
 
-fn write(knock: c_int) {
-    let one = 1_u64;
-    // SAFETY: the value can be read.
-    unsafe { real::write(knock, (&raw const one).cast(), size_of::<u64>()) };
-}
-
 fn start() -> Option<c_int> {
-    // SAFETY: only numbers are passed.
-    let made = unsafe { real::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    let knock = hidden::hide(made);
+    let knock = eventfd::create().unwrap_or(-1);
     let _blocked = Blocked::all();
     let _inside = inside::Inside::enter();
     let thread = std::thread::Builder::new().name(String::from("roce-children"));
@@ -116,22 +107,16 @@ fn start() -> Option<c_int> {
 
 fn serve(knock: c_int) {
     loop {
-        let entry = |fd| pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut fds = vec![entry(knock)];
-        fds.extend(lock(&CHILDREN).all.iter().map(|child| entry(child.link)));
+        let mut fds = vec![ready::entry(knock, libc::POLLIN)];
+        let links = |child: &Child| ready::entry(child.link, libc::POLLIN);
+        fds.extend(lock(&CHILDREN).all.iter().map(links));
         // SAFETY: the entries are there.
         if unsafe { real::poll(fds.as_mut_ptr(), fds.len() as _, -1) } < 0 {
             continue;
         }
         for fd in fds.iter().filter(|fd| fd.revents != 0) {
             if fd.fd == knock {
-                let mut count = 0_u64;
-                // SAFETY: there is room for the count.
-                unsafe { real::read(knock, (&raw mut count).cast(), size_of::<u64>()) };
+                eventfd::clear(knock);
             } else {
                 answer(fd.fd);
             }
@@ -140,24 +125,24 @@ fn serve(knock: c_int) {
 }
 
 fn answer(link: c_int) {
-    let Ok((Message { what, id }, _)) = link::receive(link) else {
-        return end(link);
+    let Ok((Message { op, id }, _)) = link::receive(link) else {
+        return remove_ended(link);
     };
-    let result = match what {
-        What::Use | What::Keep => return hand_over(link, id, what == What::Use),
-        What::Release => {
+    let result = match op {
+        Op::Use | Op::Keep => return hand_over(link, id, op == Op::Use),
+        Op::Release => {
             drop(take(link, id));
             return CHANGED.notify_all();
         }
-        What::Listen => stop_listening(link, id),
-        What::Granted | What::Refused => Err(Errno(libc::EINVAL)),
+        Op::Listen => stop_listening(link, id),
+        Op::Granted | Op::Refused => Err(Errno(libc::EINVAL)),
     };
-    let what = match result {
-        Ok(()) => What::Granted,
-        Err(_) => What::Refused,
+    let op = match result {
+        Ok(()) => Op::Granted,
+        Err(_) => Op::Refused,
     };
     // A child that has ended is noticed next.
-    let _ = link::send(link, Message { what, id }, None);
+    let _ = link::send(link, Message { op, id }, None);
 }
 
 fn take(link: c_int, id: u64) -> Option<Inherited> {
@@ -174,22 +159,22 @@ fn hand_over(link: c_int, id: u64, is_used: bool) {
         Some(Inherited::Connection(socket)) => relay::start(socket, is_used),
         _ => Err(Errno(libc::ENOENT)),
     };
-    let what = match (&socket, started) {
+    let op = match (&socket, started) {
         (Some(Inherited::Connection(socket)), Ok(_)) => {
             forked::leave_to_tcp(socket);
-            What::Granted
+            Op::Granted
         }
-        _ => What::Refused,
+        _ => Op::Refused,
     };
     // A child that has ended is noticed next.
-    let _ = link::send(link, Message { what, id }, started.ok());
+    let _ = link::send(link, Message { op, id }, started.ok());
     if let Ok(of_child) = started {
         hidden::close(of_child);
     }
     CHANGED.notify_all();
 }
 
-/// Stops to listen over RDMA, unless this process accepts connections itself or another child does.
+/// Stops listening over RDMA, unless this process or another child accepts connections.
 fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
     let refused = Err(Errno(libc::EADDRINUSE));
     let children = lock(&CHILDREN);
@@ -203,12 +188,12 @@ fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
     let (socket, given) = (socket.upgrade(), given.clone());
     drop(children);
     let is_used = |socket: &Arc<Socket>| socket.is_used.load(Ordering::Acquire);
-    if socket.as_ref().is_some_and(is_used) || is_there(given.to()) {
+    if socket.as_ref().is_some_and(is_used) || is_alive(given.to()) {
         return refused;
     }
     let is_of_parent = |socket: &Arc<Socket>| socket.phase() == Phase::ListenerOfParent;
     if socket.as_ref().is_some_and(is_of_parent) {
-        match parent::ask(What::Listen, id) {
+        match parent::ask(Op::Listen, id) {
             Ok(_) | Err(Errno(libc::EPIPE)) => {}
             Err(error) => return Err(error),
         }
@@ -220,23 +205,19 @@ fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether a child is there that has not ended, even if that is not noticed yet.
-fn is_there(number: u64) -> bool {
+/// Whether a child runs. Detects an exit even before the thread has handled it.
+fn is_alive(number: u64) -> bool {
     let children = lock(&CHILDREN);
     let found = children.all.iter().find(|child| child.number == number);
     found.is_some_and(|child| {
-        let mut entry = pollfd {
-            fd: child.link,
-            events: 0,
-            revents: 0,
-        };
+        let mut entry = ready::entry(child.link, 0);
         // SAFETY: the entry is there.
         unsafe { real::poll(&raw mut entry, 1, 0) == 0 }
     })
 }
 
-/// Waits, at the end of the process, until children have the connections that they inherited, or
-/// until the limit.
+/// Waits at exit until children have taken over or released the connections that they inherited, but
+/// at most `limit`.
 pub(crate) fn wait_for_all(limit: Duration) {
     let Some(mut children) = lock_at_exit(&CHILDREN) else {
         return;
@@ -259,8 +240,8 @@ impl Child {
     }
 }
 
-/// A child has ended, or executed another program.
-fn end(link: c_int) {
+/// Removes a child that has exited or executed another program.
+fn remove_ended(link: c_int) {
     let mut children = lock(&CHILDREN);
     let Some(index) = children.all.iter().position(|child| child.link == link) else {
         return;
@@ -271,9 +252,9 @@ fn end(link: c_int) {
     hidden::close(child.link);
     for socket in child.sockets.values() {
         if let Inherited::Listener(_, given) = socket {
-            given.ended(child.number);
+            given.clear(child.number);
         }
     }
-    // This closes rsockets, which can take a while.
+    // Closes rsockets, which can take a while.
     drop(child);
 }

@@ -1,26 +1,28 @@
-//! A forked child's use of its parent's sockets.
+//! Looks sockets up for use, and takes a parent's sockets over in a forked child.
 
 use crate::errno::{Errno, check};
-use crate::link::What;
+use crate::link::Op;
 use crate::socket::{Phase, Socket};
-use crate::{connect, hidden, listen, parent, real, table};
+use crate::{connect, eventfd, hidden, listen, parent, real, table};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The socket of a descriptor, ready for use by this process. `None` if the kernel answers for it.
+/// Looks up a socket that is connecting, connected or listening over RDMA. `None` if the kernel answers
+/// for the descriptor.
 #[inline]
-pub(crate) fn in_use(fd: c_int) -> Option<Arc<Socket>> {
-    known(fd).filter(|socket| socket.phase() != Phase::Fresh)
+pub(crate) fn resolve_active(fd: c_int) -> Option<Arc<Socket>> {
+    resolve(fd).filter(|socket| socket.phase() != Phase::Fresh)
 }
 
-/// The same, also for a socket that is not connected yet.
-pub(crate) fn known(fd: c_int) -> Option<Arc<Socket>> {
+/// Looks up a socket in any phase, after advancing its connection attempt. A connection of the parent
+/// is taken over first; the kernel then answers for it.
+pub(crate) fn resolve(fd: c_int) -> Option<Arc<Socket>> {
     let socket = table::socket(fd)?;
     match socket.phase() {
         Phase::Connecting => connect::progress(&socket),
         Phase::OfParent => {
-            connection(&socket, What::Use);
+            take_over_connection(&socket, Op::Use);
             return None;
         }
         _ => return Some(socket),
@@ -28,12 +30,12 @@ pub(crate) fn known(fd: c_int) -> Option<Arc<Socket>> {
     table::socket(fd)
 }
 
-/// The same for a call that accepts connections, or waits for them: a child listens instead of its
-/// parent then.
-pub(crate) fn waited_for(fd: c_int) -> Option<Arc<Socket>> {
-    let socket = known(fd)?;
+/// Looks up a socket for a call that accepts or waits for connections. A child takes over its parent's
+/// listener.
+pub(crate) fn resolve_for_wait(fd: c_int) -> Option<Arc<Socket>> {
+    let socket = resolve(fd)?;
     if socket.phase() == Phase::ListenerOfParent {
-        listener(fd, &socket);
+        take_over_listener(fd, &socket);
     }
     if socket.phase() == Phase::Listening {
         socket.is_used.store(true, Ordering::Release);
@@ -41,16 +43,16 @@ pub(crate) fn waited_for(fd: c_int) -> Option<Arc<Socket>> {
     Some(socket)
 }
 
-/// Takes a connection over from the parent. Its descriptors are the kernel's from now on: if the parent
-/// has ended, not connected.
-pub(crate) fn connection(socket: &Arc<Socket>, what: What) {
-    if let Ok(Some(end)) = parent::ask(what, socket.id) {
+/// Takes over a connection from the parent. The kernel owns its descriptors from now on. If the parent
+/// has exited, they are not connected.
+pub(crate) fn take_over_connection(socket: &Arc<Socket>, op: Op) {
+    if let Ok(Some(end)) = parent::ask(op, socket.id) {
         for fd in table::descriptors(socket) {
-            // A descriptor that cannot be replaced stays without a connection.
+            // A descriptor that cannot be replaced stays unconnected.
             let _ = replace(fd, end);
         }
         if socket.is_nonblocking() {
-            // It is this process's.
+            // Cannot fail: this process owns the descriptor.
             let _ = listen::set_kernel_nonblocking(end, true);
         }
         hidden::close(end);
@@ -70,22 +72,20 @@ fn replace(fd: c_int, with: c_int) -> Result<(), Errno> {
     }
 }
 
-/// Listens over RDMA instead of the parent, unless that accepts connections itself.
-fn listener(fd: c_int, socket: &Arc<Socket>) {
-    match parent::ask(What::Listen, socket.id) {
+/// Takes over a listener from the parent, unless the parent accepts connections itself.
+fn take_over_listener(fd: c_int, socket: &Arc<Socket>) {
+    match parent::ask(Op::Listen, socket.id) {
         Ok(_) | Err(Errno(libc::EPIPE)) => listen::listen_after_parent(fd, socket),
         Err(_) => socket.set_phase(Phase::Fresh),
     }
 }
 
-/// The program has closed its last descriptor of a socket.
-pub(crate) fn closed(socket: &Socket) {
+/// Called when the program has closed the last descriptor of a socket.
+pub(crate) fn note_closed(socket: &Socket) {
     if matches!(socket.phase(), Phase::OfParent | Phase::ListenerOfParent) {
-        parent::tell(What::Release, socket.id);
+        parent::tell(Op::Release, socket.id);
     }
     for wake in crate::socket::lock(&socket.relays).iter() {
-        let one = 1_u64;
-        // SAFETY: the value can be read.
-        unsafe { real::write(*wake, (&raw const one).cast(), size_of::<u64>()) };
+        eventfd::signal(*wake);
     }
 }

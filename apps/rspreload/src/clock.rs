@@ -1,11 +1,11 @@
-//! When a call that waits gives up.
+//! Deadlines of blocking calls.
 
 use crate::errno::{Errno, Outcome};
 use libc::{timespec, timeval};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
-/// The end of a wait; never, if there is none.
+/// A deadline, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Until(Option<Instant>);
 
@@ -13,7 +13,7 @@ impl Until {
     pub(crate) const NEVER: Self = Self(None);
 
     pub(crate) fn after(limit: Duration) -> Self {
-        // A time that cannot be represented never comes.
+        // A deadline that cannot be represented never passes.
         Self(Instant::now().checked_add(limit))
     }
 
@@ -21,13 +21,13 @@ impl Until {
         Self(Some(time))
     }
 
-    /// After a limit, if there is one.
+    /// After `limit`; never without one.
     pub(crate) fn after_limit(limit: Option<Duration>) -> Self {
         limit.map_or(Self::NEVER, Self::after)
     }
 
-    /// From the milliseconds of `poll`, which are negative for never.
-    pub(crate) fn milliseconds(timeout: c_int) -> Self {
+    /// From the timeout of `poll`; negative for never.
+    pub(crate) fn from_milliseconds(timeout: c_int) -> Self {
         match u64::try_from(timeout) {
             Ok(timeout) => Self::after(Duration::from_millis(timeout)),
             Err(_) => Self::NEVER,
@@ -38,7 +38,7 @@ impl Until {
     ///
     /// # Safety
     /// The time can be read.
-    pub(crate) unsafe fn timespec(timeout: *const timespec) -> Outcome<Self> {
+    pub(crate) unsafe fn from_timespec(timeout: *const timespec) -> Outcome<Self> {
         if timeout.is_null() {
             return Ok(Self::NEVER);
         }
@@ -51,7 +51,7 @@ impl Until {
     ///
     /// # Safety
     /// The time can be read.
-    pub(crate) unsafe fn timeval(timeout: *const timeval) -> Outcome<Self> {
+    pub(crate) unsafe fn from_timeval(timeout: *const timeval) -> Outcome<Self> {
         if timeout.is_null() {
             return Ok(Self::NEVER);
         }
@@ -83,7 +83,7 @@ impl Until {
         Some(end.saturating_duration_since(Instant::now()))
     }
 
-    /// The time left, for `poll`: rounded up, so that the wait is not too short.
+    /// The remaining time for `poll`, rounded up so that the wait is not too short.
     pub(crate) fn left_milliseconds(self) -> c_int {
         match self.left() {
             None => -1,

@@ -4,8 +4,7 @@ use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Attempt, Phase, Socket};
-use crate::{carried, exit, listen, names, rdmacm, real, say, settings, signals, table};
-use libc::pollfd;
+use crate::{exit, listen, names, option_copy, rdmacm, ready, real, say, settings, signals, table};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::net::IpAddr;
@@ -13,14 +12,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a host that did not answer over RDMA, or a listener that leaves connections to TCP, is not
-/// tried again.
+/// How long RDMA is not tried with a host that did not answer, or a listener that leaves connections
+/// to TCP.
 const AVOIDED_FOR: Duration = Duration::from_secs(60);
 
-/// The most hosts and listeners that are remembered.
+/// Maximum number of remembered hosts and listeners.
 const MAX_AVOIDED: usize = 1000;
 
-/// What is not tried: a host, or one of its ports.
+/// Hosts, or single ports of a host, for which RDMA is not tried, since when.
 static AVOIDED: Mutex<BTreeMap<(IpAddr, Option<u16>), Instant>> = Mutex::new(BTreeMap::new());
 
 /// Connects a socket of the program.
@@ -32,9 +31,9 @@ pub(crate) fn connect(
 ) -> Outcome<c_int> {
     match socket.phase() {
         Phase::Fresh => {}
-        Phase::Connecting => return again(fd, socket, &kernel),
+        Phase::Connecting => return connect_again(fd, socket, &kernel),
         Phase::Connected => {
-            // The first call after a connection attempt has its result.
+            // The first call after an attempt returns its result.
             let is_first = socket.attempt().take().is_some();
             return if is_first {
                 Ok(0)
@@ -47,14 +46,14 @@ pub(crate) fn connect(
     if let Some(error) = pending_error(socket) {
         return Err(error);
     }
-    let Some(to) = to.filter(|to| is_tried(*to)) else {
-        // It is the kernel's, whatever comes.
+    let Some(to) = to.filter(|to| should_try_rdma(*to)) else {
+        // The kernel keeps this socket.
         let result = check(kernel());
         if !matches!(
             result,
             Err(Errno(libc::EAFNOSUPPORT | libc::EINVAL | libc::EFAULT))
         ) {
-            if let Some(to) = to.filter(|to| listen::is_meant(*to))
+            if let Some(to) = to.filter(|to| listen::allows_rdma(*to))
                 && has_begun(result)
             {
                 log_tcp(fd, to);
@@ -71,14 +70,14 @@ pub(crate) fn connect(
     }
 }
 
-/// Whether connections to this address may go over RDMA.
-fn is_tried(to: Address) -> bool {
-    listen::is_meant(to) && (settings::get().is_only || !is_avoided(to))
+/// Whether to try RDMA for a connection to this address.
+fn should_try_rdma(to: Address) -> bool {
+    listen::allows_rdma(to) && (settings::get().is_only || !is_avoided(to))
 }
 
 fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
     let to = to.unmapped();
-    let rs = rdmacm::stream(to.domain())?;
+    let rs = rdmacm::open_stream(to.domain())?;
     exit::register_wait();
     let result = start(fd, socket, rs, to);
     if !matches!(result, Ok(()) | Err(Errno(libc::EINPROGRESS))) {
@@ -89,12 +88,12 @@ fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
         interest.take_from_kernel(epoll, fd);
     }
     if result.is_ok() {
-        socket.put(rs, Phase::Connected);
+        socket.attach(rs, Phase::Connected);
         log_connected(rs);
     } else {
         let until = Instant::now() + settings::get().wait;
         *socket.attempt() = Some(Attempt { to, until });
-        socket.put(rs, Phase::Connecting);
+        socket.attach(rs, Phase::Connecting);
     }
     for (_, interest) in table::epolls() {
         interest.wake();
@@ -103,23 +102,23 @@ fn begin(fd: c_int, socket: &Arc<Socket>, to: Address) -> Outcome<()> {
 }
 
 fn start(fd: c_int, socket: &Socket, rs: c_int, to: Address) -> Outcome<()> {
-    if let Some(own) = names::of_kernel(fd)?
-        && !own.is_nothing()
+    if let Some(own) = names::local_address(fd)?
+        && !own.is_unset()
     {
         rdmacm::bind(rs, own.unmapped())?;
     }
-    carried::to_rsocket(fd, socket, rs);
+    option_copy::copy_to_rsocket(fd, socket, rs);
     rdmacm::connect(rs, to)
 }
 
-/// A further call while the first is on its way.
-fn again(fd: c_int, socket: &Arc<Socket>, kernel: &impl Fn() -> c_int) -> Outcome<c_int> {
+/// A further `connect` call while an attempt is in progress.
+fn connect_again(fd: c_int, socket: &Arc<Socket>, kernel: &impl Fn() -> c_int) -> Outcome<c_int> {
     progress(socket);
     match socket.phase() {
         Phase::Connecting if socket.is_nonblocking() => Err(Errno(libc::EALREADY)),
         Phase::Connecting => finish(fd, socket),
         Phase::Connected => {
-            // The call has the result.
+            // This call returns the result.
             socket.attempt().take();
             Ok(0)
         }
@@ -130,27 +129,23 @@ fn again(fd: c_int, socket: &Arc<Socket>, kernel: &impl Fn() -> c_int) -> Outcom
     }
 }
 
-/// Waits for the end of an attempt.
+/// Waits until an attempt completes.
 fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
     let limit = Until::after_limit(socket.send_limit());
     loop {
         let Some(until) = attempt_until(socket) else {
             return pending_error(socket).map_or(Ok(0), Err);
         };
-        let mut fds = [pollfd {
-            fd: socket.rs(),
-            events: libc::POLLOUT,
-            revents: 0,
-        }];
+        let mut fds = [ready::entry(socket.rs(), libc::POLLOUT)];
         match rdmacm::poll(&mut fds, until.left_milliseconds()) {
-            Err(Errno(libc::EINTR)) if signals::restarts(limit) => {}
+            Err(Errno(libc::EINTR)) if signals::should_restart(limit) => {}
             result => drop(result?),
         }
-        let Some((to, error)) = outcome(socket) else {
+        let Some((to, error)) = poll_outcome(socket) else {
             continue;
         };
         if error == Errno(0) {
-            // This call has the result.
+            // This call returns the result.
             socket.attempt().take();
             return Ok(0);
         }
@@ -162,7 +157,7 @@ fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
     }
 }
 
-/// When an attempt that is under way is given up; `None` if there is none.
+/// When the attempt in progress times out; `None` if there is none.
 pub(crate) fn attempt_until(socket: &Socket) -> Option<Until> {
     if socket.phase() != Phase::Connecting {
         return None;
@@ -170,13 +165,13 @@ pub(crate) fn attempt_until(socket: &Socket) -> Option<Until> {
     socket.attempt().map(|attempt| Until::at(attempt.until))
 }
 
-/// Takes a connection attempt further, without waiting. If it failed, TCP is tried, and the socket is
-/// the kernel's.
+/// Advances a connection attempt without waiting. If it failed, the kernel takes the socket and
+/// connects over TCP.
 pub(crate) fn progress(socket: &Arc<Socket>) {
     if socket.phase() != Phase::Connecting {
         return;
     }
-    let Some((to, error)) = outcome(socket) else {
+    let Some((to, error)) = poll_outcome(socket) else {
         return;
     };
     if error == Errno(0) {
@@ -194,7 +189,8 @@ pub(crate) fn progress(socket: &Arc<Socket>) {
     }
 }
 
-/// After an attempt that failed. The kernel's socket, which is not connected, is ready for all calls.
+/// Hands a socket back to the kernel after a failed attempt. The unconnected kernel socket answers
+/// all further calls.
 fn return_to_kernel(socket: &Arc<Socket>) {
     for fd in table::descriptors(socket) {
         for (epoll, interest) in table::epolls() {
@@ -203,15 +199,15 @@ fn return_to_kernel(socket: &Arc<Socket>) {
     }
 }
 
-/// The outcome of an attempt, for the one caller that finds it out: 0 for success. The socket is then
-/// connected or fresh.
-fn outcome(socket: &Socket) -> Option<(Address, Errno)> {
+/// Returns the outcome of a completed attempt to the first caller that asks: 0 for success. Leaves the
+/// socket connected or fresh.
+fn poll_outcome(socket: &Socket) -> Option<(Address, Errno)> {
     let mut attempt = socket.attempt();
     if socket.phase() != Phase::Connecting {
         return None;
     }
     let Attempt { to, until } = (*attempt)?;
-    let events = rdmacm::ready(socket.rs(), libc::POLLOUT);
+    let events = rdmacm::poll_one(socket.rs(), libc::POLLOUT);
     let error = match events {
         0 if Instant::now() < until => return None,
         0 => libc::ETIMEDOUT,
@@ -235,7 +231,7 @@ fn fall_back(fd: c_int, socket: &Arc<Socket>, to: Address, error: Errno) -> Outc
     let why = match error.0 {
         libc::EPROTONOSUPPORT => {
             avoid(to, Some(to.0.port()));
-            String::from("its program lets forked children use connections")
+            String::from("the program there passes connections to forked children")
         }
         libc::ETIMEDOUT | libc::EHOSTUNREACH => {
             avoid(to, None);
@@ -247,7 +243,7 @@ fn fall_back(fd: c_int, socket: &Arc<Socket>, to: Address, error: Errno) -> Outc
         return Err(error);
     }
     say::once(&format!(
-        "no connection to {to} over RDMA ({why}): it goes over TCP"
+        "no connection to {to} over RDMA ({why}): falling back to TCP"
     ));
     let (raw, size) = to.in_domain(socket.domain).raw();
     // SAFETY: the address has this size.
@@ -259,7 +255,7 @@ fn fall_back(fd: c_int, socket: &Arc<Socket>, to: Address, error: Errno) -> Outc
     result
 }
 
-/// The error of an attempt that the program does not know yet.
+/// Takes the error of an attempt that has not been reported to the program.
 pub(crate) fn pending_error(socket: &Socket) -> Option<Errno> {
     match socket.error.swap(0, Ordering::AcqRel) {
         0 => None,
@@ -274,20 +270,20 @@ fn log_connected(rs: c_int) {
     });
 }
 
-/// Whether the kernel connects, or has done so.
+/// Whether the kernel is connecting or connected.
 fn has_begun(result: Outcome<c_int>) -> bool {
     matches!(result, Ok(_) | Err(Errno(libc::EINPROGRESS)))
 }
 
 fn log_tcp(fd: c_int, to: Address) {
-    say::log(|| match names::of_kernel(fd) {
+    say::log(|| match names::local_address(fd) {
         Ok(Some(own)) => format!("{own} -> {to} over TCP"),
         _ => format!("a connection to {to} over TCP"),
     });
 }
 
 fn is_avoided(to: Address) -> bool {
-    // A forked child may find the lock held by a thread that it does not have.
+    // In a forked child, a thread that the child lacks may hold the lock.
     let Ok(mut avoided) = AVOIDED.try_lock() else {
         return false;
     };

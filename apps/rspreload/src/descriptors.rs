@@ -1,4 +1,4 @@
-//! Descriptors of sockets: made, copied, closed.
+//! Tracks descriptors as they are created, duplicated and closed.
 
 use crate::errno::{self, Errno, Outcome, check};
 use crate::inside::is_inside;
@@ -11,17 +11,16 @@ use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Handles a new descriptor, or -1, from the kernel. If this library knows a socket by that number, it
-/// forgets the socket: the number was closed in a way that this library does not see. Hides the
-/// descriptor if the calling thread runs librdmacm.
-pub(crate) fn given(fd: c_int) -> c_int {
+/// Registers a new descriptor, or -1, from the kernel. A socket that is tracked under this number was
+/// closed unseen and is removed. Hides the descriptor if the calling thread runs librdmacm.
+pub(crate) fn register_new(fd: c_int) -> c_int {
     if fd < 0 {
         return fd;
     }
     if is_inside() {
         return hidden::hide(fd);
     }
-    if kinds::of(fd) != Kind::Other {
+    if kinds::get(fd) != Kind::Other {
         errno::call((), || {
             drop(forget(fd));
             Ok(())
@@ -30,53 +29,53 @@ pub(crate) fn given(fd: c_int) -> c_int {
     fd
 }
 
-/// The same for `count` descriptors.
+/// Registers `count` new descriptors.
 ///
 /// # Safety
-/// `all` points to as many.
-pub(crate) unsafe fn given_all(all: *mut c_int, count: usize) {
+/// `all` points to `count` descriptors.
+pub(crate) unsafe fn register_all(all: *mut c_int, count: usize) {
     for index in 0..count {
         // SAFETY: the caller promises them.
         unsafe {
             let fd = all.add(index);
-            fd.write_unaligned(given(fd.read_unaligned()));
+            fd.write_unaligned(register_new(fd.read_unaligned()));
         }
     }
 }
 
-/// The same for both descriptors of a pair, if `result` is 0.
+/// Registers both descriptors of a pair if `result` is 0.
 ///
 /// # Safety
-/// `pair` points to two descriptors then.
-pub(crate) unsafe fn given_pair(result: c_int, pair: *mut c_int) -> c_int {
+/// If `result` is 0, `pair` points to two descriptors.
+pub(crate) unsafe fn register_pair(result: c_int, pair: *mut c_int) -> c_int {
     if result == 0 {
         // SAFETY: the caller promises two.
-        unsafe { given_all(pair, 2) };
+        unsafe { register_all(pair, 2) };
     }
     result
 }
 
-/// The same for those that came with a message.
+/// Registers the descriptors that came with a message.
 ///
 /// # Safety
 /// The kernel has filled the message.
-pub(crate) unsafe fn given_with(message: *const msghdr) {
+pub(crate) unsafe fn register_passed(message: *const msghdr) {
     // SAFETY: the caller promises the message, with all that it points to.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(message);
         while let Some(header) = next.as_ref() {
             if (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let length = header.cmsg_len - libc::CMSG_LEN(0) as usize;
-                given_all(libc::CMSG_DATA(next).cast(), length / size_of::<c_int>());
+                register_all(libc::CMSG_DATA(next).cast(), length / size_of::<c_int>());
             }
             next = libc::CMSG_NXTHDR(message, next);
         }
     }
 }
 
-/// Remembers a socket that the kernel made, if it is for TCP.
-pub(crate) fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    let fd = given(fd);
+/// Registers a new socket, and tracks it if it is for TCP.
+pub(crate) fn track_socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let fd = register_new(fd);
     if fd < 0 || is_inside() {
         return fd;
     }
@@ -91,32 +90,32 @@ pub(crate) fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_
     fd
 }
 
-/// Remembers an epoll instance that the kernel made.
-pub(crate) fn made_epoll(fd: c_int) -> c_int {
-    let fd = given(fd);
+/// Registers and tracks a new epoll instance.
+pub(crate) fn track_epoll(fd: c_int) -> c_int {
+    let fd = register_new(fd);
     if fd >= 0 && !is_inside() && !settings::get().is_off {
         table::insert_epoll(fd, Arc::new(Epoll::default()));
     }
     fd
 }
 
-/// `close` of a descriptor that is not the kernel's alone.
+/// Closes a tracked descriptor.
 pub(crate) fn close(fd: c_int) -> Outcome<c_int> {
     // SAFETY: only numbers are passed.
     let real = || check(unsafe { real::close(fd) });
-    if kinds::of(fd) == Kind::Hidden {
+    if kinds::get(fd) == Kind::Hidden {
         if !is_inside() {
             return Err(Errno(libc::EBADF));
         }
         kinds::set(fd, Kind::Other);
         return real();
     }
-    // The rsocket first: once the kernel's socket is closed, its port may be another's.
+    // Close the rsocket first: once the kernel's socket is closed, others may bind to its port.
     drop(forget(fd));
     real()
 }
 
-/// Removes a descriptor that is closed from all tables.
+/// Removes a closed descriptor from all tables.
 fn forget(fd: c_int) -> table::Removed {
     let removed = table::remove(fd);
     if let Some(socket) = &removed.socket {
@@ -124,13 +123,13 @@ fn forget(fd: c_int) -> table::Removed {
             interest.forget(fd);
         }
         if socket.fds.load(Ordering::Acquire) == 0 {
-            claim::closed(socket);
+            claim::note_closed(socket);
         }
     }
     removed
 }
 
-/// `close_range`, which leaves what the program does not know of.
+/// `close_range` that skips hidden descriptors.
 pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome<c_int> {
     if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 || first > last || is_inside() {
         // SAFETY: only numbers are passed.
@@ -155,9 +154,9 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome<
     check(unsafe { real::close_range(next, last, flags) })
 }
 
-/// After a descriptor was copied.
-pub(crate) fn copied(from: c_int, to: c_int) -> c_int {
-    let to = given(to);
+/// Registers a duplicate of a descriptor.
+pub(crate) fn register_copy(from: c_int, to: c_int) -> c_int {
+    let to = register_new(to);
     if to < 0 {
         return to;
     }
@@ -169,23 +168,23 @@ pub(crate) fn copied(from: c_int, to: c_int) -> c_int {
     to
 }
 
-/// `dup2` and `dup3`, by `real`.
+/// `dup2` or `dup3`, with `real` as the original.
 pub(crate) fn copy_to(from: c_int, to: c_int, real: impl Fn() -> c_int) -> Outcome<c_int> {
     if from == to || is_inside() {
         return check(real());
     }
-    if kinds::of(from) == Kind::Hidden || kinds::of(to) == Kind::Hidden {
+    if kinds::get(from) == Kind::Hidden || kinds::get(to) == Kind::Hidden {
         return Err(Errno(libc::EBADF));
     }
     // SAFETY: only numbers are passed.
     check(unsafe { real::fcntl(from, libc::F_GETFD, 0) })?;
-    if kinds::of(to) != Kind::Other {
+    if kinds::get(to) != Kind::Other {
         drop(forget(to));
     }
-    check(real()).map(|made| copied(from, made))
+    check(real()).map(|made| register_copy(from, made))
 }
 
-/// `fcntl`, by `real`.
+/// `fcntl`, with `real` as the original.
 pub(crate) fn fcntl(
     fd: c_int,
     command: c_int,
@@ -193,7 +192,7 @@ pub(crate) fn fcntl(
     real: impl Fn(c_long) -> c_int,
 ) -> Outcome<c_int> {
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-        return check(real(argument)).map(|made| copied(fd, made));
+        return check(real(argument)).map(|made| register_copy(fd, made));
     }
     let Some(socket) = table::socket(fd) else {
         return check(real(argument));
@@ -211,28 +210,24 @@ pub(crate) fn fcntl(
         }
         libc::F_GETFL => {
             let flags = check(real(argument))? & !libc::O_NONBLOCK;
-            Ok(flags
-                | if socket.is_nonblocking() {
-                    libc::O_NONBLOCK
-                } else {
-                    0
-                })
+            let is_set = c_int::from(socket.is_nonblocking());
+            Ok(flags | (is_set * libc::O_NONBLOCK))
         }
         _ => check(real(argument)),
     }
 }
 
-/// `ioctl` of a socket, by `real`.
+/// `ioctl` of a socket, with `real` as the original.
 ///
 /// # Safety
-/// The argument is what the request asks for.
+/// The argument has the type that the request expects.
 pub(crate) unsafe fn ioctl(
     fd: c_int,
     request: c_ulong,
     argument: *mut c_void,
     real: impl Fn() -> c_int,
 ) -> Outcome<c_int> {
-    let Some(socket) = claim::known(fd) else {
+    let Some(socket) = claim::resolve(fd) else {
         return check(real());
     };
     if request == libc::FIONBIO as c_ulong {

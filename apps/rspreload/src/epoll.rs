@@ -14,16 +14,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 
-/// The events that a read lets be reported again, with `EPOLLET`.
+/// With `EPOLLET`: the events that a read rearms.
 const OF_READS: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDHUP) as u32;
 
-/// The events of a connection that has ended, whichever were asked for.
+/// The events of a closed connection, reported even if not requested.
 const OVER: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// The events that an incomplete write lets be reported again.
+/// With `EPOLLET`: the events that an incomplete write rearms.
 const OF_WRITES: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 
-/// `epoll_ctl` for a socket of this library. `None` if it has become the kernel's.
+/// `epoll_ctl` for a socket of this library. `None` if the kernel answers for it now.
 pub(crate) fn control(
     epoll: c_int,
     interest: &Epoll,
@@ -34,7 +34,7 @@ pub(crate) fn control(
     if operation == libc::EPOLL_CTL_DEL {
         return Some(interest.delete(epoll, fd));
     }
-    let socket = claim::waited_for(fd)?;
+    let socket = claim::resolve_for_wait(fd)?;
     let Some(event) = event else {
         return Some(Err(Errno(libc::EFAULT)));
     };
@@ -45,15 +45,15 @@ pub(crate) fn control(
     }
 }
 
-/// The result of a step of a wait.
+/// The result of one step of a wait.
 pub(crate) enum Step<'a> {
-    /// Events.
+    /// The number of events.
     Found(usize),
-    /// The caller waits in the kernel, and asks [`found_in_kernel`] about what it finds.
+    /// The caller must wait in the kernel and pass the events to [`filter_kernel_events`].
     InKernel(InKernel<'a>),
 }
 
-/// Waits for events, and writes them to `to`.
+/// Waits for events and writes them to `to`.
 ///
 /// # Safety
 /// The mask is NULL or can be read.
@@ -76,19 +76,19 @@ pub(crate) unsafe fn wait<'a>(
 }
 
 /// What of the events that the kernel has found is the program's. `None` if the wait goes on.
-pub(crate) fn found_in_kernel(
+pub(crate) fn filter_kernel_events(
     interest: &Epoll,
     events: &mut [epoll_event],
     count: usize,
 ) -> Option<usize> {
-    let (count, knocked) = without_knock(events, count);
+    let (count, knocked) = remove_knock(events, count);
     if knocked {
-        interest.pass_on();
+        interest.wake_next_in_kernel();
     }
     (count > 0 || !knocked).then_some(count)
 }
 
-/// Takes connection attempts further, and a forked child takes over from its parent.
+/// Advances connection attempts, and takes over a parent's sockets in a forked child.
 fn progress(interest: &Epoll) {
     let unsettled: Vec<c_int> = {
         let state = interest.state();
@@ -102,20 +102,21 @@ fn progress(interest: &Epoll) {
         all.map(|(fd, _)| *fd).collect()
     };
     for fd in unsettled {
-        claim::waited_for(fd);
+        claim::resolve_for_wait(fd);
     }
 }
 
-/// The events that the kernel has now.
-fn kernel(epoll: c_int, to: &mut [epoll_event]) -> Outcome<usize> {
+/// Collects the kernel's pending events.
+fn poll_kernel(epoll: c_int, to: &mut [epoll_event]) -> Outcome<usize> {
     let room = to.len() as c_int;
     // SAFETY: there is room for this many events.
     let found = unsafe { real::epoll_wait(epoll, to.as_mut_ptr(), room, 0) };
     check(found).map(|count| count as usize)
 }
 
-/// Removes the event of this library itself from what the kernel found.
-fn without_knock(events: &mut [epoll_event], count: usize) -> (usize, bool) {
+/// Removes this library's own event from the kernel's. Returns the remaining count, and whether there
+/// was one.
+fn remove_knock(events: &mut [epoll_event], count: usize) -> (usize, bool) {
     let mut kept = 0;
     for index in 0..count {
         let event = events[index];
@@ -127,8 +128,8 @@ fn without_knock(events: &mut [epoll_event], count: usize) -> (usize, bool) {
     (kept, kept < count)
 }
 
-/// A socket to ask for.
-struct Asked {
+/// A socket in the poll set.
+struct Polled {
     fd: c_int,
     socket: Arc<Socket>,
 }
@@ -144,10 +145,12 @@ fn wait_for_both(
         progress(interest);
         let mut state = interest.state();
         let changed = state.start_waiting()?;
-        let mut entries = vec![entry(epoll, libc::POLLIN), entry(changed, libc::POLLIN)];
-        entries.push(entry(mask.and_then(Mask::fd).unwrap_or(-1), libc::POLLIN));
+        let signals = mask.and_then(Mask::fd).unwrap_or(-1);
+        let mut entries = [epoll, changed, signals]
+            .map(|fd| ready::entry(fd, libc::POLLIN))
+            .to_vec();
         let fixed = entries.len();
-        let (asked, attempts, masked) = ask(&mut state, &mut entries);
+        let (polled_sockets, attempts, masked) = build_poll_set(&mut state, &mut entries);
         drop(state);
         let polled = rdmacm::poll(&mut entries, until.min(attempts).left_milliseconds());
         drop(masked);
@@ -156,28 +159,27 @@ fn wait_for_both(
         if let (Some(mask), 1..) = (mask, entries[2].revents) {
             mask.deliver()?;
         }
-        let said: Vec<i16> = entries[fixed..].iter().map(|entry| entry.revents).collect();
-        let count = collect(epoll, interest, to, entries[0].revents != 0, &asked, &said)?;
+        let returned: Vec<i16> = entries[fixed..].iter().map(|entry| entry.revents).collect();
+        let count = collect_events(
+            epoll,
+            interest,
+            to,
+            entries[0].revents != 0,
+            &polled_sockets,
+            &returned,
+        )?;
         if count > 0 || until.is_over() {
             return Ok(count);
         }
     }
 }
 
-fn entry(fd: c_int, events: i16) -> pollfd {
-    pollfd {
-        fd,
-        events,
-        revents: 0,
-    }
-}
-
-/// Sockets of which a thread leaves out events while it waits.
+/// Sockets that a thread waits on without some of their events.
 #[derive(Default)]
 struct Masked(Vec<Arc<Socket>>);
 
 impl Masked {
-    /// Called before the counts of calls are looked at: the calls after that wake up the thread.
+    /// Called before the call counts are read, so that later calls wake up the thread.
     fn add(&mut self, socket: &Arc<Socket>) {
         socket.masked.fetch_add(1, Ordering::SeqCst);
         self.0.push(socket.clone());
@@ -192,9 +194,9 @@ impl Drop for Masked {
     }
 }
 
-/// Counts a call of the program, after it: with `EPOLLET`, events of the socket may be reported again.
-/// Threads that have left them out wake up.
-pub(crate) fn called(socket: &Socket, count: &AtomicU32) {
+/// Counts a call that the program has made. With `EPOLLET`, it rearms events of the socket and wakes up
+/// threads that wait without them.
+pub(crate) fn count_call(socket: &Socket, count: &AtomicU32) {
     count.fetch_add(1, Ordering::SeqCst);
     if socket.masked.load(Ordering::SeqCst) > 0 {
         for (_, interest) in table::epolls() {
@@ -203,11 +205,11 @@ pub(crate) fn called(socket: &Socket, count: &AtomicU32) {
     }
 }
 
-/// Adds an entry for each socket of which an event may be reported.
-fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until, Masked) {
+/// Adds an entry for each socket that may have an event to report.
+fn build_poll_set(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Polled>, Until, Masked) {
     let mut masked = Masked::default();
     let mut attempts = Until::NEVER;
-    let mut asked = Vec::with_capacity(state.members.len());
+    let mut polled_sockets = Vec::with_capacity(state.members.len());
     for (fd, member) in &mut state.members {
         if !member.is_ours() || member.is_disarmed {
             continue;
@@ -223,23 +225,22 @@ fn ask(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Asked>, Until, Mask
                     masked.add(&socket);
                 }
                 let reads = socket.reads.load(Ordering::SeqCst);
-                member.renew(reads, socket.full.load(Ordering::SeqCst));
+                member.rearm(reads, socket.full.load(Ordering::SeqCst));
                 if member.reported & OVER != 0 {
                     continue;
                 }
                 ready::request((member.events & !member.reported) as i16)
             }
         };
-        entries.push(entry(socket.rs(), events));
-        asked.push(Asked { fd: *fd, socket });
+        entries.push(ready::entry(socket.rs(), events));
+        polled_sockets.push(Polled { fd: *fd, socket });
     }
-    (asked, attempts, masked)
+    (polled_sockets, attempts, masked)
 }
 
 impl Member {
-    /// With `EPOLLET`: an event that was reported is reported again once the program has called
-    /// the function that it is about.
-    fn renew(&mut self, reads: u32, full: u32) {
+    /// With `EPOLLET`: rearms reported events if the program has read, or filled the send buffer, since.
+    fn rearm(&mut self, reads: u32, full: u32) {
         if self.reads != reads {
             self.reported &= !(OF_READS | OVER);
         }
@@ -249,7 +250,7 @@ impl Member {
         (self.reads, self.full) = (reads, full);
     }
 
-    /// The part of `found` that is an event for the program. It is then reported.
+    /// Filters `found` to the events to report now, and marks them as reported.
     fn take(&mut self, found: u32) -> u32 {
         if self.is_disarmed {
             return 0;
@@ -266,34 +267,34 @@ impl Member {
     }
 }
 
-/// Writes events, of the kernel's descriptors and of sockets in turn. The first socket is another one
-/// each time.
-fn collect(
+/// Writes events of the kernel's descriptors and of sockets. The two take turns if there is room for
+/// one only, and each call starts with another socket.
+fn collect_events(
     epoll: c_int,
     interest: &Epoll,
     to: &mut [epoll_event],
     kernel_is_ready: bool,
-    asked: &[Asked],
-    said: &[i16],
+    polled_sockets: &[Polled],
+    returned: &[i16],
 ) -> Outcome<usize> {
     let turn = interest.turn.fetch_add(1, Ordering::Relaxed) as usize;
-    let has_some = said.iter().any(|said| *said != 0);
+    let has_some = returned.iter().any(|returned| *returned != 0);
     let mut count = 0;
     if kernel_is_ready && (!has_some || to.len() > 1 || turn.is_multiple_of(2)) {
         let room = to.len() - usize::from(has_some && to.len() > 1);
-        let found = kernel(epoll, &mut to[..room])?;
-        count = without_knock(to, found).0;
+        let found = poll_kernel(epoll, &mut to[..room])?;
+        count = remove_knock(to, found).0;
     }
     let mut state = interest.state();
-    for step in 0..asked.len() {
-        let index = (turn + step) % asked.len();
+    for step in 0..polled_sockets.len() {
+        let index = (turn + step) % polled_sockets.len();
         if count == to.len() {
             break;
         }
-        if said[index] == 0 {
+        if returned[index] == 0 {
             continue;
         }
-        if let Some(event) = event(&mut state, &asked[index], said[index]) {
+        if let Some(event) = take_event(&mut state, &polled_sockets[index], returned[index]) {
             to[count] = event;
             count += 1;
         }
@@ -301,13 +302,16 @@ fn collect(
     Ok(count)
 }
 
-fn event(state: &mut State, asked: &Asked, said: i16) -> Option<epoll_event> {
-    let member = state.members.get_mut(&asked.fd)?;
-    let is_settled = matches!(asked.socket.phase(), Phase::Connected | Phase::Listening);
-    if !Arc::ptr_eq(&member.socket, &asked.socket) || !is_settled {
+fn take_event(state: &mut State, polled_sockets: &Polled, returned: i16) -> Option<epoll_event> {
+    let member = state.members.get_mut(&polled_sockets.fd)?;
+    let is_settled = matches!(
+        polled_sockets.socket.phase(),
+        Phase::Connected | Phase::Listening
+    );
+    if !Arc::ptr_eq(&member.socket, &polled_sockets.socket) || !is_settled {
         return None;
     }
-    let found = ready::report(asked.socket.rs(), member.events as i16, said);
+    let found = ready::report(polled_sockets.socket.rs(), member.events as i16, returned);
     let events = member.take(u32::from(found.cast_unsigned()));
     (events != 0).then_some(epoll_event {
         events,

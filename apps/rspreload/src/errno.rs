@@ -23,7 +23,7 @@ impl Errno {
         unsafe { *libc::__errno_location() = self.0 };
     }
 
-    /// Whether a call would have waited.
+    /// Whether a call would have blocked.
     pub(crate) fn is_again(self) -> bool {
         self.0 == libc::EAGAIN
     }
@@ -56,8 +56,9 @@ pub(crate) fn check_size(result: ssize_t) -> Outcome<ssize_t> {
     }
 }
 
-/// Runs the body of a C function. It returns `failed` with `errno` set if the body fails; a success
-/// leaves `errno` as it was. The thread is not cancelled meanwhile. A panic is a bug of this library: the call fails with `EIO`.
+/// Runs the body of a C function. Returns `failed` and sets `errno` if the body fails; preserves `errno`
+/// otherwise. Defers cancellation of the thread. A panic is a bug of this library and fails the call
+/// with `EIO`.
 pub(crate) fn call<T>(failed: T, work: impl FnOnce() -> Outcome<T>) -> T {
     let _deferred = Deferred::new();
     let before = Errno::last();
@@ -74,8 +75,8 @@ pub(crate) fn call<T>(failed: T, work: impl FnOnce() -> Outcome<T>) -> T {
     }
 }
 
-/// Runs `work` without a visible change of `errno`.
-pub(crate) fn keep<T>(work: impl FnOnce() -> T) -> T {
+/// Runs `work` and restores `errno`.
+pub(crate) fn preserve<T>(work: impl FnOnce() -> T) -> T {
     let before = Errno::last();
     let result = work();
     before.set();

@@ -1,21 +1,21 @@
-//! The preparations for another program: it gets connections as the kernel's sockets.
+//! Prepares descriptors for `exec`: the new program gets inherited connections as kernel sockets.
 
-use crate::errno::keep;
-use crate::link::What;
+use crate::errno::preserve;
+use crate::link::Op;
 use crate::socket::Phase;
 use crate::{claim, listen, real, say, table};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-/// Called before each `exec`.
+/// Runs before each `exec`.
 pub(crate) fn prepare() {
-    keep(|| {
+    preserve(|| {
         for (fd, socket) in table::sockets() {
             if closes_on_exec(fd) {
                 continue;
             }
             match socket.phase() {
-                Phase::OfParent => claim::connection(&socket, What::Keep),
+                Phase::OfParent => claim::take_over_connection(&socket, Op::Keep),
                 Phase::Connected => say::once(&format!(
                     "descriptor {fd} is a connection over RDMA, which ends as this process executes \
                      another program"
@@ -23,7 +23,8 @@ pub(crate) fn prepare() {
                 _ if !socket.is_nonblocking()
                     && socket.is_kernel_nonblocking.load(Ordering::Acquire) =>
                 {
-                    // The program listens over TCP alone. A parent that listens sets the flag again.
+                    // The new program listens over TCP only. A parent that listens sets the flag
+                    // again.
                     let _ = listen::set_kernel_nonblocking(fd, false);
                 }
                 _ => {}

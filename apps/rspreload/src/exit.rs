@@ -1,4 +1,4 @@
-//! The end of the process: peers get all bytes that it has sent, as with TCP.
+//! Process exit: peers get all bytes that were sent, as with TCP.
 
 use crate::inside::is_inside;
 use crate::{children, rdmacm, real, relay, table};
@@ -7,21 +7,21 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the end of a process waits for children that have not used a connection yet which they
-/// inherited. What they use by then is relayed to the end.
+/// How long exit waits for children that have not used an inherited connection yet. Connections that
+/// they use by then are relayed until they close.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long `_exit` waits for peers. At `exit`, librdmacm does so.
+/// How long `_exit` waits for peers. At `exit`, librdmacm waits.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Registers what `exit` does after all that the program has registered.
+/// Registers the handler that runs after all the program's `atexit` handlers.
 pub(crate) fn register() {
-    // SAFETY: the function can be called at the end, since the library is never unloaded.
+    // SAFETY: the function stays callable, since the library is never unloaded.
     unsafe { libc::atexit(at_exit) };
 }
 
-/// Called once there is an rsocket. This project's librdmacm disconnects all rsockets at `exit`, and
-/// what is registered last is called first.
+/// Registers a wait for children, once there is an rsocket. This project's librdmacm disconnects all
+/// rsockets in a handler of its own, and the last registered handler runs first.
 pub(crate) fn register_wait() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if !REGISTERED.swap(true, Ordering::Relaxed) {
@@ -31,7 +31,7 @@ pub(crate) fn register_wait() {
 }
 
 extern "C" fn wait_at_exit() {
-    // A panic of this library must not change how the process ends.
+    // A panic of this library must not change how the process exits.
     let _ = std::panic::catch_unwind(wait_for_children);
 }
 
@@ -40,8 +40,8 @@ extern "C" fn at_exit() {
     let _ = std::panic::catch_unwind(|| end(|_, _| {}));
 }
 
-/// The end of the process by `_exit`, after which no thread goes on.
-pub(crate) fn at_once() {
+/// Closes all rsockets before `_exit`, which stops all threads.
+pub(crate) fn close_all() {
     let until = Instant::now() + LINGER;
     end(|fd, rs| {
         let left = until.saturating_duration_since(Instant::now());
@@ -51,7 +51,7 @@ pub(crate) fn at_once() {
     });
 }
 
-/// Waits, once, until children no longer need this process.
+/// Waits until children no longer need this process, the first time it is called.
 fn wait_for_children() {
     static HAS_WAITED: AtomicBool = AtomicBool::new(false);
     if rdmacm::was_used() && !is_inside() && !HAS_WAITED.swap(true, Ordering::Relaxed) {
@@ -67,7 +67,7 @@ fn end(before_close: impl Fn(c_int, c_int)) {
     }
     wait_for_children();
     for (fd, socket) in table::sockets_at_exit() {
-        // The end of a process is no close that the program waits for.
+        // `SO_LINGER` blocks `close`, not exit.
         socket.lingers.store(false, Ordering::Relaxed);
         if socket.rs() >= 0 {
             before_close(fd, socket.rs());
@@ -76,7 +76,7 @@ fn end(before_close: impl Fn(c_int, c_int)) {
     }
 }
 
-/// Whether the program wants what is on its way to be lost when it closes the socket.
+/// Whether closing the socket discards unsent bytes: `SO_LINGER` with a time of 0.
 fn is_reset(fd: c_int) -> bool {
     let mut linger = linger {
         l_onoff: 0,

@@ -1,7 +1,7 @@
-//! Forks. The rsockets stay with the parent; the child has a link to it.
+//! Fork handlers. The parent keeps the rsockets; the child gets a link to the parent.
 
 use crate::children::{Children, Inherited};
-use crate::link::{self, What};
+use crate::link::{self, Op};
 use crate::relay::Relays;
 use crate::socket::{Phase, Socket};
 use crate::table::Table;
@@ -11,13 +11,13 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
-/// All locks, so that the child finds no lock held by a thread that it does not have.
+/// All locks of this library, so that the child inherits none held by a thread that it lacks.
 struct Held {
     relays: MutexGuard<'static, Relays>,
     children: (MutexGuard<'static, ()>, MutexGuard<'static, Children>),
     parent: MutexGuard<'static, Option<c_int>>,
     table: RwLockWriteGuard<'static, Table>,
-    /// The parent's and the child's ends of the link, if the parent has something to hand over.
+    /// The parent's and the child's ends of the link, if there are sockets to hand over.
     link: Option<[c_int; 2]>,
 }
 
@@ -25,28 +25,27 @@ thread_local! {
     static HELD: std::cell::RefCell<Option<Held>> = const { std::cell::RefCell::new(None) };
 }
 
-/// Registers the handlers.
 pub(crate) fn register() {
     // SAFETY: the handlers can be called at each fork, since the library is never unloaded.
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
 extern "C" fn prepare() {
-    // The link to this process's own parent cannot have two users.
+    // Only one process can use the link to this process's own parent.
     for (_, socket) in table::sockets() {
         if socket.phase() == Phase::OfParent {
-            claim::connection(&socket, What::Keep);
+            claim::take_over_connection(&socket, Op::Keep);
         }
     }
-    // In the order in which the children's thread takes them.
-    let children = children::held();
-    let parent = parent::held();
+    // Lock in the same order as the thread in `children`.
+    let children = children::lock_for_fork();
+    let parent = parent::lock_link();
     let table = table::write();
-    let relays = relay::relays();
+    let relays = relay::lock_relays();
     let has_sockets = table.sockets.values().any(is_inherited);
-    let link = has_sockets.then(|| link::control().ok()).flatten();
-    // Last: it may hold locks of the library, which closing an rsocket takes. No thread waits for a
-    // lock of this library while it holds one of those.
+    let link = has_sockets.then(|| link::control_pair().ok()).flatten();
+    // Last, because it may lock librdmacm, and closing an rsocket takes those locks, too. No thread
+    // waits for a lock of this library while it holds one of librdmacm.
     atfork::prepare();
     HELD.set(Some(Held {
         relays,
@@ -72,7 +71,7 @@ extern "C" fn in_parent() {
     drop(held);
     atfork::in_parent();
     if let Some([of_parent, of_child]) = link {
-        // If the fork failed, this is the end of the child.
+        // If the fork failed, closing this end looks like a child that exited.
         hidden::close(of_child);
         children::add(of_parent, sockets);
     }
@@ -98,12 +97,12 @@ extern "C" fn in_child() {
     atfork::in_child();
 }
 
-/// Makes the child's table from the parent's.
+/// Converts the parent's table to the child's.
 fn convert(table: &mut Table) {
     let mut of_child: BTreeMap<u64, Arc<Socket>> = BTreeMap::new();
     let mut to_child = |socket: &Arc<Socket>| {
-        let made = of_child.entry(socket.id);
-        made.or_insert_with(|| Arc::new(socket.in_child())).clone()
+        let entry = of_child.entry(socket.id);
+        entry.or_insert_with(|| Arc::new(socket.in_child())).clone()
     };
     let before = std::mem::take(table);
     for (fd, socket) in &before.sockets {
@@ -116,6 +115,6 @@ fn convert(table: &mut Table) {
             .epolls
             .insert(*fd, Arc::new(epoll.in_child(&mut to_child)));
     }
-    // Other threads of the parent may have held locks in it.
+    // Never dropped: other threads of the parent may have held locks inside.
     std::mem::forget(before);
 }

@@ -1,12 +1,12 @@
-//! Listeners of servers whose forked children use the connections.
+//! Listeners of servers that pass connections to forked children.
 
 use crate::socket::Socket;
 use crate::{rdmacm, say, settings};
 use std::sync::atomic::Ordering;
 
-/// A forked child uses a connection, which this process relays. That takes several times as long as TCP
-/// does, so the listener that accepted the connection refuses further ones over RDMA: their clients
-/// connect over TCP at once.
+/// Makes the listener that accepted `connection` refuse further ones over RDMA, so that clients fall
+/// back to TCP immediately. A forked child uses the connection, and relaying it takes several times as
+/// long as TCP.
 pub(crate) fn leave_to_tcp(connection: &Socket) {
     let Some(listener) = connection.listener.upgrade() else {
         return;
@@ -17,7 +17,7 @@ pub(crate) fn leave_to_tcp(connection: &Socket) {
     let shut = rdmacm::shutdown(listener.rs(), libc::SHUT_RD);
     if let (Ok(()), Ok(at)) = (shut, rdmacm::own_name(listener.rs())) {
         say::once(&format!(
-            "a forked child uses a connection that was accepted at {at}: further ones go over TCP"
+            "a forked child uses a connection that was accepted at {at}: further connections use TCP"
         ));
     }
 }

@@ -1,16 +1,16 @@
-//! Descriptors of librdmacm and of this library, which the program shares a table with.
+//! Descriptors of librdmacm and of this library in the program's table.
 //!
-//! They get high numbers, so that the program's own are as low as without this library, and the
-//! program cannot close them: `closefrom` and loops over all descriptors leave them.
+//! They get high numbers, so that the program's descriptors keep their low ones. The program cannot
+//! close them: `closefrom` and loops over all descriptors skip them.
 
 use crate::kinds::{self, Kind};
 use crate::real;
 use std::ffi::{c_int, c_long};
 
-/// The highest number that is looked for.
+/// Upper bound of the first number for hidden descriptors.
 const MAX_BASE: u64 = 8192;
 
-/// Moves a new descriptor of this library out of the way, and hides it.
+/// Moves a new descriptor to a high number and hides it.
 pub(crate) fn hide(fd: c_int) -> c_int {
     if fd < 0 {
         return fd;

@@ -1,5 +1,5 @@
-//! Marks threads that run librdmacm. Descriptors that such a thread makes are the library's, and
-//! its calls go to the kernel.
+//! Marks threads while they run librdmacm. Descriptors that they create are the library's, and their
+//! calls go to the kernel.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While it exists, this thread runs librdmacm.
+/// Marks this thread as running librdmacm until dropped.
 pub(crate) struct Inside(());
 
 impl Inside {

@@ -1,18 +1,18 @@
-//! What an epoll instance of the program waits for on the sockets of this library.
+//! The interest list of an epoll instance, for the sockets of this library.
 //!
-//! The kernel's instance holds all other descriptors, and sockets for as long as the kernel answers
-//! for them.
+//! The kernel's instance holds all other descriptors, and sockets while the kernel answers for them.
 
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Phase, Socket, lock};
-use crate::{hidden, real};
+use crate::{eventfd, hidden, real};
 use libc::epoll_event;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The data of this library's own descriptor in the kernel's instance: no address, no small number.
+/// The data of this library's own descriptor in the kernel's instance. Unlikely as a pointer or a
+/// descriptor of the program.
 pub(crate) const KNOCK: u64 = u64::from_be_bytes(*b"roceKNCK");
 
 /// A socket in an epoll instance.
@@ -22,7 +22,7 @@ pub(crate) struct Member {
     pub(crate) data: u64,
     /// Whether the kernel's instance has the kernel's socket.
     pub(crate) in_kernel: bool,
-    /// For `EPOLLET`: what was reported, and the calls of the program by then.
+    /// For `EPOLLET`: the reported events, and the program's calls by then.
     pub(crate) reported: u32,
     pub(crate) reads: u32,
     pub(crate) full: u32,
@@ -44,8 +44,8 @@ impl Member {
         }
     }
 
-    /// What the kernel's instance gets for it.
-    fn of_kernel(&self) -> epoll_event {
+    /// The event to register with the kernel's instance.
+    fn kernel_event(&self) -> epoll_event {
         let events = match self.is_disarmed {
             true => libc::EPOLLONESHOT as u32,
             false => self.events,
@@ -67,13 +67,13 @@ pub(crate) struct State {
     pub(crate) members: BTreeMap<c_int, Member>,
     /// The threads that wait for sockets of this library.
     waiting: Vec<Waiting>,
-    /// Eventfds that no thread waits for.
+    /// Eventfds for reuse.
     idle: Vec<c_int>,
     /// An eventfd in the kernel's instance, for threads that wait there.
     knock: Option<c_int>,
 }
 
-/// A thread that waits.
+/// A waiting thread.
 struct Waiting {
     /// Becomes readable when the set changes.
     changed: c_int,
@@ -84,13 +84,13 @@ struct Waiting {
 #[derive(Default)]
 pub(crate) struct Epoll {
     state: Mutex<State>,
-    /// Threads that wait in the kernel, for nothing of this library's.
+    /// The number of threads that wait in the kernel only.
     in_kernel: AtomicUsize,
     /// Counts waits, so that sockets take turns.
     pub(crate) turn: AtomicU32,
 }
 
-/// While it exists, a thread waits in the kernel.
+/// Counts a thread as waiting in the kernel until dropped.
 pub(crate) struct InKernel<'a>(&'a Epoll);
 
 impl Drop for InKernel<'_> {
@@ -100,16 +100,16 @@ impl Drop for InKernel<'_> {
 }
 
 impl Epoll {
-    /// Called with the state locked: who changes it then wakes up the thread.
+    /// The caller holds the state's lock, so that later changes wake up the thread.
     pub(crate) fn enter_kernel(&self) -> InKernel<'_> {
         self.in_kernel.fetch_add(1, Ordering::SeqCst);
         InKernel(self)
     }
 
-    /// The instance in a forked child, where `to_child` finds the child's socket.
+    /// The instance for a forked child. `to_child` maps the parent's sockets to the child's.
     pub(crate) fn in_child(&self, mut to_child: impl FnMut(&Arc<Socket>) -> Arc<Socket>) -> Self {
         let child = Self::default();
-        // A thread that the child does not have may hold the lock.
+        // A thread that the child lacks may hold the lock.
         if let Ok(state) = self.state.try_lock() {
             let mut of_child = lock(&child.state);
             of_child.knock = state.knock;
@@ -156,7 +156,7 @@ impl Epoll {
     }
 
     fn add_knock(epoll: c_int) -> Outcome<c_int> {
-        let knock = eventfd()?;
+        let knock = eventfd::create()?;
         let event = epoll_event {
             events: (libc::EPOLLIN | libc::EPOLLET) as u32,
             u64: KNOCK,
@@ -194,7 +194,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// Forgets a descriptor that is closed. The kernel forgets its socket by itself.
+    /// Removes a closed descriptor. The kernel removes its own socket.
     pub(crate) fn forget(&self, fd: c_int) {
         let mut state = self.state();
         let removed = state.members.remove(&fd);
@@ -202,64 +202,69 @@ impl Epoll {
             self.note_change(&mut state);
         }
         drop(state);
-        // This may close the rsocket, which can take a while.
+        // May close the rsocket, which can take a while.
         drop(removed);
     }
 
-    /// This library answers for the socket from now on, and no longer the kernel.
+    /// Removes the socket from the kernel's instance: this library answers from now on.
     pub(crate) fn take_from_kernel(&self, epoll: c_int, fd: c_int) {
         let mut state = self.state();
         if let Some(member) = state.members.get_mut(&fd)
             && std::mem::take(&mut member.in_kernel)
         {
             let nothing = epoll_event { events: 0, u64: 0 };
-            // It is there.
+            // Cannot fail: the kernel has it.
             let _ = control(epoll, libc::EPOLL_CTL_DEL, fd, nothing);
             self.note_change(&mut state);
         }
     }
 
-    /// The kernel answers for the socket until this library does so again.
+    /// Returns the socket to the kernel's instance until this library takes it again.
     pub(crate) fn return_to_kernel(&self, epoll: c_int, fd: c_int) {
         let mut state = self.state();
         if let Some(member) = state.members.get_mut(&fd)
             && !std::mem::replace(&mut member.in_kernel, true)
         {
-            // If the kernel has no memory for it, nobody can be told.
-            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.of_kernel());
+            // An out-of-memory error cannot be reported to anyone.
+            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.kernel_event());
             member.reported = 0;
             self.note_change(&mut state);
         }
     }
 
-    /// The kernel answers for the socket from now on.
+    /// Gives the socket to the kernel for good.
     pub(crate) fn give_to_kernel(&self, epoll: c_int, fd: c_int) {
         let mut state = self.state();
         let Some(member) = state.members.remove(&fd) else {
             return;
         };
         if !member.in_kernel {
-            // If the kernel has no memory for it, nobody can be told.
-            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.of_kernel());
+            // An out-of-memory error cannot be reported to anyone.
+            let _ = control(epoll, libc::EPOLL_CTL_ADD, fd, member.kernel_event());
         }
         self.note_change(&mut state);
-        // Before the member, whose end may close the rsocket.
+        // Unlock before `member` is dropped, which may close the rsocket.
         drop(state);
     }
 
-    /// Wakes up threads that wait, as a socket has changed its phase.
+    /// Wakes up waiting threads after a socket has changed its phase.
     pub(crate) fn wake(&self) {
         self.note_change(&mut self.state());
     }
 
-    /// Wakes up threads that wait for a set which is now another.
+    /// Wakes up waiting threads after the interest list has changed.
     fn note_change(&self, state: &mut State) {
         state.wake_waiting();
-        // A thread that is not in the kernel yet looks at the set before.
+        self.knock(state);
+    }
+
+    /// Wakes up a thread that waits in the kernel. One that is about to wait there checks the list
+    /// first.
+    fn knock(&self, state: &State) {
         if self.in_kernel.load(Ordering::SeqCst) > 0
             && let Some(knock) = state.knock
         {
-            write(knock);
+            eventfd::signal(knock);
         }
     }
 
@@ -269,12 +274,8 @@ impl Epoll {
     }
 
     /// Wakes up the next thread that waits in the kernel.
-    pub(crate) fn pass_on(&self) {
-        if self.in_kernel.load(Ordering::SeqCst) > 0
-            && let Some(knock) = self.state().knock
-        {
-            write(knock);
-        }
+    pub(crate) fn wake_next_in_kernel(&self) {
+        self.knock(&self.state());
     }
 }
 
@@ -282,16 +283,16 @@ impl State {
     fn wake_waiting(&mut self) {
         for waiting in &mut self.waiting {
             if !std::mem::replace(&mut waiting.has_changed, true) {
-                write(waiting.changed);
+                eventfd::signal(waiting.changed);
             }
         }
     }
 
-    /// An eventfd that becomes readable when the set changes.
+    /// Returns an eventfd that becomes readable when the list changes.
     pub(crate) fn start_waiting(&mut self) -> Outcome<c_int> {
         let fd = match self.idle.pop() {
             Some(fd) => fd,
-            None => eventfd()?,
+            None => eventfd::create()?,
         };
         self.waiting.push(Waiting {
             changed: fd,
@@ -307,9 +308,7 @@ impl State {
             .extract_if(.., is_it)
             .any(|waiting| waiting.has_changed)
         {
-            let mut count = 0_u64;
-            // SAFETY: there is room for the count. The descriptor does not block.
-            unsafe { real::read(fd, (&raw mut count).cast(), size_of::<u64>()) };
+            eventfd::clear(fd);
         }
         self.idle.push(fd);
     }
@@ -321,18 +320,6 @@ impl Drop for State {
             hidden::close(fd);
         }
     }
-}
-
-fn eventfd() -> Outcome<c_int> {
-    // SAFETY: only numbers are passed.
-    let made = unsafe { real::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    check(hidden::hide(made))
-}
-
-fn write(eventfd: c_int) {
-    let one = 1_u64;
-    // SAFETY: the value can be read. A counter that is full is readable, too.
-    unsafe { real::write(eventfd, (&raw const one).cast(), size_of::<u64>()) };
 }
 
 fn control(epoll: c_int, operation: c_int, fd: c_int, mut event: epoll_event) -> Outcome<()> {

@@ -1,21 +1,21 @@
-//! Bytes in and out of a connection over RDMA.
+//! Sends and receives on a connection over RDMA.
 
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
 use crate::socket::{Phase, Socket};
-use crate::{connect, epoll, rdmacm, signals};
+use crate::{connect, epoll, rdmacm, ready, signals};
 use libc::{iovec, pollfd};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The most buffers of one call.
+/// Maximum number of buffers per call.
 const MAX_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 
-/// The most bytes that one call receives to discard them.
+/// Maximum number of bytes that one call discards.
 const MAX_DISCARDED: usize = 1 << 16;
 
-/// Receives into buffers. 0 is the end.
+/// Receives into buffers. Returns 0 at the end of the stream.
 ///
 /// # Safety
 /// The buffers can be written to.
@@ -31,7 +31,7 @@ pub(crate) unsafe fn receive(socket: &Arc<Socket>, to: &[iovec], flags: c_int) -
             .iter()
             .map(|buffer| buffer.iov_len.min(MAX_DISCARDED))
             .sum();
-        // The program wants to be rid of bytes, and may have no room for them.
+        // The program discards bytes and may pass no buffer for them.
         let mut room = vec![0_u8; wanted.min(MAX_DISCARDED)];
         let room = buffer(room.as_mut_ptr().cast(), room.len());
         // SAFETY: there is room for this many bytes.
@@ -48,11 +48,11 @@ pub(crate) unsafe fn receive(socket: &Arc<Socket>, to: &[iovec], flags: c_int) -
         match unsafe { receive_now(socket, to, received, flags) } {
             Ok(0) => break,
             Ok(count) => received += count,
-            Err(error) if !error.is_again() => return or(received, error),
-            Err(error) if !waits || received > 0 && !all => return or(received, error),
+            Err(error) if !error.is_again() => return bytes_or(received, error),
+            Err(error) if !waits || received > 0 && !all => return bytes_or(received, error),
             Err(_) => {
                 if let Err(error) = wait(socket, libc::POLLIN, until) {
-                    return or(received, error);
+                    return bytes_or(received, error);
                 }
                 continue;
             }
@@ -64,12 +64,12 @@ pub(crate) unsafe fn receive(socket: &Arc<Socket>, to: &[iovec], flags: c_int) -
     Ok(received)
 }
 
-/// The bytes moved so far, or the error if there are none.
-fn or(count: usize, error: Errno) -> Outcome<usize> {
+/// Returns the bytes transferred so far, or the error if there are none.
+fn bytes_or(count: usize, error: Errno) -> Outcome<usize> {
     if count > 0 { Ok(count) } else { Err(error) }
 }
 
-/// Receives what is there, after the first `skip` bytes of the buffers.
+/// Receives without blocking, past the first `skip` bytes of the buffers.
 ///
 /// # Safety
 /// The buffers can be written to.
@@ -79,10 +79,10 @@ unsafe fn receive_now(
     skip: usize,
     flags: c_int,
 ) -> Outcome<usize> {
-    let rs = connected(socket)?;
+    let rs = connected_rsocket(socket)?;
     // SAFETY: the caller promises the buffers.
     let received = unsafe { receive_from(rs, to, skip, flags) };
-    epoll::called(socket, &socket.reads);
+    epoll::count_call(socket, &socket.reads);
     received
 }
 
@@ -90,13 +90,13 @@ unsafe fn receive_now(
 /// The buffers can be written to.
 unsafe fn receive_from(rs: c_int, to: &[iovec], skip: usize, flags: c_int) -> Outcome<usize> {
     let mut received = 0;
-    for buffer in rest(to, skip) {
+    for buffer in skip_bytes(to, skip) {
         // SAFETY: the caller promises the buffer.
         let result =
             unsafe { rdmacm::receive(rs, buffer.iov_base, buffer.iov_len, flags & libc::MSG_PEEK) };
         match result {
             Ok(count) => received += count,
-            Err(error) => return or(received, error),
+            Err(error) => return bytes_or(received, error),
         }
         // A peek would see the same bytes in the next buffer.
         if result != Ok(buffer.iov_len) || flags & libc::MSG_PEEK != 0 {
@@ -106,7 +106,7 @@ unsafe fn receive_from(rs: c_int, to: &[iovec], skip: usize, flags: c_int) -> Ou
     Ok(received)
 }
 
-/// Sends all of the buffers, or as much as there is room for if the call may not wait.
+/// Sends the buffers: all of them if the call may block, otherwise as much as fits.
 ///
 /// # Safety
 /// The buffers can be read.
@@ -122,19 +122,21 @@ pub(crate) unsafe fn send(socket: &Arc<Socket>, from: &[iovec], flags: c_int) ->
         // SAFETY: the caller promises the buffers.
         match unsafe { send_now(socket, from, sent) } {
             Ok(count) => sent += count,
-            Err(error) if !error.is_again() => return or(sent, broken(error, flags, sent)),
+            Err(error) if !error.is_again() => {
+                return bytes_or(sent, handle_broken(error, flags, sent));
+            }
             Err(error) => {
-                epoll::called(socket, &socket.full);
+                epoll::count_call(socket, &socket.full);
                 if !waits {
-                    return or(sent, error);
+                    return bytes_or(sent, error);
                 }
                 if let Err(error) = wait(socket, libc::POLLOUT, until) {
-                    return or(sent, error);
+                    return bytes_or(sent, error);
                 }
             }
         }
         if sent < size && !waits {
-            epoll::called(socket, &socket.full);
+            epoll::count_call(socket, &socket.full);
             break;
         }
     }
@@ -147,12 +149,12 @@ unsafe fn send_now(socket: &Arc<Socket>, from: &[iovec], skip: usize) -> Outcome
     if socket.is_send_shut.load(Ordering::Acquire) {
         return Err(Errno(libc::EPIPE));
     }
-    let rs = connected(socket)?;
+    let rs = connected_rsocket(socket)?;
     let left: Vec<iovec>;
     let from = match from {
         [one] if skip == 0 => std::slice::from_ref(one),
         _ => {
-            left = rest(from, skip).collect();
+            left = skip_bytes(from, skip).collect();
             &left
         }
     };
@@ -160,25 +162,25 @@ unsafe fn send_now(socket: &Arc<Socket>, from: &[iovec], skip: usize) -> Outcome
     unsafe {
         match from {
             [one] => rdmacm::send(rs, one.iov_base, one.iov_len),
-            _ => rdmacm::send_all_of(rs, from),
+            _ => rdmacm::send_vectored(rs, from),
         }
     }
 }
 
-/// The error of a connection that has ended, with the signal that goes with it. rsockets say the same
-/// of a peer that closed the connection and of one that is lost.
-fn broken(error: Errno, flags: c_int, sent: usize) -> Errno {
+/// Maps the errors of a closed connection to `EPIPE` and raises `SIGPIPE`. rsockets do not distinguish
+/// a peer that closed the connection from one that was lost.
+fn handle_broken(error: Errno, flags: c_int, sent: usize) -> Errno {
     if !matches!(error.0, libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN) {
         return error;
     }
     if flags & libc::MSG_NOSIGNAL == 0 && sent == 0 {
-        signals::broken_pipe();
+        signals::raise_sigpipe();
     }
     Errno(libc::EPIPE)
 }
 
 /// The rsocket, once it is connected.
-fn connected(socket: &Arc<Socket>) -> Outcome<c_int> {
+fn connected_rsocket(socket: &Arc<Socket>) -> Outcome<c_int> {
     connect::progress(socket);
     match socket.phase() {
         Phase::Connected => Ok(socket.rs()),
@@ -187,26 +189,27 @@ fn connected(socket: &Arc<Socket>) -> Outcome<c_int> {
     }
 }
 
-/// Waits until the connection is ready, or fails with `EAGAIN` when the time is over.
+/// Waits until the connection is ready. Fails with `EAGAIN` when `until` has passed.
 pub(crate) fn wait(socket: &Arc<Socket>, events: i16, until: Until) -> Outcome<()> {
     let (events, attempt) = match connect::attempt_until(socket) {
         Some(attempt) => (libc::POLLOUT, attempt),
         None => (events, Until::NEVER),
     };
-    let mut fds = [pollfd {
-        fd: socket.rs(),
-        events,
-        revents: 0,
-    }];
-    match rdmacm::poll(&mut fds, until.min(attempt).left_milliseconds()) {
+    let mut fds = [ready::entry(socket.rs(), events)];
+    wait_for_any(&mut fds, until, attempt)
+}
+
+/// Waits for one of `fds`, but no longer than `attempt`. Fails with `EAGAIN` when `until` has passed.
+pub(crate) fn wait_for_any(fds: &mut [pollfd], until: Until, attempt: Until) -> Outcome<()> {
+    match rdmacm::poll(fds, until.min(attempt).left_milliseconds()) {
         Ok(0) if until.is_over() => Err(Errno(libc::EAGAIN)),
-        Err(Errno(libc::EINTR)) if signals::restarts(until) => Ok(()),
+        Err(Errno(libc::EINTR)) if signals::should_restart(until) => Ok(()),
         result => result.map(drop),
     }
 }
 
-/// The rest of buffers after the first `skip` bytes.
-fn rest(of: &[iovec], mut skip: usize) -> impl Iterator<Item = iovec> {
+/// Iterates over the buffers past the first `skip` bytes.
+fn skip_bytes(of: &[iovec], mut skip: usize) -> impl Iterator<Item = iovec> {
     of.iter().filter_map(move |buffer| {
         let skipped = skip.min(buffer.iov_len);
         skip -= skipped;
@@ -218,7 +221,7 @@ fn rest(of: &[iovec], mut skip: usize) -> impl Iterator<Item = iovec> {
     })
 }
 
-/// The bytes of all buffers.
+/// The total size of the buffers.
 pub(crate) fn total(of: &[iovec]) -> Outcome<usize> {
     let invalid = Errno(libc::EINVAL);
     let is_nowhere = |buffer: &iovec| buffer.iov_base.is_null() && buffer.iov_len > 0;
@@ -233,7 +236,7 @@ pub(crate) fn total(of: &[iovec]) -> Outcome<usize> {
     Ok(total)
 }
 
-/// One buffer.
+/// A list of one buffer.
 pub(crate) fn buffer(start: *const c_void, size: usize) -> [iovec; 1] {
     [iovec {
         iov_base: start.cast_mut(),
@@ -255,10 +258,10 @@ pub(crate) unsafe fn buffers<'a>(of: *const iovec, count: usize) -> Outcome<&'a 
     }
 }
 
-/// The bytes that can be received at once: `FIONREAD`.
+/// The number of bytes that can be received without blocking: `FIONREAD`.
 pub(crate) fn readable(socket: &Arc<Socket>) -> Outcome<usize> {
     let mut room = vec![0_u8; 1 << 16];
-    let Ok(rs) = connected(socket) else {
+    let Ok(rs) = connected_rsocket(socket) else {
         return Ok(0);
     };
     // SAFETY: there is room for this many bytes.

@@ -1,27 +1,27 @@
-//! The kind of each descriptor, in one load.
+//! The kind of each descriptor, readable with one load.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-/// Descriptors from this number on belong to the kernel alone.
+/// Descriptors from this number up are never tracked.
 const COUNT: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// The kernel's: a file, a pipe, a socket of another kind, or none.
+    /// Not tracked: a file, a pipe, another type of socket, or not open.
     Other = 0,
-    /// A TCP socket that is, or may yet come to be, on an rsocket.
+    /// A TCP socket that has an rsocket or may still get one.
     Socket = 1,
     /// An epoll instance.
     Epoll = 2,
-    /// A descriptor of librdmacm or of this library. The program does not know it and cannot close it.
+    /// A descriptor of librdmacm or of this library. The program cannot close it.
     Hidden = 3,
 }
 
 static KINDS: [AtomicU8; COUNT] = [const { AtomicU8::new(0) }; COUNT];
 
-/// One more than the highest descriptor that ever was not `Other`.
+/// One more than the highest descriptor that was ever marked.
 static END: AtomicUsize = AtomicUsize::new(0);
 
 fn index(fd: c_int) -> Option<usize> {
@@ -29,7 +29,7 @@ fn index(fd: c_int) -> Option<usize> {
 }
 
 #[inline]
-pub(crate) fn of(fd: c_int) -> Kind {
+pub(crate) fn get(fd: c_int) -> Kind {
     let kind = index(fd).map_or(0, |index| KINDS[index].load(Ordering::Acquire));
     match kind {
         1 => Kind::Socket,
@@ -39,7 +39,7 @@ pub(crate) fn of(fd: c_int) -> Kind {
     }
 }
 
-/// Whether the descriptor can be marked.
+/// Whether the descriptor can be tracked.
 pub(crate) fn is_in_range(fd: c_int) -> bool {
     index(fd).is_some()
 }
@@ -53,10 +53,10 @@ pub(crate) fn set(fd: c_int, kind: Kind) {
     }
 }
 
-/// The descriptors between `first` and `last` that are not `Other`, in ascending order.
+/// The tracked descriptors from `first` to `last`, in ascending order.
 pub(crate) fn marked(first: u32, last: u32) -> Vec<(c_int, Kind)> {
     let end = END.load(Ordering::Acquire).min(last as usize + 1);
-    let known = (first as usize..end).map(|fd| (fd as c_int, of(fd as c_int)));
+    let known = (first as usize..end).map(|fd| (fd as c_int, get(fd as c_int)));
     known.filter(|(_, kind)| *kind != Kind::Other).collect()
 }
 
@@ -68,10 +68,10 @@ mod tests {
     fn marks_are_found_in_order() {
         set(900, Kind::Hidden);
         set(800, Kind::Socket);
-        assert_eq!(of(900), Kind::Hidden);
-        assert_eq!(of(901), Kind::Other);
-        assert_eq!(of(-1), Kind::Other);
-        assert_eq!(of(c_int::MAX), Kind::Other);
+        assert_eq!(get(900), Kind::Hidden);
+        assert_eq!(get(901), Kind::Other);
+        assert_eq!(get(-1), Kind::Other);
+        assert_eq!(get(c_int::MAX), Kind::Other);
         assert_eq!(marked(800, 850), [(800, Kind::Socket)]);
         assert_eq!(marked(801, u32::MAX), [(900, Kind::Hidden)]);
     }

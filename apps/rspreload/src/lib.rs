@@ -1,32 +1,30 @@
-//! Puts the TCP sockets of unchanged programs on rsockets, the sockets over RDMA of librdmacm.
+//! Carries the TCP sockets of unchanged programs over rsockets, librdmacm's sockets over RDMA.
 //!
-//! Programs preload this library. A socket that connects does so over RDMA, and over TCP if the peer
-//! has no rsockets; one that listens does both at the same port. The program's descriptor is always
-//! one of the kernel's: that of a TCP socket, which the kernel does not connect as long as RDMA does.
-//! A table leads from it to the rsocket. Calls about other descriptors go to the C library after one
-//! load.
+//! Programs preload this library. A socket connects over RDMA, and falls back to TCP if the peer has
+//! no rsockets; a listener accepts both at the same port. The program always holds a kernel
+//! descriptor: a TCP socket that stays unconnected while RDMA carries the connection. A table maps
+//! it to the rsocket. The fast path for all other descriptors is one load, then the C library.
 //!
-//! - `librdmacm.so.1` is whichever the loader finds; its threads and its descriptors are hidden from
+//! - The loader decides which `librdmacm.so.1` is used. Its threads and descriptors are hidden from
 //!   the program.
-//! - A forked child gets its parent's connections as Unix-domain sockets, between which and the
-//!   rsockets the parent relays; so does a program that the child executes. It listens over RDMA
-//!   instead of its parent, unless that accepts connections itself.
+//! - A forked child, and a program that the child executes, gets its parent's connections as
+//!   Unix-domain sockets; the parent relays between them and the rsockets. The child takes over the
+//!   RDMA listener unless the parent accepts connections itself.
 //! - `ROCE_SOCKETS` holds settings: see `settings.rs`.
-//! - Not covered are static programs, programs that make system calls directly (Go), `io_uring`, and
+//! - Not covered: static programs, programs that make system calls directly (Go), `io_uring`, and
 //!   streams of the C library (`fdopen`).
 
-// They panic if the output can't be written.
+// The print macros panic if the output can't be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(
     test,
-    expect(dead_code, reason = "what is exported is left out of tests")
+    expect(dead_code, reason = "tests leave out the exported functions")
 )]
 
 mod accept;
 mod address;
 mod atfork;
 mod cancel;
-mod carried;
 mod children;
 mod claim;
 mod clock;
@@ -34,6 +32,7 @@ mod connect;
 mod descriptors;
 mod epoll;
 mod errno;
+mod eventfd;
 mod exec;
 mod exit;
 // Unit tests use the original functions of the C library.
@@ -51,6 +50,7 @@ mod listen;
 #[cfg(not(test))]
 mod lists;
 mod names;
+mod option_copy;
 mod options;
 mod parent;
 mod poll;

@@ -8,25 +8,25 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum Op {
     /// The child wants a connection, to use it now.
     Use,
     /// The child wants a connection, for a program that it is about to execute.
     Keep,
-    /// The child has closed a connection that it did not want.
+    /// The child has closed a connection without using it.
     Release,
     /// The child wants to listen over RDMA.
     Listen,
-    /// The parent agrees. With a connection comes its descriptor.
+    /// The parent agrees. A descriptor comes with a connection.
     Granted,
-    /// The parent does not.
+    /// The parent refuses.
     Refused,
 }
 
-/// A request or an answer about the socket of an [id](crate::socket::Socket::id).
+/// A request or an answer about the socket with an [id](crate::socket::Socket::id).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    pub(crate) what: What,
+    pub(crate) op: Op,
     pub(crate) id: u64,
 }
 
@@ -35,28 +35,28 @@ const BYTES: usize = 9;
 impl Message {
     fn bytes(self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
-        bytes[0] = self.what as u8;
+        bytes[0] = self.op as u8;
         bytes[1..].copy_from_slice(&self.id.to_ne_bytes());
         bytes
     }
 
     fn parse(bytes: [u8; BYTES]) -> Option<Self> {
-        let [what, id @ ..] = bytes;
-        let what = match what {
-            0 => What::Use,
-            1 => What::Keep,
-            2 => What::Release,
-            3 => What::Listen,
-            4 => What::Granted,
-            5 => What::Refused,
+        let [op, id @ ..] = bytes;
+        let op = match op {
+            0 => Op::Use,
+            1 => Op::Keep,
+            2 => Op::Release,
+            3 => Op::Listen,
+            4 => Op::Granted,
+            5 => Op::Refused,
             _ => return None,
         };
         let id = u64::from_ne_bytes(id);
-        Some(Self { what, id })
+        Some(Self { op, id })
     }
 }
 
-/// Makes a pair of connected sockets.
+/// Creates a hidden pair of connected sockets.
 pub(crate) fn pair(kind: c_int) -> Outcome<[c_int; 2]> {
     let mut pair = [-1; 2];
     // SAFETY: there is room for two.
@@ -72,14 +72,14 @@ pub(crate) fn pair(kind: c_int) -> Outcome<[c_int; 2]> {
     Ok(pair.map(hidden::hide))
 }
 
-/// A pair for messages.
-pub(crate) fn control() -> Outcome<[c_int; 2]> {
+/// Creates a pair for messages.
+pub(crate) fn control_pair() -> Outcome<[c_int; 2]> {
     pair(libc::SOCK_SEQPACKET)
 }
 
-/// Room for one descriptor beside a message.
+/// Ancillary data for one descriptor.
 #[repr(C)]
-struct Beside {
+struct Ancillary {
     header: MaybeUninit<cmsghdr>,
     fd: c_int,
     padding: c_int,
@@ -91,7 +91,7 @@ pub(crate) fn send(link: c_int, message: Message, fd: Option<c_int>) -> Outcome<
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: BYTES,
     };
-    let mut beside = Beside {
+    let mut ancillary = Ancillary {
         header: MaybeUninit::zeroed(),
         fd: fd.unwrap_or(-1),
         padding: 0,
@@ -106,25 +106,25 @@ pub(crate) fn send(link: c_int, message: Message, fd: Option<c_int>) -> Outcome<
             cmsg_level: libc::SOL_SOCKET,
             cmsg_type: libc::SCM_RIGHTS,
         };
-        beside.header.write(header);
-        raw.msg_control = (&raw mut beside).cast::<c_void>();
-        raw.msg_controllen = size_of::<Beside>() as _;
+        ancillary.header.write(header);
+        raw.msg_control = (&raw mut ancillary).cast::<c_void>();
+        raw.msg_controllen = size_of::<Ancillary>() as _;
     }
-    retried(|| {
+    retry_interrupted(|| {
         // SAFETY: the message and what it points to can be read.
         unsafe { real::sendmsg(link, &raw const raw, libc::MSG_NOSIGNAL) }
     })
     .map(drop)
 }
 
-/// Receives a message. `EPIPE` is the end of the other process.
+/// Receives a message. Fails with `EPIPE` if the other process has exited.
 pub(crate) fn receive(link: c_int) -> Outcome<(Message, Option<c_int>)> {
     let mut bytes = [0; BYTES];
     let mut part = iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: BYTES,
     };
-    let mut beside = Beside {
+    let mut ancillary = Ancillary {
         header: MaybeUninit::zeroed(),
         fd: -1,
         padding: 0,
@@ -133,18 +133,18 @@ pub(crate) fn receive(link: c_int) -> Outcome<(Message, Option<c_int>)> {
     let mut raw: msghdr = unsafe { std::mem::zeroed() };
     raw.msg_iov = &raw mut part;
     raw.msg_iovlen = 1;
-    raw.msg_control = (&raw mut beside).cast::<c_void>();
-    raw.msg_controllen = size_of::<Beside>() as _;
-    let count = retried(|| {
-        // SAFETY: there is room for what the message says.
+    raw.msg_control = (&raw mut ancillary).cast::<c_void>();
+    raw.msg_controllen = size_of::<Ancillary>() as _;
+    let count = retry_interrupted(|| {
+        // SAFETY: the message has room for the bytes and the descriptor.
         unsafe { real::recvmsg(link, &raw mut raw, libc::MSG_CMSG_CLOEXEC) }
     })?;
     let message = Message::parse(bytes).filter(|_| count == BYTES as isize);
     let message = message.ok_or(Errno(libc::EPIPE))?;
-    Ok((message, (beside.fd >= 0).then_some(beside.fd)))
+    Ok((message, (ancillary.fd >= 0).then_some(ancillary.fd)))
 }
 
-fn retried(mut call: impl FnMut() -> isize) -> Outcome<isize> {
+fn retry_interrupted(mut call: impl FnMut() -> isize) -> Outcome<isize> {
     loop {
         match check_size(call()) {
             Err(Errno(libc::EINTR)) => {}
@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_descriptor_comes_with_its_message() {
-        let [a, b] = control().expect("a pair");
+        let [a, b] = control_pair().expect("a pair");
         let sent = Message {
-            what: What::Granted,
+            op: Op::Granted,
             id: 7,
         };
         send(a, sent, Some(a)).expect("room");

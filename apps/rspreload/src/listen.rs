@@ -1,4 +1,4 @@
-//! `listen`: over TCP, and over RDMA at the same address.
+//! `listen`: at the same address over TCP and RDMA.
 
 use crate::address::Address;
 use crate::errno::{Errno, Outcome, check};
@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often and after what time a child tries to listen where its parent listened before.
+/// How a child retries to listen at its parent's address.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Listens over RDMA and, by `kernel`, over TCP. If RDMA fails, TCP goes on alone. RDMA comes first
-/// where the port is known: a client that waits until TCP answers finds both.
+/// Listens over RDMA and, with `kernel`, over TCP. If RDMA fails, only TCP listens. If the port is
+/// known, RDMA listens first, so that a client that waits until TCP answers finds both.
 pub(crate) fn listen(
     fd: c_int,
     socket: &Arc<Socket>,
     backlog: c_int,
     kernel: impl FnOnce() -> c_int,
 ) -> Outcome<c_int> {
-    let over_rdma = || match names::of_kernel(fd) {
-        Ok(Some(at)) if at.0.port() != 0 && is_meant(at) => Some((at, open(fd, at, backlog))),
+    let over_rdma = || match names::local_address(fd) {
+        Ok(Some(at)) if at.0.port() != 0 && allows_rdma(at) => Some((at, open(fd, at, backlog))),
         _ => None,
     };
     let before = over_rdma();
@@ -43,15 +43,15 @@ pub(crate) fn listen(
     Ok(0)
 }
 
-/// Whether connections at this address, or to it, may go over RDMA.
-pub(crate) fn is_meant(at: Address) -> bool {
+/// Whether connections from or to this address may use RDMA.
+pub(crate) fn allows_rdma(at: Address) -> bool {
     settings::get().with_loopback || !at.is_loopback()
 }
 
-/// Listens where another process listened, which may take a moment to stop.
+/// Listens at the parent's address. The parent may take a moment to stop.
 pub(crate) fn listen_after_parent(fd: c_int, socket: &Arc<Socket>) {
     socket.set_phase(Phase::Fresh);
-    let Ok(Some(at)) = names::of_kernel(fd) else {
+    let Ok(Some(at)) = names::local_address(fd) else {
         return;
     };
     for _ in 0..TRIES {
@@ -72,7 +72,7 @@ pub(crate) fn listen_after_parent(fd: c_int, socket: &Arc<Socket>) {
 fn refuse(at: Address, error: Errno) {
     let why = error.text();
     say::once(&format!(
-        "cannot listen at {at} over RDMA ({why}): only over TCP"
+        "cannot listen at {at} over RDMA ({why}): listening over TCP only"
     ));
 }
 
@@ -80,19 +80,19 @@ fn begin(fd: c_int, socket: &Arc<Socket>, at: Address, backlog: c_int) -> Outcom
     adopt(fd, socket, open(fd, at, backlog)?)
 }
 
-/// An rsocket that listens.
+/// Opens a listening rsocket.
 fn open(fd: c_int, at: Address, backlog: c_int) -> Outcome<c_int> {
-    let rs = rdmacm::stream(at.domain())?;
+    let rs = rdmacm::open_stream(at.domain())?;
     exit::register_wait();
     start(fd, rs, at, backlog).inspect_err(|_| rdmacm::close(rs))?;
     Ok(rs)
 }
 
-/// Makes the rsocket that of a socket whose descriptor listens.
+/// Attaches a listening rsocket to a socket.
 fn adopt(fd: c_int, socket: &Socket, rs: c_int) -> Outcome<()> {
     set_kernel_nonblocking(fd, true).inspect_err(|_| rdmacm::close(rs))?;
     socket.is_kernel_nonblocking.store(true, Ordering::Release);
-    socket.put(rs, Phase::Listening);
+    socket.attach(rs, Phase::Listening);
     for (_, interest) in table::epolls() {
         interest.wake();
     }
@@ -108,8 +108,8 @@ fn start(fd: c_int, rs: c_int, at: Address, backlog: c_int) -> Outcome<()> {
     rdmacm::listen(rs, backlog)
 }
 
-/// Sets an option as the kernel's socket has it. A library that does not know the option has no
-/// need of it.
+/// Copies an option from the kernel's socket. A library that does not know the option does not need
+/// it.
 fn copy_option(fd: c_int, rs: c_int, level: c_int, name: c_int) {
     let mut value: c_int = 0;
     let mut size = size_of::<c_int>() as socklen_t;
@@ -122,8 +122,8 @@ fn copy_option(fd: c_int, rs: c_int, level: c_int, name: c_int) {
     }
 }
 
-/// Sets the kernel's flag. That of a socket that listens over RDMA is always set, so that no process
-/// waits for TCP alone; what the program set is in the [`Socket`].
+/// Sets or clears `O_NONBLOCK` of the kernel's socket. It stays set while the socket listens over RDMA,
+/// so that no process blocks in the kernel; [`Socket`] holds the program's choice.
 pub(crate) fn set_kernel_nonblocking(fd: c_int, is_set: bool) -> Outcome<()> {
     // SAFETY: only numbers are passed.
     unsafe {

@@ -1,5 +1,5 @@
-//! `execl`, `execlp` and `execle`, which take a list of arguments that Rust cannot pass on: they jump
-//! to the originals with all registers and the stack as they came.
+//! `execl`, `execlp` and `execle`. Rust cannot forward variadic arguments, so these jump to the
+//! originals with the registers and the stack unchanged.
 
 use crate::errno::Errno;
 use crate::real::{EXECL, EXECLE, EXECLP, Next};

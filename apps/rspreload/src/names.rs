@@ -1,9 +1,8 @@
-//! The addresses of a connection that another process relays.
+//! Socket names, including the addresses of a connection that another process relays.
 //!
-//! Such a connection is a Unix-domain socket, whose own address holds those of the connection. So
-//! every process that has the socket knows them, however it got the socket. Any user can bind a
-//! socket to such an address and pass it on. So the address counts only if this process's user or
-//! root made both ends.
+//! A relayed connection is a Unix-domain socket whose name encodes both addresses of the connection, so
+//! that every process that gets the socket knows them. Any user can bind a socket to such a name and
+//! pass it on, so a name is trusted only if this process's user or root created both ends.
 
 use crate::address::{Address, from_call};
 use crate::errno::{Outcome, check};
@@ -14,14 +13,14 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-/// How the address begins, after the zero that puts it into the abstract namespace.
+/// Prefix of the name, after the zero byte of the abstract namespace.
 const MARK: &[u8] = b"roce-socket";
 
 const RANDOM: usize = 8;
 const ONE: usize = 16 + 2;
 const BYTES: usize = 1 + MARK.len() + RANDOM + 1 + 2 * ONE;
 
-/// Both addresses.
+/// Both addresses of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) domain: c_int,
@@ -37,8 +36,8 @@ impl Names {
             MARK,
             &random,
             &[domain],
-            &packed(self.own),
-            &packed(self.peer),
+            &pack(self.own),
+            &pack(self.peer),
         ];
         let mut bytes = [0; BYTES];
         for (to, from) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
@@ -57,12 +56,12 @@ impl Names {
             } else {
                 libc::AF_INET
             },
-            own: unpacked(own)?,
-            peer: unpacked(peer)?,
+            own: unpack(own)?,
+            peer: unpack(peer)?,
         })
     }
 
-    /// Gives a new Unix-domain socket these names.
+    /// Binds a new Unix-domain socket to a name that encodes these addresses.
     pub(crate) fn bind(&self, fd: c_int) -> Outcome<()> {
         let mut random = [0; RANDOM];
         // SAFETY: there is room for this many bytes.
@@ -79,8 +78,8 @@ impl Names {
     }
 }
 
-/// The names of a descriptor; `None` if it is not a connection that is relayed.
-pub(crate) fn of(fd: c_int) -> Option<Names> {
+/// Reads the addresses of a relayed connection; `None` for any other descriptor.
+pub(crate) fn read_relayed(fd: c_int) -> Option<Names> {
     // SAFETY: zeros are valid.
     let mut raw: sockaddr_un = unsafe { std::mem::zeroed() };
     let mut size = size_of::<sockaddr_un>() as socklen_t;
@@ -95,17 +94,17 @@ pub(crate) fn of(fd: c_int) -> Option<Names> {
     Names::parse(&bytes).filter(|_| is_trusted(fd))
 }
 
-/// Whether this process's user, or root, made both ends of a Unix-domain socket.
+/// Whether this process's user or root created both ends of a Unix-domain socket.
 fn is_trusted(fd: c_int) -> bool {
     let own = OwnUser::now();
-    // SAFETY: `of` has asked the kernel about the descriptor, so it is open.
+    // SAFETY: `read_relayed` has just used the descriptor, so it is open.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    maker(fd).is_some_and(|user| own.is_or_root(user))
+    creator(fd).is_some_and(|user| own.is_or_root(user))
         && peer(&socket).is_ok_and(|peer| own.is_or_root(peer.user))
 }
 
-/// The user that made the socket.
-fn maker(fd: c_int) -> Option<uid_t> {
+/// The user that created the socket.
+fn creator(fd: c_int) -> Option<uid_t> {
     // SAFETY: zeros are valid.
     let mut found: stat = unsafe { std::mem::zeroed() };
     // SAFETY: there is room for the answer.
@@ -113,23 +112,23 @@ fn maker(fd: c_int) -> Option<uid_t> {
     Some(found.st_uid)
 }
 
-/// The address of the kernel's socket at a descriptor.
-pub(crate) fn of_kernel(fd: c_int) -> Outcome<Option<Address>> {
+/// The local address of a kernel socket.
+pub(crate) fn local_address(fd: c_int) -> Outcome<Option<Address>> {
     from_call(|to, size| {
         // SAFETY: there is room for this size.
         check(unsafe { real::getsockname(fd, to, size) }).map(drop)
     })
 }
 
-/// The address of its peer.
-pub(crate) fn of_kernels_peer(fd: c_int) -> Outcome<Option<Address>> {
+/// The peer address of a kernel socket.
+pub(crate) fn peer_address(fd: c_int) -> Outcome<Option<Address>> {
     from_call(|to, size| {
         // SAFETY: there is room for this size.
         check(unsafe { real::getpeername(fd, to, size) }).map(drop)
     })
 }
 
-fn packed(address: Address) -> [u8; ONE] {
+fn pack(address: Address) -> [u8; ONE] {
     let ip = match address.0.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
@@ -140,7 +139,7 @@ fn packed(address: Address) -> [u8; ONE] {
     bytes
 }
 
-fn unpacked(bytes: &[u8]) -> Option<Address> {
+fn unpack(bytes: &[u8]) -> Option<Address> {
     let (ip, port) = bytes.split_at_checked(16)?;
     let ip = Ipv6Addr::from(<[u8; 16]>::try_from(ip).ok()?);
     let port = u16::from_be_bytes(port.try_into().ok()?);
@@ -165,8 +164,8 @@ mod tests {
             peer: address("[2001:db8::2]:40000"),
         };
         names.bind(a).expect("a name");
-        assert_eq!(of(a), Some(names));
-        assert_eq!(of(b), None);
+        assert_eq!(read_relayed(a), Some(names));
+        assert_eq!(read_relayed(b), None);
         hidden::close(a);
         hidden::close(b);
     }

@@ -1,16 +1,16 @@
-//! Options and addresses of sockets. The kernel's socket keeps the options, so that a program reads
-//! what it set; those that are about the connection are answered here.
+//! Socket options and names. The kernel's socket stores the options, so that a program reads back what
+//! it set; this module answers for options that depend on the connection.
 
 use crate::address::Address;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Phase, Socket};
-use crate::{carried, claim, connect, names, rdmacm};
+use crate::{claim, connect, names, option_copy, rdmacm};
 use libc::{c_void, linger, sockaddr, socklen_t, timeval};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `TCP_INFO`: the state, the maximum segment sizes, and where they are.
+/// `TCP_INFO`: the state and the maximum segment sizes, with their offsets.
 const ESTABLISHED: u8 = 1;
 const STATE_AT: usize = 0;
 const SEGMENTS_AT: [usize; 2] = [16, 20];
@@ -23,7 +23,7 @@ pub(crate) enum End {
     Peer,
 }
 
-/// The address of a connection over RDMA; `None` if the kernel has it.
+/// The address of a connection over RDMA; `None` if the kernel answers.
 fn address(socket: &Socket, end: End) -> Option<Outcome<Address>> {
     let found = match (socket.phase(), end) {
         (Phase::Connected, End::Own) => rdmacm::own_name(socket.rs()),
@@ -38,16 +38,16 @@ fn address(socket: &Socket, end: End) -> Option<Outcome<Address>> {
 ///
 /// # Safety
 /// As for these functions.
-pub(crate) unsafe fn name(
+pub(crate) unsafe fn get_name(
     fd: c_int,
     end: End,
     to: *mut sockaddr,
     size: *mut socklen_t,
     real: impl Fn() -> c_int,
 ) -> Outcome<c_int> {
-    let found = match claim::known(fd) {
+    let found = match claim::resolve(fd) {
         Some(socket) => address(&socket, end).transpose()?,
-        None => names::of(fd).map(|names| relayed(&names, end)),
+        None => names::read_relayed(fd).map(|names| relayed_address(&names, end)),
     };
     let Some(found) = found else {
         return check(real());
@@ -60,7 +60,7 @@ pub(crate) unsafe fn name(
     Ok(0)
 }
 
-fn relayed(names: &names::Names, end: End) -> Address {
+fn relayed_address(names: &names::Names, end: End) -> Address {
     let address = match end {
         End::Own => names.own,
         End::Peer => names.peer,
@@ -81,27 +81,21 @@ pub(crate) unsafe fn set(
     real: impl Fn() -> c_int,
 ) -> Outcome<c_int> {
     let result = check(real());
-    if result.is_err() && is_of_tcp(level) && names::of(fd).is_some() {
+    if result.is_err() && is_tcp_level(level) && names::read_relayed(fd).is_some() {
         return Ok(0);
     }
     let result = result?;
-    let Some(socket) = claim::known(fd) else {
+    let Some(socket) = claim::resolve(fd) else {
         return Ok(result);
     };
     // SAFETY: the caller promises the value, which the kernel accepted.
-    unsafe { set_here(&socket, level, name, value, size) };
+    unsafe { apply(&socket, level, name, value, size) };
     Ok(result)
 }
 
 /// # Safety
 /// The value has the size that the option asks for.
-unsafe fn set_here(
-    socket: &Socket,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    size: socklen_t,
-) {
+unsafe fn apply(socket: &Socket, level: c_int, name: c_int, value: *const c_void, size: socklen_t) {
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)
             if size as usize >= size_of::<timeval>() =>
@@ -120,19 +114,21 @@ unsafe fn set_here(
         | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE)
             if matches!(socket.phase(), Phase::Connecting | Phase::Connected) =>
         {
-            // A library that does not know it has its own way.
+            // Best effort: other libraries may not know the option.
             // SAFETY: the caller promises the value.
             let _ = unsafe { rdmacm::set_option(socket.rs(), level, name, value, size) };
             if name == libc::SO_LINGER && size as usize >= size_of::<linger>() {
                 // SAFETY: as above.
-                carried::note_linger(socket, unsafe { value.cast::<linger>().read_unaligned() });
+                option_copy::note_linger(socket, unsafe {
+                    value.cast::<linger>().read_unaligned()
+                });
             }
         }
         _ => {}
     }
 }
 
-fn is_of_tcp(level: c_int) -> bool {
+fn is_tcp_level(level: c_int) -> bool {
     matches!(
         level,
         libc::IPPROTO_TCP | libc::IPPROTO_IP | libc::IPPROTO_IPV6
@@ -151,13 +147,13 @@ pub(crate) unsafe fn get(
     size: *mut socklen_t,
     real: impl Fn() -> c_int,
 ) -> Outcome<c_int> {
-    let socket = claim::known(fd);
+    let socket = claim::resolve(fd);
     if let Some(socket) = &socket
         && (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
-        && let Some(error) = error(socket)
+        && let Some(error) = take_error(socket)
     {
         // SAFETY: the caller promises the buffer.
-        return unsafe { give(error, to, size) };
+        return unsafe { write_int(error, to, size) };
     }
     if socket.is_none() {
         // SAFETY: the caller promises the buffer.
@@ -173,8 +169,8 @@ pub(crate) unsafe fn get(
     Ok(result)
 }
 
-/// The error of a connection attempt; `None` if the kernel has the answer.
-fn error(socket: &Arc<Socket>) -> Option<c_int> {
+/// Takes the error of a connection attempt; `None` if the kernel answers.
+fn take_error(socket: &Arc<Socket>) -> Option<c_int> {
     if let Some(error) = connect::pending_error(socket) {
         return Some(error.0);
     }
@@ -185,8 +181,7 @@ fn error(socket: &Arc<Socket>) -> Option<c_int> {
     }
 }
 
-/// An option of a socket that this process's kernel has, which may be a connection that another
-/// process relays.
+/// Gets an option of a kernel socket, which may be a connection that another process relays.
 ///
 /// # Safety
 /// As for `getsockopt`.
@@ -201,31 +196,31 @@ unsafe fn get_of_kernel(
     let result = check(real());
     if (level, name) == (libc::IPPROTO_IP, libc::IP_OPTIONS)
         && !size.is_null()
-        && names::of(fd).is_some()
+        && names::read_relayed(fd).is_some()
     {
         // There are none.
-        // SAFETY: the caller promises the place.
+        // SAFETY: the caller promises that it is writable.
         unsafe { size.write(0) };
         return Ok(0);
     }
     let answer = match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_DOMAIN) => names::of(fd).map(|names| names.domain),
-        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => names::of(fd).map(|_| libc::IPPROTO_TCP),
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => names::read_relayed(fd).map(|names| names.domain),
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => names::read_relayed(fd).map(|_| libc::IPPROTO_TCP),
         (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_CONGESTION) => None,
-        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => names::of(fd).map(|_| SEGMENT as c_int),
-        (level, _) if result.is_err() && is_of_tcp(level) => names::of(fd).map(|_| 0),
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => names::read_relayed(fd).map(|_| SEGMENT as c_int),
+        (level, _) if result.is_err() && is_tcp_level(level) => names::read_relayed(fd).map(|_| 0),
         _ => None,
     };
     match answer {
         // SAFETY: the caller promises the buffer.
-        Some(answer) => unsafe { give(answer, to, size) },
+        Some(answer) => unsafe { write_int(answer, to, size) },
         None => result,
     }
 }
 
 /// # Safety
 /// As for `getsockopt`.
-unsafe fn give(value: c_int, to: *mut c_void, size: *mut socklen_t) -> Outcome<c_int> {
+unsafe fn write_int(value: c_int, to: *mut c_void, size: *mut socklen_t) -> Outcome<c_int> {
     if to.is_null() || size.is_null() {
         return Err(Errno(libc::EFAULT));
     }

@@ -1,4 +1,4 @@
-//! `poll` and `ppoll` where sockets of this library are among the descriptors.
+//! `poll` and `ppoll` for poll sets that contain sockets of this library.
 
 use crate::clock::Until;
 use crate::errno::Outcome;
@@ -9,7 +9,7 @@ use libc::pollfd;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// Waits for events, and returns how many descriptors have some.
+/// Waits for events and returns the number of ready descriptors.
 pub(crate) fn wait(fds: &mut [pollfd], until: Until, mask: Option<&Mask>) -> Outcome<c_int> {
     loop {
         let mut plan = Plan::new(fds, mask);
@@ -25,21 +25,22 @@ pub(crate) fn wait(fds: &mut [pollfd], until: Until, mask: Option<&Mask>) -> Out
     }
 }
 
-/// The source of the answer for an entry of `rpoll`.
+/// What an entry passed to `rpoll` stands for.
 enum Source {
-    /// The kernel's answer for the program's descriptor at this index.
+    /// The program's descriptor at this index, polled by the kernel.
     Kernel(usize),
-    /// A connection or listener over RDMA at this index.
+    /// A connection or listener over RDMA, for the program's descriptor at this index.
     Rdma(usize, Arc<Socket>),
-    /// A connection attempt: its outcome is looked at before the next wait.
+    /// A connection attempt, which is checked before the next wait.
     Attempt,
+    /// The signalfd of the mask.
     Signal,
 }
 
 struct Plan {
     entries: Vec<pollfd>,
     sources: Vec<Source>,
-    /// When a connection attempt has to be looked at.
+    /// When the first connection attempt times out.
     attempts: Until,
 }
 
@@ -60,7 +61,7 @@ impl Plan {
     }
 
     fn add(&mut self, index: usize, fd: pollfd) {
-        let socket = claim::waited_for(fd.fd);
+        let socket = claim::resolve_for_wait(fd.fd);
         let Some(socket) = socket.filter(|socket| socket.phase() != Phase::Fresh) else {
             return self.push(fd.fd, fd.events, Source::Kernel(index));
         };
@@ -81,11 +82,7 @@ impl Plan {
     }
 
     fn push(&mut self, fd: c_int, events: i16, source: Source) {
-        self.entries.push(pollfd {
-            fd,
-            events,
-            revents: 0,
-        });
+        self.entries.push(ready::entry(fd, events));
         self.sources.push(source);
     }
 
@@ -94,7 +91,7 @@ impl Plan {
         all.any(|(entry, source)| entry.revents != 0 && matches!(source, Source::Signal))
     }
 
-    /// Writes what was found where the program wants it.
+    /// Fills in `revents` and counts the ready descriptors.
     fn report(&self, fds: &mut [pollfd]) -> c_int {
         fds.iter_mut().for_each(|fd| fd.revents = 0);
         for (entry, source) in self.entries.iter().zip(&self.sources) {

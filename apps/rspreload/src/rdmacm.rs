@@ -1,9 +1,9 @@
-//! The rsocket functions of `librdmacm.so.1`, whichever the program's loader finds.
+//! The rsocket functions of the `librdmacm.so.1` that the loader finds.
 
 use crate::address::{self, Address};
-use crate::errno::{Errno, Outcome, check, check_size, keep};
+use crate::errno::{Errno, Outcome, check, check_size, preserve};
 use crate::inside::Inside;
-use crate::say;
+use crate::{ready, say};
 use libc::{iovec, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ const NAME: &CStr = c"librdmacm.so.1";
 
 type Name = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
 
-/// Declares the functions that are looked up, with the types of `<rdma/rsocket.h>`.
+/// Declares the functions to look up, with the types from `<rdma/rsocket.h>`.
 macro_rules! functions {
     ($($name:ident: $type:ty;)*) => {
         struct Library {
@@ -58,7 +58,7 @@ functions! {
 
 static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
 
-/// Whether the library was used, so that there may be something to close.
+/// Whether the library was loaded, so that there may be rsockets to close.
 static WAS_USED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn was_used() -> bool {
@@ -71,8 +71,8 @@ fn library() -> Outcome<&'static Library> {
             WAS_USED.store(true, Ordering::Relaxed);
             Some(library)
         }
-        Err(what) => {
-            say::once(&format!("{what}: all sockets stay on TCP"));
+        Err(error) => {
+            say::once(&format!("{error}: all sockets stay on TCP"));
             None
         }
     });
@@ -109,16 +109,21 @@ fn error() -> String {
         .into_owned()
 }
 
-/// `rsocket` for a stream, non-blocking.
-pub(crate) fn stream(domain: c_int) -> Outcome<c_int> {
+/// Opens a non-blocking stream rsocket.
+pub(crate) fn open_stream(domain: c_int) -> Outcome<c_int> {
     let library = library()?;
     let _inside = Inside::enter();
     // SAFETY: only numbers are passed.
-    let made = check(unsafe { (library.rsocket)(domain, libc::SOCK_STREAM, 0) })?;
-    // SAFETY: as above.
-    check(unsafe { (library.rfcntl)(made, libc::F_SETFL, libc::O_NONBLOCK) })
-        .map(|_| made)
-        .inspect_err(|_| close(made))
+    let rs = check(unsafe { (library.rsocket)(domain, libc::SOCK_STREAM, 0) })?;
+    set_nonblocking(library, rs)
+}
+
+/// Closes the rsocket if this fails.
+fn set_nonblocking(library: &Library, rs: c_int) -> Outcome<c_int> {
+    // SAFETY: only numbers are passed.
+    check(unsafe { (library.rfcntl)(rs, libc::F_SETFL, libc::O_NONBLOCK) })
+        .map(|_| rs)
+        .inspect_err(|_| close(rs))
 }
 
 pub(crate) fn bind(rs: c_int, to: Address) -> Outcome<()> {
@@ -136,20 +141,17 @@ pub(crate) fn listen(rs: c_int, backlog: c_int) -> Outcome<()> {
     check(unsafe { (library.rlisten)(rs, backlog) }).map(drop)
 }
 
-/// `raccept`: a non-blocking rsocket, and the peer's address.
+/// Accepts a connection: a non-blocking rsocket, and the peer's address.
 pub(crate) fn accept(rs: c_int) -> Outcome<(c_int, Option<Address>)> {
     let library = library()?;
     let _inside = Inside::enter();
-    let mut made = -1;
+    let mut accepted = -1;
     let peer = address::from_call(|to, size| {
         // SAFETY: there is room for this size.
-        made = check(unsafe { (library.raccept)(rs, to, size) })?;
+        accepted = check(unsafe { (library.raccept)(rs, to, size) })?;
         Ok::<_, Errno>(())
     })?;
-    // SAFETY: only numbers are passed.
-    check(unsafe { (library.rfcntl)(made, libc::F_SETFL, libc::O_NONBLOCK) })
-        .map(|_| (made, peer))
-        .inspect_err(|_| close(made))
+    set_nonblocking(library, accepted).map(|rs| (rs, peer))
 }
 
 pub(crate) fn connect(rs: c_int, to: Address) -> Outcome<()> {
@@ -171,19 +173,19 @@ pub(crate) fn close(rs: c_int) {
     let Ok(library) = library() else { return };
     let _inside = Inside::enter();
     // SAFETY: only numbers are passed. The rsocket is gone even if this fails.
-    keep(|| unsafe { (library.rclose)(rs) });
+    preserve(|| unsafe { (library.rclose)(rs) });
 }
 
-/// Lets [`close`] wait as `SO_LINGER` says.
+/// Makes [`close`] wait as `SO_LINGER` says.
 pub(crate) fn set_blocking(rs: c_int) {
     let Ok(library) = library() else { return };
     let _inside = Inside::enter();
     // SAFETY: only numbers are passed.
-    keep(|| unsafe { (library.rfcntl)(rs, libc::F_SETFL, 0) });
+    preserve(|| unsafe { (library.rfcntl)(rs, libc::F_SETFL, 0) });
 }
 
-/// Lets [`close`] wait until the peer has what was sent, but no longer than the limit, which is rounded
-/// up to seconds. A library that does not know the option closes in its own way.
+/// Makes [`close`] wait until the peer has received everything, at most `limit` rounded up to seconds.
+/// Best effort: other libraries may not know the option.
 pub(crate) fn wait_at_close(rs: c_int, limit: Duration) {
     set_blocking(rs);
     let seconds = limit.as_nanos().div_ceil(1_000_000_000);
@@ -193,7 +195,7 @@ pub(crate) fn wait_at_close(rs: c_int, limit: Duration) {
     };
     let (value, size) = ((&raw const linger).cast(), size_of::<libc::linger>());
     // SAFETY: the value can be read.
-    let _ = keep(|| unsafe {
+    let _ = preserve(|| unsafe {
         set_option(
             rs,
             libc::SOL_SOCKET,
@@ -231,7 +233,7 @@ pub(crate) unsafe fn send(rs: c_int, from: *const c_void, size: usize) -> Outcom
 
 /// # Safety
 /// The buffers can be read.
-pub(crate) unsafe fn send_all_of(rs: c_int, from: &[iovec]) -> Outcome<usize> {
+pub(crate) unsafe fn send_vectored(rs: c_int, from: &[iovec]) -> Outcome<usize> {
     let library = library()?;
     let _inside = Inside::enter();
     // SAFETY: the caller promises the buffers.
@@ -249,19 +251,15 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: c_int) -> Outcome<usize> {
 }
 
 /// Polls one rsocket without waiting.
-pub(crate) fn ready(rs: c_int, events: i16) -> i16 {
-    let mut fds = [pollfd {
-        fd: rs,
-        events,
-        revents: 0,
-    }];
+pub(crate) fn poll_one(rs: c_int, events: i16) -> i16 {
+    let mut fds = [ready::entry(rs, events)];
     match poll(&mut fds, 0) {
         Ok(1..) => fds[0].revents,
         _ => 0,
     }
 }
 
-/// Whether the peer sent its last byte, and the program has read it.
+/// Whether the program has read everything and the peer will send no more.
 pub(crate) fn is_at_end(rs: c_int) -> bool {
     let mut byte = 0_u8;
     // SAFETY: there is room for a byte.
@@ -301,7 +299,7 @@ pub(crate) unsafe fn set_option(
     check(unsafe { (library.rsetsockopt)(rs, level, name, value, size) }).map(drop)
 }
 
-/// `SO_ERROR`: the error of a connection attempt, which is then forgotten; 0 if there is none.
+/// Takes the error of a connection attempt from `SO_ERROR`; 0 if there is none.
 pub(crate) fn take_error(rs: c_int) -> c_int {
     let Ok(library) = library() else {
         return libc::ENODEV;

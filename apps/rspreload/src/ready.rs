@@ -1,11 +1,20 @@
-//! Events of `poll` and `epoll`, whose bits are the same, for connections over RDMA.
+//! Maps poll events between the program and `rpoll`. `poll` and `epoll` use the same bits.
 
 use crate::rdmacm;
+use libc::pollfd;
 use std::ffi::c_int;
 
 const RECEIVE: i16 = libc::POLLIN | libc::POLLRDNORM;
 const SEND: i16 = libc::POLLOUT | libc::POLLWRNORM;
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+
+pub(crate) fn entry(fd: c_int, events: i16) -> pollfd {
+    pollfd {
+        fd,
+        events,
+        revents: 0,
+    }
+}
 
 /// The events to ask `rpoll` for.
 pub(crate) fn request(events: i16) -> i16 {
@@ -13,18 +22,18 @@ pub(crate) fn request(events: i16) -> i16 {
     bits(RECEIVE, libc::POLLIN) | bits(SEND, libc::POLLOUT)
 }
 
-/// What the program gets, from what `rpoll` said of an rsocket.
-pub(crate) fn report(rs: c_int, events: i16, said: i16) -> i16 {
-    let mut found = said & ALWAYS;
-    // A connection that has ended can be read from: there is the end.
-    if said & (libc::POLLIN | libc::POLLHUP) != 0 {
+/// The events to report to the program, given what `rpoll` returned for an rsocket.
+pub(crate) fn report(rs: c_int, events: i16, returned: i16) -> i16 {
+    let mut found = returned & ALWAYS;
+    // A closed connection is readable: a read returns end of file.
+    if returned & (libc::POLLIN | libc::POLLHUP) != 0 {
         found |= events & RECEIVE;
     }
-    if said & libc::POLLOUT != 0 {
+    if returned & libc::POLLOUT != 0 {
         found |= events & SEND;
     }
-    if said & libc::POLLHUP != 0
-        || said & libc::POLLIN != 0 && events & libc::POLLRDHUP != 0 && rdmacm::is_at_end(rs)
+    if returned & libc::POLLHUP != 0
+        || returned & libc::POLLIN != 0 && events & libc::POLLRDHUP != 0 && rdmacm::is_at_end(rs)
     {
         found |= events & libc::POLLRDHUP;
     }
@@ -36,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_for_is_reported() {
+    fn only_requested_events_are_reported() {
         assert_eq!(request(libc::POLLRDNORM | libc::POLLRDHUP), libc::POLLIN);
         let both = libc::POLLIN | libc::POLLOUT;
         assert_eq!(report(-1, libc::POLLOUT, both), libc::POLLOUT);

@@ -1,11 +1,11 @@
 //! The C library's functions that this library replaces.
 //!
-//! On the processors that this library supports, a variadic function receives its arguments like
-//! one with a fixed list. So `fcntl`, `ioctl` and `open` always pass their optional argument on.
+//! On the architectures that this library supports, variadic and fixed arguments are passed alike, so
+//! `fcntl`, `ioctl` and `open` always forward their optional argument.
 //!
-//! Where the functions wait, a cancelled thread unwinds its stack: see `cancel`.
+//! A cancelled thread may unwind its stack from a blocking function: see `cancel`.
 
-use crate::errno::{Errno, keep};
+use crate::errno::{Errno, preserve};
 use libc::{
     epoll_event, fd_set, iovec, mmsghdr, mode_t, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
     sockaddr, socklen_t, ssize_t, timespec, timeval,
@@ -13,7 +13,7 @@ use libc::{
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The next library's function of a name.
+/// A function of the next library in the search order.
 pub(crate) struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -34,12 +34,12 @@ impl Next {
         if found.is_null() { self.find() } else { found }
     }
 
-    /// Looks the function up. This is done for all functions when the library is loaded; a library
-    /// that is initialised earlier may call before that.
+    /// Looks the function up. `find_all` does this when the library is loaded, but libraries that are
+    /// initialised earlier may call first.
     #[cold]
     fn find(&self) -> *mut c_void {
         // SAFETY: the name is a string.
-        let found = keep(|| unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) });
+        let found = preserve(|| unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) });
         self.found.store(found, Ordering::Relaxed);
         found
     }
@@ -51,7 +51,7 @@ macro_rules! originals {
             /// The C library's function of this name.
             ///
             /// # Safety
-            /// What the C library's function asks for.
+            /// As for the C library's function.
             pub(crate) unsafe fn $name($($arg: $type),*) -> $ret {
                 let next = next::$name.get();
                 if next.is_null() {
@@ -177,7 +177,7 @@ originals! {
     fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int;
 }
 
-/// The C library's `execl`, `execlp` and `execle`, which take lists, and `_exit`.
+/// The C library's variadic `execl`, `execlp` and `execle`, and `_exit`.
 pub(crate) static EXECL: Next = Next::new(c"execl");
 pub(crate) static EXECLP: Next = Next::new(c"execlp");
 pub(crate) static EXECLE: Next = Next::new(c"execle");

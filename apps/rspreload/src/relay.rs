@@ -1,14 +1,14 @@
-//! Relays a connection over RDMA to a child process, which has one end of a pair of sockets.
+//! Relays a connection over RDMA to a child process, which holds one end of a socket pair.
 //!
-//! A relay that nobody needs yet sends, but does not receive: the parent may go on using the
-//! connection that a child happens to have inherited. It receives once the child uses the connection,
-//! sends something, or is the only process that has not closed it.
+//! A relay sends from the start, but receives only once the child uses the connection or sends
+//! something, or the parent has closed it. Until then the parent may use a connection that the child
+//! merely inherited.
 
-use crate::errno::{Errno, Outcome, check, check_size};
+use crate::errno::{Errno, Outcome, check_size};
 use crate::names::Names;
 use crate::signals::Blocked;
 use crate::socket::{Phase, Socket, lock, lock_at_exit};
-use crate::{hidden, link, rdmacm, real};
+use crate::{eventfd, hidden, link, rdmacm, ready, real};
 use libc::pollfd;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -19,9 +19,9 @@ const BUFFER: usize = 1 << 16;
 /// The relays of this process.
 #[derive(Default)]
 pub(crate) struct Relays {
-    /// Their ends, which forked children must close.
+    /// The relays' ends of the pairs, which forked children must close.
     pub(crate) ends: Vec<c_int>,
-    /// How many of them receive.
+    /// The number of relays that receive.
     pub(crate) receiving: usize,
 }
 
@@ -31,12 +31,12 @@ static RELAYS: Mutex<Relays> = Mutex::new(Relays {
 });
 static ENDED: Condvar = Condvar::new();
 
-/// The lock that a fork holds.
-pub(crate) fn relays() -> MutexGuard<'static, Relays> {
+/// Takes the lock that a fork holds.
+pub(crate) fn lock_relays() -> MutexGuard<'static, Relays> {
     lock(&RELAYS)
 }
 
-/// Waits until no child needs this process any more.
+/// Waits at exit until no relay receives.
 pub(crate) fn wait_for_all() {
     let Some(mut relays) = lock_at_exit(&RELAYS) else {
         return;
@@ -60,14 +60,11 @@ pub(crate) fn start(socket: &Arc<Socket>, is_used: bool) -> Outcome<c_int> {
     };
     let [end, of_child] = link::pair(libc::SOCK_STREAM)?;
     names.bind(of_child)?;
-    // SAFETY: only numbers are passed.
-    let wake = check(hidden::hide(unsafe {
-        real::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)
-    }))?;
+    let wake = eventfd::create()?;
     lock(&socket.relays).push(wake);
-    // Counted here: the process may be about to end.
+    // Counted before the thread runs, because this process may be about to exit.
     let receives = is_used || socket.fds.load(Ordering::Acquire) == 0;
-    let mut relays = relays();
+    let mut relays = lock_relays();
     relays.ends.push(end);
     relays.receiving += usize::from(receives);
     drop(relays);
@@ -89,14 +86,14 @@ pub(crate) fn start(socket: &Arc<Socket>, is_used: bool) -> Outcome<c_int> {
     started.map(|_| of_child).map_err(|_| Errno(libc::EAGAIN))
 }
 
-/// Bytes in one direction.
+/// Buffered bytes of one direction.
 struct Pipe {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
     /// Whether the sender has sent its last byte.
     is_ended: bool,
-    /// Whether the receiver was told.
+    /// Whether the end was passed on to the receiver.
     is_shut: bool,
 }
 
@@ -125,7 +122,7 @@ impl Pipe {
         }
     }
 
-    /// Sends what is there. `false` if the receiver is gone.
+    /// Sends buffered bytes. Returns `false` if the receiver is gone.
     fn drain(&mut self, send: impl FnOnce(&[u8]) -> Outcome<usize>) -> bool {
         match send(&self.bytes[self.start..self.end]) {
             Ok(count) => self.start += count,
@@ -140,8 +137,8 @@ impl Pipe {
         true
     }
 
-    /// Whether the receiver is to be told of the end now.
-    fn ends(&mut self) -> bool {
+    /// Returns `true` once, when the end has to be passed on to the receiver.
+    fn take_end(&mut self) -> bool {
         self.is_ended && self.is_empty() && !std::mem::replace(&mut self.is_shut, true)
     }
 }
@@ -152,7 +149,7 @@ struct Relay {
     wake: c_int,
     is_used: bool,
     receives: bool,
-    /// Whether the child has closed its end; there may be bytes left.
+    /// Whether the child has closed its end. Unread bytes may remain.
     is_hung_up: bool,
     child_is_gone: bool,
     to_child: Pipe,
@@ -164,9 +161,9 @@ impl Relay {
         while !self.is_done() {
             if !self.receives && (self.is_used || self.socket.fds.load(Ordering::Acquire) == 0) {
                 self.receives = true;
-                relays().receiving += 1;
+                lock_relays().receiving += 1;
             }
-            let mut fds = self.interest();
+            let mut fds = self.poll_set();
             if rdmacm::poll(&mut fds, -1).is_err_and(|error| error.0 != libc::EINTR) {
                 break;
             }
@@ -181,7 +178,7 @@ impl Relay {
         }
     }
 
-    fn interest(&self) -> [pollfd; 3] {
+    fn poll_set(&self) -> [pollfd; 3] {
         let wants = |pipe: &Pipe| pipe.is_empty() && !pipe.is_ended;
         let bits = |receives: bool, sends: bool| {
             (i16::from(receives) * libc::POLLIN) | (i16::from(sends) * libc::POLLOUT)
@@ -191,11 +188,7 @@ impl Relay {
             !self.to_peer.is_empty(),
         );
         let of_child = bits(wants(&self.to_peer), !self.to_child.is_empty());
-        let entry = |fd, events, is_waited_for| pollfd {
-            fd: if is_waited_for { fd } else { -1 },
-            events,
-            revents: 0,
-        };
+        let entry = |fd, events, is_polled| ready::entry(if is_polled { fd } else { -1 }, events);
         [
             entry(self.socket.rs(), of_peer, of_peer != 0),
             entry(
@@ -209,7 +202,7 @@ impl Relay {
 
     fn step(&mut self, [of_peer, of_child, wake]: [i16; 3]) {
         if wake != 0 {
-            self.clear_wake();
+            eventfd::clear(self.wake);
         }
         let (rs, end) = (self.socket.rs(), self.end);
         self.is_hung_up |= of_child & (libc::POLLHUP | libc::POLLERR) != 0;
@@ -242,19 +235,13 @@ impl Relay {
             let is_there = self.to_child.drain(|bytes| write(end, bytes));
             self.child_is_gone |= !is_there;
         }
-        if self.to_child.ends() {
+        if self.to_child.take_end() {
             shutdown(end, libc::SHUT_WR);
         }
-        if !self.child_is_gone && self.to_peer.ends() {
-            // The peer may be gone, which receiving tells.
+        if !self.child_is_gone && self.to_peer.take_end() {
+            // If the peer is gone, receiving reports it.
             let _ = rdmacm::shutdown(rs, libc::SHUT_WR);
         }
-    }
-
-    fn clear_wake(&self) {
-        let mut count = 0_u64;
-        // SAFETY: there is room for the count.
-        unsafe { real::read(self.wake, (&raw mut count).cast(), size_of::<u64>()) };
     }
 }
 
@@ -263,12 +250,12 @@ impl Drop for Relay {
         lock(&self.socket.relays).retain(|wake| *wake != self.wake);
         // Other children may have copies of the descriptor.
         shutdown(self.end, libc::SHUT_RDWR);
-        // The peer must see the end before this process may.
+        // Closes the rsocket before `wait_for_all` can return.
         drop(std::mem::replace(
             &mut self.socket,
             Arc::new(Socket::new(0, true)),
         ));
-        let mut relays = relays();
+        let mut relays = lock_relays();
         relays.ends.retain(|end| *end != self.end);
         relays.receiving -= usize::from(self.receives);
         hidden::close(self.end);
@@ -292,6 +279,6 @@ fn write(fd: c_int, bytes: &[u8]) -> Outcome<usize> {
 }
 
 fn shutdown(fd: c_int, how: c_int) {
-    // SAFETY: only numbers are passed. A socket that is shut already is as well.
+    // SAFETY: only numbers are passed. A repeated shutdown is harmless.
     unsafe { real::shutdown(fd, how) };
 }

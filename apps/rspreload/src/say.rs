@@ -1,29 +1,29 @@
 //! Messages on stderr.
 
-use crate::errno::keep;
+use crate::errno::preserve;
 use crate::kinds::{self, Kind};
 use crate::{real, settings};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-/// The most messages that are remembered as printed.
+/// Maximum number of distinct messages printed by [`once`].
 const MAX_REMEMBERED: usize = 1000;
 
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Prints a line about what `ROCE_SOCKETS=log` asks for.
+/// Prints a line if `ROCE_SOCKETS=log` is set.
 pub(crate) fn log(text: impl FnOnce() -> String) {
     if settings::get().is_logged {
         print(&text());
     }
 }
 
-/// Prints a line, once per process, unless `ROCE_SOCKETS=quiet`.
+/// Prints a line once per process, unless `ROCE_SOCKETS=quiet` is set.
 pub(crate) fn once(text: &str) {
     if settings::get().is_quiet {
         return;
     }
-    // A forked child may find the lock held by a thread that it does not have.
+    // In a forked child, a thread that the child lacks may hold the lock.
     let Ok(mut said) = SAID.try_lock() else {
         return;
     };
@@ -34,13 +34,13 @@ pub(crate) fn once(text: &str) {
 }
 
 fn print(text: &str) {
-    // Someone else reads what is sent there.
-    if kinds::of(libc::STDERR_FILENO) != Kind::Other {
+    // Descriptor 2 is a socket: the line would go to its peer.
+    if kinds::get(libc::STDERR_FILENO) != Kind::Other {
         return;
     }
     let line = format!("roce sockets: {text}\n");
-    keep(|| {
-        // SAFETY: the line is valid for reads of its length. If it cannot be written, nobody can be told.
+    preserve(|| {
+        // SAFETY: the line is valid for reads of its length. An error cannot be reported anywhere.
         unsafe { real::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) }
     });
 }

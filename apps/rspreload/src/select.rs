@@ -1,29 +1,29 @@
-//! `select` and `pselect` where sockets of this library are among the descriptors.
+//! `select` and `pselect` for sets that contain sockets of this library.
 
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
 use crate::kinds::{self, Kind};
-use crate::poll;
 use crate::signals::Mask;
+use crate::{poll, ready};
 use libc::{fd_set, pollfd};
 use std::ffi::{CStr, c_int};
 
 const WORD: usize = usize::BITS as usize;
 
-/// The bits for each of the three sets.
+/// The poll events that each of the three sets requests.
 const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 
-/// What ends a wait for each of the three sets.
+/// The poll events that make a descriptor ready in each of the three sets.
 const FOUND: [i16; 3] = [
     libc::POLLIN | libc::POLLHUP | libc::POLLERR,
     libc::POLLOUT | libc::POLLERR,
     libc::POLLPRI,
 ];
 
-/// How many of the first `count` descriptors are looked at; `None` if this library has none. The kernel
-/// goes no further than its own table, so that programs may pass the largest number that there could
-/// be, with sets that have less room. Hidden descriptors, which are high, must not change that.
-pub(crate) fn within_table(count: c_int) -> Option<c_int> {
+/// Clamps `count` to the program's descriptor table; `None` if this library has no descriptors. The
+/// kernel clamps, too, so programs may pass the maximum with smaller sets. Hidden descriptors, which
+/// have high numbers, must not defeat that.
+pub(crate) fn clamp_to_table(count: c_int) -> Option<c_int> {
     let always = libc::FD_SETSIZE as c_int;
     if count <= always {
         return Some(count);
@@ -34,18 +34,18 @@ pub(crate) fn within_table(count: c_int) -> Option<c_int> {
 
 /// One more than the program's highest descriptor.
 fn end_of_table() -> c_int {
-    end_of_open(|fd| kinds::of(fd) != Kind::Hidden).unwrap_or_else(|| {
+    end_of_open(|fd| kinds::get(fd) != Kind::Hidden).unwrap_or_else(|| {
         let known = kinds::marked(0, u32::MAX).into_iter();
         let known = known.filter(|(_, kind)| *kind != Kind::Hidden);
         known.map(|(fd, _)| fd + 1).max().unwrap_or(0)
     })
 }
 
-/// One more than the highest open descriptor of those that count; `None` without a `/proc`.
+/// One more than the highest open descriptor for which `counts` is true; `None` without `/proc`.
 fn end_of_open(counts: impl Fn(c_int) -> bool) -> Option<c_int> {
     let mut end = 0;
-    // SAFETY: the name is a string; the folder is this function's, and an entry is read before the next
-    // one is asked for.
+    // SAFETY: the name is a string; this function owns the stream, and uses each entry before it reads
+    // the next.
     unsafe {
         let folder = libc::opendir(c"/proc/self/fd".as_ptr());
         if folder.is_null() {
@@ -68,7 +68,7 @@ fn end_of_open(counts: impl Fn(c_int) -> bool) -> Option<c_int> {
     Some(end)
 }
 
-/// The three sets of descriptors of a program: to read from, to write to, and with exceptions.
+/// The program's three sets: read, write and exceptional conditions.
 pub(crate) struct Sets {
     sets: [*mut fd_set; 3],
     count: usize,
@@ -93,21 +93,17 @@ impl Sets {
         !self.sets[set].is_null() && unsafe { *self.word(set, fd) } & 1 << (fd % WORD) != 0
     }
 
-    /// The descriptors in the sets.
+    /// The sets as a poll set.
     pub(crate) fn entries(&self) -> Vec<pollfd> {
         let wanted = |fd: usize| {
             let events = (0..3).filter(|set| self.has(*set, fd));
             events.fold(0, |events, set| events | EVENTS[set])
         };
-        let all = (0..self.count).map(|fd| pollfd {
-            fd: fd as c_int,
-            events: wanted(fd),
-            revents: 0,
-        });
+        let all = (0..self.count).map(|fd| ready::entry(fd as c_int, wanted(fd)));
         all.filter(|entry| entry.events != 0).collect()
     }
 
-    /// Waits, and leaves what is ready in the sets.
+    /// Waits, and leaves the ready descriptors in the sets.
     pub(crate) fn wait(
         &self,
         mut entries: Vec<pollfd>,

@@ -7,13 +7,13 @@ use libc::off_t;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// How much is read at once.
+/// Bytes per read.
 const CHUNK: usize = 1 << 18;
 
-/// The most that one call sends, which is the kernel's limit.
+/// The kernel's limit on the bytes that one call sends.
 const MAX_SIZE: usize = 0x7fff_f000;
 
-/// Sends `size` bytes of a file, from `offset` or from where it is read next.
+/// Sends `size` bytes of a file, from `offset`, or from the file's position if that is NULL.
 ///
 /// # Safety
 /// The offset is NULL or can be read and written.
@@ -66,7 +66,7 @@ pub(crate) unsafe fn sendfile(
     Ok(sent.cast_signed())
 }
 
-/// Where a file is read next. What has no such place cannot be sent.
+/// The file's position. Fails with `EINVAL` if the file cannot seek.
 fn position(fd: c_int) -> Outcome<off_t> {
     // SAFETY: only numbers are passed.
     let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };

@@ -1,4 +1,4 @@
-//! The variable `ROCE_SOCKETS`: words, separated by commas.
+//! The environment variable `ROCE_SOCKETS`: words, separated by commas.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,11 +14,11 @@ pub(crate) struct Settings {
     pub(crate) is_off: bool,
     /// `only`: no connection falls back to TCP; the program gets the error.
     pub(crate) is_only: bool,
-    /// `loopback`: also connections within the machine, to 127.0.0.0/8 and ::1.
+    /// `loopback`: use RDMA for 127.0.0.0/8 and ::1, too.
     pub(crate) with_loopback: bool,
     /// `quiet`: nothing on stderr about sockets that stay on TCP.
     pub(crate) is_quiet: bool,
-    /// `log`: a line on stderr for each connection, with its addresses and the way it takes.
+    /// `log`: a line on stderr for each connection, with its addresses and its transport.
     pub(crate) is_logged: bool,
     /// `wait=MILLISECONDS`: how long a connection attempt over RDMA may take.
     pub(crate) wait: Duration,
@@ -34,7 +34,7 @@ impl Settings {
         wait: DEFAULT_WAIT,
     };
 
-    /// Parses the value. An unknown word is returned beside what the known ones say.
+    /// Parses the value. Returns the last unknown word, if any, beside the settings.
     fn parse(value: &str) -> (Self, Option<&str>) {
         let mut settings = Self::DEFAULT;
         let mut unknown = None;
@@ -46,7 +46,7 @@ impl Settings {
                 "loopback" => settings.with_loopback = true,
                 "quiet" => settings.is_quiet = true,
                 "log" => settings.is_logged = true,
-                _ => match wait(word) {
+                _ => match parse_wait(word) {
                     Some(limit) => settings.wait = limit,
                     None => unknown = Some(word),
                 },
@@ -56,7 +56,7 @@ impl Settings {
     }
 }
 
-fn wait(word: &str) -> Option<Duration> {
+fn parse_wait(word: &str) -> Option<Duration> {
     let milliseconds = word.strip_prefix("wait=")?.parse().ok()?;
     Some(Duration::from_millis(milliseconds))
 }
@@ -68,7 +68,7 @@ pub(crate) fn get() -> &'static Settings {
     SETTINGS.get_or_init(|| Settings::parse(&value()).0)
 }
 
-/// A word of the variable that means nothing.
+/// A word of the variable that is not a setting.
 pub(crate) fn unknown_word() -> Option<String> {
     Settings::parse(&value()).1.map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Signals: `SIGPIPE`, calls that are interrupted, and waits with a signal mask.
+//! `SIGPIPE`, interrupted calls, and waits with a signal mask.
 
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
@@ -8,18 +8,18 @@ use roce_trust::signals::restarts_calls;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-/// Sends `SIGPIPE` to this thread, as the kernel does when a program writes to a socket that is shut.
-pub(crate) fn broken_pipe() {
+/// Sends `SIGPIPE` to this thread, as the kernel does on a write to a socket that was shut down.
+pub(crate) fn raise_sigpipe() {
     // SAFETY: the thread is this one.
     unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE) };
 }
 
-/// Whether a call that a signal interrupted goes on.
-pub(crate) fn restarts(limit: Until) -> bool {
+/// Whether an interrupted call restarts instead of failing with `EINTR`.
+pub(crate) fn should_restart(limit: Until) -> bool {
     limit.is_never() && restarts_calls()
 }
 
-/// Blocks all signals for this thread while it exists.
+/// Blocks all signals for this thread until dropped.
 pub(crate) struct Blocked(sigset_t);
 
 impl Blocked {
@@ -44,8 +44,8 @@ impl Drop for Blocked {
     }
 }
 
-/// A wait with a signal mask of its own, as `ppoll` offers it. `rpoll` has none. So signals that the
-/// mask lets through stay blocked, and a signalfd among what is waited for tells of them.
+/// The signal mask of a `ppoll`. `rpoll` takes no mask, so signals that this one would unblock stay
+/// blocked, and a signalfd in the poll set reports them.
 pub(crate) struct Mask {
     before: sigset_t,
     during: sigset_t,
@@ -66,24 +66,24 @@ impl Mask {
         unsafe {
             libc::pthread_sigmask(libc::SIG_BLOCK, mask, before.as_mut_ptr());
             let before = before.assume_init();
-            let mut made = Self {
+            let mut new = Self {
                 before,
                 during: mask.read(),
                 signalfd: None,
             };
-            if let Some(unblocked) = unblocked(&before, &made.during) {
+            if let Some(unblocked) = unblocked(&before, &new.during) {
                 let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
                 let signalfd = libc::signalfd(-1, &raw const unblocked, flags);
                 if signalfd < 0 {
                     return Err(Errno::last());
                 }
-                made.signalfd = Some(hidden::hide(signalfd));
+                new.signalfd = Some(hidden::hide(signalfd));
             }
-            Ok(Some(made))
+            Ok(Some(new))
         }
     }
 
-    /// What is readable when a signal is pending.
+    /// A descriptor that is readable while a signal is pending.
     pub(crate) fn fd(&self) -> Option<c_int> {
         self.signalfd
     }
@@ -94,8 +94,8 @@ impl Mask {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: no descriptors are passed; the time and the mask can be read. This is the system call:
-        // the C library's function would be this library's.
+        // SAFETY: no descriptors are passed; the time and the mask can be read. A direct system call,
+        // because this library replaces the C library's `ppoll`.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_ppoll,

@@ -1,4 +1,4 @@
-//! A TCP socket of the program.
+//! The program's TCP sockets.
 
 use crate::address::Address;
 use crate::{kinds, rdmacm};
@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
-/// Which child listens over RDMA instead of this process.
+/// The child that listens over RDMA instead of this process.
 #[derive(Default)]
 pub(crate) struct Given {
     is_given: AtomicBool,
@@ -17,12 +17,12 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Whether a child ever did.
+    /// Whether the listener was ever given to a child.
     pub(crate) fn is_given(&self) -> bool {
         self.is_given.load(Ordering::Acquire)
     }
 
-    /// The number of the child; 0 if it has ended.
+    /// The number of the child; 0 if it has exited.
     pub(crate) fn to(&self) -> u64 {
         self.to.load(Ordering::Acquire)
     }
@@ -32,28 +32,28 @@ impl Given {
         self.to.store(child, Ordering::Release);
     }
 
-    /// A child has ended.
-    pub(crate) fn ended(&self, child: u64) {
-        // It is another's, or nobody's.
+    /// Called when a child has exited.
+    pub(crate) fn clear(&self, child: u64) {
+        // Fails if another child has the listener, or none.
         let _ = self
             .to
             .compare_exchange(child, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
-/// How far a socket has come.
+/// The state of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// Neither connected nor listening: the kernel's socket answers.
+    /// Neither connected nor listening; the kernel's socket answers.
     Fresh,
-    /// Listens over RDMA, and the kernel's socket over TCP.
+    /// Listening over RDMA, and the kernel's socket over TCP.
     Listening,
-    /// Connects over RDMA.
+    /// Connecting over RDMA.
     Connecting,
     /// Connected over RDMA.
     Connected,
-    /// A connection that the parent process made. The parent hands it over when it is used.
+    /// A connection of the parent process, which hands it over on first use.
     OfParent,
     /// A listener of the parent process.
     ListenerOfParent,
@@ -63,44 +63,44 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt {
     pub(crate) to: Address,
-    /// When TCP is tried.
+    /// When to fall back to TCP.
     pub(crate) until: Instant,
 }
 
-/// A socket. All its descriptors in this process share it; so do calls that use it, of which the last
-/// closes the rsocket, as the kernel does it with files.
+/// A socket, shared by all its descriptors in this process and by calls in progress. The last reference
+/// closes the rsocket, as the kernel does with files.
 pub(crate) struct Socket {
     phase: AtomicU8,
     rs: AtomicI32,
-    /// The process that made the rsocket: see [`forks`].
+    /// The process that created the rsocket: see [`forks`].
     process: u32,
-    /// What parent and child call it.
+    /// Identifies it in messages between parent and child.
     pub(crate) id: u64,
     pub(crate) domain: c_int,
     pub(crate) is_nonblocking: AtomicBool,
-    /// Whether the kernel's flag is set, whatever the program wants: see `listen`.
+    /// Whether `O_NONBLOCK` is forced on the kernel's socket: see `listen`.
     pub(crate) is_kernel_nonblocking: AtomicBool,
     receive_limit: AtomicU64,
     send_limit: AtomicU64,
-    /// The program's descriptors of it in this process.
+    /// The number of the program's descriptors in this process.
     pub(crate) fds: AtomicUsize,
-    /// Whether the program will send nothing more.
+    /// Whether the program has shut down the send side.
     pub(crate) is_send_shut: AtomicBool,
-    /// Whether closing it waits until the peer has what was sent.
+    /// Whether `close` waits until the peer has received everything.
     pub(crate) lingers: AtomicBool,
-    /// Whether this process waits for connections to it, or accepted one.
+    /// For a listener: whether this process waits for connections or has accepted one.
     pub(crate) is_used: AtomicBool,
-    /// For a listener: which child listens over RDMA instead.
+    /// For a listener: the child that listens over RDMA instead.
     pub(crate) given: Arc<Given>,
-    /// For a listener: whether it refuses connections over RDMA, because children use them.
+    /// For a listener: whether it refuses RDMA because children use its connections.
     pub(crate) is_left_to_tcp: AtomicBool,
     /// The listener that accepted it in this process.
     pub(crate) listener: Weak<Self>,
-    /// The calls that have read so far: since then, an edge-triggered event may be reported again.
+    /// Counts reads, after which an edge-triggered event may be reported again.
     pub(crate) reads: AtomicU32,
-    /// The calls that could not send everything.
+    /// Counts sends that found the buffer full.
     pub(crate) full: AtomicU32,
-    /// The threads that wait for an epoll instance and leave out events of this socket.
+    /// The number of threads that wait on an epoll instance without some events of this socket.
     pub(crate) masked: AtomicU32,
     /// An error that `SO_ERROR` returns once.
     pub(crate) error: AtomicI32,
@@ -109,10 +109,9 @@ pub(crate) struct Socket {
     pub(crate) relays: Mutex<Vec<c_int>>,
 }
 
-/// The forks between the program's first process and this one.
+/// The number of forks between the program's first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Called in a forked child.
 pub(crate) fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
@@ -123,13 +122,13 @@ fn forks() -> u32 {
 
 static IDS: AtomicU64 = AtomicU64::new(1);
 
-/// Locks a mutex. A panic elsewhere does not make this fail.
+/// Locks a mutex and ignores poison.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks a mutex at the end of the process. `None` if it stays locked, maybe by this thread, which a
-/// signal interrupted.
+/// Locks a mutex at exit. `None` if it stays locked, maybe by this thread before a signal interrupted
+/// it.
 pub(crate) fn lock_at_exit<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     const TRIES: u32 = 100;
     for _ in 0..TRIES {
@@ -170,15 +169,16 @@ impl Socket {
         }
     }
 
-    /// A connection that a listener has accepted.
-    pub(crate) fn accepted(listener: &Arc<Self>, is_nonblocking: bool, rs: c_int) -> Self {
+    /// Creates the socket of an accepted connection.
+    pub(crate) fn from_accept(listener: &Arc<Self>, is_nonblocking: bool, rs: c_int) -> Self {
         let mut socket = Self::new(listener.domain, is_nonblocking);
         socket.listener = Arc::downgrade(listener);
-        socket.put(rs, Phase::Connected);
+        socket.attach(rs, Phase::Connected);
         socket
     }
 
-    /// The socket in a forked child. Locks may be held by threads that the child does not have.
+    /// Creates the forked child's copy. Takes no lock, because threads that the child lacks may hold
+    /// them.
     pub(crate) fn in_child(&self) -> Self {
         let phase = match self.phase() {
             Phase::Connected | Phase::OfParent => Phase::OfParent,
@@ -220,14 +220,14 @@ impl Socket {
         self.rs.load(Ordering::Acquire)
     }
 
-    /// Gives it an rsocket.
-    pub(crate) fn put(&self, rs: c_int, phase: Phase) {
+    /// Attaches an rsocket.
+    pub(crate) fn attach(&self, rs: c_int, phase: Phase) {
         kinds::set(rs, kinds::Kind::Hidden);
         self.rs.store(rs, Ordering::Release);
         self.set_phase(phase);
     }
 
-    /// Closes the rsocket: what follows is the kernel's socket's.
+    /// Closes the rsocket. The kernel's socket answers from now on.
     pub(crate) fn drop_rsocket(&self) {
         self.set_phase(Phase::Fresh);
         self.close_rsocket();
@@ -235,12 +235,12 @@ impl Socket {
 
     fn close_rsocket(&self) {
         let rs = self.rs.swap(-1, Ordering::AcqRel);
-        // A forked child has a copy of its parent's.
+        // A forked child must not close its parent's rsocket.
         if rs >= 0 && self.process == forks() {
             if self.lingers.load(Ordering::Relaxed) {
                 rdmacm::set_blocking(rs);
             }
-            // Once it is closed, the kernel may give out its number again.
+            // Before the close, after which the kernel may reuse the number.
             kinds::set(rs, kinds::Kind::Other);
             rdmacm::close(rs);
         }
@@ -256,29 +256,29 @@ impl Socket {
 
     /// `SO_RCVTIMEO`.
     pub(crate) fn receive_limit(&self) -> Option<Duration> {
-        limit(&self.receive_limit)
+        load_limit(&self.receive_limit)
     }
 
     /// `SO_SNDTIMEO`.
     pub(crate) fn send_limit(&self) -> Option<Duration> {
-        limit(&self.send_limit)
+        load_limit(&self.send_limit)
     }
 
     pub(crate) fn set_receive_limit(&self, to: Duration) {
-        set_limit(&self.receive_limit, to);
+        store_limit(&self.receive_limit, to);
     }
 
     pub(crate) fn set_send_limit(&self, to: Duration) {
-        set_limit(&self.send_limit, to);
+        store_limit(&self.send_limit, to);
     }
 }
 
-fn limit(of: &AtomicU64) -> Option<Duration> {
+fn load_limit(of: &AtomicU64) -> Option<Duration> {
     let nanoseconds = of.load(Ordering::Relaxed);
     (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
 }
 
-fn set_limit(of: &AtomicU64, to: Duration) {
+fn store_limit(of: &AtomicU64, to: Duration) {
     let nanoseconds = u64::try_from(to.as_nanos()).unwrap_or(u64::MAX);
     of.store(nanoseconds, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The start of the library, which is loaded before `main`.
+//! Initialises the library when it is loaded, before `main`.
 
 use crate::{errno, exit, fork, real, say, settings};
 use std::ffi::{c_char, c_int};
@@ -8,7 +8,7 @@ extern "C" fn initialise(_: c_int, _: *const *const c_char, _: *const *const c_c
     errno::call((), || {
         if let Some(word) = settings::unknown_word() {
             say::once(&format!(
-                "ROCE_SOCKETS holds {word:?}, which is none of off, only, loopback, quiet, log and \
+                "ROCE_SOCKETS: unknown word {word:?}; expected off, only, loopback, quiet, log or \
                  wait=MILLISECONDS"
             ));
         }

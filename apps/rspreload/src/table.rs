@@ -24,16 +24,16 @@ fn read() -> RwLockReadGuard<'static, Table> {
     TABLE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For changes, and for forks, during which nobody else may hold the lock.
+/// Locks the table for a change or a fork.
 pub(crate) fn write() -> RwLockWriteGuard<'static, Table> {
     TABLE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The socket of a descriptor, unless the kernel alone has it. To librdmacm, which looks at all
-/// descriptors at a fork, it is the kernel's.
+/// The socket of a descriptor, if it is tracked. librdmacm, which scans all descriptors at a fork,
+/// sees none.
 #[inline]
 pub(crate) fn socket(fd: c_int) -> Option<Arc<Socket>> {
-    if kinds::of(fd) != Kind::Socket || is_inside() {
+    if kinds::get(fd) != Kind::Socket || is_inside() {
         return None;
     }
     read().sockets.get(&fd).cloned()
@@ -41,7 +41,7 @@ pub(crate) fn socket(fd: c_int) -> Option<Arc<Socket>> {
 
 #[inline]
 pub(crate) fn epoll(fd: c_int) -> Option<Arc<Epoll>> {
-    if kinds::of(fd) != Kind::Epoll || is_inside() {
+    if kinds::get(fd) != Kind::Epoll || is_inside() {
         return None;
     }
     read().epolls.get(&fd).cloned()
@@ -54,11 +54,24 @@ pub(crate) fn epolls() -> Vec<(c_int, Arc<Epoll>)> {
     all.map(|(fd, epoll)| (*fd, epoll.clone())).collect()
 }
 
+impl Table {
+    fn all_sockets(&self) -> Vec<(c_int, Arc<Socket>)> {
+        let all = self.sockets.iter();
+        all.map(|(fd, socket)| (*fd, socket.clone())).collect()
+    }
+}
+
 /// All sockets.
 pub(crate) fn sockets() -> Vec<(c_int, Arc<Socket>)> {
-    let table = read();
-    let all = table.sockets.iter();
-    all.map(|(fd, socket)| (*fd, socket.clone())).collect()
+    read().all_sockets()
+}
+
+/// All sockets, at exit. Empty if the table is locked, maybe by this thread before a signal interrupted
+/// it.
+pub(crate) fn sockets_at_exit() -> Vec<(c_int, Arc<Socket>)> {
+    TABLE
+        .try_read()
+        .map_or_else(|_| Vec::new(), |table| table.all_sockets())
 }
 
 /// The descriptors of a socket.
@@ -90,8 +103,8 @@ pub(crate) fn insert_epoll(fd: c_int, epoll: Arc<Epoll>) {
     }
 }
 
-/// Removes a descriptor. What is returned closes the rsocket if it is the last one: the caller must
-/// hold no lock then.
+/// Removes a descriptor. Dropping the result closes the rsocket if this was its last descriptor, so the
+/// caller must not hold a lock then.
 #[must_use]
 pub(crate) fn remove(fd: c_int) -> Removed {
     let mut table = write();
@@ -112,7 +125,7 @@ pub(crate) struct Removed {
     _epoll: Option<Arc<Epoll>>,
 }
 
-/// Leaves all descriptors of a socket to the kernel.
+/// Gives all descriptors of a socket to the kernel.
 pub(crate) fn give_to_kernel(socket: &Arc<Socket>) {
     let epolls = epolls();
     for fd in descriptors(socket) {
@@ -121,14 +134,4 @@ pub(crate) fn give_to_kernel(socket: &Arc<Socket>) {
             interest.give_to_kernel(*epoll, fd);
         }
     }
-}
-
-/// All sockets, at the end of the process: none if the lock is held, maybe by this thread, which a
-/// signal interrupted.
-pub(crate) fn sockets_at_exit() -> Vec<(c_int, Arc<Socket>)> {
-    let Ok(table) = TABLE.try_read() else {
-        return Vec::new();
-    };
-    let all = table.sockets.iter();
-    all.map(|(fd, socket)| (*fd, socket.clone())).collect()
 }

@@ -1,4 +1,4 @@
-//! Threads that librdmacm starts are marked as its own.
+//! Marks the threads that librdmacm starts.
 
 use crate::inside::{Inside, is_inside};
 use crate::real::{self, Start};
@@ -11,9 +11,9 @@ struct Begin {
 }
 
 extern "C" fn begin(begin: *mut c_void) -> *mut c_void {
-    // SAFETY: `create` made it for this thread alone.
+    // SAFETY: `create` boxed it for this thread alone.
     let begin = unsafe { Box::from_raw(begin.cast::<Begin>()) };
-    // For as long as the thread lives: what it runs may end it without a return.
+    // Never dropped: the thread may exit without returning.
     std::mem::forget(Inside::enter());
     let Begin { start, argument } = *begin;
     start(argument)
@@ -37,7 +37,7 @@ pub(crate) unsafe fn create(
     // SAFETY: as above.
     let result = unsafe { real::pthread_create(thread, attributes, begin, passed.cast()) };
     if result != 0 {
-        // SAFETY: no thread has it.
+        // SAFETY: no thread was started.
         drop(unsafe { Box::from_raw(passed) });
     }
     result

@@ -1,4 +1,4 @@
-//! The UD QP of a socket at one local address.
+//! A socket's UD QP at one local address.
 
 use crate::error::{Error, OrErrno};
 use crate::nic::{Nic, nics};
@@ -17,25 +17,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// The longest datagram with its header that a receiver takes, as with rdma-core.
+/// Maximum length of a datagram with its header, as in rdma-core.
 pub(super) const MAX_LEN: usize = 2048;
 
 /// The Q_Key of the port space RDMA_PS_UDP.
 const QKEY: QKey = QKey(0x0123_4567);
 
-/// The network header that comes before each datagram.
+/// Length of the network header before each datagram.
 const GRH_LEN: usize = 40;
 
-/// The bytes of a receive.
+/// Length of each receive buffer.
 const RECEIVE_LEN: usize = GRH_LEN + MAX_LEN;
 
-/// The fewest requests in a queue.
+/// Minimum number of requests in a queue.
 const MIN_QUEUE: usize = 16;
 
-/// Marks receives in the `wr_id`, of which the lower bits are the slot.
+/// Marks receives in the `wr_id`. The lower bits are the slot.
 const RECEIVE: u64 = 1 << 32;
 
-/// A UD QP with its memory, in slots of a datagram each.
+/// A UD QP with its memory, divided into slots of one datagram.
 pub(super) struct Endpoint {
     nic: Arc<Nic>,
     local: SocketAddr,
@@ -43,34 +43,35 @@ pub(super) struct Endpoint {
     qp: QueuePair,
     queue: CompletionQueue,
     channel: CompletionChannel,
-    /// The header of all datagrams that leave from here.
+    /// The header of all datagrams sent from here.
     header: HeaderBytes,
     send: MemoryRegion,
     receive: MemoryRegion,
-    /// The slots of the send buffer that are not in use, and their number altogether.
+    /// The free slots of the send buffer.
     free: Vec<usize>,
+    /// The number of slots of the send buffer.
     sends: usize,
-    /// The longest datagram that a packet carries.
+    /// Maximum length of a datagram that fits into a packet.
     limit: usize,
     broken: bool,
 }
 
-/// What has happened at an endpoint.
+/// An event at an endpoint.
 pub(super) enum Event {
-    /// A send has completed, or nothing of interest has arrived.
+    /// A send has completed, or a datagram was dropped.
     Other,
     /// A datagram has arrived.
     Arrived {
         source: SocketAddr,
         slot: usize,
-        /// The first byte in the endpoint's memory.
+        /// Offset of the first byte in the endpoint's memory.
         start: usize,
         len: usize,
     },
 }
 
 impl Endpoint {
-    /// Makes the QP at a local address with the socket's port.
+    /// Creates the QP at a local address with the socket's port.
     ///
     /// # Errors
     /// EADDRNOTAVAIL if no device has the address; others if memory or descriptors run out.
@@ -146,12 +147,12 @@ impl Endpoint {
         self.qp.qpn().get()
     }
 
-    /// The longest datagram that a packet carries.
+    /// Maximum length of a datagram that fits into a packet.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The number of receives.
+    /// The number of receive slots.
     pub(super) fn receives(&self) -> usize {
         self.receive.len() / RECEIVE_LEN
     }
@@ -165,16 +166,15 @@ impl Endpoint {
         !self.free.is_empty()
     }
 
-    /// Whether all datagrams have left.
+    /// Whether all datagrams have been sent.
     pub(super) fn is_flushed(&self) -> bool {
         self.broken || self.free.len() == self.sends
     }
 
-    /// The destination that consists of a peer's address and QPN. `None` if datagrams can't go
-    /// there, whatever the peer says.
+    /// The destination with a peer's address and QPN. `None` if it cannot be a socket's QP.
     pub(super) fn destination(&self, remote: IpAddr, qpn: u32) -> Option<Destination> {
         let qpn = Qpn::new(qpn)?;
-        // No QP of a socket has these numbers.
+        // A socket's QP never has these numbers.
         if [Qpn::QP0, Qpn::QP1, Qpn::MULTICAST].contains(&qpn) {
             return None;
         }
@@ -186,15 +186,15 @@ impl Endpoint {
         Some(handle.ok()?.to(qpn, QKEY))
     }
 
-    /// Sends a datagram, which is not longer than the limit.
+    /// Sends a datagram of at most [`limit`](Self::limit) bytes.
     ///
     /// # Errors
-    /// EAGAIN if the send queue is full, others if the QP has failed.
+    /// EAGAIN if the send queue is full; others if the QP has failed.
     pub(super) fn send(&mut self, to: Destination, data: &mut Gather<'_>) -> Result<(), Error> {
         let slot = self.free.pop().ok_or(Errno::EAGAIN)?;
         let (start, header) = (slot * MAX_LEN, self.header.len());
         let len = header + data.left();
-        // Both lie in the slot.
+        // Cannot fail: both lie in the slot.
         let _ = self.send.write(start, &self.header);
         data.copy_to_region(&self.send, start + header..start + len);
         let sge = self.send.slice(start, len).or_errno(Errno::EMSGSIZE)?;
@@ -206,8 +206,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Handles the next thing that has happened. With `drive`, lets the NIC work first if nothing
-    /// has.
+    /// Handles the next completion. With `drive`, drives the NIC first if there is none.
     pub(super) fn next(&mut self, drive: bool) -> Option<Event> {
         let next = if drive {
             self.queue.poll()
@@ -216,7 +215,7 @@ impl Endpoint {
         };
         match next {
             Ok(completion) => completion.map(|completion| self.complete(&completion)),
-            // The queue holds what both queues of the QP can hold, so it never overruns.
+            // The CQ has room for all requests of both queues, so it never overruns.
             Err(_) => {
                 self.broken = true;
                 None
@@ -234,15 +233,15 @@ impl Endpoint {
         if self.broken {
             return Event::Other;
         }
-        if let Some(event) = self.arrived(completion, slot) {
+        if let Some(event) = self.parse_arrival(completion, slot) {
             return event;
         }
-        self.release(slot);
+        self.repost_receive(slot);
         Event::Other
     }
 
-    /// What has arrived in a slot; `None` if it is not what an rsocket sends.
-    fn arrived(&self, completion: &Completion, slot: usize) -> Option<Event> {
+    /// Parses the datagram in a slot; `None` if an rsocket would not have sent it.
+    fn parse_arrival(&self, completion: &Completion, slot: usize) -> Option<Event> {
         const HEADERS: usize = GRH_LEN + 24;
         let len = completion.byte_len as usize;
         let start = slot * RECEIVE_LEN;
@@ -253,20 +252,20 @@ impl Endpoint {
         let (header, rest) = UdHeader::parse(payload).ok()?;
         let start_of_data = bytes.len() - rest.len();
         let packet = completion.source?.network;
-        // The header must not name another host than that which sent the packet.
-        if header.source.ip().to_canonical() != source_of(packet, network) {
+        // The header must name the host that sent the packet.
+        if header.source.ip().to_canonical() != parse_source(packet, network) {
             return None;
         }
         Some(Event::Arrived {
-            source: self.in_scope(header.source),
+            source: self.with_scope(header.source),
             slot,
             start: start + start_of_data,
             len: len - start_of_data,
         })
     }
 
-    /// A peer's address as the system writes it.
-    fn in_scope(&self, source: SocketAddr) -> SocketAddr {
+    /// A peer's address as the kernel reports it: canonical, with the scope of a link-local address.
+    fn with_scope(&self, source: SocketAddr) -> SocketAddr {
         let ip = source.ip().to_canonical();
         let mut source = SocketAddr::new(ip, source.port());
         if let (SocketAddr::V6(source), SocketAddr::V6(local)) = (&mut source, self.local)
@@ -277,14 +276,14 @@ impl Endpoint {
         source
     }
 
-    /// Copies bytes of a datagram that has arrived.
+    /// Copies bytes of a received datagram.
     pub(super) fn read(&self, start: usize, out: &mut [u8]) {
-        // Those that arrived lie in the region.
+        // Cannot fail: received bytes lie in the region.
         let _ = self.receive.read(start, out);
     }
 
-    /// Posts a receive again.
-    pub(super) fn release(&mut self, slot: usize) {
+    /// Reposts a receive.
+    pub(super) fn repost_receive(&mut self, slot: usize) {
         self.broken |= self.post_receive(slot).is_err();
     }
 
@@ -300,25 +299,25 @@ impl Endpoint {
         self.qp.post_recv(&receive).or_errno(Errno::ENETDOWN)
     }
 
-    /// Asks for an event at the descriptor when something happens.
+    /// Arms the descriptor for the next completion.
     pub(super) fn arm(&self) {
         while self.channel.poll().is_some() {}
         self.queue.request_notify(Notify::Next);
     }
 
-    /// The descriptor that becomes readable when something happens.
+    /// The descriptor that becomes readable after [`arm`](Self::arm).
     pub(super) fn descriptor(&self) -> RawFd {
         self.channel.as_raw_fd()
     }
 
-    /// Lets the NIC's own thread work while this one sleeps.
+    /// Hands the NIC over to its background thread while this one sleeps.
     pub(super) fn hand_over(&self) {
         self.nic.context.hand_over();
     }
 }
 
-/// The source address in the network header before a datagram.
-fn source_of(kind: NetworkHeader, bytes: &[u8; GRH_LEN]) -> IpAddr {
+/// Reads the source address from the network header before a datagram.
+fn parse_source(kind: NetworkHeader, bytes: &[u8; GRH_LEN]) -> IpAddr {
     match kind {
         // The IPv4 header lies in the last 20 bytes.
         NetworkHeader::Ipv4 => {

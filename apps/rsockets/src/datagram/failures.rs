@@ -1,21 +1,21 @@
-//! The local addresses at which a socket could make no QP.
+//! The local addresses at which a socket could not create a QP.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The time after which the next message may try again.
+/// How long an address is not tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The most addresses that are remembered.
+/// Maximum number of remembered addresses.
 const MAX: usize = 64;
 
-/// The addresses, so that messages of strangers to one that no device has cost little: looking for
-/// devices takes milliseconds.
+/// Recent failures. They bound the cost of messages from strangers to an address that no device has:
+/// listing devices takes milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Vec<(IpAddr, Instant)>);
 
 impl Failures {
-    /// Whether an address has failed a moment ago.
+    /// Whether an address has failed recently, or there are too many failures.
     pub(super) fn is_recent(&mut self, local: IpAddr, now: Instant) -> bool {
         self.0
             .retain(|(_, at)| now.saturating_duration_since(*at) < PAUSE);

@@ -1,9 +1,9 @@
-//! Datagrams that have arrived, and that the program has not taken.
+//! Received datagrams that the program has not read.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// A datagram that has arrived.
+/// A received datagram.
 #[derive(Debug)]
 pub(super) struct Arrived {
     /// The peer.
@@ -16,20 +16,19 @@ pub(super) struct Arrived {
 /// Where a datagram's bytes are.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// In the receive of an endpoint, which is posted again when the program has taken them.
+    /// In a receive slot of an endpoint, which is reposted after the program has read them.
     Receive {
-        /// The place of the endpoint.
+        /// The index of the endpoint.
         endpoint: usize,
-        /// The receive.
         slot: usize,
-        /// The first byte, in the endpoint's memory.
+        /// Offset of the first byte in the endpoint's memory.
         start: usize,
     },
-    /// The UDP socket received it; these are its bytes.
+    /// A copy of what the UDP socket received.
     Copy(Box<[u8]>),
 }
 
-/// The datagrams, oldest first. Those in receives are as many as there are receives.
+/// The datagrams, oldest first. The number in receive slots is bounded by the number of slots.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     arrived: VecDeque<Arrived>,
@@ -41,7 +40,7 @@ impl Inbox {
         self.arrived.push_back(arrived);
     }
 
-    /// Adds a copy. Returns whether there was room: there are at most `limit`.
+    /// Adds a copy. Returns `false` if there are already `limit` copies.
     pub(super) fn push_copy(&mut self, source: SocketAddr, data: &[u8], limit: usize) -> bool {
         if self.copies >= limit {
             return false;
@@ -65,7 +64,7 @@ impl Inbox {
         Some(first)
     }
 
-    /// Drops the datagrams in the memory of an endpoint, which is gone.
+    /// Drops the datagrams in the memory of an endpoint that is gone.
     pub(super) fn forget(&mut self, gone: usize) {
         let is_gone =
             |place: &Place| matches!(place, Place::Receive { endpoint, .. } if *endpoint == gone);

@@ -1,8 +1,8 @@
 //! A datagram socket: the kernel's UDP socket, and a UD QP for each local address in use.
 //!
-//! A datagram to a peer whose QP is unknown goes over the UDP socket, with a header that has the
-//! sender's QPN. The peer's service thread answers with its own, and the datagrams that follow go
-//! from QP to QP.
+//! While a peer's QP is unknown, datagrams go over the UDP socket, with a header that carries the
+//! sender's QPN. The peer's service thread answers with its own QPN, and later datagrams go from QP to
+//! QP.
 
 mod endpoint;
 mod failures;
@@ -35,13 +35,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use udp::Udp;
 
-/// The most local addresses that a socket uses.
+/// Maximum number of local addresses that a socket uses.
 const MAX_ENDPOINTS: usize = 64;
 
-/// The most completions that are handled before the caller gets its turn.
+/// Maximum number of completions per call of `progress` and endpoint.
 const MAX_TURN: usize = 1024;
 
-/// A datagram socket. Its descriptor is that of the UDP socket, as with rdma-core.
+/// A datagram socket. Its descriptor is the UDP socket's, as in rdma-core.
 pub(crate) struct Datagram {
     this: Weak<Self>,
     udp: Udp,
@@ -53,7 +53,7 @@ pub(crate) struct Datagram {
 pub(crate) struct State {
     /// The UDP socket's address, once it has a port.
     local: Option<SocketAddr>,
-    /// The same without what a connect has chosen.
+    /// The address before `connect` chose a local one.
     bound: Option<SocketAddr>,
     connected: Option<SocketAddr>,
     endpoints: Vec<Endpoint>,
@@ -63,11 +63,11 @@ pub(crate) struct State {
     sizes: Sizes,
     receive_timeout: Option<Duration>,
     send_timeout: Option<Duration>,
-    /// Whether the program still reads, and writes.
+    /// Whether each half is open.
     reads: bool,
     writes: bool,
     closed: bool,
-    /// The network's error for a datagram that was sent.
+    /// The network's error for a sent datagram.
     error: Option<Errno>,
 }
 
@@ -172,7 +172,7 @@ impl State {
             return;
         };
         if !self.takes_from(source) {
-            return self.endpoints[endpoint].release(slot);
+            return self.endpoints[endpoint].repost_receive(slot);
         }
         let place = Place::Receive {
             endpoint,
@@ -182,12 +182,12 @@ impl State {
         self.inbox.push_receive(Arrived { source, len, place });
     }
 
-    /// Whether the program wants datagrams of this peer.
+    /// Whether the program receives datagrams from this peer.
     fn takes_from(&self, source: SocketAddr) -> bool {
         self.reads && self.connected.is_none_or(|connected| connected == source)
     }
 
-    /// The place of the endpoint at a local address, which is made if there is none.
+    /// The index of the endpoint at a local address, created if there is none.
     ///
     /// # Errors
     /// EADDRNOTAVAIL if no device has the address; others if memory or descriptors run out.
@@ -197,7 +197,8 @@ impl State {
             Some(place) if !self.endpoints[place].is_broken() => return Ok(place),
             Some(broken) => broken,
             None if self.endpoints.len() == MAX_ENDPOINTS => {
-                let what = format!("the socket uses {MAX_ENDPOINTS} local addresses, the most");
+                let what =
+                    format!("the socket already uses the maximum of {MAX_ENDPOINTS} addresses");
                 return Err(Error::new(Errno::ENOBUFS, what));
             }
             None => self.endpoints.len(),

@@ -1,10 +1,10 @@
-//! Binding, connecting and ending, and the addresses of a socket.
+//! `bind`, `connect`, `shutdown`, `close`, and the names of a socket.
 
 use super::*;
 use crate::nic::{canonical, nics};
 use crate::socket::Shutdown;
 
-/// The longest time that a close waits until datagrams have left.
+/// How long a close waits at most until datagrams have been sent.
 const CLOSE_LIMIT: Duration = Duration::from_millis(100);
 
 impl Datagram {
@@ -18,29 +18,29 @@ impl Datagram {
         let local = canonical(address);
         let is_one = !local.ip().is_unspecified() && !local.ip().is_multicast();
         if is_one {
-            // Before the port is taken: the socket can be bound once only.
+            // Checked before the UDP socket is bound, which works only once.
             nics().with_address(local)?;
         }
         self.udp.bind(address)?;
-        self.serve(&mut state)?;
+        self.register_with_service(&mut state)?;
         if is_one {
-            // The program learns here that the device can't be used, and not when a peer sends.
+            // Fail now, not when a peer sends, if the device can't be used.
             let port = state.local.map_or(0, |local| local.port());
             state.endpoint_at(SocketAddr::new(local.ip(), port))?;
         }
         Ok(())
     }
 
-    /// `connect`: datagrams go to this peer, and only those of this peer arrive.
+    /// `connect`: sends to this peer, and receives only from it.
     pub(crate) fn connect(&self, remote: SocketAddr) -> Result<(), Error> {
-        let remote = self.target(remote)?;
+        let remote = self.resolve_target(remote)?;
         let mut state = self.state.lock();
         state.check_open()?;
         self.ensure_port(&mut state)?;
         self.udp.connect(remote)?;
         state.local = Some(self.udp.local()?);
         if let Err(error) = state.new_peer(remote) {
-            self.unconnect(&mut state)?;
+            self.disconnect_locked(&mut state)?;
             return Err(error);
         }
         state.connected = Some(remote);
@@ -48,21 +48,21 @@ impl Datagram {
         Ok(())
     }
 
-    /// `connect` to an address of no family: undoes an earlier one.
+    /// `connect` to AF_UNSPEC: disconnects.
     pub(crate) fn disconnect(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
         state.check_open()?;
-        self.unconnect(&mut state)
+        self.disconnect_locked(&mut state)
     }
 
-    fn unconnect(&self, state: &mut State) -> Result<(), Error> {
+    fn disconnect_locked(&self, state: &mut State) -> Result<(), Error> {
         self.udp.disconnect()?;
         state.connected = None;
         let Some(bound) = state.bound else {
             return Ok(());
         };
         if self.udp.local()?.port() == 0 {
-            // The kernel takes back a port that it has chosen. Peers know the socket by it.
+            // The kernel has released a port that it chose. Peers know the socket by it.
             self.udp.bind(bound)?;
         }
         state.local = Some(self.udp.local()?);
@@ -78,11 +78,11 @@ impl Datagram {
         }
         state.reads &= which == Shutdown::Writes;
         state.writes &= which == Shutdown::Reads;
-        self.announce();
+        self.wake_sleepers();
         Ok(())
     }
 
-    /// `close`. The caller has taken the socket out of the table.
+    /// `close`. The caller has removed the socket from the table.
     pub(crate) fn close(&self) {
         service::remove(self.udp.borrow());
         self.flush(CLOSE_LIMIT);
@@ -91,21 +91,21 @@ impl Datagram {
         state.endpoints.clear();
         state.inbox = Inbox::default();
         state.peers = Peers::default();
-        self.announce();
+        self.wake_sleepers();
     }
 
-    /// The process ends: lets datagrams leave, for at most `limit`.
-    pub(crate) fn leave(&self, limit: Duration) {
-        // Another thread may hold the lock for ever.
+    /// At exit: waits at most `limit` until datagrams have been sent.
+    pub(crate) fn flush_at_exit(&self, limit: Duration) {
+        // Another thread may hold the lock forever.
         if self.state.try_lock_for(limit).is_some() {
             self.flush(limit.min(CLOSE_LIMIT));
         }
     }
 
-    /// Waits at most `limit` until the datagrams have left that the program has sent.
+    /// Waits at most `limit` until the program's datagrams have been sent.
     fn flush(&self, limit: Duration) {
-        // This fails when the time is over, or after a signal. Datagrams may be lost.
-        let _ = self.wait(Patience::of(Some(limit)), |state| {
+        // Best effort: fails after `limit` or a signal, and datagrams may be lost.
+        let _ = self.wait(Patience::with_limit(Some(limit)), |state| {
             let flushed = state.endpoints.iter().all(Endpoint::is_flushed);
             Ok(flushed.then_some(()))
         });
@@ -119,16 +119,6 @@ impl Datagram {
     /// `getpeername`.
     pub(crate) fn peer_name(&self) -> Result<SocketAddr, Error> {
         let connected = self.state.lock().connected;
-        Ok(self.in_domain(connected.ok_or(Errno::ENOTCONN)?))
-    }
-
-    /// An address as programs with a socket of this domain expect it.
-    pub(super) fn in_domain(&self, address: SocketAddr) -> SocketAddr {
-        match (self.domain, address) {
-            (Domain::V6, SocketAddr::V4(v4)) => {
-                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
-            }
-            _ => address,
-        }
+        Ok(self.domain.map_address(connected.ok_or(Errno::ENOTCONN)?))
     }
 }

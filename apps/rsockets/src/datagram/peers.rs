@@ -1,44 +1,44 @@
-//! The peers whose UD QPs a socket knows.
+//! The peers of a socket and their UD QPs.
 
 use roce_verbs::datagram::Destination;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// The most peers that a socket remembers. A datagram to one that it has forgotten goes over the
-/// UDP socket, and the peer's answer makes it known again.
+/// Maximum number of peers that a socket remembers. A datagram to a forgotten peer goes over the UDP
+/// socket, and the answer makes the peer known again.
 const MAX_PEERS: usize = 1024;
 
-/// The time after which a socket asks a peer for its QPN again. A program that was started again has
-/// the same address and another QP. If two QPNs were named for a peer within this time, its datagrams
-/// go over the UDP socket until the time is over.
+/// How long a peer's QPN is valid before the socket asks again: a restarted program has the same
+/// address and another QP. If two QPNs were named for a peer within this time, datagrams go over the
+/// UDP socket until it has passed.
 const VALIDITY: Duration = Duration::from_secs(3);
 
 /// A peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
-    /// The place of the endpoint that datagrams to the peer leave from.
+    /// The index of the endpoint that sends to the peer.
     pub(super) endpoint: usize,
-    /// The peer's QP, once one was named.
+    /// The peer's QP, once known.
     path: Option<Path>,
-    /// Whether the peer was asked for its QP since it named that.
+    /// Whether the peer was asked for its QPN since it last named one.
     asked: bool,
 }
 
-/// The way to a peer's QP.
+/// The path to a peer's QP.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     destination: Destination,
     /// When the peer last named this QP.
     named: Instant,
-    /// Whether it did so after it was asked.
+    /// Whether that was an answer to a question.
     is_confirmed: bool,
-    /// When another QP was last named as the peer's.
+    /// When another QP was last named for the peer.
     disputed: Option<Instant>,
 }
 
 impl Peer {
-    /// A peer of which no QP is known.
+    /// A peer whose QP is not known.
     pub(super) fn new(endpoint: usize) -> Self {
         Self {
             endpoint,
@@ -47,10 +47,10 @@ impl Peer {
         }
     }
 
-    /// A message with the peer's address named its QP. The address may be forged. So the first QP
-    /// that is named stays until the peer was asked and named it no more for a while, and it is used
-    /// only if an answer confirmed it and nobody names another one.
-    pub(super) fn name(&mut self, endpoint: usize, destination: Destination, now: Instant) {
+    /// Handles a message that names the peer's QP. Its source address may be forged, so the first QP
+    /// stays until the peer was asked and has not named it for [`VALIDITY`]. The QP is used only if an
+    /// answer confirmed it and no message names another.
+    pub(super) fn learn_qp(&mut self, endpoint: usize, destination: Destination, now: Instant) {
         let is_same = |path: &Path| path.destination.qpn == destination.qpn;
         match &mut self.path {
             Some(path) if is_same(path) => {
@@ -74,8 +74,8 @@ impl Peer {
         (self.endpoint, self.asked) = (endpoint, false);
     }
 
-    /// The QP that the next datagram goes to; `None` if it goes over the UDP socket, which asks the
-    /// peer for its QP. That happens from time to time, and if the peer does not answer, always.
+    /// The QP for the next datagram. `None` sends it over the UDP socket, which asks the peer for its
+    /// QPN: periodically, and always while the peer does not answer.
     pub(super) fn destination(&mut self, now: Instant) -> Option<Destination> {
         let asked = std::mem::replace(&mut self.asked, true);
         let path = self.path.filter(|path| path.is_good(asked, now))?;
@@ -83,8 +83,8 @@ impl Peer {
         Some(path.destination)
     }
 
-    /// A datagram goes over the UDP socket in any case.
-    pub(super) fn ask(&mut self) {
+    /// Called when a datagram goes over the UDP socket anyway.
+    pub(super) fn mark_asked(&mut self) {
         self.asked = true;
     }
 }
@@ -99,13 +99,12 @@ impl Path {
     }
 }
 
-/// The peers, by address. When there are too many, those go that were not used since the last one
-/// had to go.
+/// The peers by address. A full table evicts with the clock algorithm (second chance).
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     places: HashMap<SocketAddr, usize>,
     entries: Vec<Entry>,
-    /// The entry that is considered next for eviction.
+    /// The next candidate for eviction.
     hand: usize,
 }
 
@@ -113,21 +112,21 @@ pub(super) struct Peers {
 struct Entry {
     address: SocketAddr,
     peer: Peer,
-    /// Whether the program has sent to the peer since the hand passed. Strangers that only send
-    /// therefore displace each other first.
+    /// Whether the program has sent to the peer since the hand passed. So strangers that only send evict
+    /// each other first.
     used: bool,
 }
 
 impl Peers {
-    /// The peer with an address, to which the program sends.
-    pub(super) fn used(&mut self, address: SocketAddr) -> Option<&mut Peer> {
+    /// The peer with an address, marked as used because the program sends to it.
+    pub(super) fn touch(&mut self, address: SocketAddr) -> Option<&mut Peer> {
         let place = *self.places.get(&address)?;
         let entry = &mut self.entries[place];
         entry.used = true;
         Some(&mut entry.peer)
     }
 
-    /// The peer with an address, which is made if there is none.
+    /// The peer with an address, inserted if there is none.
     pub(super) fn get_or_insert(&mut self, address: SocketAddr, new: Peer) -> &mut Peer {
         let place = match self.places.get(&address) {
             Some(place) => *place,
@@ -154,9 +153,9 @@ impl Peers {
         place
     }
 
-    /// Forgets a peer, and returns its place.
+    /// Removes a peer and returns its index.
     fn evict(&mut self) -> usize {
-        // Ends: each entry that the hand passes is unused when it comes by again.
+        // Terminates: the hand clears `used` of each entry that it passes.
         loop {
             let place = self.hand;
             self.hand = (self.hand + 1) % self.entries.len();
@@ -212,10 +211,10 @@ mod tests {
         }
 
         /// A message names this QPN.
-        fn name(&self, peer: &mut Peer, qpn: u32, seconds: u64) {
+        fn learn_qp(&self, peer: &mut Peer, qpn: u32, seconds: u64) {
             let qpn = Qpn::new(qpn).expect("24 bits");
             let destination = self.handle.to(qpn, QKey(7));
-            peer.name(0, destination, self.at(seconds));
+            peer.learn_qp(0, destination, self.at(seconds));
         }
 
         /// Where a datagram goes.
@@ -228,9 +227,9 @@ mod tests {
     #[test]
     fn only_an_answer_makes_a_qp_known() {
         let (qps, mut peer) = (Qps::new(), peer(0));
-        qps.name(&mut peer, 17, 0);
+        qps.learn_qp(&mut peer, 17, 0);
         assert_eq!(qps.sent(&mut peer, 0), None, "nobody has asked");
-        qps.name(&mut peer, 17, 0);
+        qps.learn_qp(&mut peer, 17, 0);
         assert_eq!(qps.sent(&mut peer, 0), Some(17));
         assert_eq!(qps.sent(&mut peer, 2), Some(17));
         // It is asked again, and datagrams go there for a while.
@@ -238,7 +237,7 @@ mod tests {
         assert_eq!(qps.sent(&mut peer, 3), Some(17));
         assert_eq!(qps.sent(&mut peer, 5), Some(17));
         assert_eq!(qps.sent(&mut peer, 6), None);
-        qps.name(&mut peer, 17, 6);
+        qps.learn_qp(&mut peer, 17, 6);
         assert_eq!(qps.sent(&mut peer, 6), Some(17));
     }
 
@@ -246,22 +245,22 @@ mod tests {
     fn a_forged_name_sends_datagrams_over_udp_and_never_elsewhere() {
         let (qps, mut peer) = (Qps::new(), peer(0));
         assert_eq!(qps.sent(&mut peer, 0), None);
-        qps.name(&mut peer, 17, 0);
+        qps.learn_qp(&mut peer, 17, 0);
         assert_eq!(qps.sent(&mut peer, 0), Some(17));
-        qps.name(&mut peer, 66, 1);
+        qps.learn_qp(&mut peer, 66, 1);
         for seconds in 1..4 {
             assert_eq!(qps.sent(&mut peer, seconds), None);
-            qps.name(&mut peer, 17, seconds);
+            qps.learn_qp(&mut peer, 17, seconds);
         }
         assert_eq!(qps.sent(&mut peer, 4), Some(17));
         // Long after the last datagram, however often.
         for _ in 0..3 {
-            qps.name(&mut peer, 66, 100);
+            qps.learn_qp(&mut peer, 66, 100);
         }
         assert_eq!(qps.sent(&mut peer, 100), None);
-        qps.name(&mut peer, 17, 100);
+        qps.learn_qp(&mut peer, 17, 100);
         assert_eq!(qps.sent(&mut peer, 102), None);
-        qps.name(&mut peer, 17, 102);
+        qps.learn_qp(&mut peer, 17, 102);
         assert_eq!(qps.sent(&mut peer, 103), Some(17));
     }
 
@@ -269,11 +268,11 @@ mod tests {
     fn a_peer_that_was_started_again_is_found() {
         let (qps, mut peer) = (Qps::new(), peer(0));
         assert_eq!(qps.sent(&mut peer, 0), None);
-        qps.name(&mut peer, 17, 0);
+        qps.learn_qp(&mut peer, 17, 0);
         assert_eq!(qps.sent(&mut peer, 3), None);
-        qps.name(&mut peer, 18, 3);
+        qps.learn_qp(&mut peer, 18, 3);
         assert_eq!(qps.sent(&mut peer, 3), None, "it is asked once more");
-        qps.name(&mut peer, 18, 3);
+        qps.learn_qp(&mut peer, 18, 3);
         assert_eq!(qps.sent(&mut peer, 3), Some(18));
     }
 
@@ -288,7 +287,7 @@ mod tests {
             if stranger % 100 == 10 {
                 for number in 0..10 {
                     assert_eq!(
-                        peers.used(address(number)).map(|peer| peer.endpoint),
+                        peers.touch(address(number)).map(|peer| peer.endpoint),
                         Some(7)
                     );
                 }
@@ -298,10 +297,10 @@ mod tests {
             assert_eq!(peers.entries.len(), peers.places.len());
         }
         assert!(
-            peers.used(address(11)).is_none(),
+            peers.touch(address(11)).is_none(),
             "the oldest stranger is forgotten"
         );
-        assert!(peers.used(address(5 * MAX_PEERS - 1)).is_some());
+        assert!(peers.touch(address(5 * MAX_PEERS - 1)).is_some());
     }
 
     #[test]
@@ -309,10 +308,10 @@ mod tests {
         let mut peers = Peers::default();
         for number in 0..MAX_PEERS {
             peers.get_or_insert(address(number), peer(0));
-            peers.used(address(number));
+            peers.touch(address(number));
         }
         peers.get_or_insert(address(MAX_PEERS), peer(1));
-        assert!(peers.used(address(MAX_PEERS)).is_some());
+        assert!(peers.touch(address(MAX_PEERS)).is_some());
         assert_eq!(peers.places.len(), MAX_PEERS);
     }
 

@@ -6,14 +6,14 @@ use crate::socket::ReceiveFlags;
 use crate::wire::{Operation, UdpHeader};
 use std::io::IoSliceMut;
 
-/// The result of a call that receives: a datagram, or a part of a stream.
+/// The result of a receive call: a datagram, or a part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The number of bytes that the program has got.
+    /// The number of bytes that were copied.
     pub len: usize,
     /// The length of the datagram.
     pub whole: usize,
-    /// The peer; `None` if the socket is shut and there was no datagram.
+    /// The peer; `None` if the socket is shut down and there was no datagram.
     pub from: Option<SocketAddr>,
 }
 
@@ -38,24 +38,23 @@ impl Datagram {
             };
             Ok((!state.reads).then_some(nothing))
         })?;
-        received.from = received.from.map(|from| self.in_domain(from));
+        received.from = received.from.map(|from| self.domain.map_address(from));
         Ok(received)
     }
 
-    /// For the service thread: handles what has arrived at the UDP socket, at most `turns`
-    /// messages.
+    /// For the service thread: handles at most `turns` messages from the UDP socket.
     pub(super) fn handle_udp(&self, turns: usize) {
         let mut message = [0; endpoint::MAX_LEN];
         for _ in 0..turns {
             match self.udp.receive(&mut message) {
                 Ok(arrived) => self.handle_message(&arrived, &message),
                 Err(Errno::EAGAIN) => return,
-                // Of a datagram that was sent: nobody has its port, or there is no route.
+                // An ICMP error for a sent datagram, such as a closed port or no route.
                 Err(errno) => {
                     let mut state = self.state.lock();
                     if state.connected.is_some() {
                         state.error = Some(errno);
-                        self.announce();
+                        self.wake_sleepers();
                     }
                     return;
                 }
@@ -63,7 +62,7 @@ impl Datagram {
         }
     }
 
-    /// Handles a message of the UDP socket. One that is not right in every way is dropped.
+    /// Handles a message from the UDP socket. Drops it unless it is valid.
     fn handle_message(&self, message: &udp::Message, bytes: &[u8]) {
         let Some(bytes) = message.len.and_then(|len| bytes.get(..len)) else {
             return;
@@ -76,7 +75,7 @@ impl Datagram {
             if state.closed || state.connected.is_some_and(|peer| peer != message.from) {
                 return;
             }
-            // No device may have the address any more.
+            // Fails if no device has the address any more.
             let Ok(endpoint) = state.learn(message, &header) else {
                 return;
             };
@@ -85,7 +84,7 @@ impl Datagram {
             }
             let limit = state.endpoints[endpoint].receives();
             if state.takes_from(message.from) && state.inbox.push_copy(message.from, data, limit) {
-                self.announce();
+                self.wake_sleepers();
             }
             UdpHeader {
                 operation: Operation::Control,
@@ -93,15 +92,15 @@ impl Datagram {
                 address: state.endpoints[endpoint].local().ip(),
             }
         };
-        // To the sender of the message and nobody else, and not longer than the message. If this
-        // fails, the peer asks again.
+        // The answer goes only to the sender and is not longer than the message. If this fails, the peer
+        // asks again.
         let _ = self.send_udp(&answer, &[], message.from, true);
     }
 }
 
 impl State {
-    /// Learns the QPN of a peer from its own message. Returns the place of the endpoint that the
-    /// message was for.
+    /// Learns a peer's QPN from its message. Returns the index of the endpoint that the message was sent
+    /// to.
     fn learn(&mut self, message: &udp::Message, header: &UdpHeader) -> Result<usize, Error> {
         let from = message.from;
         let local = match message.to.filter(|to| !to.is_multicast()) {
@@ -111,12 +110,12 @@ impl State {
         let endpoint = self.endpoint_for_stranger(local)?;
         let peer = self.peers.get_or_insert(from, Peer::new(endpoint));
         if let Some(destination) = self.endpoints[endpoint].destination(from.ip(), header.qpn) {
-            peer.name(endpoint, destination, Instant::now());
+            peer.learn_qp(endpoint, destination, Instant::now());
         }
         Ok(endpoint)
     }
 
-    /// The endpoint at the address that a message was sent to.
+    /// The endpoint at the destination address of a message.
     fn endpoint_for_stranger(&mut self, local: SocketAddr) -> Result<usize, Error> {
         let now = Instant::now();
         let is_used = self
@@ -130,7 +129,7 @@ impl State {
             .inspect_err(|_| self.failures.remember(local.ip(), now))
     }
 
-    /// Copies the first datagram, as far as there is room, and takes it unless `peek`.
+    /// Copies the first datagram, truncated to fit, and removes it unless `peek`.
     fn copy_first(&mut self, slices: &mut [IoSliceMut<'_>], peek: bool) -> Option<Received> {
         let first = self.inbox.first()?;
         let len = match &first.place {
@@ -153,14 +152,13 @@ impl State {
             && let Some(taken) = self.inbox.take_first()
             && let Place::Receive { endpoint, slot, .. } = taken.place
         {
-            self.endpoints[endpoint].release(slot);
+            self.endpoints[endpoint].repost_receive(slot);
         }
         Some(received)
     }
 }
 
-/// Fills slices with `len` bytes, as far as there is room. `copy` gets the number of the first byte.
-/// Returns the number of bytes.
+/// Fills slices with up to `len` bytes and returns their number. `copy` gets the offset of each slice.
 fn scatter(
     slices: &mut [IoSliceMut<'_>],
     len: usize,

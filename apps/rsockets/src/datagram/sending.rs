@@ -10,15 +10,15 @@ use std::net::IpAddr;
 
 /// How a datagram is sent.
 enum Way {
-    /// It has left from the QP.
+    /// It was sent from the QP.
     Sent,
-    /// It goes over the UDP socket with this header: the peer's QP is unknown, or the datagram is
-    /// longer than a packet.
+    /// It must go over the UDP socket with this header: the peer's QP is unknown, or the datagram does
+    /// not fit into a packet.
     Udp(UdpHeader),
 }
 
 impl Datagram {
-    /// `sendto`; without `to`, `send` of a connected socket. Returns the number of bytes: all.
+    /// `sendto`; without `to`, `send` on a connected socket. Returns the number of bytes: always all.
     pub(crate) fn send(
         &self,
         slices: &[IoSlice<'_>],
@@ -33,7 +33,7 @@ impl Datagram {
                 return Err(Errno::EPIPE.into());
             }
             let to = match to {
-                Some(to) => self.target(to)?,
+                Some(to) => self.resolve_target(to)?,
                 None => state.connected.ok_or(Errno::EDESTADDRREQ)?,
             };
             self.ensure_port(&mut state)?;
@@ -42,7 +42,7 @@ impl Datagram {
         let len = Gather::new(slices).left();
         let most = endpoint::MAX_LEN - UdpHeader::len_for(to.ip());
         if len > most {
-            let what = format!("a datagram of {len} bytes, but the longest is {most}");
+            let what = format!("the datagram has {len} bytes; the maximum is {most}");
             return Err(Error::new(Errno::EMSGSIZE, what));
         }
         let patience = self.patience(dont_wait, limit);
@@ -71,16 +71,16 @@ impl Datagram {
         if all.len() <= libc::UIO_MAXIOV as usize {
             return self.udp.send(&all, header.address, to, dont_wait).map(drop);
         }
-        // The header is one slice more than the system takes.
+        // The header exceeds the kernel's limit on slices.
         let whole: Vec<u8> = all.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.udp
             .send(&[IoSlice::new(&whole)], header.address, to, dont_wait)
             .map(drop)
     }
 
-    /// The address that a program means: the unspecified one is this host.
-    pub(super) fn target(&self, to: SocketAddr) -> Result<SocketAddr, Error> {
-        let to = udp::key(to);
+    /// Resolves the program's destination: the unspecified address means this host.
+    pub(super) fn resolve_target(&self, to: SocketAddr) -> Result<SocketAddr, Error> {
+        let to = udp::normalize(to);
         if self.domain == Domain::V4 && to.is_ipv6() {
             return Err(Errno::EAFNOSUPPORT.into());
         }
@@ -90,24 +90,25 @@ impl Datagram {
         Ok(to)
     }
 
-    /// Gives the socket a port, if it has none, and lets the service thread look after it.
+    /// Binds the socket to a port if it has none, and registers it with the service thread.
     pub(super) fn ensure_port(&self, state: &mut State) -> Result<(), Error> {
         if state.local.is_none() {
-            self.udp.bind(SocketAddr::new(self.udp.any(), 0))?;
-            self.serve(state)?;
+            self.udp
+                .bind(SocketAddr::new(self.domain.unspecified(), 0))?;
+            self.register_with_service(state)?;
         }
         Ok(())
     }
 }
 
 impl State {
-    /// Sends a datagram from its QP, or says that it must go over UDP. `None` if the send queue is
+    /// Sends a datagram from its QP, or returns that it must go over UDP. `None` if the send queue is
     /// full.
     fn try_send(&mut self, to: SocketAddr, data: &mut Gather<'_>) -> Result<Option<Way>, Error> {
-        if self.peers.used(to).is_none() {
+        if self.peers.touch(to).is_none() {
             self.new_peer(to)?;
         }
-        let Some(peer) = self.peers.used(to) else {
+        let Some(peer) = self.peers.touch(to) else {
             return Err(Errno::ENOBUFS.into());
         };
         let endpoint = &mut self.endpoints[peer.endpoint];
@@ -116,7 +117,7 @@ impl State {
             self.inbox.forget(peer.endpoint);
         }
         if data.left() > endpoint.limit() {
-            peer.ask();
+            peer.mark_asked();
         } else if let Some(destination) = peer.destination(Instant::now()) {
             if !endpoint.can_send() {
                 return Ok(None);
@@ -131,7 +132,7 @@ impl State {
         })))
     }
 
-    /// A peer that the program sends to for the first time.
+    /// Adds a peer that the program sends to for the first time.
     pub(super) fn new_peer(&mut self, to: SocketAddr) -> Result<(), Error> {
         let local = self.source_towards(to)?;
         let endpoint = self.endpoint_at(local)?;
@@ -139,7 +140,7 @@ impl State {
         Ok(())
     }
 
-    /// The local address, with the socket's port, from which datagrams to a peer leave.
+    /// The source address and port of datagrams to a peer.
     pub(super) fn source_towards(&self, remote: SocketAddr) -> Result<SocketAddr, Error> {
         let local = self.local.ok_or(Errno::EINVAL)?;
         if !local.ip().is_unspecified() {

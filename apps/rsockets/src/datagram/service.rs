@@ -1,4 +1,4 @@
-//! The thread that looks after the UDP sockets of the process.
+//! The thread that serves the process's UDP sockets.
 
 use super::*;
 use crate::per_process::PerProcess;
@@ -10,13 +10,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::thread;
 
-/// The most messages of a socket that are handled before the next socket gets its turn.
+/// Maximum number of messages of a socket before the next socket gets its turn.
 const TURNS: usize = 64;
 
 /// The thread, which starts with the first socket that needs it.
 #[derive(Default)]
 struct Service {
-    /// By their descriptors.
+    /// By descriptor.
     sockets: Mutex<BTreeMap<RawFd, Weak<Datagram>>>,
     started: Mutex<bool>,
     ready: OnceLock<Epoll>,
@@ -24,7 +24,7 @@ struct Service {
 
 static SERVICE: PerProcess<Service> = PerProcess::new();
 
-/// Looks after a UDP socket no more.
+/// Stops serving a UDP socket.
 pub(super) fn remove(fd: BorrowedFd<'_>) {
     if let Some(service) = SERVICE.existing() {
         service.remove(fd);
@@ -32,7 +32,7 @@ pub(super) fn remove(fd: BorrowedFd<'_>) {
 }
 
 impl Service {
-    /// Looks after the UDP socket of `socket` from now on.
+    /// Starts serving the UDP socket of `socket`.
     fn add(&'static self, socket: &Datagram) -> Result<(), Errno> {
         let mut started = self.started.lock();
         let ready = match self.ready.get() {
@@ -55,14 +55,14 @@ impl Service {
 
     fn remove(&self, fd: BorrowedFd<'_>) {
         if let Some(ready) = self.ready.get() {
-            // This fails if it never was looked after.
+            // Fails if the socket was never added.
             let _ = ready.delete(fd);
         }
         self.sockets.lock().remove(&fd.as_raw_fd());
     }
 
-    /// Starts the thread. It takes none of the program's signals, except those of its own faults:
-    /// the kernel ends a process whose fault is blocked without calling a handler.
+    /// Starts the thread. It blocks all signals except those of its own faults: the kernel kills a
+    /// process without calling a handler if the signal of a fault is blocked.
     fn start(&'static self) -> Result<(), Errno> {
         let mut blocked = SigSet::all();
         let faults = [
@@ -99,8 +99,8 @@ impl Service {
 }
 
 impl Datagram {
-    /// The socket has a port: notes its address, and lets the thread look after it.
-    pub(super) fn serve(&self, state: &mut State) -> Result<(), Error> {
+    /// Called once the socket has a port: records its address and starts serving it.
+    pub(super) fn register_with_service(&self, state: &mut State) -> Result<(), Error> {
         state.bound = Some(self.udp.local()?);
         state.local = state.bound;
         Ok(SERVICE.get().add(self)?)

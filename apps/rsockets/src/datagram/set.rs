@@ -1,17 +1,17 @@
-//! Options of sockets.
+//! Socket options.
 
 use super::*;
 use crate::options::{MAX_BUFFER, MAX_QUEUE, MIN_SEND_BUFFER};
 use crate::socket::{Number, Time};
 
 impl Datagram {
-    /// Sets the size of a queue or of a buffer, for local addresses that the socket does not use
-    /// yet. The other options are those of the UDP socket.
+    /// Sets the size of a queue or buffer for endpoints that are created later. The UDP socket has the
+    /// other options.
     ///
     /// # Errors
     /// EINVAL if the value is out of range, ENOPROTOOPT for an option of the UDP socket.
     pub(crate) fn set_number(&self, option: Number, value: i32) -> Result<(), Error> {
-        let what = || format!("{option:?} is at least 0, not {value}");
+        let what = || format!("{option:?} must be at least 0, not {value}");
         let size = usize::try_from(value).map_err(|_| Error::new(Errno::EINVAL, what()))?;
         let queue = size.min(usize::from(MAX_QUEUE)) as u16;
         let twice = size.saturating_mul(2);
@@ -27,7 +27,7 @@ impl Datagram {
         Ok(())
     }
 
-    /// The size of a queue or of a buffer.
+    /// The size of a queue or buffer.
     ///
     /// # Errors
     /// ENOPROTOOPT for an option of the UDP socket.
@@ -44,7 +44,7 @@ impl Datagram {
         })
     }
 
-    /// Sets a time; `None` means that there is no limit. SO_LINGER has no effect.
+    /// Sets a timeout; `None` means no limit. SO_LINGER has no effect.
     pub(crate) fn set_time(&self, option: Time, time: Option<Duration>) {
         let time = time.filter(|time| !time.is_zero());
         let mut state = self.state.lock();
@@ -55,7 +55,7 @@ impl Datagram {
         }
     }
 
-    /// A time that was set.
+    /// A timeout.
     pub(crate) fn time(&self, option: Time) -> Option<Duration> {
         let state = self.state.lock();
         match option {
@@ -65,7 +65,7 @@ impl Datagram {
         }
     }
 
-    /// SO_ERROR: takes what the network has reported.
+    /// SO_ERROR: takes the error that the network has reported.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         self.state.lock().error.take()
     }

@@ -1,4 +1,4 @@
-//! The kernel's UDP socket of a datagram socket.
+//! A datagram socket's kernel UDP socket.
 
 use crate::nic::canonical;
 use crate::socket::Domain;
@@ -12,18 +12,18 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// A UDP socket that learns to which local address messages were sent.
+/// A UDP socket that reports the destination address of messages.
 pub(super) struct Udp {
     socket: OwnedFd,
     domain: Domain,
 }
 
-/// A message that has arrived.
+/// A received message.
 pub(super) struct Message {
     /// The sender.
     pub(super) from: SocketAddr,
-    /// The local address that it was sent to, or another address of the interface for messages to
-    /// a group; `None` if the kernel does not say.
+    /// Its destination address, or another address of the interface for multicast; `None` if the kernel
+    /// does not report one.
     pub(super) to: Option<IpAddr>,
     /// Its length, or `None` if it did not fit.
     pub(super) len: Option<usize>,
@@ -59,29 +59,21 @@ impl Udp {
         connect(self.fd(), &self.storage(remote))
     }
 
-    /// Undoes `connect`.
+    /// Disconnects the socket.
     pub(super) fn disconnect(&self) -> Result<(), Errno> {
         let nowhere = libc::sockaddr {
             sa_family: libc::AF_UNSPEC as libc::sa_family_t,
             sa_data: [0; 14],
         };
         let len = size_of_val(&nowhere) as libc::socklen_t;
-        // SAFETY: the address is a value of this length that lives through the call.
+        // SAFETY: the address has this length and outlives the call.
         Errno::result(unsafe { libc::connect(self.fd(), &raw const nowhere, len) }).map(drop)
     }
 
-    /// The socket's own address.
+    /// The local address.
     pub(super) fn local(&self) -> Result<SocketAddr, Errno> {
         let local = getsockname::<SockaddrStorage>(self.fd())?;
-        Ok(address(&local).unwrap_or((self.any(), 0).into()))
-    }
-
-    /// The unspecified address.
-    pub(super) fn any(&self) -> IpAddr {
-        match self.domain {
-            Domain::V4 => Ipv4Addr::UNSPECIFIED.into(),
-            Domain::V6 => Ipv6Addr::UNSPECIFIED.into(),
-        }
+        Ok(address(&local).unwrap_or((self.domain.unspecified(), 0).into()))
     }
 
     /// Sends a message from a local address. Returns the number of bytes.
@@ -108,7 +100,7 @@ impl Udp {
             (_, from) => {
                 let info = libc::in6_pktinfo {
                     ipi6_addr: libc::in6_addr {
-                        s6_addr: mapped(from).octets(),
+                        s6_addr: map_to_v6(from).octets(),
                     },
                     ipi6_ifindex: 0,
                 };
@@ -118,10 +110,10 @@ impl Udp {
         }
     }
 
-    /// The next message, if there is one.
+    /// Receives the next message.
     ///
     /// # Errors
-    /// EAGAIN if there is none, and what the network has reported.
+    /// EAGAIN if there is none, and errors that the network has reported.
     pub(super) fn receive(&self, into: &mut [u8]) -> Result<Message, Errno> {
         let mut slices = [IoSliceMut::new(into)];
         let mut control = nix::cmsg_space!(libc::in_pktinfo, libc::in6_pktinfo);
@@ -141,26 +133,20 @@ impl Udp {
         let is_whole = !received.flags.contains(MsgFlags::MSG_TRUNC);
         let from = received.address.as_ref().and_then(address);
         Ok(Message {
-            from: key(from.ok_or(Errno::EAFNOSUPPORT)?),
+            from: normalize(from.ok_or(Errno::EAFNOSUPPORT)?),
             to,
             len: is_whole.then_some(received.bytes),
         })
     }
 
-    /// An address as the socket's family has it.
+    /// Converts an address to the socket's family.
     fn storage(&self, address: SocketAddr) -> SockaddrStorage {
-        match (self.domain, address) {
-            (Domain::V6, SocketAddr::V4(v4)) => {
-                let mapped = v4.ip().to_ipv6_mapped();
-                SocketAddrV6::new(mapped, v4.port(), 0, 0).into()
-            }
-            _ => address.into(),
-        }
+        self.domain.map_address(address).into()
     }
 }
 
-/// A peer's address in the form in which peers are compared.
-pub(super) fn key(address: SocketAddr) -> SocketAddr {
+/// Normalizes a peer's address for comparison.
+pub(super) fn normalize(address: SocketAddr) -> SocketAddr {
     match canonical(address) {
         SocketAddr::V6(mut v6) => {
             v6.set_flowinfo(0);
@@ -182,7 +168,7 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
         .map(|v6| SocketAddrV6::from(*v6).into())
 }
 
-fn mapped(ip: IpAddr) -> Ipv6Addr {
+fn map_to_v6(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,

@@ -1,4 +1,4 @@
-//! Connecting and accepting.
+//! `bind` and `connect`.
 
 use super::route::connect_options;
 use super::*;
@@ -12,14 +12,14 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Weak;
 
-/// The private data with which a listener refuses requests after `shutdown`. A peer that sees them knows
-/// that nobody is about to listen here.
+/// The private data of the REJ that a listener sends after `shutdown`. It tells the peer that retrying
+/// is pointless.
 pub(super) const SHUT: &[u8] = b"rsocket: shut down";
 
-/// The sockets that connect, and some that have done so.
+/// The connecting sockets, and some that have finished.
 static CONNECTING: PerProcess<Mutex<Vec<Weak<Socket>>>> = PerProcess::new();
 
-/// Calls `each` for the sockets of this process that connect.
+/// Calls `each` for the connecting sockets of this process.
 pub(super) fn for_each_connecting(each: impl FnMut(Arc<Socket>)) {
     let sockets: Vec<_> = {
         let mut connecting = CONNECTING.get().lock();
@@ -46,7 +46,7 @@ impl Socket {
                 (Addresses::One(ip), nic.context.device().interface().index)
             }
         };
-        let claim = claim(addresses, index, address.port())?;
+        let claim = claim_port(addresses, index, address.port())?;
         state.local = Some(with_port(address, claim.port()));
         state.claim = Some(Arc::new(claim));
         Ok(())
@@ -87,15 +87,15 @@ impl Socket {
 }
 
 impl Socket {
-    /// False if it certainly does not connect.
+    /// `false` only if the socket is certainly not connecting.
     fn may_be_connecting(&self) -> bool {
         self.state
             .try_lock()
             .is_none_or(|state| matches!(state.phase, Phase::Connecting(_)))
     }
 
-    /// Takes a connection attempt further, unless another thread has the state locked, and does so.
-    pub(super) fn go_on_if_connecting(&self) {
+    /// Advances a connection attempt, unless another thread holds the lock and does so.
+    pub(super) fn try_progress_connect(&self) {
         if let Some(mut state) = self.state.try_lock()
             && matches!(state.phase, Phase::Connecting(_))
         {
@@ -103,8 +103,8 @@ impl Socket {
         }
     }
 
-    /// The descriptor that becomes readable when the peer answers a connection attempt.
-    pub(super) fn awaited_answer(&self) -> Option<RawFd> {
+    /// The descriptor that becomes readable when the peer answers the connection attempt.
+    pub(super) fn connecting_fd(&self) -> Option<RawFd> {
         match &self.state.try_lock()?.phase {
             Phase::Connecting(connecting) => Some(connecting.0.as_fd().as_raw_fd()),
             _ => None,
@@ -117,7 +117,7 @@ impl State {
         let route = self.settings.route;
         if let Some(route) = route.filter(|route| route.destination != remote.ip()) {
             let what = format!(
-                "the path leads to {}, not to {}",
+                "RDMA_ROUTE set a path to {}, but the socket connects to {}",
                 route.destination,
                 remote.ip()
             );
@@ -134,14 +134,14 @@ impl State {
             return Err(Errno::EAFNOSUPPORT.into());
         }
         let remote = match remote.ip().is_unspecified() {
-            // The unspecified address as a destination means this host.
+            // As a destination, the unspecified address means this host.
             true => SocketAddr::new(local.ip(), remote.port()),
             false => remote,
         };
         let nic = nics().with_address(local)?;
         if self.claim.is_none() {
             let index = nic.context.device().interface().index;
-            self.claim = Some(Arc::new(claim(Addresses::One(local.ip()), index, 0)?));
+            self.claim = Some(Arc::new(claim_port(Addresses::One(local.ip()), index, 0)?));
         }
         let port = self.claim.as_ref().map_or(0, |claim| claim.port());
         let local = with_port(local, port);
@@ -161,8 +161,8 @@ impl State {
         Ok(())
     }
 
-    /// Looks whether the peer has answered. Returns whether it has.
-    pub(super) fn go_on_connecting(&mut self) -> bool {
+    /// Checks whether the peer has answered, and updates the phase if so.
+    pub(super) fn poll_connecting(&mut self) -> bool {
         let phase = std::mem::replace(&mut self.phase, Phase::Closed);
         let Phase::Connecting(pending) = phase else {
             self.phase = phase;
@@ -192,7 +192,7 @@ impl State {
     }
 }
 
-fn claim(addresses: Addresses, index: u32, port: u16) -> Result<PortClaim, Error> {
+fn claim_port(addresses: Addresses, index: u32, port: u16) -> Result<PortClaim, Error> {
     PortClaim::take(PortSpace::Tcp, addresses, index, port).map_err(|error| {
         let errno = match &error {
             PortClaimError::Taken(_) => Errno::EADDRINUSE,

@@ -1,4 +1,4 @@
-//! Listening.
+//! `listen` and `accept`.
 
 use super::connecting::{SHUT, connection_error, for_each_connecting};
 use super::route::connect_options;
@@ -9,48 +9,45 @@ use crate::wire::ConnectData;
 use nix::sys::resource::{Resource, getrlimit};
 use roce_verbs::cm::{Establishing, Incoming, Listener};
 use std::collections::{HashMap, VecDeque};
-use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
-/// A listener uses at most this part of the descriptors that the process may have for half-open
-/// connections, and as many for confirmed ones that the program has not accepted. Each connection
-/// has two.
+/// A listener uses at most 1 / `PART_OF_DESCRIPTORS` of the process's descriptors for half-open
+/// connections, and as many for confirmed connections that the program has not accepted. Each
+/// connection has two descriptors.
 const PART_OF_DESCRIPTORS: u64 = 4;
 
-/// The maximum number of half-open connections, and of confirmed ones, however many descriptors the
-/// process may have.
+/// Maximum number of half-open connections, and of confirmed ones, regardless of the descriptor limit.
 const MAX_UNACCEPTED: u64 = 256;
 
-/// The time after which a half-open connection may have to make room for the next request. The peer
-/// confirms when its application thread goes on, and a lost REP or RTU is repaired by one of the
-/// next REPs, which follow 1, 2 and 4 timeouts of 1.6 s after the first.
+/// How long a half-open connection is kept before a new request may evict it. The peer confirms when
+/// its application thread runs, and one of the REPs that follow 1, 2 and 4 timeouts of 1.6 s after the
+/// first recovers a lost REP or RTU.
 const GRACE: Duration = Duration::from_secs(7);
 
-/// The state of a socket that listens.
+/// The state of a listening socket.
 ///
-/// A connection counts from the RTU on, as with TCP from the third segment on: the source address of
-/// a REQ can be forged. Data are no confirmation: the sender of a REQ chooses the PSN at which they
-/// begin, so whoever forges them guesses only 17 bits of a QPN.
+/// A connection is confirmed by the RTU, as TCP's is by the third segment, because the source address
+/// of a REQ can be forged. Data do not confirm it: the sender of the REQ chooses their first PSN, so a
+/// forger needs to guess only 17 bits of a QPN.
 pub(super) struct Listening {
     port: u16,
     listeners: Vec<(Arc<Nic>, Listener)>,
-    /// Connections that the peers have not confirmed. Oldest first.
+    /// Connections that the peers have not confirmed, oldest first.
     half_open: VecDeque<HalfOpen>,
-    /// Connections for `accept`. Oldest first.
+    /// Connections for `accept`, oldest first.
     confirmed: VecDeque<Confirmed>,
-    /// The maximum number of half-open connections, which is also that of confirmed ones.
+    /// Maximum number of half-open connections, and of confirmed ones.
     limit: usize,
-    /// The number of confirmed connections from which on no further request is answered: what the
-    /// program has asked for, within `limit`.
+    /// Maximum number of confirmed connections: the program's backlog, clamped to `limit`.
     backlog: usize,
-    /// Why this process has no room for a connection. No further request is taken until `accept` has
-    /// said so.
+    /// Why a connection could not be created. No further request is answered until `accept` has
+    /// returned this error.
     failed: Option<Error>,
     /// Whether further requests are refused.
     is_shut: bool,
 }
 
-/// A connection whose request this end has answered.
+/// A connection whose request this end has answered and the peer has not confirmed.
 struct HalfOpen {
     connecting: Connecting,
     endpoint: Endpoint,
@@ -71,16 +68,12 @@ struct Names {
 }
 
 impl Socket {
-    /// `listen`. A socket at an unspecified address listens on all devices. A socket that listens
-    /// already gets the new backlog.
+    /// `listen`. A socket at an unspecified address listens on all devices. A second call changes the
+    /// backlog.
     pub(crate) fn listen(&self, backlog: i32) -> Result<(), Error> {
         let is_bound = self.state.lock().claim.is_some();
         if !is_bound {
-            let any = match self.domain {
-                Domain::V4 => Ipv4Addr::UNSPECIFIED.into(),
-                Domain::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
-            };
-            self.bind(SocketAddr::new(any, 0))?;
+            self.bind(SocketAddr::new(self.domain.unspecified(), 0))?;
         }
         let mut state = self.state.lock();
         match &mut state.phase {
@@ -114,7 +107,7 @@ impl Socket {
         let mut listening = Listening::new(claim.port(), listeners);
         listening.set_backlog(backlog);
         state.phase = Phase::Listening(Box::new(listening));
-        self.announce();
+        self.wake_sleepers();
         Ok(())
     }
 
@@ -128,11 +121,11 @@ impl Socket {
             if listening.confirmed.is_empty() {
                 return match listening.failed.take() {
                     Some(error) => Err(error),
-                    None if listening.is_over() => Err(Errno::EINVAL.into()),
+                    None if listening.is_drained() => Err(Errno::EINVAL.into()),
                     None => Ok(None),
                 };
             }
-            // Without a descriptor for it, the connection waits, as with TCP.
+            // If this runs out of descriptors, the connection stays in the backlog, as with TCP.
             let socket = Self::with(self.domain, Phase::Idle, state.sizes)?;
             let Some(Confirmed { stream, names }) = listening.confirmed.pop_front() else {
                 return Ok(None);
@@ -145,7 +138,7 @@ impl Socket {
             }
             Ok(Some(socket))
         })?;
-        accepted.watch_peer();
+        accepted.start_keepalive();
         Ok(accepted)
     }
 }
@@ -167,32 +160,31 @@ impl Listening {
         }
     }
 
-    /// `shutdown`: refuses all further requests immediately. The connections that it has agreed to can still
-    /// be accepted, since their peers may have sent data.
-    pub(super) fn shut(&mut self) {
+    /// `shutdown`: refuses all further requests immediately. Connections that were answered before can
+    /// still be accepted, since their peers may have sent data.
+    pub(super) fn refuse_requests(&mut self) {
         self.is_shut = true;
     }
 
-    /// Whether there is nothing left to accept, and never will be.
-    fn is_over(&self) -> bool {
+    /// Whether there is nothing left to accept after a shutdown.
+    fn is_drained(&self) -> bool {
         self.is_shut && self.half_open.is_empty() && self.confirmed.is_empty()
     }
 
-    /// Sets the number of confirmed connections that wait for `accept`: one more than `backlog`, as
-    /// with TCP. As with `rdma_listen`, 0 and less stand for the maximum.
+    /// Sets the maximum number of confirmed connections: one more than `backlog`, as with TCP. As with
+    /// `rdma_listen`, a `backlog` that is not positive selects the maximum.
     fn set_backlog(&mut self, backlog: i32) {
-        let asked = usize::try_from(backlog).unwrap_or(0);
-        self.backlog = match asked {
-            0 => self.limit,
-            asked => (asked + 1).min(self.limit),
+        self.backlog = match usize::try_from(backlog) {
+            Ok(backlog @ 1..) => (backlog + 1).min(self.limit),
+            _ => self.limit,
         };
     }
 
-    /// Answers requests, and looks which peers have confirmed. Returns whether there was anything.
+    /// Answers requests and collects confirmed connections. Returns whether there were any.
     pub(super) fn progress(&mut self, sizes: &Sizes, now: Instant) -> bool {
         if !self.half_open.is_empty() {
-            // A thread may wait here for a connection that it has asked for itself.
-            for_each_connecting(|socket| socket.go_on_if_connecting());
+            // The peer may be another socket of the thread that waits here.
+            for_each_connecting(|socket| socket.try_progress_connect());
         }
         let confirmed = self.take_confirmed();
         self.answer_requests(sizes, now) || confirmed
@@ -220,7 +212,7 @@ impl Listening {
                     let stream = Stream::new(connection, endpoint, peer);
                     self.confirmed.push_back(Confirmed { stream, names });
                 }
-                // The peer has given up, or does not answer.
+                // The peer has given up or does not answer.
                 Err(_) => {}
             }
         }
@@ -237,14 +229,14 @@ impl Listening {
                 break;
             };
             if self.is_shut {
-                // A peer that has given up need not know.
+                // Best effort: the peer may have given up.
                 let _ = incoming.reject(SHUT);
                 continue;
             }
-            match agree(nic, incoming, self.port, sizes, now) {
+            match answer_request(nic, incoming, self.port, sizes, now) {
                 Ok(half_open) => self.half_open.push_back(half_open),
-                Err(error) if is_of_this_process(error.errno()) => self.failed = Some(error),
-                // Dropping the request has refused it. It says nothing about the others.
+                Err(error) if is_shortage(error.errno()) => self.failed = Some(error),
+                // Dropping the request has rejected it. Other requests are not affected.
                 Err(_) => {}
             }
         }
@@ -256,7 +248,7 @@ impl Listening {
         listeners.any(|(_, listener)| listener.has_request())
     }
 
-    /// Whether no request is answered until the program has called `accept`.
+    /// Whether no request is answered until the program calls `accept`.
     fn waits_for_accept(&self) -> bool {
         !self.is_shut && (self.failed.is_some() || self.confirmed.len() >= self.backlog)
     }
@@ -265,29 +257,30 @@ impl Listening {
         !self.is_shut && self.half_open.len() >= self.limit
     }
 
-    /// The half-open connection that makes room for the next one, and the time from which on it
-    /// does: the oldest of the address that has the most.
-    fn gives_way(&self) -> Option<(usize, Instant)> {
+    /// The half-open connection to evict next, and the time from which it may be evicted: the oldest
+    /// connection of the address that has the most.
+    fn find_evictable(&self) -> Option<(usize, Instant)> {
         let mut of_address = HashMap::new();
         for half_open in &self.half_open {
             *of_address.entry(half_open.names.remote.ip()).or_insert(0) += 1;
         }
         let oldest_first = self.half_open.iter().enumerate();
-        // `max_by_key` returns the last of several maxima, which is the oldest in this order.
+        // `max_by_key` returns the last maximum, which is the oldest in this order.
         let (index, chosen) = oldest_first
             .rev()
             .max_by_key(|(_, half_open)| of_address[&half_open.names.remote.ip()])?;
         Some((index, chosen.since + GRACE))
     }
 
-    /// Whether a request may be answered now. Requests whose senders never confirm keep nobody out
-    /// for ever. While there is no room, a request waits, or its sender repeats it.
+    /// Whether a request may be answered now. Evicts a half-open connection if necessary, so that senders
+    /// that never confirm cannot lock out others. While there is no room, a request waits, and its sender
+    /// may retransmit it.
     fn make_room(&mut self, now: Instant) -> bool {
         if self.waits_for_accept() {
             return false;
         }
         if self.is_full()
-            && let Some((index, at)) = self.gives_way()
+            && let Some((index, at)) = self.find_evictable()
             && at <= now
         {
             self.half_open.remove(index);
@@ -299,11 +292,11 @@ impl Listening {
         if self.waits_for_accept() || !self.is_full() || !self.has_request() {
             return None;
         }
-        self.gives_way().map(|(_, at)| at)
+        self.find_evictable().map(|(_, at)| at)
     }
 
     pub(super) fn descriptors(&self, mut each: impl FnMut(RawFd)) {
-        // Requests that must wait would keep the thread awake.
+        // Requests that have to wait would keep the thread awake.
         let must_wait = self.waits_for_accept() || self.is_full();
         if !(must_wait && self.has_request()) {
             for (_, listener) in &self.listeners {
@@ -315,7 +308,7 @@ impl Listening {
         }
         if !self.half_open.is_empty() {
             for_each_connecting(|socket| {
-                if let Some(fd) = socket.awaited_answer() {
+                if let Some(fd) = socket.connecting_fd() {
                     each(fd);
                 }
             });
@@ -335,7 +328,7 @@ impl Listening {
 }
 
 /// Answers a request.
-fn agree(
+fn answer_request(
     nic: &Arc<Nic>,
     incoming: Incoming,
     port: u16,
@@ -358,11 +351,6 @@ fn agree(
         names,
         since,
     })
-}
-
-/// Whether an error means that this process has no descriptor or no memory left.
-fn is_of_this_process(errno: Errno) -> bool {
-    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
 }
 
 #[cfg(test)]
@@ -450,7 +438,7 @@ mod tests {
                 half_open.since = now + Duration::from_secs(number as u64);
             }
             let second = now + Duration::from_secs(1);
-            assert_eq!(listening.gives_way(), Some((1, second + GRACE)));
+            assert_eq!(listening.find_evictable(), Some((1, second + GRACE)));
             // The oldest of another address stays, although its time is over.
             assert!(!listening.make_room(now + GRACE));
             assert!(listening.make_room(second + GRACE));

@@ -1,4 +1,4 @@
-//! A stream socket: its state, and the waiting of calls.
+//! A stream socket: its state, and blocking calls.
 
 mod connecting;
 mod listening;
@@ -16,7 +16,7 @@ use crate::wait::Patience;
 use nix::errno::Errno;
 use roce_verbs::cm::{Connecting, PortClaim};
 use roce_verbs::device::Driving;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -29,13 +29,32 @@ pub use route::Route;
 pub use set::{Number, Time};
 pub use transfer::{ReceiveFlags, Shutdown};
 
-/// The addresses of a socket.
+/// The address family of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
     /// AF_INET.
     V4,
     /// AF_INET6, which can also reach IPv4 addresses.
     V6,
+}
+
+impl Domain {
+    pub(crate) fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => Ipv4Addr::UNSPECIFIED.into(),
+            Self::V6 => Ipv6Addr::UNSPECIFIED.into(),
+        }
+    }
+
+    /// The address as a socket of this domain reports it: an IPv6 socket maps IPv4 addresses.
+    pub(crate) fn map_address(self, address: SocketAddr) -> SocketAddr {
+        match (self, address) {
+            (Self::V6, SocketAddr::V4(v4)) => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            _ => address,
+        }
+    }
 }
 
 /// A stream socket.
@@ -62,9 +81,9 @@ enum Phase {
     Listening(Box<Listening>),
     Connecting(Box<(Connecting, Endpoint)>),
     Stream(Box<Stream>),
-    /// Connecting has failed.
+    /// The connection attempt failed.
     Failed(Errno),
-    /// Closed, perhaps while other threads still use it.
+    /// Closed. Other threads may still use it.
     Closed,
 }
 
@@ -106,7 +125,7 @@ impl Awaited for State {
     fn progress(&mut self, mut drive: impl FnMut(*const Nic) -> bool) -> bool {
         match &mut self.phase {
             Phase::Stream(stream) => stream.progress(drive(stream.nic())),
-            Phase::Connecting(_) => self.go_on_connecting(),
+            Phase::Connecting(_) => self.poll_connecting(),
             Phase::Listening(listening) => listening.progress(&self.sizes, Instant::now()),
             _ => false,
         }
@@ -166,7 +185,7 @@ impl Awaited for State {
             Phase::Stream(stream) => {
                 when(stream.is_readable(), IN)
                     | when(stream.is_writable(), OUT)
-                    | when(stream.reads_nothing(), libc::POLLRDHUP)
+                    | when(stream.is_read_closed(), libc::POLLRDHUP)
                     | when(stream.is_shut(), libc::POLLHUP)
                     | when(stream.is_broken(), libc::POLLERR)
             }

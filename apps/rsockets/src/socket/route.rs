@@ -2,29 +2,28 @@
 
 use super::*;
 use roce_verbs::qp::{ConnectOptions, PathMtu};
-use std::net::IpAddr;
 
 /// A path between two addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The address that packets come from.
+    /// The source address of packets.
     pub source: IpAddr,
-    /// The address that they go to.
+    /// The destination address of packets.
     pub destination: IpAddr,
-    /// Their traffic class: the DSCP is in the upper six bits.
+    /// The traffic class: the DSCP is in the upper six bits.
     pub traffic_class: u8,
-    /// Their hop limit; 0 means the default.
+    /// The hop limit; 0 means the default.
     pub hop_limit: u8,
 }
 
-/// The bits of the traffic class that are for ECN, which connections use themselves.
+/// The ECN bits of the traffic class, which connections use themselves.
 const ECN: u8 = 0b11;
 
 impl Socket {
-    /// Sets the path of the connection that the socket will ask for.
+    /// Sets the path that the socket will connect along.
     ///
     /// # Errors
-    /// EINVAL if the socket is connected, or the ends of the path are of different families.
+    /// EINVAL if the socket is connected, or the ends of the path differ in address family.
     pub(crate) fn set_route(&self, route: Route) -> Result<(), Error> {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Idle) {
@@ -37,7 +36,7 @@ impl Socket {
                 destination,
                 ..
             } = route;
-            let what = format!("{source} and {destination} are not of one family");
+            let what = format!("{source} and {destination} differ in address family");
             return Err(Error::new(Errno::EINVAL, what));
         }
         state.settings.route = Some(route);
@@ -63,7 +62,7 @@ impl Socket {
     }
 }
 
-/// How a QP is connected, along a path that the program has set.
+/// The options to connect a QP with, along the path that the program has set.
 pub(super) fn connect_options(route: Option<&Route>) -> ConnectOptions {
     let defaults = ConnectOptions {
         access: roce_verbs::Access::REMOTE_WRITE,

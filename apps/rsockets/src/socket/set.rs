@@ -1,7 +1,7 @@
-//! Options of sockets.
+//! Socket options.
 
 use super::*;
-use crate::alive::{self, Asks};
+use crate::keepalive::{self, Probe};
 use crate::options::{MAX_BUFFER, MAX_QUEUE, MIN_SEND_BUFFER};
 use crate::wire;
 use std::sync::Weak;
@@ -11,22 +11,22 @@ use std::sync::Weak;
 pub(crate) struct Settings {
     pub(crate) reuse_address: bool,
     pub(crate) keep_alive: bool,
-    /// Seconds without traffic before the peer is asked for a sign of life.
+    /// Seconds between keepalive probes.
     pub(crate) keep_idle: Option<u32>,
     pub(crate) oob_inline: bool,
     pub(crate) no_delay: bool,
     pub(crate) v6_only: bool,
     /// SO_LINGER: how long a close waits.
     pub(crate) linger: Option<Duration>,
-    /// The path of the connection that the socket asks for.
+    /// The path to connect along.
     pub(crate) route: Option<Route>,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
 }
 
 impl Settings {
-    /// The interval at which the peer is asked for a sign of life.
-    fn asks_every(&self) -> Option<Duration> {
+    /// The interval of keepalive probes, if SO_KEEPALIVE is set.
+    fn keepalive_interval(&self) -> Option<Duration> {
         let seconds = self.keep_idle.unwrap_or(DEFAULT_KEEP_IDLE);
         self.keep_alive.then(|| Duration::from_secs(seconds.into()))
     }
@@ -54,7 +54,7 @@ pub enum Number {
     SendBuffer,
     /// RDMA_SQSIZE: requests in the send queue.
     SendQueue,
-    /// RDMA_RQSIZE: messages of the peer that may wait.
+    /// RDMA_RQSIZE: messages that the peer may send ahead of the program.
     ReceiveQueue,
     /// RDMA_INLINE: sends up to this number of bytes are inline.
     Inline,
@@ -75,8 +75,8 @@ pub enum Time {
 }
 
 impl Number {
-    /// Whether a connected socket can't change it any more.
-    fn is_for_connecting(self) -> bool {
+    /// Whether a connected socket can no longer change it.
+    fn is_fixed_once_connected(self) -> bool {
         matches!(
             self,
             Self::SendQueue | Self::ReceiveQueue | Self::Inline | Self::Mappings
@@ -85,37 +85,36 @@ impl Number {
 }
 
 impl Socket {
-    /// Sets an option. Sizes of buffers have no effect once the socket is connected, as with TCP
-    /// sockets whose window has been announced.
+    /// Sets an option. Buffer sizes have no effect once the socket is connected.
     ///
     /// # Errors
-    /// EINVAL if the value is out of range, or the sizes of queues are set too late.
+    /// EINVAL if the value is out of range, or a connected socket can no longer change the option.
     pub(crate) fn set_number(self: &Arc<Self>, option: Number, value: i32) -> Result<(), Error> {
-        self.set_number_alone(option, value)?;
+        self.store_number(option, value)?;
         if matches!(option, Number::KeepAlive | Number::KeepIdle) {
-            self.watch_peer();
+            self.start_keepalive();
         }
         Ok(())
     }
 
-    /// Asks the peer for signs of life, if SO_KEEPALIVE is set.
-    pub(super) fn watch_peer(self: &Arc<Self>) {
-        let every = self.state.lock().settings.asks_every();
+    /// Starts keepalive probes if SO_KEEPALIVE is set.
+    pub(super) fn start_keepalive(self: &Arc<Self>) {
+        let every = self.state.lock().settings.keepalive_interval();
         if let Some(every) = every {
             let this: Weak<Self> = Arc::downgrade(self);
-            alive::watch(this, every);
+            keepalive::watch(this, every);
         }
     }
 
-    fn set_number_alone(&self, option: Number, value: i32) -> Result<(), Error> {
+    fn store_number(&self, option: Number, value: i32) -> Result<(), Error> {
         let mut state = self.state.lock();
         let is_idle = matches!(state.phase, Phase::Idle | Phase::Listening(_));
-        if option.is_for_connecting() && !is_idle {
+        if option.is_fixed_once_connected() && !is_idle {
             let what = format!("{option:?} can only be set before the socket is connected");
             return Err(Error::new(Errno::EINVAL, what));
         }
         let positive = || {
-            let what = || format!("{option:?} is at least 0, not {value}");
+            let what = || format!("{option:?} must be at least 0, not {value}");
             usize::try_from(value).map_err(|_| Error::new(Errno::EINVAL, what()))
         };
         let queue = || positive().map(|value| value.min(usize::from(MAX_QUEUE)) as u16);
@@ -133,7 +132,7 @@ impl Socket {
                 Ok(seconds @ 1..) => settings.keep_idle = Some(seconds),
                 _ => return Err(Errno::EINVAL.into()),
             },
-            // As for TCP, and as rdma-core does it, twice what was asked for.
+            // Twice the requested size, as for TCP and in rdma-core.
             Number::ReceiveBuffer => {
                 sizes.receive_buffer = positive()?.saturating_mul(2).clamp(2, MAX_BUFFER);
             }
@@ -144,7 +143,7 @@ impl Socket {
             Number::SendQueue => sizes.send_queue = queue()?,
             Number::ReceiveQueue => sizes.receive_queue = queue()?,
             Number::Inline => sizes.inline = queue()?,
-            Number::Mappings => sizes.mappings = wire::expressible(queue()?),
+            Number::Mappings => sizes.mappings = wire::round_down_mappings(queue()?),
         }
         Ok(())
     }
@@ -175,7 +174,7 @@ impl Socket {
         }
     }
 
-    /// Sets a time; `None` means that there is no limit, or for SO_LINGER that it is off.
+    /// Sets a timeout; `None` means no limit, or turns SO_LINGER off.
     pub(crate) fn set_time(&self, option: Time, time: Option<Duration>) {
         let settings = &mut self.state.lock().settings;
         match option {
@@ -185,7 +184,7 @@ impl Socket {
         }
     }
 
-    /// A time that was set.
+    /// A timeout.
     pub(crate) fn time(&self, option: Time) -> Option<Duration> {
         let settings = &self.state.lock().settings;
         match option {
@@ -195,12 +194,12 @@ impl Socket {
         }
     }
 
-    /// SO_ERROR: takes the error of a connect that failed later.
+    /// SO_ERROR: takes the error of a broken connection or a failed non-blocking connect.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let mut state = self.state.lock();
         self.progress_locked(&mut state, true);
         let broken = match &mut state.phase {
-            Phase::Stream(stream) => stream.take_break(),
+            Phase::Stream(stream) => stream.take_error(),
             _ => None,
         };
         broken.or_else(|| state.error.take())
@@ -211,7 +210,7 @@ impl Socket {
         matches!(self.state.lock().phase, Phase::Listening(_))
     }
 
-    /// FIONREAD: bytes that wait.
+    /// FIONREAD: the number of unread bytes.
     pub(crate) fn unread(&self) -> usize {
         let mut state = self.state.lock();
         self.progress_locked(&mut state, true);
@@ -222,17 +221,17 @@ impl Socket {
     }
 }
 
-/// What Linux sets for TCP.
+/// Linux's default for TCP.
 const DEFAULT_KEEP_IDLE: u32 = 7200;
 
-impl Asks for Socket {
-    /// `None` if the program no longer wants it, or the connection is over.
-    fn ask_peer(&self) -> Option<Duration> {
+impl Probe for Socket {
+    /// `None` if the program has turned keepalive off, or the connection is over.
+    fn send_keepalive_probe(&self) -> Option<Duration> {
         let mut state = self.state.lock();
         self.progress_locked(&mut state, true);
-        let every = state.settings.asks_every()?;
+        let every = state.settings.keepalive_interval()?;
         match &mut state.phase {
-            Phase::Stream(stream) => stream.ask_peer().then_some(every),
+            Phase::Stream(stream) => stream.send_keepalive_probe().then_some(every),
             Phase::Closed | Phase::Failed(_) => None,
             _ => Some(every),
         }

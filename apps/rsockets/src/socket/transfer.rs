@@ -1,4 +1,4 @@
-//! Sending, receiving and ending.
+//! Sending, receiving, `shutdown` and `close`.
 
 use super::*;
 use crate::lingering;
@@ -6,18 +6,18 @@ use crate::stream::{Gather, Scatter};
 use roce_verbs::memory::Registration;
 use std::io::{IoSlice, IoSliceMut};
 
-/// What a call that receives wants.
+/// Flags of a receive call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveFlags {
-    /// MSG_PEEK: the bytes stay.
+    /// MSG_PEEK: leaves the bytes in place.
     pub peek: bool,
-    /// MSG_WAITALL: waits until all slices are full, or the stream ends.
+    /// MSG_WAITALL: waits until all slices are full or the stream ends.
     pub wait_all: bool,
     /// MSG_DONTWAIT.
     pub dont_wait: bool,
 }
 
-/// Which half of a connection `shutdown` ends.
+/// Which half of a connection to shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// SHUT_RD.
@@ -28,16 +28,16 @@ pub enum Shutdown {
     Both,
 }
 
-/// The longest time that a socket that is being closed waits for the peer to acknowledge what was
-/// sent. A peer that does not answer is given up before that.
+/// How long a closing socket waits at most for the peer to acknowledge everything. The connection to a
+/// peer that does not answer fails earlier.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
-/// The time that a call waits itself, as most peers answer sooner. The rest goes on beside the
-/// program, which a close does not hold up, as with TCP.
+/// How long the call itself waits: most peers answer sooner. Later, the close continues in the
+/// background, so that it does not block the program, as with TCP.
 const QUICK_CLOSE: Duration = Duration::from_micros(200);
 
 impl Socket {
-    /// `recv`. Returns the number of bytes; 0 means that the peer sends no more.
+    /// `recv`. Returns the number of bytes; 0 is the end of the stream.
     pub(crate) fn receive(
         &self,
         slices: &mut [IoSliceMut<'_>],
@@ -51,7 +51,7 @@ impl Socket {
             received == 0 || flags.wait_all && !flags.peek && !out.is_full()
         };
         let waited = self.wait(patience, |state| {
-            let stream = state.connected()?;
+            let stream = state.connected_stream()?;
             if out.is_full() {
                 return Ok(Some(()));
             }
@@ -59,7 +59,7 @@ impl Socket {
             if !waits_on(&mut out, received) {
                 return Ok(Some(()));
             }
-            if stream.unread() == 0 && stream.reads_nothing() {
+            if stream.unread() == 0 && stream.is_read_closed() {
                 if received == 0 {
                     stream.report_break()?;
                 }
@@ -73,18 +73,17 @@ impl Socket {
         }
     }
 
-    /// `send`. A blocking socket sends all bytes, unless the connection ends.
+    /// `send`. A blocking socket sends all bytes unless the connection ends.
     pub(crate) fn send(&self, slices: &[IoSlice<'_>], dont_wait: bool) -> Result<usize, Error> {
-        self.send_by(slices, dont_wait, |stream, data| {
-            if !stream.tell_mappings()? {
+        self.send_with(slices, dont_wait, |stream, data| {
+            if !stream.announce_mappings()? {
                 return Ok(0);
             }
             stream.send(data)
         })
     }
 
-    /// `riowrite`: as `send`, into memory that the peer has mapped to an offset. Sends less where
-    /// the mapping ends.
+    /// `riowrite`: sends into memory that the peer has mapped to an offset. Stops where the mapping ends.
     pub(crate) fn write_mapped(
         &self,
         slices: &[IoSlice<'_>],
@@ -92,12 +91,12 @@ impl Socket {
         dont_wait: bool,
     ) -> Result<usize, Error> {
         let mut next = offset;
-        self.send_by(slices, dont_wait, |stream, data| {
-            if !stream.tell_mappings()? {
+        self.send_with(slices, dont_wait, |stream, data| {
+            if !stream.announce_mappings()? {
                 return Ok(0);
             }
             if !stream.is_mapped_by_peer(next) {
-                data.drop_rest();
+                data.discard_rest();
                 return Ok(0);
             }
             let written = stream.write_mapped(data, next)?;
@@ -106,7 +105,7 @@ impl Socket {
         })
     }
 
-    fn send_by(
+    fn send_with(
         &self,
         slices: &[IoSlice<'_>],
         dont_wait: bool,
@@ -117,8 +116,8 @@ impl Socket {
         let patience = self.patience(dont_wait, limit);
         let mut sent = 0;
         let waited = self.wait(patience, |state| {
-            let stream = state.connected()?;
-            if stream.sends_nothing() {
+            let stream = state.connected_stream()?;
+            if stream.is_write_closed() {
                 stream.report_break()?;
                 return Err(Errno::EPIPE.into());
             }
@@ -132,90 +131,90 @@ impl Socket {
         }
     }
 
-    /// `shutdown`. What was sent still reaches the peer. A socket that listens refuses all further
-    /// requests if its reads are shut, as with TCP.
+    /// `shutdown`. Bytes in flight still reach the peer. A listening socket refuses all further requests
+    /// once its reads are shut down, as with TCP.
     pub(crate) fn shut_down(&self, which: Shutdown) -> Result<(), Error> {
         {
             let mut state = self.state.lock();
             if let Phase::Listening(listening) = &mut state.phase {
                 if which != Shutdown::Writes {
-                    listening.shut();
-                    self.announce();
+                    listening.refuse_requests();
+                    self.wake_sleepers();
                 }
                 return Ok(());
             }
-            let stream = state.connected()?;
+            let stream = state.connected_stream()?;
             match which {
                 Shutdown::Reads => stream.shut_reads(),
                 Shutdown::Writes => stream.shut_writes(),
                 Shutdown::Both => stream.disconnect(),
             }
-            self.announce();
+            self.wake_sleepers();
         }
         let limit = match self.is_nonblocking() {
             true => QUICK_CLOSE,
             false => CLOSE_LIMIT,
         };
-        // If the send queue is still full then, the next call sends the message.
-        self.wait_at_most(limit, |stream| !stream.owes_message());
+        // If the send queue is still full after that, the next call sends the message.
+        self.wait_at_most(limit, |stream| !stream.has_pending_control());
         Ok(())
     }
 
-    /// Waits at most `limit` until what was sent has reached the peer, or never will. Returns
-    /// whether that is so.
+    /// Waits at most `limit` until everything has reached the peer or never will. Returns whether that
+    /// happened.
     fn flush(&self, limit: Duration) -> bool {
         self.wait_at_most(limit, Stream::is_flushed)
     }
 
-    /// Waits at most `limit` for a state of the stream. Returns whether the stream has it, or the
-    /// socket is no longer connected.
-    fn wait_at_most(&self, limit: Duration, is_there: impl Fn(&Stream) -> bool) -> bool {
+    /// Waits at most `limit` until `is_done` holds or the socket is no longer connected. Returns whether
+    /// that happened.
+    fn wait_at_most(&self, limit: Duration, is_done: impl Fn(&Stream) -> bool) -> bool {
         let end = Instant::now() + limit;
         let flushed = || {
             self.wait(Patience::Until(Some(end)), |state| match &state.phase {
-                Phase::Stream(stream) if !is_there(stream) => Ok(None),
+                Phase::Stream(stream) if !is_done(stream) => Ok(None),
                 _ => Ok(Some(())),
             })
         };
         loop {
             match flushed() {
-                // A signal is no reason to lose data.
+                // A signal must not lose data.
                 Err(error) if error.errno() == Errno::EINTR => {}
                 result => return result.is_ok(),
             }
         }
     }
 
-    /// `close`. The caller has taken the socket out of the table.
+    /// `close`. The caller has removed the socket from the table.
     pub(crate) fn close(self: Arc<Self>) {
         let linger = {
             let mut state = self.state.lock();
             let linger = state.settings.linger;
             match &mut state.phase {
                 Phase::Stream(stream) if linger == Some(Duration::ZERO) => {
-                    stream.break_off(Errno::ECONNRESET);
+                    stream.abort(Errno::ECONNRESET);
                 }
                 Phase::Stream(stream) => stream.disconnect(),
                 _ => {}
             }
-            self.announce();
+            self.wake_sleepers();
             linger.filter(|_| !self.is_nonblocking())
         };
         if self.flush(linger.unwrap_or(QUICK_CLOSE)) {
-            return self.end();
+            return self.mark_closed();
         }
-        lingering::finish(move || self.finish_closing());
+        lingering::close_in_background(move || self.finish_closing());
     }
 
-    /// The rest of a close, which waits.
+    /// The part of a close that waits for the peer.
     fn finish_closing(&self) {
         self.flush(CLOSE_LIMIT);
-        self.end();
+        self.mark_closed();
     }
 
-    /// The process ends: the peer gets what was sent, for at most `limit`.
-    pub(crate) fn leave(&self, limit: Duration) {
-        // Another thread may hold the lock for ever.
+    /// At exit: waits at most `limit` until the peer has received everything.
+    pub(crate) fn flush_at_exit(&self, limit: Duration) {
+        // Another thread may hold the lock forever.
         let Some(mut state) = self.state.try_lock_for(limit) else {
             return;
         };
@@ -226,11 +225,11 @@ impl Socket {
         }
     }
 
-    fn end(&self) {
+    fn mark_closed(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Closed;
         state.claim = None;
-        self.announce();
+        self.wake_sleepers();
     }
 
     /// `riomap`.
@@ -241,23 +240,23 @@ impl Socket {
         remote: bool,
     ) -> Result<(), Error> {
         let mut state = self.state.lock();
-        let stream = state.connected()?;
+        let stream = state.connected_stream()?;
         let registration = register(stream.pd())?;
         stream.map(registration, offset, remote)
     }
 
     /// `riounmap`.
     pub(crate) fn unmap(&self, address: u64, len: usize) -> Result<(), Error> {
-        self.state.lock().connected()?.unmap(address, len)
+        self.state.lock().connected_stream()?.unmap(address, len)
     }
 }
 
 impl State {
     /// The stream of a connected socket.
-    fn connected(&mut self) -> Result<&mut Stream, Error> {
+    fn connected_stream(&mut self) -> Result<&mut Stream, Error> {
         match &mut self.phase {
             Phase::Stream(stream) => Ok(stream),
-            // A program whose connect has not finished may try.
+            // The connection attempt is still in progress.
             Phase::Connecting(_) => Err(Errno::EAGAIN.into()),
             Phase::Closed => Err(Errno::EBADF.into()),
             Phase::Failed(_) | Phase::Idle | Phase::Listening(_) => Err(Errno::ENOTCONN.into()),
@@ -266,9 +265,9 @@ impl State {
 }
 
 impl Stream {
-    /// The error of a connection that was cut off, once.
+    /// Returns the error of a broken connection once.
     fn report_break(&mut self) -> Result<(), Error> {
-        match self.take_break() {
+        match self.take_error() {
             Some(errno) => Err(errno.into()),
             None => Ok(()),
         }

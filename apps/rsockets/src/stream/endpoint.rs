@@ -1,4 +1,4 @@
-//! A QP with its queues and memory, for a stream that is not connected yet.
+//! The queues and memory of a stream, created before it is connected.
 
 use super::outbox::CONTROL_SLOTS;
 use crate::error::{Error, OrErrno};
@@ -10,20 +10,20 @@ use roce_verbs::completion::CompletionChannel;
 use roce_verbs::{Access, CompletionQueue, MemoryRegion, QpOptions, QueuePair, RecvRequest};
 use std::sync::Arc;
 
-/// The number of elements that a peer may write. It uses one while it fills the other.
+/// The number of elements that a peer may write: one in use while the other is filled.
 pub(super) const ELEMENTS: usize = 2;
 
-/// Receives beyond those for which the peer has credits: for messages that need none, and because
-/// receives are posted again only now and then.
+/// Receives beyond the peer's credits: for messages that need no credit, and because receives are
+/// reposted in batches.
 pub(super) const SPARE_RECEIVES: u16 = 32;
 
-/// The `wr_id` of receives. Those of sends are 0.
+/// The `wr_id` of receives; sends have 0.
 pub(super) const RECEIVE: u64 = 1;
 
-/// The largest number of bytes that are sent inline.
+/// Maximum number of inline bytes.
 const MAX_INLINE: usize = 512;
 
-/// The fewest requests in a queue, as in rdma-core.
+/// Minimum number of requests in a queue, as in rdma-core.
 const MIN_QUEUE: u16 = 16;
 
 /// The memory and the queues of a stream.
@@ -33,15 +33,15 @@ pub(crate) struct Endpoint {
     pub(crate) channel: CompletionChannel,
     /// The send buffer.
     pub(super) send: MemoryRegion,
-    /// The receive buffer, two halves.
+    /// The receive buffer: two halves.
     pub(super) receive: MemoryRegion,
-    /// What the peer writes: [`ELEMENTS`] elements, then the mappings.
+    /// Written by the peer: [`ELEMENTS`] elements, then the mappings.
     pub(super) offers: MemoryRegion,
     pub(super) sizes: Sizes,
 }
 
 impl Endpoint {
-    /// Makes the QP, and posts its receives.
+    /// Creates the QP and posts its receives.
     ///
     /// # Errors
     /// If memory or descriptors run out.
@@ -66,7 +66,7 @@ impl Endpoint {
             recv_depth: receives,
             max_send_sge: 2,
             max_recv_sge: 1,
-            // Elements and mappings are sent inline in any case.
+            // Elements and mappings are always sent inline.
             max_inline: usize::from(sizes.inline).max(MAPPING_LEN),
             ..QpOptions::default()
         };
@@ -101,7 +101,7 @@ impl Endpoint {
         self.receive.len() / 2
     }
 
-    /// The credits and addresses that the peer learns.
+    /// The private data with credits and addresses for the peer.
     pub(crate) fn connect_data(&self) -> ConnectData {
         let element = |region: &MemoryRegion, len: usize| Element {
             address: region.remote(0).addr,
@@ -117,7 +117,7 @@ impl Endpoint {
         }
     }
 
-    /// The most messages in the send queue.
+    /// Maximum number of messages in the send queue.
     pub(super) fn send_slots(&self) -> u16 {
         self.sizes.send_queue.max(CONTROL_SLOTS + 1)
     }

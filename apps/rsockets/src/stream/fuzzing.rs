@@ -1,14 +1,14 @@
-//! A peer that says anything, for the fuzz target `rsocket_wire`.
+//! A peer that sends arbitrary messages, for the fuzz target `rsocket_wire`.
 
 use super::inbox::{Grant, Inbox};
 use super::outbox::Outbox;
 use crate::wire::{ByteOrder, ConnectData, ELEMENT_LEN, Element, Message};
 
-/// Gives both halves of a stream the messages of a peer, between calls of a program, as `script`
-/// says, and checks what must hold whatever the peer says.
+/// Runs both halves of a stream with a peer's messages and a program's calls from `script`, and checks
+/// the invariants.
 ///
 /// # Panics
-/// If it does not hold.
+/// If an invariant does not hold.
 pub fn peer_says(data: &ConnectData, script: &[u8]) {
     const HALF: usize = 1000;
     const CREDITS: u16 = 20;
@@ -25,7 +25,7 @@ pub fn peer_says(data: &ConnectData, script: &[u8]) {
         match how % 6 {
             0 => match Message::parse(u32::from_be_bytes([i0, i1, i2, i3])) {
                 Ok(Message::Data(len)) => {
-                    // Mostly a length that may be right.
+                    // Mostly a plausible length.
                     let len = if how & 64 == 0 {
                         len as usize % HALF
                     } else {

@@ -1,10 +1,10 @@
-//! The bytes that a call sends, in several slices.
+//! The slices that a call sends.
 
 use roce_verbs::MemoryRegion;
 use std::io::IoSlice;
 use std::ops::Range;
 
-/// Slices of which the first bytes have been taken.
+/// A cursor over slices.
 pub(crate) struct Gather<'a> {
     slices: &'a [IoSlice<'a>],
     /// Taken bytes of the first slice.
@@ -21,13 +21,13 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// The number of bytes that are left.
+    /// The number of bytes left.
     pub(crate) fn left(&self) -> usize {
         self.left
     }
 
-    /// Takes the rest, which nobody wants.
-    pub(crate) fn drop_rest(&mut self) {
+    /// Discards the rest.
+    pub(crate) fn discard_rest(&mut self) {
         self.left = 0;
     }
 
@@ -50,7 +50,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Copies the next bytes into `out`, which they fill.
+    /// Fills `out` with the next bytes.
     pub(crate) fn copy_to(&mut self, out: &mut [u8]) {
         let mut at = 0;
         self.take(out.len(), |part| {
@@ -59,11 +59,11 @@ impl<'a> Gather<'a> {
         });
     }
 
-    /// Copies the next bytes into a stretch of a region, which they fill.
+    /// Fills a stretch of a region with the next bytes.
     pub(crate) fn copy_to_region(&mut self, region: &MemoryRegion, stretch: Range<usize>) {
         let mut at = stretch.start;
         self.take(stretch.len(), |part| {
-            // The stretch lies in the region.
+            // Cannot fail: the stretch lies in the region.
             let _ = region.write(at, part);
             at += part.len();
         });

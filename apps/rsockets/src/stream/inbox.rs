@@ -1,9 +1,9 @@
-//! The receiving half of a stream: what the peer has written into the receive buffer, what the
-//! program has taken, and what the peer is therefore told. No I/O.
+//! The receiving half of a stream: tracks what the peer has written, what the program has read, and
+//! what to grant the peer. No I/O.
 //!
-//! The receive buffer is a ring of two halves. The peer knows at most two stretches of it at a
-//! time, each a whole half, and fills a half before it uses the next one. When the program has taken
-//! as many bytes as a half has, that half is offered again.
+//! The receive buffer is a ring of two halves. The peer is offered whole halves, at most two at a time,
+//! and fills one before it uses the next. Once the program has read a half's worth of bytes, that half
+//! is offered again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,33 +14,32 @@ use std::ops::Range;
 pub(crate) struct Inbox {
     /// The length of each half in bytes.
     half: usize,
-    /// The number of data messages that the peer may have sent without that the program took them.
+    /// Maximum number of data messages that the program has not read.
     credits: u16,
     /// The next byte for the program, as an offset in the ring.
     next: usize,
-    /// The lengths of the messages that the program has not taken. What it has taken of the first
-    /// one is subtracted.
+    /// The unread bytes of each message.
     messages: VecDeque<usize>,
     /// The sum of `messages`.
     unread: usize,
-    /// Bytes that were offered, and for which no message has come.
+    /// Bytes that were offered and not announced yet.
     offered: usize,
-    /// Bytes that are free and not offered.
+    /// Free bytes that are not offered.
     free: usize,
     /// The half to offer next, as an offset in the ring.
     next_offer: usize,
-    /// The number of messages that the program has taken, modulo 2^16.
+    /// The number of messages that the program has read, modulo 2^16.
     taken: u16,
-    /// The value of `taken` from which on the peer is told, although no half is free.
-    tell_at: u16,
+    /// The value of `taken` from which credits are granted even without a free half.
+    grant_at: u16,
 }
 
-/// What to tell the peer.
+/// Credits and room to grant to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// The number of messages that it may have sent in total, modulo 2^16.
+    /// The total number of messages that it may send, modulo 2^16.
     pub(crate) credits: u16,
-    /// A further stretch of the ring for it.
+    /// A further stretch of the ring.
     pub(crate) room: Option<Range<usize>>,
 }
 
@@ -68,8 +67,7 @@ impl fmt::Display for Overrun {
 }
 
 impl Inbox {
-    /// A ring of `2 * half` bytes whose first half the peer knows from the private data, with
-    /// `credits`.
+    /// A ring of `2 * half` bytes. The private data have offered the first half and granted `credits`.
     pub(crate) fn new(half: usize, credits: u16) -> Self {
         Self {
             half,
@@ -81,19 +79,19 @@ impl Inbox {
             free: half,
             next_offer: half,
             taken: 0,
-            tell_at: credits / 2,
+            grant_at: credits / 2,
         }
     }
 
-    /// Bytes that wait for the program.
+    /// The number of unread bytes.
     pub(crate) fn unread(&self) -> usize {
         self.unread
     }
 
-    /// A message announces `len` bytes.
+    /// Handles a message that announces `len` bytes.
     ///
     /// # Errors
-    /// If the peer was not offered these. The connection must end.
+    /// If they exceed what was offered. The connection must end.
     pub(crate) fn announce(&mut self, len: usize) -> Result<(), Overrun> {
         if len > self.offered {
             let offered = self.offered;
@@ -111,12 +109,12 @@ impl Inbox {
         Ok(())
     }
 
-    /// A message came that uses a credit and needs nothing of the program.
+    /// Counts a message that used a credit and carries nothing for the program.
     pub(crate) fn count_message(&mut self) {
         self.taken = self.taken.wrapping_add(1);
     }
 
-    /// The stretches of the ring where the next bytes are, at most `len`, from `skip` on.
+    /// The stretches of the ring with the next unread bytes: at most `len`, past the first `skip`.
     pub(crate) fn stretches(&self, skip: usize, len: usize) -> [Range<usize>; 2] {
         let len = len.min(self.unread.saturating_sub(skip));
         let size = 2 * self.half;
@@ -125,7 +123,7 @@ impl Inbox {
         [start..start + first, 0..len - first]
     }
 
-    /// The program has taken the next `len` bytes.
+    /// Removes the next `len` bytes, which the program has read.
     pub(crate) fn take(&mut self, len: usize) {
         debug_assert!(len <= self.unread);
         self.next = (self.next + len) % (2 * self.half);
@@ -143,7 +141,7 @@ impl Inbox {
         }
     }
 
-    /// Counts the messages at the front of which nothing is left.
+    /// Removes and counts the messages at the front that are fully read.
     fn retire(&mut self) {
         while self.messages.front() == Some(&0) {
             self.messages.pop_front();
@@ -151,14 +149,14 @@ impl Inbox {
         }
     }
 
-    /// What to tell the peer now, if anything. The caller tells it.
+    /// Takes the grant that is due, if any. The caller must send it.
     pub(crate) fn grant(&mut self) -> Option<Grant> {
         let has_half = self.free >= self.half;
-        let many_taken = self.taken.wrapping_sub(self.tell_at) < 1 << 15;
+        let many_taken = self.taken.wrapping_sub(self.grant_at) < 1 << 15;
         if !has_half && !many_taken {
             return None;
         }
-        self.tell_at = self.taken.wrapping_add((self.credits / 2).max(1));
+        self.grant_at = self.taken.wrapping_add((self.credits / 2).max(1));
         let room = has_half.then(|| {
             let start = self.next_offer;
             self.free -= self.half;

@@ -1,7 +1,8 @@
-//! Memory of the program that the peer may write directly, and the peer's memory of that kind.
+//! Mappings: memory that the other end may write directly, for `riomap` and `riowrite`.
 
 use super::Stream;
 use super::endpoint::ELEMENTS;
+use super::outbox::LARGEST_TRANSFER;
 use crate::error::Error;
 use crate::stream::Gather;
 use crate::wire::{ByteOrder, ConnectData, ELEMENT_LEN, Element, MAPPING_LEN, Mapping, Message};
@@ -11,16 +12,13 @@ use roce_verbs::memory::Registration;
 use roce_verbs::work::{Payload, SendOp};
 use std::collections::VecDeque;
 
-/// The largest direct write, as of a transfer.
-const LARGEST_WRITE: usize = super::outbox::LARGEST_TRANSFER;
-
 /// The program's own mappings.
 pub(super) struct Mappings {
-    /// Those that the peer may use, at their places in its list.
+    /// Mappings that the peer may use, by their place in its list.
     places: Vec<Option<Mapped>>,
-    /// The places that the peer has not been told of.
-    untold: VecDeque<usize>,
-    /// Those that only this end uses.
+    /// The places that have not been announced to the peer.
+    unannounced: VecDeque<usize>,
+    /// Mappings that only this end uses.
     local: Vec<Mapped>,
 }
 
@@ -38,20 +36,19 @@ impl Mappings {
         places.resize_with(usize::from(peer.mappings.unwrap_or(0)), || None);
         Self {
             places,
-            untold: VecDeque::new(),
+            unannounced: VecDeque::new(),
             local: Vec::new(),
         }
     }
 
-    /// Whether the peer has not been told of all.
-    fn has_untold(&self) -> bool {
-        !self.untold.is_empty()
+    fn has_unannounced(&self) -> bool {
+        !self.unannounced.is_empty()
     }
 }
 
 impl Stream {
-    /// Maps memory to an offset. The peer is told before the next data. With `remote`, it may write
-    /// there.
+    /// Maps memory to an offset. With `remote`, the peer may write there; the mapping is announced before
+    /// the next data.
     pub(crate) fn map(
         &mut self,
         registration: Registration,
@@ -72,11 +69,11 @@ impl Stream {
         let count = places.len();
         let Some(free) = places.iter().position(Option::is_none) else {
             let what =
-                format!("the peer takes {count} mappings (RDMA_IOMAPSIZE), which are in use");
+                format!("all {count} mappings that the peer allows (RDMA_IOMAPSIZE) are in use");
             return Err(Error::new(Errno::ENOMEM, what));
         };
         places[free] = Some(mapped);
-        self.mappings.untold.push_back(free);
+        self.mappings.unannounced.push_back(free);
         Ok(())
     }
 
@@ -85,7 +82,7 @@ impl Stream {
         let is_it = |mapped: &Mapped| mapped.address == address && mapped.len == len;
         let Mappings {
             places,
-            untold,
+            unannounced,
             local,
         } = &mut self.mappings;
         if let Some(at) = local.iter().position(is_it) {
@@ -100,17 +97,17 @@ impl Stream {
             return Err(Error::new(Errno::EINVAL, what));
         };
         places[place] = None;
-        untold.retain(|told| *told != place);
+        unannounced.retain(|told| *told != place);
         Ok(())
     }
 
-    /// Tells the peer of mappings, as far as there is room. Returns whether it has been told of all.
-    pub(crate) fn tell_mappings(&mut self) -> Result<bool, Errno> {
-        while self.mappings.has_untold() && self.may_speak() {
+    /// Announces mappings to the peer while there is room. Returns whether all are announced.
+    pub(crate) fn announce_mappings(&mut self) -> Result<bool, Errno> {
+        while self.mappings.has_unannounced() && self.can_send() {
             if !self.outbox.plan_mapping() {
                 return Ok(false);
             }
-            let Some(place) = self.mappings.untold.pop_front() else {
+            let Some(place) = self.mappings.unannounced.pop_front() else {
                 break;
             };
             let Some(mapped) = &self.mappings.places[place] else {
@@ -134,22 +131,22 @@ impl Stream {
             let bytes = mapping.encode(self.peer.order);
             self.post(SendOp::WriteImm(to, imm), Payload::Inline(&bytes))?;
         }
-        Ok(!self.mappings.has_untold())
+        Ok(!self.mappings.has_unannounced())
     }
 
-    /// Writes bytes of `data` into memory that the peer has mapped, from `offset` on: as many as the
-    /// mappings and the send buffer have room for.
+    /// Writes bytes of `data` to the peer's mappings from `offset` on, as many as fit into the mappings
+    /// and the send buffer.
     pub(crate) fn write_mapped(
         &mut self,
         data: &mut Gather<'_>,
         mut offset: u64,
     ) -> Result<usize, Errno> {
         let before = data.left();
-        while data.left() > 0 && self.may_speak() {
+        while data.left() > 0 && self.can_send() {
             let Some((address, key, room)) = self.mapped_by_peer(offset) else {
                 break;
             };
-            let wanted = data.left().min(room as usize).min(LARGEST_WRITE);
+            let wanted = data.left().min(room as usize).min(LARGEST_TRANSFER);
             let Some(stretches) = self.outbox.plan_direct(wanted) else {
                 break;
             };
@@ -164,7 +161,7 @@ impl Stream {
         Ok(before - data.left())
     }
 
-    /// The address, the key and the number of bytes that the peer has mapped at an offset.
+    /// The address, key and remaining length of the peer's mapping at an offset.
     fn mapped_by_peer(&self, offset: u64) -> Option<(u64, u32, u32)> {
         (0..usize::from(self.endpoint.sizes.mappings)).find_map(|place| {
             let mut bytes = [0; MAPPING_LEN];
@@ -176,7 +173,7 @@ impl Stream {
         })
     }
 
-    /// Whether the peer has mapped anything at an offset.
+    /// Whether the peer has a mapping at an offset.
     pub(crate) fn is_mapped_by_peer(&self, offset: u64) -> bool {
         self.mapped_by_peer(offset).is_some()
     }

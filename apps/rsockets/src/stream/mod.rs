@@ -1,4 +1,4 @@
-//! A connected stream, without locks and without waiting.
+//! A connected stream, without locks or blocking.
 
 mod endpoint;
 #[cfg(fuzzing)]
@@ -32,14 +32,14 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// Of this many short data messages in a row, one completes. An unsignaled WRITE need not be acknowledged
-/// at once, so that most messages of programs that answer each other cost one packet.
+/// One in this many consecutive short data messages is signaled. The acknowledgement of an unsignaled
+/// WRITE can be delayed, so that most messages of a request-response program cost one packet.
 const MAX_UNSIGNALED: u16 = 8;
 
-/// With fewer requests in the send queue, a call that need not wait leaves the NIC alone.
+/// With fewer requests in flight, a call that need not wait does not drive the NIC.
 const FEW_IN_FLIGHT: usize = 16;
 
-/// The most completions that are handled before the caller gets its turn.
+/// Maximum number of completions per call of `progress`.
 const MAX_TURN: usize = 4096;
 
 /// A connected stream.
@@ -50,33 +50,32 @@ pub(crate) struct Stream {
     outbox: Outbox,
     mappings: Mappings,
     peer: ConnectData,
-    /// The place in the peer's list of elements that this end writes next.
+    /// The index in the peer's list of elements to write next.
     next_element: u32,
-    /// The place in its own list where the next offer of the peer appears.
+    /// The index in the own list where the peer's next offer appears.
     next_offer: usize,
-    /// Whether the peer may send further data that the program wants.
+    /// Whether the receiving half is open.
     reads: bool,
-    /// Whether the program may send further data.
+    /// Whether the sending half is open.
     writes: bool,
-    /// A message that waits for a place in the send queue.
+    /// A control message that waits for a place in the send queue.
     unsent: Option<Control>,
-    /// Receives that have completed and are not posted again.
+    /// The number of receives to repost.
     used_receives: u16,
-    /// The number of requests that each completion to come stands for.
+    /// For each expected completion, the number of requests that it completes.
     signaled: VecDeque<u16>,
-    /// The number of requests since the last one that will complete.
+    /// The number of requests since the last signaled one.
     unsignaled: u16,
     end: End,
     /// Whether the program has disconnected.
     disconnected_here: bool,
-    /// Whether the program knows that the connection was cut off.
+    /// Whether the error of a broken connection was reported to the program.
     reported: bool,
 }
 
-/// The connection below.
+/// The underlying connection.
 enum Link {
     Up(Connection),
-    /// Given up.
     Gone,
 }
 
@@ -84,14 +83,14 @@ enum Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Open,
-    /// An end has disconnected, in order.
+    /// An end has disconnected in order.
     Disconnected,
-    /// It was cut off.
+    /// The connection failed or was aborted.
     Broken(Errno),
 }
 
 impl Stream {
-    /// The stream of a connection that both ends have confirmed.
+    /// Creates the stream of an established connection.
     pub(crate) fn new(connection: Connection, endpoint: Endpoint, peer: ConnectData) -> Self {
         let sizes = &endpoint.sizes;
         let slots = endpoint.send_slots();
@@ -125,16 +124,17 @@ impl Stream {
     }
 
     /// Whether this end may send.
-    fn may_speak(&self) -> bool {
+    fn can_send(&self) -> bool {
         self.end != End::Disconnected && matches!(self.link, Link::Up(_))
     }
 
-    /// Handles what has happened. With `drive`, lets the NIC work first if nothing has. Returns
-    /// whether there was anything.
+    /// Handles completions. With `drive`, drives the NIC first if there are none. Returns whether there
+    /// were any.
     pub(crate) fn progress(&mut self, drive: bool) -> bool {
         let mut changed = false;
         for _ in 0..MAX_TURN {
-            // Once something has arrived, its acknowledgement can still leave with the program's answer.
+            // Once something has arrived, the acknowledgement can still be piggybacked on the program's
+            // answer.
             let next = if drive && !changed {
                 self.endpoint.queue.poll()
             } else {
@@ -143,45 +143,44 @@ impl Stream {
             match next {
                 Ok(Some(completion)) => self.complete(&completion),
                 Ok(None) => break,
-                // The queue holds what both queues of the QP can hold, so it never overruns.
-                Err(_) => self.break_off(Errno::EIO),
+                // The CQ has room for all requests of both queues, so it never overruns.
+                Err(_) => self.abort(Errno::EIO),
             }
             changed = true;
         }
         self.repost();
-        self.speak();
+        self.send_pending();
         changed
     }
 
-    /// Asks for an event at the descriptors when something happens. The caller then calls
-    /// [`Stream::progress`] once more before it sleeps.
+    /// Arms the descriptors for the next completion. Call [`Stream::progress`] once more before sleeping.
     pub(crate) fn arm(&mut self) {
         while self.endpoint.channel.poll().is_some() {}
         self.endpoint.queue.request_notify(Notify::Next);
     }
 
-    /// The descriptors that become readable when something happens.
+    /// The descriptors that become readable after [`arm`](Self::arm).
     pub(crate) fn descriptors(&self, mut each: impl FnMut(RawFd)) {
         each(self.endpoint.channel.as_raw_fd());
     }
 
-    /// The largest path MTU of the interface, which connections use.
+    /// The path MTU of the interface, which connections use.
     pub(crate) fn largest_path_mtu(&self) -> PathMtu {
         self.endpoint.nic.context.device().active_mtu()
     }
 
-    /// Its device.
+    /// The stream's device.
     pub(crate) fn nic(&self) -> *const Nic {
         Arc::as_ptr(&self.endpoint.nic)
     }
 
-    /// Lets the NIC's own thread work while this one sleeps.
+    /// Hands the NIC over to its background thread while this one sleeps.
     pub(crate) fn hand_over(&self) {
         self.endpoint.nic.context.hand_over();
     }
 
-    /// Whether a call lets the NIC work even if it need not wait: what a stream sends must not pile up
-    /// because the program never waits.
+    /// Whether a call must drive the NIC even if it need not wait, so that sends do not pile up in a
+    /// program that never waits.
     pub(crate) fn needs_driving(&self) -> bool {
         self.outbox.in_flight() >= FEW_IN_FLIGHT
     }
@@ -191,20 +190,20 @@ impl Stream {
         self.endpoint.channel.drive_while_waiting()
     }
 
-    /// Takes the error of a connection that was cut off. Later calls return `None`.
-    pub(crate) fn take_break(&mut self) -> Option<Errno> {
+    /// Takes the error of a broken connection. Later calls return `None`.
+    pub(crate) fn take_error(&mut self) -> Option<Errno> {
         match self.end {
             End::Broken(errno) if !std::mem::replace(&mut self.reported, true) => Some(errno),
             _ => None,
         }
     }
 
-    /// Whether the connection was cut off, and the program does not know it.
+    /// Whether the connection is broken and the error has not been reported.
     pub(crate) fn is_broken(&self) -> bool {
         matches!(self.end, End::Broken(_)) && !self.reported
     }
 
-    /// Whether nothing more happens in either direction.
+    /// Whether both halves are closed.
     pub(crate) fn is_shut(&self) -> bool {
         matches!(self.end, End::Broken(_)) || !self.reads && !self.writes && self.disconnected_here
     }
@@ -214,26 +213,26 @@ impl Stream {
         &self.endpoint.nic.pd
     }
 
-    /// Ends the connection at once.
-    pub(crate) fn break_off(&mut self, errno: Errno) {
+    /// Aborts the connection.
+    pub(crate) fn abort(&mut self, errno: Errno) {
         if self.end == End::Open {
             self.end = End::Broken(errno);
         }
         self.link = Link::Gone;
     }
 
-    /// The program takes no further data.
+    /// Shuts down the receiving half.
     pub(crate) fn shut_reads(&mut self) {
         self.reads = false;
         if !self.writes {
-            self.say(Control::Disconnect);
+            self.queue_control(Control::Disconnect);
         }
     }
 
-    /// The program sends no further data.
+    /// Shuts down the sending half (half-close).
     pub(crate) fn shut_writes(&mut self) {
         if std::mem::replace(&mut self.writes, false) {
-            self.say(if self.reads {
+            self.queue_control(if self.reads {
                 Control::Shutdown
             } else {
                 Control::Disconnect
@@ -241,19 +240,19 @@ impl Stream {
         }
     }
 
-    /// The program neither sends nor receives any more.
+    /// Shuts down both halves and disconnects.
     pub(crate) fn disconnect(&mut self) {
         (self.reads, self.writes) = (false, false);
         self.disconnected_here = true;
-        self.say(Control::Disconnect);
+        self.queue_control(Control::Disconnect);
     }
 
-    /// Whether a message waits for a place in the send queue.
-    pub(crate) fn owes_message(&self) -> bool {
+    /// Whether a control message waits for a place in the send queue.
+    pub(crate) fn has_pending_control(&self) -> bool {
         self.unsent.is_some() && matches!(self.link, Link::Up(_))
     }
 
-    /// Whether everything that the program sent has reached the peer, or never will.
+    /// Whether everything has reached the peer or never will.
     pub(crate) fn is_flushed(&self) -> bool {
         matches!(self.link, Link::Gone) || self.unsent.is_none() && self.outbox.is_idle()
     }

@@ -1,19 +1,19 @@
-//! The sending half of a stream: the bytes that the peer has not acknowledged, the credits, and the
-//! room that the peer has offered. No I/O.
+//! The sending half of a stream: tracks unacknowledged bytes, credits, and the room that the peer has
+//! offered. No I/O.
 
 use crate::wire::Element;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Places in the send queue that only messages without data use, so that the ends can always tell
-/// each other of room. rdma-core keeps as many.
+/// Places in the send queue reserved for messages without data, so that the ends can always grant each
+/// other room. rdma-core reserves as many.
 pub(crate) const CONTROL_SLOTS: u16 = 4;
 
-/// The largest transfer in bytes, so that the peer can begin to read while this end still copies.
-/// rdma-core's transfers of a call begin with 2 KiB and double; here, that halves the bandwidth.
+/// Maximum transfer in bytes, so that the peer can start reading while this end still copies.
+/// rdma-core starts each call with 2 KiB and doubles; here, that halves the bandwidth.
 pub(crate) const LARGEST_TRANSFER: usize = 64 << 10;
 
-/// Enough free bytes of the send buffer to call a socket writable.
+/// Free bytes of the send buffer from which a socket is writable.
 const LOW_WATER: usize = 2048;
 
 /// See the module.
@@ -33,37 +33,37 @@ pub(crate) struct Outbox {
     in_flight: VecDeque<InFlight>,
     /// The number of data messages sent, modulo 2^16.
     sent: u16,
-    /// The number up to which the peer has granted them, modulo 2^16.
+    /// The number of data messages that the peer has granted, modulo 2^16.
     granted: u16,
-    /// The rest of the stretch that is being filled.
+    /// The rest of the current stretch of the peer's receive buffer.
     room: Element,
 }
 
 /// A request in the send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InFlight {
-    /// With this number of bytes of the ring.
+    /// Holds this number of bytes of the ring.
     Data(usize),
     Control,
 }
 
-/// A transfer that may be sent now.
+/// A transfer to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// Where the bytes go in the send buffer. The second stretch follows on the first, at the start
-    /// of the ring. Both are empty if the bytes are sent inline.
+    /// The place of the bytes in the send buffer; the second stretch continues the first at the start of
+    /// the ring. Both are empty if the bytes are sent inline.
     pub(crate) stretches: [Range<usize>; 2],
     /// The number of bytes.
     pub(crate) len: usize,
-    /// Where they go in the peer's memory.
+    /// The address in the peer's memory.
     pub(crate) address: u64,
-    /// The key of that memory.
+    /// The remote key of the peer's memory.
     pub(crate) key: u32,
 }
 
 impl Outbox {
-    /// For a send buffer of `size` bytes and a send queue of `slots` requests, and a peer that has
-    /// granted `credits` messages and `room`.
+    /// For a send buffer of `size` bytes, a send queue of `slots` requests, and a peer that has granted
+    /// `credits` messages and `room`.
     pub(crate) fn new(size: usize, slots: u16, credits: u16, room: Element) -> Self {
         Self {
             size,
@@ -78,17 +78,17 @@ impl Outbox {
         }
     }
 
-    /// The peer allows messages up to this number.
+    /// Sets the number of messages that the peer has granted.
     pub(crate) fn set_credits(&mut self, granted: u16) {
         self.granted = granted;
     }
 
-    /// Whether the stretch that the peer offered last is full, so that the next one is needed.
+    /// Whether the current stretch is full.
     pub(crate) fn needs_room(&self) -> bool {
         self.room.len == 0
     }
 
-    /// The next stretch that the peer has offered.
+    /// Sets the next stretch that the peer has offered.
     pub(crate) fn set_room(&mut self, room: Element) {
         self.room = room;
     }
@@ -98,13 +98,13 @@ impl Outbox {
         self.slots > 0 && self.sent != self.granted
     }
 
-    /// Whether a program that waits until it can send should go on.
+    /// Whether to report the socket as writable.
     pub(crate) fn is_writable(&self) -> bool {
         self.has_credit() && self.room.len > 0 && self.free >= LOW_WATER.min(self.size)
     }
 
-    /// Plans a transfer of at most `wanted` bytes, not 0, that takes a place in the send queue. Up to
-    /// `inline` bytes need none in the send buffer.
+    /// Plans a transfer of at most `wanted` bytes (not 0) and reserves a place in the send queue. Up to
+    /// `inline` bytes bypass the send buffer.
     pub(crate) fn plan(&mut self, wanted: usize, inline: usize) -> Option<Transfer> {
         if !self.has_credit() || self.room.len == 0 {
             return None;
@@ -125,21 +125,21 @@ impl Outbox {
             address: self.room.address,
             key: self.room.key,
         };
-        // The length is at most that of the room.
+        // `len` is at most `room.len`.
         self.room.len -= len as u32;
         self.room.address = self.room.address.wrapping_add(len as u64);
         self.sent = self.sent.wrapping_add(1);
         Some(transfer)
     }
 
-    /// Plans a write of at most `wanted` bytes, not 0, to memory that the peer has mapped. It takes
-    /// a place in the send queue, and no credit.
+    /// Plans a write of at most `wanted` bytes (not 0) to memory that the peer has mapped. It reserves a
+    /// place in the send queue but needs no credit.
     pub(crate) fn plan_direct(&mut self, wanted: usize) -> Option<[Range<usize>; 2]> {
         let len = wanted.min(self.free);
         (len > 0 && self.slots > 0).then(|| self.reserve(len))
     }
 
-    /// Takes a place in the send queue and a credit for a message that carries a mapping inline.
+    /// Reserves a place in the send queue and a credit for a message with an inline mapping.
     pub(crate) fn plan_mapping(&mut self) -> bool {
         let may = self.has_credit();
         if may {
@@ -159,7 +159,7 @@ impl Outbox {
         [start..start + first, 0..len - first]
     }
 
-    /// Takes a place in the send queue for a message without data, if one is free.
+    /// Reserves a place in the send queue for a message without data, if one is free.
     pub(crate) fn plan_control(&mut self) -> bool {
         let may = self.control > 0;
         if may {
@@ -169,14 +169,14 @@ impl Outbox {
         may
     }
 
-    /// Takes back the place that [`Outbox::plan_control`] took last.
-    pub(crate) fn unplan_control(&mut self) {
+    /// Releases the place that [`Outbox::plan_control`] reserved last.
+    pub(crate) fn undo_plan_control(&mut self) {
         if self.in_flight.pop_back() == Some(InFlight::Control) {
             self.control += 1;
         }
     }
 
-    /// The oldest request has completed.
+    /// Called when the oldest request has completed.
     pub(crate) fn complete(&mut self) {
         match self.in_flight.pop_front() {
             Some(InFlight::Data(len)) => {

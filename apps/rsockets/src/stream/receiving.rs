@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use roce_verbs::completion::{Completion, WcStatus};
 use std::io::IoSliceMut;
 
-/// Where a call puts the bytes that it receives: several slices, of which the first bytes are full.
+/// A cursor over the slices that a call fills.
 pub(crate) struct Scatter<'a, 'b> {
     slices: &'a mut [IoSliceMut<'b>],
     /// The first slice with room, and the number of bytes in it.
@@ -47,19 +47,19 @@ impl Stream {
     pub(super) fn complete(&mut self, completion: &Completion) {
         let failed = match completion.status {
             WcStatus::Success => None,
-            // The peer has ended the connection, or another completion says why it is over.
+            // The peer has ended the connection, or another completion has the cause.
             WcStatus::WorkRequestFlushed => Some(Errno::ECONNRESET),
             WcStatus::RetryExceeded => Some(Errno::ETIMEDOUT),
             _ => Some(Errno::EIO),
         };
         if completion.wr_id != RECEIVE {
-            // Those before it have completed as well.
+            // The unsignaled requests before it have completed, too.
             for _ in 0..self.signaled.pop_front().unwrap_or(0) {
                 self.outbox.complete();
             }
         }
         if let Some(errno) = failed {
-            return self.break_off(errno);
+            return self.abort(errno);
         }
         if completion.wr_id == RECEIVE {
             self.used_receives += 1;
@@ -69,15 +69,15 @@ impl Stream {
 
     /// Handles a message.
     fn receive(&mut self, imm: Option<u32>) {
-        // A SEND without immediate data is nothing that an rsocket sends.
+        // An rsocket never sends a message without immediate data.
         let Some(message) = imm.and_then(|imm| Message::parse(imm).ok()) else {
-            return self.break_off(Errno::EPROTO);
+            return self.abort(Errno::EPROTO);
         };
         match message {
             Message::Data(len) => {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 if self.inbox.announce(len).is_err() {
-                    self.break_off(Errno::EPROTO);
+                    self.abort(Errno::EPROTO);
                 }
             }
             Message::Credits(granted) => self.outbox.set_credits(granted),
@@ -86,29 +86,29 @@ impl Stream {
             Message::Control(Control::Shutdown) => {
                 self.reads = false;
                 if self.unsent.is_some() {
-                    // The peer does not know yet that this end sends no more.
+                    // The own Shutdown has not been sent: combine both.
                     self.unsent = Some(Control::Disconnect);
                 } else if !self.writes {
-                    self.ended();
+                    self.mark_disconnected();
                 }
             }
             Message::Control(Control::Disconnect) => {
                 (self.reads, self.writes) = (false, false);
-                // The peer takes no further message.
+                // The peer accepts no further message.
                 self.unsent = None;
-                self.ended();
+                self.mark_disconnected();
             }
         }
         self.take_offer();
     }
 
-    fn ended(&mut self) {
+    fn mark_disconnected(&mut self) {
         if self.end == End::Open {
             self.end = End::Disconnected;
         }
     }
 
-    /// Posts receives again, if many are missing.
+    /// Reposts receives once enough are missing.
     pub(super) fn repost(&mut self) {
         if self.used_receives < SPARE_RECEIVES / 2 {
             return;
@@ -117,12 +117,12 @@ impl Stream {
         let posted = (0..self.used_receives).try_for_each(|_| post_receive(qp));
         self.used_receives = 0;
         if let Err(error) = posted {
-            // A QP in ERR flushes what is posted, so this is another failure.
-            self.break_off(error.errno());
+            // A QP in ERR accepts and flushes receives, so this is another failure.
+            self.abort(error.errno());
         }
     }
 
-    /// Copies bytes that have arrived, as many as there are room for, and takes them unless `peek`.
+    /// Copies as many received bytes as fit, and removes them unless `peek`.
     pub(crate) fn receive_into(&mut self, out: &mut Scatter<'_, '_>, peek: bool) -> usize {
         let mut copied = 0;
         while self.inbox.unread() > copied {
@@ -130,7 +130,7 @@ impl Stream {
             let mut now = 0;
             for stretch in self.inbox.stretches(copied, room.len()) {
                 let part = &mut room[now..now + stretch.len()];
-                // The stretch lies in the buffer.
+                // Cannot fail: the stretch lies in the buffer.
                 let _ = self.endpoint.receive.read(stretch.start, part);
                 now += stretch.len();
             }
@@ -139,23 +139,23 @@ impl Stream {
         }
         if !peek {
             self.inbox.take(copied);
-            self.speak();
+            self.send_pending();
         }
         copied
     }
 
-    /// The number of bytes that have arrived.
+    /// The number of unread bytes.
     pub(crate) fn unread(&self) -> usize {
         self.inbox.unread()
     }
 
-    /// Whether a program that wants to read need not wait: for bytes, for the end, or for an error.
+    /// Whether a read would not block: there are bytes, the end of the stream, or an error.
     pub(crate) fn is_readable(&self) -> bool {
-        self.inbox.unread() > 0 || self.reads_nothing()
+        self.inbox.unread() > 0 || self.is_read_closed()
     }
 
     /// Whether no further bytes can arrive.
-    pub(crate) fn reads_nothing(&self) -> bool {
+    pub(crate) fn is_read_closed(&self) -> bool {
         !self.reads || self.end != End::Open
     }
 }

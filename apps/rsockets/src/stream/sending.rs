@@ -10,13 +10,13 @@ use roce_verbs::RemoteAddr;
 use roce_verbs::work::{Payload, SendOp, SendRequest};
 use std::ops::Range;
 
-/// The longest inline data.
+/// Maximum number of inline bytes.
 const MAX_INLINE: usize = 512;
 
 impl Stream {
-    /// Sends bytes of `data`, as many as the peer and the send buffer have room for.
+    /// Sends as many bytes of `data` as the peer and the send buffer have room for.
     pub(crate) fn send(&mut self, data: &mut Gather<'_>) -> Result<usize, Errno> {
-        if !self.may_speak() {
+        if !self.can_send() {
             return Ok(0);
         }
         let before = data.left();
@@ -49,8 +49,7 @@ impl Stream {
         self.post_from_ring(SendOp::WriteImm(to, imm), &plan.stretches, data)
     }
 
-    /// Copies the next bytes of `data` into stretches of the send buffer, and posts a request that
-    /// sends them.
+    /// Copies the next bytes of `data` into stretches of the send buffer and posts a request for them.
     pub(super) fn post_from_ring(
         &mut self,
         op: SendOp,
@@ -86,21 +85,21 @@ impl Stream {
                 .push_back(std::mem::take(&mut self.unsignaled));
         }
         posted.map_err(|_| {
-            // The places in the send queue are counted, so the QP is in ERR. A completion that
-            // has not been handled yet may say why.
-            self.break_off(Errno::ECONNRESET);
+            // The send queue cannot be full, so the QP is in ERR. A completion that has not been handled
+            // yet may have the cause.
+            self.abort(Errno::ECONNRESET);
             Errno::ECONNRESET
         })
     }
 
-    /// Takes the next stretch that the peer has offered, once the one before it is full.
+    /// Takes the peer's next offer once the current stretch is full.
     pub(super) fn take_offer(&mut self) {
         if !self.outbox.needs_room() {
             return;
         }
         let mut bytes = [0; ELEMENT_LEN];
         let place = self.next_offer * ELEMENT_LEN;
-        // The places lie in the region.
+        // Cannot fail: the places lie in the region.
         let _ = self.endpoint.offers.read(place, &mut bytes);
         let offer = Element::parse(&bytes, ByteOrder::NATIVE);
         if offer.len > 0 {
@@ -110,52 +109,52 @@ impl Stream {
         }
     }
 
-    /// Sends a message about the connection, as soon as there is a place in the send queue.
-    pub(super) fn say(&mut self, control: Control) {
+    /// Sends a control message as soon as there is a place in the send queue.
+    pub(super) fn queue_control(&mut self, control: Control) {
         if self.end == End::Open {
             self.unsent = Some(control);
-            self.speak();
+            self.send_pending();
         }
     }
 
-    /// Sends the messages that are due.
-    pub(super) fn speak(&mut self) {
-        if !self.may_speak() {
+    /// Sends pending control messages and grants.
+    pub(super) fn send_pending(&mut self) {
+        if !self.can_send() {
             return;
         }
-        // Data that wait in the send queue go first, and there is always a place for this.
+        // Control messages have places of their own, behind any data in the send queue.
         if self.unsent.is_some() && self.outbox.plan_control() {
             let control = self.unsent.take();
             if let Some(control) = control {
-                self.say_now(control);
+                self.post_control(control);
             }
         }
-        while self.end == End::Open && self.reads_or_drains() && self.outbox.plan_control() {
+        while self.end == End::Open && self.peer_needs_credits() && self.outbox.plan_control() {
             let Some(grant) = self.inbox.grant() else {
-                self.outbox.unplan_control();
+                self.outbox.undo_plan_control();
                 break;
             };
             self.post_grant(&grant);
         }
     }
 
-    /// Sends a message that the peer's NIC acknowledges, and that says nothing. Returns whether the
-    /// connection goes on.
-    pub(crate) fn ask_peer(&mut self) -> bool {
-        if self.may_speak() && self.outbox.plan_control() {
-            self.say_now(Control::KeepAlive);
+    /// Sends a keepalive probe, which the peer's NIC acknowledges. Returns whether the connection is still
+    /// open.
+    pub(crate) fn send_keepalive_probe(&mut self) -> bool {
+        if self.can_send() && self.outbox.plan_control() {
+            self.post_control(Control::KeepAlive);
         }
         self.end == End::Open
     }
 
-    /// Whether the peer still has use for credits.
-    fn reads_or_drains(&self) -> bool {
+    /// Whether credits are still of use to the peer.
+    fn peer_needs_credits(&self) -> bool {
         self.reads && !matches!(self.link, Link::Gone)
     }
 
-    fn say_now(&mut self, control: Control) {
+    fn post_control(&mut self, control: Control) {
         let imm = Message::Control(control).encode();
-        // If this fails, the connection is over, which is what the message would have said.
+        // If this fails, the connection is over anyway.
         let _ = self.post(SendOp::WriteImm(NOWHERE, imm), Payload::Elements(&[]));
         if control == Control::Disconnect && self.end == End::Open {
             self.end = End::Disconnected;
@@ -165,7 +164,7 @@ impl Stream {
     fn post_grant(&mut self, grant: &Grant) {
         let imm = Message::Credits(grant.credits).encode();
         let Some(room) = &grant.room else {
-            // The connection is over if this fails, and the program is told so.
+            // If this fails, the connection is over, which is reported to the program.
             let _ = self.post(SendOp::WriteImm(NOWHERE, imm), Payload::Elements(&[]));
             return;
         };
@@ -185,16 +184,16 @@ impl Stream {
         let _ = self.post(SendOp::WriteImm(to, imm), Payload::Inline(&bytes));
     }
 
-    /// Whether a program that wants to send need not wait: for room, or for an error.
+    /// Whether a send would not block: there is room, or an error.
     pub(crate) fn is_writable(&self) -> bool {
-        self.sends_nothing() || self.may_speak() && self.outbox.is_writable()
+        self.is_write_closed() || self.can_send() && self.outbox.is_writable()
     }
 
-    /// Whether the peer gets no further bytes of this end.
-    pub(crate) fn sends_nothing(&self) -> bool {
+    /// Whether no further bytes can be sent.
+    pub(crate) fn is_write_closed(&self) -> bool {
         !self.writes || self.end != End::Open
     }
 }
 
-/// Where a message without bytes goes. No memory is accessed, so any address does.
+/// The address of a message without bytes, which accesses no memory.
 const NOWHERE: RemoteAddr = RemoteAddr { addr: 0, rkey: 0 };

@@ -1,13 +1,13 @@
-//! The headers of datagrams: one before what goes over the kernel's UDP sockets, and one before
-//! what goes over UD QPs. Numbers are big-endian.
+//! The headers of datagrams, one for the kernel's UDP sockets and one for UD QPs. Numbers are
+//! big-endian.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// The longest header in bytes.
+/// Maximum length of a header in bytes.
 pub const MAX_HEADER_LEN: usize = 28;
 
-/// Marks what rsockets send over UDP sockets.
+/// Marks messages of rsockets on UDP sockets.
 const TAG: u32 = 0x5555_5555;
 
 /// Operations of a [`UdpHeader`].
@@ -28,7 +28,7 @@ const V6: u8 = 6;
 pub struct UdpHeader {
     /// The purpose of the message.
     pub operation: Operation,
-    /// The UD QP that the sender of the message has at its address, below 2^24.
+    /// The QPN of the sender's UD QP, below 2^24.
     pub qpn: u32,
     /// The sender's address.
     pub address: IpAddr,
@@ -37,9 +37,9 @@ pub struct UdpHeader {
 /// The purpose of a message between UDP sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The bytes after the header are a datagram. The sender wants to know the receiver's QPN.
+    /// A datagram follows the header. The sender asks for the receiver's QPN.
     Data,
-    /// An answer, so that the receiver knows the sender's QPN. Nothing follows the header.
+    /// An answer that carries the sender's QPN. Nothing follows the header.
     Control,
 }
 
@@ -52,7 +52,7 @@ pub struct UdHeader {
     pub source: SocketAddr,
 }
 
-/// Why bytes do not begin with a header.
+/// Why bytes do not start with a valid header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DatagramError {
@@ -60,20 +60,20 @@ pub enum DatagramError {
     Short {
         /// Their length in bytes.
         len: usize,
-        /// The length that the header has at least.
+        /// The minimum length of the header.
         needed: usize,
     },
-    /// The tag is another.
+    /// The tag is wrong.
     Tag(u32),
     /// The version of IP is neither 4 nor 6.
     Version(u8),
-    /// The length of the header is not that of its version of IP.
+    /// The stated length is wrong for the version of IP.
     Length {
         /// The version of IP.
         version: u8,
-        /// The length that the header states.
+        /// The stated length.
         stated: u8,
-        /// The length that it has.
+        /// The correct length.
         right: u8,
     },
     /// The operation is unknown.
@@ -84,25 +84,27 @@ impl fmt::Display for DatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { len, needed } => {
-                write!(f, "{len} bytes, but the header alone has {needed}")
+                write!(
+                    f,
+                    "{len} bytes are too short for a header of {needed} bytes"
+                )
             }
             Self::Tag(tag) => write!(
                 f,
-                "tag {tag:#010x}, but that of rsockets is {TAG:#010x}: the peer's program does not \
-                 use rsockets"
+                "tag {tag:#010x} instead of {TAG:#010x}: the peer's program does not use rsockets"
             ),
-            Self::Version(version) => write!(f, "version {version} of IP, which is {V4} or {V6}"),
+            Self::Version(version) => write!(f, "IP version {version}, expected {V4} or {V6}"),
             Self::Length {
                 version,
                 stated,
                 right,
             } => write!(
                 f,
-                "a header of {stated} bytes for IPv{version}, which has {right}"
+                "header length {stated} for IPv{version}, expected {right}"
             ),
             Self::Operation(operation) => write!(
                 f,
-                "operation {operation}, but there are {DATA} (data) and {CONTROL} (control)"
+                "operation {operation}, expected {DATA} (data) or {CONTROL} (control)"
             ),
         }
     }
@@ -131,7 +133,7 @@ impl HeaderBytes {
         }
     }
 
-    /// Appends bytes. All headers fit.
+    /// Appends bytes. Every header fits.
     fn push(&mut self, part: &[u8]) {
         self.bytes[self.len..][..part.len()].copy_from_slice(part);
         self.len += part.len();
@@ -147,7 +149,7 @@ impl std::ops::Deref for HeaderBytes {
 }
 
 impl UdpHeader {
-    /// The length with an address of this kind, in bytes.
+    /// The length in bytes for an address family.
     pub const fn len_for(address: IpAddr) -> usize {
         match address {
             IpAddr::V4(_) => 16,
@@ -155,7 +157,7 @@ impl UdpHeader {
         }
     }
 
-    /// The bytes. A QPN of more than 24 bits is cut.
+    /// Encodes the header. The QPN is truncated to 24 bits.
     pub fn encode(&self) -> HeaderBytes {
         let operation = match self.operation {
             Operation::Data => DATA,
@@ -164,7 +166,7 @@ impl UdpHeader {
         let len = Self::len_for(self.address) as u8;
         let mut bytes = HeaderBytes::new();
         bytes.push(&TAG.to_be_bytes());
-        bytes.push(&[version_of(self.address), operation, len, 0]);
+        bytes.push(&[ip_version(self.address), operation, len, 0]);
         bytes.push(&(self.qpn & QPN).to_be_bytes());
         match self.address {
             IpAddr::V4(ip) => bytes.push(&ip.octets()),
@@ -173,7 +175,7 @@ impl UdpHeader {
         bytes
     }
 
-    /// The header at the start of a message, and the bytes after it.
+    /// Parses the header at the start of a message. Returns it and the bytes after it.
     ///
     /// # Errors
     /// See [`DatagramError`].
@@ -197,7 +199,7 @@ impl UdpHeader {
         if tag != TAG {
             return Err(DatagramError::Tag(tag));
         }
-        let (address, data): (IpAddr, _) = match version_with(version, stated, [16, 28])? {
+        let (address, data): (IpAddr, _) = match check_version(version, stated, [16, 28])? {
             Version::V4 => {
                 let (ip, data) = split::<4>(rest, 16, message.len())?;
                 (Ipv4Addr::from(*ip).into(), data)
@@ -222,7 +224,7 @@ impl UdpHeader {
 }
 
 impl UdHeader {
-    /// The length with an address of this kind, in bytes.
+    /// The length in bytes for an address family.
     pub const fn len_for(address: IpAddr) -> usize {
         match address {
             IpAddr::V4(_) => 8,
@@ -230,11 +232,11 @@ impl UdHeader {
         }
     }
 
-    /// The bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> HeaderBytes {
         let ip = self.source.ip();
         let mut bytes = HeaderBytes::new();
-        bytes.push(&[version_of(ip), Self::len_for(ip) as u8]);
+        bytes.push(&[ip_version(ip), Self::len_for(ip) as u8]);
         bytes.push(&self.source.port().to_be_bytes());
         match self.source {
             SocketAddr::V4(source) => bytes.push(&source.ip().octets()),
@@ -246,7 +248,7 @@ impl UdHeader {
         bytes
     }
 
-    /// The header at the start of a packet's payload, and the datagram after it.
+    /// Parses the header at the start of a packet's payload. Returns it and the datagram after it.
     ///
     /// # Errors
     /// See [`DatagramError`].
@@ -254,7 +256,7 @@ impl UdHeader {
         let (fixed, rest) = split::<4>(payload, 8, payload.len())?;
         let [version, stated, p0, p1] = *fixed;
         let port = u16::from_be_bytes([p0, p1]);
-        let (source, data): (SocketAddr, _) = match version_with(version, stated, [8, 24])? {
+        let (source, data): (SocketAddr, _) = match check_version(version, stated, [8, 24])? {
             Version::V4 => {
                 let (ip, data) = split::<4>(rest, 8, payload.len())?;
                 ((Ipv4Addr::from(*ip), port).into(), data)
@@ -276,8 +278,8 @@ enum Version {
     V6,
 }
 
-/// The version of IP, if the header's length is right for it: one of `lengths`.
-fn version_with(version: u8, stated: u8, lengths: [u8; 2]) -> Result<Version, DatagramError> {
+/// Checks the version of IP, and that the stated length is the one for it in `lengths` (IPv4, IPv6).
+fn check_version(version: u8, stated: u8, lengths: [u8; 2]) -> Result<Version, DatagramError> {
     let (known, right) = match version {
         V4 => (Version::V4, lengths[0]),
         V6 => (Version::V6, lengths[1]),
@@ -293,12 +295,12 @@ fn version_with(version: u8, stated: u8, lengths: [u8; 2]) -> Result<Version, Da
     Ok(known)
 }
 
-fn version_of(address: IpAddr) -> u8 {
+fn ip_version(address: IpAddr) -> u8 {
     if address.is_ipv4() { V4 } else { V6 }
 }
 
-/// The first `N` bytes and the others. `whole` is the length of the message that they belong to, and
-/// `needed` that of its header.
+/// Splits off the first `N` bytes. For the error, `whole` is the length of the message and `needed` the
+/// length of its header.
 fn split<const N: usize>(
     bytes: &[u8],
     needed: usize,

@@ -10,33 +10,32 @@ const CREDITS: u32 = 4;
 const MAPPING: u32 = 6;
 const CONTROL: u32 = 7;
 
-/// The meaning of the immediate data of a WRITE.
+/// The decoded immediate data of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The WRITE has put this number of bytes into the receive buffer: below 2^29.
     Data(u32),
-    /// The sender of the message has taken its peer's messages up to one, and the peer may send up
-    /// to this number of them, counted from the start of the connection, modulo 2^16. If the WRITE
-    /// has bytes, they are an element: further room in the receive buffer.
+    /// The total number of messages that the peer may send, modulo 2^16. If the WRITE has a payload, it is
+    /// an element with further room in the receive buffer.
     Credits(u16),
-    /// The WRITE has put a mapping into this place of the list of mappings.
+    /// The WRITE has put a mapping at this index of the list of mappings.
     Mapping(u32),
-    /// A change of the connection.
+    /// A control message.
     Control(Control),
 }
 
-/// A change of the connection.
+/// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// The sender of the message neither sends nor receives any more.
+    /// The sender has closed both halves of the connection.
     Disconnect,
-    /// Nothing. The sender wants to know whether its peer is still there.
+    /// A keepalive probe.
     KeepAlive,
-    /// The sender of the message sends no more data.
+    /// The sender has closed its sending half.
     Shutdown,
 }
 
-/// Immediate data that are no message.
+/// Immediate data that are not a message of rsockets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UnknownMessage(pub u32);
 
@@ -61,7 +60,7 @@ impl fmt::Debug for UnknownMessage {
 impl std::error::Error for UnknownMessage {}
 
 impl Message {
-    /// The message in these immediate data.
+    /// Decodes immediate data.
     ///
     /// # Errors
     /// If the type is reserved, or a control message is unknown.
@@ -82,7 +81,7 @@ impl Message {
         })
     }
 
-    /// The immediate data. Values of more than 29 bits are cut.
+    /// Encodes the message. Values are truncated to 29 bits.
     pub fn encode(self) -> u32 {
         let (kind, value) = match self {
             Self::Data(len) => (DATA, len),

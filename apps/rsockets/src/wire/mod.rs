@@ -1,5 +1,5 @@
-//! What rsockets put on the wire: private data of the connection manager, elements of memory that
-//! the ends write to each other, messages in immediate data, and headers of datagrams. docs/design/sockets.md describes them.
+//! The wire format of rsockets, which docs/design/sockets.md describes: private data of the connection
+//! manager, elements, messages in immediate data, and headers of datagrams.
 
 mod datagram;
 mod element;
@@ -9,7 +9,7 @@ mod private;
 pub use datagram::{DatagramError, HeaderBytes, MAX_HEADER_LEN, Operation, UdHeader, UdpHeader};
 pub use element::{ByteOrder, ELEMENT_LEN, Element, MAPPING_LEN, Mapping};
 pub use message::{Control, Message, UnknownMessage};
-pub(crate) use private::expressible;
+pub(crate) use private::round_down_mappings;
 pub use private::{CONNECT_DATA_LEN, ConnectData, ConnectDataError};
 
 #[cfg(test)]

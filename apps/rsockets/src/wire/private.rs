@@ -1,4 +1,4 @@
-//! The private data of the REQ and of the REP.
+//! The private data of REQ and REP.
 
 use super::{ByteOrder, ELEMENT_LEN, Element};
 use std::fmt;
@@ -7,29 +7,30 @@ use std::fmt;
 pub const CONNECT_DATA_LEN: usize = 40;
 
 const VERSION: u8 = 1;
-/// The sender's processor is big-endian.
+/// The sender is big-endian.
 const BIG_ENDIAN: u8 = 1;
 /// The sender has a list of mappings after its list of elements.
 const HAS_MAPPINGS: u8 = 2;
 
-/// What each end says when it connects, big-endian: version (1 byte), flags (1), credits (2), three
-/// bytes of zeros, the number of mappings (1), the list of elements (16) and the receive buffer (16).
+/// The private data that each end sends when connecting, big-endian: version (1 byte), flags (1), credits
+/// (2), three zero bytes, the number of mappings (1), the list of elements (16) and the receive buffer
+/// (16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectData {
-    /// The order of bytes in the lists of the sender.
+    /// The byte order of the sender's lists.
     pub order: ByteOrder,
-    /// The number of data messages that the peer may send before it gets further credits.
+    /// The number of data messages that the peer may send before it is granted further credits.
     pub credits: u16,
-    /// The number of mappings that the peer may write into the list after the elements; `None` if
-    /// the sender knows no mappings. Above 128, it is a multiple of 256, at most 32,512.
+    /// The number of mappings that the peer may write to the list after the elements; `None` if the
+    /// sender does not support mappings. Above 128, a multiple of 256, at most 32,512.
     pub mappings: Option<u16>,
-    /// The list of elements, which the peer writes; the length is their number.
+    /// The list of elements that the peer writes; the length counts elements.
     pub elements: Element,
     /// The first stretch of the receive buffer.
     pub buffer: Element,
 }
 
-/// Why private data are not those of an rsocket.
+/// Why private data are not an rsocket's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectDataError {
@@ -38,9 +39,9 @@ pub enum ConnectDataError {
         /// Their length in bytes.
         len: usize,
     },
-    /// They have another version.
+    /// The version is unknown.
     Version(u8),
-    /// The list of elements is empty, so the peer could never be offered room.
+    /// The list of elements is empty, so room could never be offered.
     NoElements,
 }
 
@@ -49,12 +50,12 @@ impl fmt::Display for ConnectDataError {
         match self {
             Self::Short { len } => write!(
                 f,
-                "{len} bytes of private data, but those of an rsocket are {CONNECT_DATA_LEN}"
+                "{len} bytes of private data, but an rsocket sends {CONNECT_DATA_LEN}"
             ),
             Self::Version(version) => write!(
                 f,
-                "private data of version {version}, but those of an rsocket are {VERSION}: the \
-                 peer's program does not use rsockets"
+                "private data of version {version} instead of {VERSION}: the peer's program does not \
+                 use rsockets"
             ),
             Self::NoElements => f.write_str("the peer's list of elements is empty"),
         }
@@ -70,7 +71,7 @@ impl fmt::Debug for ConnectDataError {
 impl std::error::Error for ConnectDataError {}
 
 impl ConnectData {
-    /// The bytes.
+    /// Encodes the private data.
     pub fn encode(&self) -> [u8; CONNECT_DATA_LEN] {
         let mut bytes = [0; CONNECT_DATA_LEN];
         bytes[0] = VERSION;
@@ -79,7 +80,7 @@ impl ConnectData {
         }
         if let Some(mappings) = self.mappings {
             bytes[1] |= HAS_MAPPINGS;
-            bytes[7] = scaled(mappings);
+            bytes[7] = scale(mappings);
         }
         bytes[2..4].copy_from_slice(&self.credits.to_be_bytes());
         bytes[8..24].copy_from_slice(&self.elements.encode(ByteOrder::Big));
@@ -87,7 +88,7 @@ impl ConnectData {
         bytes
     }
 
-    /// The data at the start of a message's private data.
+    /// Parses the start of a CM message's private data.
     ///
     /// # Errors
     /// See [`ConnectDataError`].
@@ -112,7 +113,7 @@ impl ConnectData {
                 ByteOrder::Big
             },
             credits: u16::from_be_bytes([bytes[2], bytes[3]]),
-            mappings: (flags & HAS_MAPPINGS != 0).then(|| unscaled(bytes[7])),
+            mappings: (flags & HAS_MAPPINGS != 0).then(|| unscale(bytes[7])),
             elements: element(8),
             buffer: element(24),
         };
@@ -123,20 +124,20 @@ impl ConnectData {
     }
 }
 
-/// The number of mappings that private data can express, closest to `mappings` from below.
-pub(crate) fn expressible(mappings: u16) -> u16 {
-    unscaled(scaled(mappings))
+/// Rounds `mappings` down to a number that private data can express.
+pub(crate) fn round_down_mappings(mappings: u16) -> u16 {
+    unscale(scale(mappings))
 }
 
-/// A number up to 128 as it is. Of a larger one, 7 bits without the lower 8, and the top bit set.
-fn scaled(mappings: u16) -> u8 {
+/// Encodes up to 128 exactly. Above, the top bit marks the upper 7 of 15 bits.
+fn scale(mappings: u16) -> u8 {
     match u8::try_from(mappings) {
         Ok(exact) if exact <= 128 => exact,
         _ => 128 | (mappings >> 8).min(127) as u8,
     }
 }
 
-fn unscaled(scaled: u8) -> u16 {
+fn unscale(scaled: u8) -> u16 {
     match scaled {
         0..=128 => u16::from(scaled),
         _ => u16::from(scaled & 127) << 8,

@@ -66,10 +66,10 @@ fn numbers_of_mappings_are_scaled() {
         (32512, 32512),
         (65535, 32512),
     ] {
-        assert_eq!(private::expressible(given), expressed, "{given}");
+        assert_eq!(private::round_down_mappings(given), expressed, "{given}");
     }
     // Between 129 and 255, only the flag for a large number is left.
-    assert_eq!(private::expressible(200), 128);
+    assert_eq!(private::round_down_mappings(200), 128);
 }
 
 #[test]

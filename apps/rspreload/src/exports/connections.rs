@@ -1,6 +1,6 @@
-//! Listening, connecting, and what a program asks of a socket.
+//! Listening, connecting, names and options.
 
-use super::{is_kernels, kind, ours_or};
+use super::{handle_or_forward, is_kernel_fd, kind};
 use crate::address::Address;
 use crate::errno::{Errno, call, check};
 use crate::kinds::Kind;
@@ -27,29 +27,29 @@ replace! {
     }
 
     fn accept(fd: c_int, address: *mut sockaddr, size: *mut socklen_t) -> c_int;
-    if is_kernels(fd) { descriptors::given(real::accept(fd, address, size)) } else { accepted(fd, address, size, 0) }
+    if is_kernel_fd(fd) { descriptors::register_new(real::accept(fd, address, size)) } else { accept_either(fd, address, size, 0) }
 
     fn accept4(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int;
-    if is_kernels(fd) {
-        descriptors::given(real::accept4(fd, address, size, flags))
+    if is_kernel_fd(fd) {
+        descriptors::register_new(real::accept4(fd, address, size, flags))
     } else {
-        accepted(fd, address, size, flags)
+        accept_either(fd, address, size, flags)
     }
 
     fn connect(fd: c_int, address: *const sockaddr, size: socklen_t) -> c_int; {
         let real = || real::connect(fd, address, size);
-        if is_kernels(fd) {
+        if is_kernel_fd(fd) {
             return real();
         }
-        cancel::point();
-        call(-1, || match claim::known(fd) {
+        cancel::test();
+        call(-1, || match claim::resolve(fd) {
             Some(socket) => connect::connect(fd, &socket, Address::read(address, size), real),
             None => check(real()),
         })
     }
 
     fn shutdown(fd: c_int, how: c_int) -> c_int;
-    of_connection(fd, || real::shutdown(fd, how), |socket| {
+    with_connection(fd, || real::shutdown(fd, how), |socket| {
         if how != libc::SHUT_RD {
             socket.is_send_shut.store(true, Ordering::Release);
         }
@@ -65,10 +65,10 @@ replace! {
     }
 
     fn getsockname(fd: c_int, address: *mut sockaddr, size: *mut socklen_t) -> c_int;
-    call(-1, || options::name(fd, End::Own, address, size, || real::getsockname(fd, address, size)))
+    call(-1, || options::get_name(fd, End::Own, address, size, || real::getsockname(fd, address, size)))
 
     fn getpeername(fd: c_int, address: *mut sockaddr, size: *mut socklen_t) -> c_int;
-    call(-1, || options::name(fd, End::Peer, address, size, || real::getpeername(fd, address, size)))
+    call(-1, || options::get_name(fd, End::Peer, address, size, || real::getpeername(fd, address, size)))
 
     fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, size: *mut socklen_t) -> c_int;
     call(-1, || options::get(fd, level, name, to, size, || real::getsockopt(fd, level, name, to, size)))
@@ -78,21 +78,26 @@ replace! {
 }
 
 /// `accept` at a socket that may listen over RDMA.
-unsafe fn accepted(fd: c_int, address: *mut sockaddr, size: *mut socklen_t, flags: c_int) -> c_int {
+unsafe fn accept_either(
+    fd: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
     // SAFETY: the caller promises the buffer.
-    let real = || unsafe { descriptors::given(real::accept4(fd, address, size, flags)) };
-    ours_or(real, || match claim::waited_for(fd) {
+    let real = || unsafe { descriptors::register_new(real::accept4(fd, address, size, flags)) };
+    handle_or_forward(real, || match claim::resolve_for_wait(fd) {
         // SAFETY: as above.
         Some(socket) if socket.is_kernel_nonblocking.load(Ordering::Acquire) => unsafe {
             accept::accept(fd, &socket, address, size, flags).map(Some)
         },
-        // One that listens over TCP alone.
+        // It listens over TCP only.
         _ => Ok(None),
     })
 }
 
-/// Does `ours` for a connection over RDMA, and `real` for all other descriptors.
-fn of_connection(
+/// Calls `ours` for a connection over RDMA and `real` for any other descriptor.
+fn with_connection(
     fd: c_int,
     real: impl Fn() -> c_int,
     ours: impl FnOnce(&Arc<Socket>) -> Result<c_int, Errno>,
@@ -100,7 +105,7 @@ fn of_connection(
     if kind(fd) != Kind::Socket {
         return real();
     }
-    call(-1, || match claim::in_use(fd) {
+    call(-1, || match claim::resolve_active(fd) {
         Some(socket) if socket.phase() == Phase::Connected => ours(&socket),
         _ => check(real()),
     })

@@ -1,7 +1,7 @@
-//! The C library functions that this library replaces: each has the name and the signature of the
-//! original, to which it passes what is not about a socket of this library.
+//! The C library functions that this library replaces. Each has the name and the signature of the
+//! original, and forwards to it unless the call is about a socket of this library.
 
-/// Defines the functions of the C library. The caller of each promises what the original asks for.
+/// Defines replacements of C library functions. Callers keep the contract of the original.
 macro_rules! replace {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty; $body:expr)*) => {
         $(
@@ -29,26 +29,27 @@ use crate::inside::is_inside;
 use crate::kinds::{self, Kind};
 use std::ffi::c_int;
 
-/// The kind of a descriptor for the caller: librdmacm, which also polls the program's, sees the kernel's.
+/// The kind of a descriptor as the caller sees it. To librdmacm, which also polls the program's
+/// descriptors, sockets and epoll instances are the kernel's.
 #[inline]
 fn kind(fd: c_int) -> Kind {
-    match kinds::of(fd) {
+    match kinds::get(fd) {
         Kind::Socket | Kind::Epoll if is_inside() => Kind::Other,
         kind => kind,
     }
 }
 
 #[inline]
-fn is_kernels(fd: c_int) -> bool {
+fn is_kernel_fd(fd: c_int) -> bool {
     kind(fd) == Kind::Other
 }
 
-/// Does `ours`, and then `real` if the kernel has to answer, which may wait. -1 if `ours` fails.
-fn ours_or<T: From<i8>>(
+/// Calls `ours`; if that returns `None`, calls `real`, which may block. Returns -1 if `ours` fails.
+fn handle_or_forward<T: From<i8>>(
     real: impl Fn() -> T,
     ours: impl FnOnce() -> Result<Option<T>, Errno>,
 ) -> T {
-    cancel::point();
+    cancel::test();
     match call(Some(T::from(-1)), ours) {
         Some(result) => result,
         None => real(),

@@ -1,4 +1,4 @@
-//! `syscall`: system calls by their numbers.
+//! `syscall`: system calls by number.
 
 use super::connections::{
     accept, accept4, connect, getpeername, getsockname, getsockopt, ioctl, listen, setsockopt,
@@ -17,16 +17,15 @@ use std::ffi::{c_int, c_long, c_uint};
 
 replace! {
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
-    match by_number(number, [a, b, c, d, e, f]) {
+    match dispatch(number, [a, b, c, d, e, f]) {
         Some(result) => result,
         None => real::syscall(number, a, b, c, d, e, f),
     }
 }
 
-/// Makes a system call that the program makes by its number, as libuv does to close descriptors, if
-/// this library has a function for it. Returns `None` for all other system calls, such as the C
-/// library's and Rust's futexes, which go to the kernel.
-unsafe fn by_number(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c_long> {
+/// Calls this library's function for a system call, if it has one: libuv, for example, closes
+/// descriptors this way. Returns `None` for all others, such as Rust's futexes.
+unsafe fn dispatch(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c_long> {
     let int = |argument: c_long| argument as c_int;
     let uint = |argument: c_long| argument as c_uint;
     // SAFETY: the caller promises what the system call asks for, which is what the function asks for.
@@ -73,7 +72,7 @@ unsafe fn by_number(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c
                 return Some(sendto(int(a), b as _, c as _, int(d), e as _, f as _) as c_long);
             }
             #[cfg(target_arch = "x86_64")]
-            _ => return by_old_number(number, [a, b, c, d]),
+            _ => return dispatch_legacy(number, [a, b, c, d]),
             #[cfg(not(target_arch = "x86_64"))]
             _ => return None,
         };
@@ -81,11 +80,11 @@ unsafe fn by_number(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c
     })
 }
 
-/// The same for system calls that newer processors lack.
+/// Does the same for system calls that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
-unsafe fn by_old_number(number: c_long, [a, b, c, d]: [c_long; 4]) -> Option<c_long> {
+unsafe fn dispatch_legacy(number: c_long, [a, b, c, d]: [c_long; 4]) -> Option<c_long> {
     let int = |argument: c_long| argument as c_int;
-    // SAFETY: as for `by_number`.
+    // SAFETY: as for `dispatch`.
     let result = unsafe {
         match number {
             libc::SYS_open => open(a as _, int(b), c as _),

@@ -1,6 +1,6 @@
 //! Sending and receiving.
 
-use super::{kind, ours_or};
+use super::{handle_or_forward, kind};
 use crate::errno::Errno;
 use crate::kinds::Kind;
 use crate::socket::{Phase, Socket};
@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 replace! {
     fn read(fd: c_int, to: *mut c_void, size: size_t) -> ssize_t;
-    moved(fd, || real::read(fd, to, size), |socket| io::receive(socket, &io::buffer(to, size), 0))
+    transfer(fd, || real::read(fd, to, size), |socket| io::receive(socket, &io::buffer(to, size), 0))
 
     fn __read_chk(fd: c_int, to: *mut c_void, size: size_t, room: size_t) -> ssize_t;
     if size > room { real::__read_chk(fd, to, size, room) } else { read(fd, to, size) }
 
     fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t;
-    moved(fd, || real::readv(fd, to, count), |socket| {
+    transfer(fd, || real::readv(fd, to, count), |socket| {
         io::receive(socket, io::buffers(to, count.max(0) as usize)?, 0)
     })
 
@@ -29,15 +29,15 @@ replace! {
     }
 
     fn recv(fd: c_int, to: *mut c_void, size: size_t, flags: c_int) -> ssize_t;
-    moved(fd, || real::recv(fd, to, size, flags), |socket| io::receive(socket, &io::buffer(to, size), flags))
+    transfer(fd, || real::recv(fd, to, size, flags), |socket| io::receive(socket, &io::buffer(to, size), flags))
 
     fn __recv_chk(fd: c_int, to: *mut c_void, size: size_t, room: size_t, flags: c_int) -> ssize_t;
     if size > room { real::__recv_chk(fd, to, size, room, flags) } else { recv(fd, to, size, flags) }
 
     fn recvfrom(fd: c_int, to: *mut c_void, size: size_t, flags: c_int, address: *mut sockaddr, address_size: *mut socklen_t) -> ssize_t;
-    moved(fd, || real::recvfrom(fd, to, size, flags, address, address_size), |socket| {
+    transfer(fd, || real::recvfrom(fd, to, size, flags, address, address_size), |socket| {
         let received = io::receive(socket, &io::buffer(to, size), flags)?;
-        no_address(address_size);
+        clear_address_size(address_size);
         Ok(received)
     })
 
@@ -49,35 +49,35 @@ replace! {
     }
 
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
-    moved(fd, || {
+    transfer(fd, || {
         let received = real::recvmsg(fd, message, flags);
         if received >= 0 {
-            descriptors::given_with(message);
+            descriptors::register_passed(message);
         }
         received
-    }, |socket| receive(socket, message, flags))
+    }, |socket| receive_message(socket, message, flags))
 
     fn recvmmsg(fd: c_int, all: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
-    messages(fd, || {
+    transfer_messages(fd, || {
         let received = real::recvmmsg(fd, all, count, flags, timeout);
         for index in 0..received.max(0) as usize {
-            descriptors::given_with(&raw const (*all.add(index)).msg_hdr);
+            descriptors::register_passed(&raw const (*all.add(index)).msg_hdr);
         }
         received
     }, count, |socket, index| {
         let message = all.add(index);
-        // Only the first one is waited for.
+        // Only the first message may block.
         let flags = if index > 0 { flags | libc::MSG_DONTWAIT } else { flags };
-        let received = receive(socket, &raw mut (*message).msg_hdr, flags)?;
+        let received = receive_message(socket, &raw mut (*message).msg_hdr, flags)?;
         (*message).msg_len = received as c_uint;
         Ok(true)
     })
 
     fn write(fd: c_int, from: *const c_void, size: size_t) -> ssize_t;
-    moved(fd, || real::write(fd, from, size), |socket| io::send(socket, &io::buffer(from, size), 0))
+    transfer(fd, || real::write(fd, from, size), |socket| io::send(socket, &io::buffer(from, size), 0))
 
     fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t;
-    moved(fd, || real::writev(fd, from, count), |socket| {
+    transfer(fd, || real::writev(fd, from, count), |socket| {
         io::send(socket, io::buffers(from, count.max(0) as usize)?, 0)
     })
 
@@ -89,18 +89,18 @@ replace! {
     }
 
     fn send(fd: c_int, from: *const c_void, size: size_t, flags: c_int) -> ssize_t;
-    moved(fd, || real::send(fd, from, size, flags), |socket| io::send(socket, &io::buffer(from, size), flags))
+    transfer(fd, || real::send(fd, from, size, flags), |socket| io::send(socket, &io::buffer(from, size), flags))
 
     fn sendto(fd: c_int, from: *const c_void, size: size_t, flags: c_int, address: *const sockaddr, address_size: socklen_t) -> ssize_t;
-    moved(fd, || real::sendto(fd, from, size, flags, address, address_size), |socket| {
+    transfer(fd, || real::sendto(fd, from, size, flags, address, address_size), |socket| {
         io::send(socket, &io::buffer(from, size), flags)
     })
 
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
-    moved(fd, || real::sendmsg(fd, message, flags), |socket| send_message(socket, message, flags))
+    transfer(fd, || real::sendmsg(fd, message, flags), |socket| send_message(socket, message, flags))
 
     fn sendmmsg(fd: c_int, all: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
-    messages(fd, || real::sendmmsg(fd, all, count, flags), count, |socket, index| {
+    transfer_messages(fd, || real::sendmmsg(fd, all, count, flags), count, |socket, index| {
         let message = all.add(index);
         let sent = send_message(socket, &raw const (*message).msg_hdr, flags)?;
         (*message).msg_len = sent as c_uint;
@@ -108,25 +108,25 @@ replace! {
     })
 
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, size: size_t) -> ssize_t;
-    moved_file(to, || real::sendfile(to, from, offset, size), from, offset, size)
+    transfer_file(to, || real::sendfile(to, from, offset, size), from, offset, size)
 
     fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, size: size_t) -> ssize_t;
-    moved_file(to, || real::sendfile64(to, from, offset, size), from, offset, size)
+    transfer_file(to, || real::sendfile64(to, from, offset, size), from, offset, size)
 
     fn splice(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, size: size_t, flags: c_uint) -> ssize_t; {
         let real = || real::splice(from, from_offset, to, to_offset, size, flags);
-        // A program that cannot splice copies.
+        // Programs fall back to copying.
         let refuse = |_: &Arc<Socket>| Err(Errno(libc::EINVAL));
         if kind(from) == Kind::Socket {
-            moved(from, real, refuse)
+            transfer(from, real, refuse)
         } else {
-            moved(to, real, refuse)
+            transfer(to, real, refuse)
         }
     }
 }
 
-/// The same for calls that move bytes.
-fn moved(
+/// Runs a call that transfers bytes: `ours` for a connection over RDMA, otherwise `real`.
+fn transfer(
     fd: c_int,
     real: impl Fn() -> ssize_t,
     ours: impl FnOnce(&Arc<Socket>) -> Result<usize, Errno>,
@@ -134,7 +134,7 @@ fn moved(
     if kind(fd) != Kind::Socket {
         return real();
     }
-    ours_or(real, || match claim::in_use(fd) {
+    handle_or_forward(real, || match claim::resolve_active(fd) {
         Some(socket) if socket.phase() != Phase::Listening => {
             ours(&socket).map(|count| Some(count.cast_signed()))
         }
@@ -142,9 +142,9 @@ fn moved(
     })
 }
 
-/// The same for calls that move messages: -1 with `errno` set, or how many. `one` returns whether a
-/// further message may follow.
-fn messages(
+/// Runs a call that transfers up to `count` messages and returns their number, or -1 with `errno` set.
+/// `one` transfers a message over RDMA and returns whether another may follow.
+fn transfer_messages(
     fd: c_int,
     real: impl Fn() -> c_int,
     count: c_uint,
@@ -153,8 +153,9 @@ fn messages(
     if kind(fd) != Kind::Socket {
         return real();
     }
-    ours_or(real, || {
-        let Some(socket) = claim::in_use(fd).filter(|socket| socket.phase() != Phase::Listening)
+    handle_or_forward(real, || {
+        let Some(socket) =
+            claim::resolve_active(fd).filter(|socket| socket.phase() != Phase::Listening)
         else {
             return Ok(None);
         };
@@ -170,8 +171,8 @@ fn messages(
     })
 }
 
-/// Receives one message: bytes of the stream, without an address.
-unsafe fn receive(
+/// Receives bytes of the stream as one message without an address.
+unsafe fn receive_message(
     socket: &Arc<Socket>,
     message: *mut msghdr,
     flags: c_int,
@@ -199,21 +200,21 @@ unsafe fn send_message(
     }
 }
 
-unsafe fn no_address(size: *mut socklen_t) {
+unsafe fn clear_address_size(size: *mut socklen_t) {
     if !size.is_null() {
-        // SAFETY: the caller promises the place.
+        // SAFETY: the caller promises that it is writable.
         unsafe { size.write(0) };
     }
 }
 
-unsafe fn moved_file(
+unsafe fn transfer_file(
     to: c_int,
     real: impl Fn() -> ssize_t,
     from: c_int,
     offset: *mut off_t,
     size: size_t,
 ) -> ssize_t {
-    moved(to, real, |socket| {
+    transfer(to, real, |socket| {
         // SAFETY: the caller promises the offset.
         unsafe { sendfile::sendfile(socket, from, offset, size) }.map(isize::cast_unsigned)
     })

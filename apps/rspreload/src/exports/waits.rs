@@ -1,4 +1,4 @@
-//! Waiting for descriptors.
+//! `poll`, `select` and `epoll`.
 
 use super::kind;
 use crate::clock::Until;
@@ -13,9 +13,9 @@ use std::ffi::c_int;
 
 replace! {
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
-    match entries(fds, count) {
+    match read_entries(fds, count) {
         None => real::poll(fds, count, timeout),
-        Some(fds) => waits(|| poll::wait(fds, Until::milliseconds(timeout), None)),
+        Some(fds) => run_wait(|| poll::wait(fds, Until::from_milliseconds(timeout), None)),
     }
 
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
@@ -26,10 +26,10 @@ replace! {
     }
 
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
-    match entries(fds, count) {
+    match read_entries(fds, count) {
         None => real::ppoll(fds, count, timeout, mask),
-        Some(fds) => waits(|| {
-            let until = Until::timespec(timeout)?;
+        Some(fds) => run_wait(|| {
+            let until = Until::from_timespec(timeout)?;
             poll::wait(fds, until, Mask::new(mask)?.as_ref())
         }),
     }
@@ -43,10 +43,10 @@ replace! {
 
     fn select(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *mut timeval) -> c_int; {
         let mut count = count;
-        match sets(&mut count, [reads, writes, excepts]) {
+        match read_sets(&mut count, [reads, writes, excepts]) {
             None => real::select(count, reads, writes, excepts, timeout),
-            Some((sets, entries)) => waits(|| {
-                let until = Until::timeval(timeout)?;
+            Some((sets, entries)) => run_wait(|| {
+                let until = Until::from_timeval(timeout)?;
                 let result = sets.wait(entries, until, None);
                 if let Some(left) = until.left() {
                     // As Linux does.
@@ -62,20 +62,20 @@ replace! {
 
     fn pselect(count: c_int, reads: *mut fd_set, writes: *mut fd_set, excepts: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int; {
         let mut count = count;
-        match sets(&mut count, [reads, writes, excepts]) {
+        match read_sets(&mut count, [reads, writes, excepts]) {
             None => real::pselect(count, reads, writes, excepts, timeout, mask),
-            Some((sets, entries)) => waits(|| {
-                let until = Until::timespec(timeout)?;
+            Some((sets, entries)) => run_wait(|| {
+                let until = Until::from_timespec(timeout)?;
                 sets.wait(entries, until, Mask::new(mask)?.as_ref())
             }),
         }
     }
 
     fn epoll_create(size: c_int) -> c_int;
-    descriptors::made_epoll(real::epoll_create(size))
+    descriptors::track_epoll(real::epoll_create(size))
 
     fn epoll_create1(flags: c_int) -> c_int;
-    descriptors::made_epoll(real::epoll_create1(flags))
+    descriptors::track_epoll(real::epoll_create1(flags))
 
     fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int; {
         let real = || real::epoll_ctl(epoll, operation, fd, event);
@@ -95,26 +95,26 @@ replace! {
     }
 
     fn epoll_wait(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int;
-    waited(epoll, events, count, Until::milliseconds(timeout), std::ptr::null(), || {
+    wait_for_epoll(epoll, events, count, Until::from_milliseconds(timeout), std::ptr::null(), || {
         real::epoll_wait(epoll, events, count, timeout)
     })
 
     fn epoll_pwait(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
-    waited(epoll, events, count, Until::milliseconds(timeout), mask, || {
+    wait_for_epoll(epoll, events, count, Until::from_milliseconds(timeout), mask, || {
         real::epoll_pwait(epoll, events, count, timeout, mask)
     })
 
     fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int; {
         let real = || real::epoll_pwait2(epoll, events, count, timeout, mask);
-        match Until::timespec(timeout) {
-            Ok(until) => waited(epoll, events, count, until, mask, real),
+        match Until::from_timespec(timeout) {
+            Ok(until) => wait_for_epoll(epoll, events, count, until, mask, real),
             Err(_) => real(),
         }
     }
 }
 
-/// The entries that a program passed to `poll`; `None` if the kernel has to judge them.
-unsafe fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
+/// The program's poll set; `None` if the kernel alone can answer.
+unsafe fn read_entries<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
     if fds.is_null() || count == 0 || count > c_int::MAX as nfds_t {
         return None;
     }
@@ -125,13 +125,13 @@ unsafe fn entries<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd
         .then_some(fds)
 }
 
-/// The sets that a program passed to `select`, with their descriptors; `None` if the kernel alone
-/// can answer. Lowers the count to the descriptors that are looked at.
-unsafe fn sets(count: &mut c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<pollfd>)> {
+/// The program's `select` sets and their descriptors; `None` if the kernel alone can answer. Clamps
+/// `count` to the descriptor table.
+unsafe fn read_sets(count: &mut c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<pollfd>)> {
     if sets.iter().all(|set| set.is_null()) {
         return None;
     }
-    *count = call(None, || Ok(select::within_table(*count)))?;
+    *count = call(None, || Ok(select::clamp_to_table(*count)))?;
     // SAFETY: the caller promises them.
     let sets = unsafe { Sets::new(sets, *count) };
     let entries = sets.entries();
@@ -139,14 +139,14 @@ unsafe fn sets(count: &mut c_int, sets: [*mut fd_set; 3]) -> Option<(Sets, Vec<p
     is_ours.then_some((sets, entries))
 }
 
-/// Runs the body of a function that waits.
-fn waits(work: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
-    cancel::point();
+/// Runs the body of a blocking function.
+fn run_wait(work: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    cancel::test();
     call(-1, work)
 }
 
-/// `epoll_wait` and its like.
-unsafe fn waited(
+/// Runs `epoll_wait` and its variants.
+unsafe fn wait_for_epoll(
     epoll: c_int,
     events: *mut epoll_event,
     count: c_int,
@@ -154,7 +154,7 @@ unsafe fn waited(
     mask: *const sigset_t,
     real: impl Fn() -> c_int,
 ) -> c_int {
-    cancel::point();
+    cancel::test();
     let Some(interest) = table::epoll(epoll) else {
         return real();
     };
@@ -181,7 +181,7 @@ unsafe fn waited(
             return found;
         }
         let found = call(None, || {
-            Ok(epoll::found_in_kernel(&interest, to, found as usize))
+            Ok(epoll::filter_kernel_events(&interest, to, found as usize))
         });
         if let Some(found) = found {
             return found as c_int;

@@ -84,7 +84,7 @@ const NOTHING: Counts = Counts {
 
 /// The lines about connections that went over TCP.
 fn fallen_back(said: &str, why: &str) -> usize {
-    let end = format!(" over RDMA ({why}): it goes over TCP");
+    let end = format!(" over RDMA ({why}): falling back to TCP");
     let lines = said.lines().inspect(|line| {
         assert!(
             line.starts_with("roce sockets: no connection to 127.0.0.1:"),
@@ -133,7 +133,7 @@ fn a_listener_that_leaves_connections_to_tcp_is_asked_once() {
     for case in CONNECT {
         let run = Run::new().with("DOUBLE_REFUSE", libc::EPROTONOSUPPORT.to_string());
         let said = run.case("connects", case);
-        let why = "its program lets forked children use connections";
+        let why = "the program there passes connections to forked children";
         assert_eq!(fallen_back(&said, why), 1);
         // The listener's rsocket, and that of the one attempt.
         let counts = run.counts();
@@ -152,7 +152,7 @@ fn a_server_that_forks_for_each_connection_is_left_to_tcp() {
     let has = |part: &str| said.lines().filter(|line| line.contains(part)).count();
     let left = "roce sockets: a forked child uses a connection that was accepted at 127.0.0.1:";
     assert_eq!(
-        (has(left), has(": further ones go over TCP")),
+        (has(left), has(": further connections use TCP")),
         (1, 1),
         "{said}"
     );
@@ -276,7 +276,7 @@ fn without_a_device_both_ends_use_tcp() {
         "{said}"
     );
     assert!(
-        first.ends_with(" over RDMA (No such device): only over TCP"),
+        first.ends_with(" over RDMA (No such device): listening over TCP only"),
         "{said}"
     );
     assert_eq!(fallen_back(rest, "Connection refused"), 1);
@@ -314,7 +314,7 @@ fn a_word_that_means_nothing_is_reported() {
     let said = run.case("connects", "a_blocking_connection");
     assert_eq!(
         said,
-        "roce sockets: ROCE_SOCKETS holds \"olny\", which is none of off, only, loopback, quiet, log \
-         and wait=MILLISECONDS\n"
+        "roce sockets: ROCE_SOCKETS: unknown word \"olny\"; expected off, only, loopback, quiet, log or \
+         wait=MILLISECONDS\n"
     );
 }

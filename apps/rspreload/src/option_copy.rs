@@ -1,5 +1,5 @@
-//! Options that go from one socket to another: from the program's to the rsocket that connects for it,
-//! and from a listener to what it accepts, as with TCP.
+//! Copies options from the program's socket to its rsocket, and from a listener to accepted
+//! connections, as TCP does.
 
 use crate::errno::{Outcome, check};
 use crate::socket::Socket;
@@ -12,8 +12,8 @@ const KEEP_ALIVE: (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 const KEEP_IDLE: (c_int, c_int) = (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE);
 const LINGER: (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_LINGER);
 
-/// Numbers of a listener that connections have, too.
-const NUMBERS: [(c_int, c_int); 5] = [
+/// Integer options that accepted connections inherit.
+const INHERITED: [(c_int, c_int); 5] = [
     KEEP_ALIVE,
     KEEP_IDLE,
     (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
@@ -21,13 +21,13 @@ const NUMBERS: [(c_int, c_int); 5] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY),
 ];
 
-/// An option of the kernel's socket.
+/// Gets an option of the kernel's socket.
 ///
 /// # Safety
 /// The option has this type.
 unsafe fn get<T>(fd: c_int, (level, name): (c_int, c_int), mut value: T) -> Outcome<T> {
     let mut size = size_of::<T>() as socklen_t;
-    // SAFETY: there is room for the value, of which the caller promises the type.
+    // SAFETY: there is room for the value, and the caller promises the type.
     check(unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut size) })?;
     Ok(value)
 }
@@ -40,7 +40,7 @@ unsafe fn set<T>(fd: c_int, (level, name): (c_int, c_int), value: &T) {
     unsafe { real::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), size) };
 }
 
-/// Sets an option of an rsocket. A library that does not know it has its own way.
+/// Sets an option of an rsocket. Best effort: other libraries may not know the option.
 ///
 /// # Safety
 /// The option has this type.
@@ -55,8 +55,8 @@ const NO_LINGER: linger = linger {
     l_linger: 0,
 };
 
-/// Gives an rsocket the options that the program has set for its socket.
-pub(crate) fn to_rsocket(fd: c_int, socket: &Socket, rs: c_int) {
+/// Copies the options that the program has set on its socket to an rsocket.
+pub(crate) fn copy_to_rsocket(fd: c_int, socket: &Socket, rs: c_int) {
     // SAFETY: each option has the type of its value.
     unsafe {
         if let Ok(idle) = get::<c_int>(fd, KEEP_IDLE, 0) {
@@ -72,17 +72,22 @@ pub(crate) fn to_rsocket(fd: c_int, socket: &Socket, rs: c_int) {
     }
 }
 
-/// Remembers whether closing the socket waits.
+/// Remembers whether `close` waits.
 pub(crate) fn note_linger(socket: &Socket, value: linger) {
     let waits = value.l_onoff != 0 && value.l_linger > 0;
     socket.lingers.store(waits, Ordering::Relaxed);
 }
 
-/// Gives an accepted socket the options of its listener.
-pub(crate) fn from_listener(listener_fd: c_int, listener: &Socket, fd: c_int, socket: &Socket) {
+/// Copies a listener's options to an accepted connection.
+pub(crate) fn copy_from_listener(
+    listener_fd: c_int,
+    listener: &Socket,
+    fd: c_int,
+    socket: &Socket,
+) {
     // SAFETY: each option has the type of its value.
     unsafe {
-        for option in NUMBERS {
+        for option in INHERITED {
             if let Ok(value @ 1..) = get::<c_int>(listener_fd, option, 0) {
                 set(fd, option, &value);
             }
@@ -107,5 +112,5 @@ pub(crate) fn from_listener(listener_fd: c_int, listener: &Socket, fd: c_int, so
             }
         }
     }
-    to_rsocket(fd, socket, socket.rs());
+    copy_to_rsocket(fd, socket, socket.rs());
 }

@@ -1,5 +1,5 @@
-//! SO_KEEPALIVE: a thread that asks idle peers for a sign of life. A peer that does not acknowledge
-//! the message ends the connection with ETIMEDOUT.
+//! SO_KEEPALIVE: a thread sends keepalive probes. If the peer does not acknowledge one, the connection
+//! ends with ETIMEDOUT.
 
 use crate::per_process::PerProcess;
 use parking_lot::{Condvar, Mutex};
@@ -7,16 +7,15 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A socket whose peer can be asked.
-pub(crate) trait Asks: Send + Sync {
-    /// Asks the peer. Returns after which time to ask again; `None` if the socket no longer wants
-    /// it.
-    fn ask_peer(&self) -> Option<Duration>;
+/// A socket that can send keepalive probes.
+pub(crate) trait Probe: Send + Sync {
+    /// Sends a probe. Returns the interval until the next one; `None` stops the probes.
+    fn send_keepalive_probe(&self) -> Option<Duration>;
 }
 
 /// The sockets with SO_KEEPALIVE.
 #[derive(Default)]
-struct Alive {
+struct Prober {
     watched: Mutex<Watched>,
     changed: Condvar,
 }
@@ -28,19 +27,19 @@ struct Watched {
 }
 
 struct Entry {
-    socket: Weak<dyn Asks>,
+    socket: Weak<dyn Probe>,
     due: Instant,
 }
 
-static ALIVE: PerProcess<Alive> = PerProcess::new();
+static PROBER: PerProcess<Prober> = PerProcess::new();
 
-/// Asks the peer of a socket from now on, or with another interval than before.
-pub(crate) fn watch(socket: Weak<dyn Asks>, every: Duration) {
-    ALIVE.get().watch(socket, every);
+/// Starts keepalive probes on a socket, or changes their interval.
+pub(crate) fn watch(socket: Weak<dyn Probe>, every: Duration) {
+    PROBER.get().watch(socket, every);
 }
 
-impl Alive {
-    fn watch(&'static self, socket: Weak<dyn Asks>, every: Duration) {
+impl Prober {
+    fn watch(&'static self, socket: Weak<dyn Probe>, every: Duration) {
         let mut watched = self.watched.lock();
         watched
             .sockets
@@ -50,7 +49,7 @@ impl Alive {
         }
         if !watched.has_thread {
             let thread = thread::Builder::new().name("rsocket-alive".into());
-            // Without the thread, peers are not asked, and the next call tries again.
+            // If this fails, the next call tries again.
             watched.has_thread = thread.spawn(|| self.run()).is_ok();
         }
         self.changed.notify_all();
@@ -68,7 +67,7 @@ impl Alive {
             });
             if !due.is_empty() {
                 drop(watched);
-                let again = due.into_iter().filter_map(ask);
+                let again = due.into_iter().filter_map(probe);
                 let again: Vec<Entry> = again.collect();
                 watched = self.watched.lock();
                 watched.sockets.extend(again);
@@ -84,9 +83,9 @@ impl Alive {
     }
 }
 
-/// Asks a peer. Returns when to ask again; `None` if the socket no longer wants it.
-fn ask(socket: Arc<dyn Asks>) -> Option<Entry> {
-    let every = socket.ask_peer()?;
+/// Sends a probe. Returns the entry for the next one; `None` stops the probes.
+fn probe(socket: Arc<dyn Probe>) -> Option<Entry> {
+    let every = socket.send_keepalive_probe()?;
     Some(Entry {
         socket: Arc::downgrade(&socket),
         due: Instant::now().checked_add(every)?,
