@@ -60,11 +60,3 @@ pub use sys::turns::prefer_short_turns;
 /// prescribes. It is also the source port of packets that don't leave from a flow's socket; a
 /// sender may choose any source port.
 pub const ROCE_UDP_PORT: u16 = roce_wire::UDP_PORT;
-
-/// The MTU of the interface `name` in this network namespace, in bytes.
-///
-/// # Errors
-/// If no interface has this name.
-pub fn interface_mtu(name: &str) -> std::io::Result<usize> {
-    sys::mtu::interface_mtu(name)
-}

@@ -23,7 +23,7 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-/// All interfaces. An interface that disappears during the call is left out.
+/// All interfaces.
 ///
 /// # Errors
 /// If the system can't list the interfaces, for instance because the process has no descriptor
@@ -41,27 +41,15 @@ pub fn interfaces() -> Result<Vec<Interface>, OpenError> {
 /// If the system can't list the interfaces, for instance because the process has no descriptor
 /// left. The caller must not treat the error as an interface without addresses.
 pub(crate) fn try_interfaces() -> io::Result<Vec<Interface>> {
-    let found = pnet_datalink::interfaces();
-    if found.is_empty() {
-        // Every network namespace has a loopback.
-        return Err(io::Error::last_os_error());
-    }
-    let mut interfaces = Vec::with_capacity(found.len());
-    for found in found {
-        let mtu = match roce_udp::interface_mtu(&found.name) {
-            Ok(mtu) => mtu,
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
-            Err(error) => return Err(error),
-        };
-        interfaces.push(Interface {
-            up: found.is_up(),
-            running: found.is_up() && found.is_running(),
-            addresses: found.ips.iter().map(|network| network.ip()).collect(),
-            index: found.index,
-            mac: found.mac.unwrap_or_default().octets(),
-            name: found.name,
-            mtu,
-        });
-    }
-    Ok(interfaces)
+    let links = roce_trust::netlink::links()?.into_iter();
+    let interfaces = links.map(|link| Interface {
+        up: link.has(libc::IFF_UP),
+        running: link.has(libc::IFF_UP) && link.has(libc::IFF_RUNNING),
+        index: link.index,
+        mac: link.mac.unwrap_or_default(),
+        mtu: link.mtu as usize,
+        name: link.name,
+        addresses: link.addresses,
+    });
+    Ok(interfaces.collect())
 }

@@ -59,14 +59,10 @@ pub(super) fn run(
 }
 
 fn is_loopback_down() -> bool {
-    use nix::net::if_::InterfaceFlags;
     // Without a list, the attempt to connect shows what is wrong.
-    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
-    let mut loopbacks = interfaces
-        .map(|interface| interface.flags)
-        .filter(|flags| flags.contains(InterfaceFlags::IFF_LOOPBACK))
-        .peekable();
-    loopbacks.peek().is_some() && !loopbacks.any(|flags| flags.contains(InterfaceFlags::IFF_UP))
+    let links = roce_trust::netlink::links().unwrap_or_default();
+    let mut loopbacks = links.iter().filter(|link| link.has(libc::IFF_LOOPBACK));
+    loopbacks.clone().next().is_some() && !loopbacks.any(|link| link.has(libc::IFF_UP))
 }
 
 /// What to do about a server that does not answer.

@@ -5,6 +5,7 @@
 //! - [`environment`]: the variables of this project, which a program with more rights than its
 //!   caller ignores.
 //! - [`files`]: files that are written without following another user's links.
+//! - [`netlink`]: what the kernel says of links, addresses, routes and sockets.
 //! - [`output`]: what a command prints, so that text of others cannot control the terminal.
 //! - [`signals`]: the handlers that the program has installed.
 //!
@@ -13,6 +14,7 @@
 
 pub mod environment;
 pub mod files;
+pub mod netlink;
 pub mod output;
 pub mod signals;
 mod unix_sockets;

@@ -4,7 +4,6 @@
 pub(crate) mod address;
 pub(crate) mod identification;
 pub(crate) mod memory;
-pub(crate) mod mtu;
 pub(crate) mod options;
 pub(crate) mod receive;
 pub(crate) mod rights;

@@ -7,14 +7,6 @@ use crate::pair;
 use crate::support::loopback_config;
 
 #[test]
-fn the_mtu_of_an_interface_or_an_error_is_returned() {
-    assert!(roce_udp::interface_mtu("lo").expect("every machine has it") >= 1280);
-    for name in ["", "no-such-if", "a-name-far-too-long-for-an-interface"] {
-        assert!(roce_udp::interface_mtu(name).is_err(), "{name:?}");
-    }
-}
-
-#[test]
 fn a_port_can_move_to_another_thread() {
     fn sendable<T: Send>() {}
     sendable::<UdpPort>();
