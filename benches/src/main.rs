@@ -8,7 +8,7 @@ mod commands;
 use clap::Parser;
 use commands::{
     builds, connections, curves, destinations, fabric, figures, flames, frameworks, guest, lossy,
-    marks, ordinary, pacer, programs, recovery, scale, shards, sockets, storage, xdp,
+    marks, ordinary, pacer, programs, recovery, scale, sockets, storage, xdp,
 };
 use roce_benches::command::NAME;
 use roce_trust::output::{exit_code_of_usage, say};
@@ -42,7 +42,6 @@ enum Command {
     Programs(programs::Args),
     Recovery(recovery::Args),
     Scale(scale::Args),
-    Shards(shards::Args),
     Sockets(sockets::Args),
     Storage(storage::Args),
     Xdp(xdp::Args),
@@ -70,7 +69,6 @@ fn main() -> ExitCode {
         Command::Programs(args) => programs::run(&args),
         Command::Recovery(args) => recovery::run(&args),
         Command::Scale(args) => scale::run(&args),
-        Command::Shards(args) => shards::run(&args),
         Command::Sockets(args) => sockets::run(&args),
         Command::Storage(args) => storage::run(&args),
         Command::Xdp(args) => xdp::run(&args),

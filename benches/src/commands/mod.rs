@@ -16,7 +16,6 @@ pub(crate) mod pacer;
 pub(crate) mod programs;
 pub(crate) mod recovery;
 pub(crate) mod scale;
-pub(crate) mod shards;
 pub(crate) mod sockets;
 pub(crate) mod storage;
 pub(crate) mod xdp;
