@@ -20,7 +20,7 @@ pub struct Wire {
     pub latency: Duration,
     /// The probability that a packet is lost, each on its own, in either direction.
     pub loss: f64,
-    /// The most packets that wait for transmission.
+    /// Maximum number of packets in the transmit queue.
     pub queue: usize,
 }
 
@@ -126,7 +126,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Two NICs, each of which may have `window_bytes` in flight for each QP.
+    /// Two NICs with at most `window_bytes` in flight per QP.
     pub fn new(wire: Wire, window_bytes: usize, seed: u64) -> Self {
         let end = |n: u8| {
             let mut nic_seed = [n; 32];

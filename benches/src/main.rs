@@ -1,6 +1,6 @@
 //! Runs the benchmarks: a command for each question.
 
-// They panic if the output can't be written: `roce_trust::output` does not.
+// The print macros panic if the output can't be written; `roce_trust::output` does not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod commands;

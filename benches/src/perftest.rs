@@ -68,7 +68,7 @@ pub fn send_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64
     latency(pair, roce, "ib_send_lat", iterations, &[])
 }
 
-/// What perftest reports of a transfer.
+/// perftest's report of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     /// Bits per second of payload.

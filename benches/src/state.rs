@@ -1,5 +1,5 @@
-//! How far apart the machine's processors are: the hypervisor of a virtual machine moves them, and every
-//! cache line that crosses then costs several times as much. Figures are comparable within one state.
+//! The distance between the machine's processors. A hypervisor may move them apart, which makes each
+//! cache line transfer several times as expensive. Figures are comparable only within one state.
 
 use crate::median;
 use std::fmt;
@@ -48,7 +48,7 @@ impl fmt::Display for Distance {
     }
 }
 
-/// Two threads write to the line by turns: each waits for the number that is its own.
+/// Two threads take turns writing to the line; each waits for its own number.
 fn half_round_trip_us() -> f64 {
     let line = Line(AtomicU32::new(0));
     let play = |first: u32| {

@@ -1,4 +1,4 @@
-//! Two programs measured by turns: the ratio of their figures, and how sure it is.
+//! Two programs measured in alternation: the ratio of their figures, with a confidence interval.
 
 use crate::median;
 use rand_chacha::ChaCha20Rng;
@@ -32,8 +32,8 @@ impl Turns {
         Some((median(&before)?, median(&after)?))
     }
 
-    /// The ratio of the trimmed means: single turns can differ by a factor of two, because a virtual
-    /// machine has states that last for minutes, so the outer fifths of the figures are left out.
+    /// The ratio of the trimmed means. Single turns can differ by a factor of two, because a virtual
+    /// machine has states that last for minutes, so the lowest and highest fifths are discarded.
     /// The interval is a bootstrap over the turns, drawn from `seed`. `None` if there are no turns.
     pub fn ratio(&self, seed: u64) -> Option<Ratio> {
         let ratio = ratio(&self.0)?;

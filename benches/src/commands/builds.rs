@@ -9,7 +9,7 @@ use roce_benches::turns::{Ratio, Turns};
 use roce_benches::veth::VethPair;
 use std::path::{Path, PathBuf};
 
-/// Two builds of `roce`, measured by turns: has a change made the datapath slower?
+/// Compares two builds of `roce` in alternating runs: has a change made the datapath slower?
 ///
 /// Needs root (it makes two network namespaces) and iproute2. In each turn, `roce perf --op write`
 /// runs once from either build, over each datapath, with each length; the first of a turn is the

@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Fails if a connection is refused.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Connections of the first client, each of which ends before the next one begins
+    /// Sequential connections of the first client
     #[arg(long, default_value_t = 100_000)]
     sequential: u32,
 

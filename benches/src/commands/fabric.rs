@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10)]
     delay: u32,
 
-    /// The seconds of a run, of which the second half is measured
+    /// The seconds of a run; figures are from its second half
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(4..=40))]
     seconds: u32,
 

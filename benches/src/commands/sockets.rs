@@ -202,7 +202,7 @@ fn redis_gets(pair: &VethPair, built: &Built, clients: &str, tcp: bool) -> Resul
     let over = if tcp { Over::Tcp } else { Over::Sockets };
     let words = ["redis-server", "--save", "", "--protected-mode", "no"];
     let _server = serve(built.command(pair, 0, &words, over))?;
-    // A benchmark whose connection is refused spins for ever; this program says so.
+    // The benchmark spins forever if its connection is refused, so check the server first.
     let ping = ["redis-cli", "-h", ADDRESSES[0], "ping"];
     until_it_connects(|| built.command(pair, 1, &ping, over))?;
     let number = if clients == "1" { "20000" } else { "100000" };

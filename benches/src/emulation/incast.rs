@@ -1,4 +1,4 @@
-//! The incast that both networks run, and what is measured of it.
+//! The incast that both networks run, and its figures.
 
 use crate::median;
 use roce_sim::congestion::percentile;
@@ -6,7 +6,7 @@ use roce_sim::congestion::percentile;
 /// The hosts that send; one more receives.
 pub(super) const SENDERS: usize = 8;
 
-/// The intervals of curves, in milliseconds: those of a report of `roce fabric`.
+/// The interval between points of a curve, in milliseconds, as in a report of `roce fabric`.
 pub(super) const INTERVAL_MS: u64 = 100;
 
 /// The MTU of hosts' interfaces. The path MTU is 1024.
@@ -31,7 +31,7 @@ pub struct Incast {
     pub megabits_per_sec: u32,
     /// The delay of each link, in microseconds.
     pub delay_us: u32,
-    /// The length of a run. What happens in its second half is measured.
+    /// The length of a run. Figures are from its second half.
     pub seconds: u32,
 }
 

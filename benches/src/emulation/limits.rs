@@ -45,8 +45,8 @@ pub fn packets_per_second(roce: &Path, pairs: usize) -> Result<f64, String> {
     Ok(counts.iter().sum::<u64>() as f64 / f64::from(SECONDS))
 }
 
-/// Half a round trip of a message of 64 bytes between two hosts, in microseconds, of programs that
-/// sleep until it comes.
+/// Half a round trip of a 64-byte message between two hosts, in microseconds. Both programs sleep until
+/// it arrives.
 ///
 /// # Errors
 /// If a program fails.
@@ -95,7 +95,7 @@ fn fabric(roce: &Path, hosts: usize, script: &str) -> Result<String, String> {
 }
 
 fn half_round_trip(text: &str) -> Result<f64, String> {
-    // "5000 iters in 0.12 seconds = 24.00 usec/iter", of which each is a message to and fro.
+    // "5000 iters in 0.12 seconds = 24.00 usec/iter": an iteration is a round trip.
     let line = text
         .lines()
         .find_map(|line| line.strip_suffix(" usec/iter"));

@@ -1,5 +1,5 @@
-//! What ordinary programs get, which post one request at a time, send short messages or sleep: perftest,
-//! rping, UCX and Open MPI between two hosts, by turns with TCP at the same message size.
+//! The performance of ordinary programs, which post one request at a time, send short messages or sleep:
+//! perftest, rping, UCX and Open MPI between two hosts, alternating with TCP at the same message size.
 
 mod frameworks;
 
@@ -138,7 +138,7 @@ pub fn measure(
     Ok(measured)
 }
 
-/// What measures one run.
+/// Measures one run.
 struct Bench<'a> {
     pair: &'a VethPair,
     programs: &'a Programs,
@@ -260,9 +260,8 @@ impl Bench<'_> {
     }
 }
 
-/// The messages of an iteration of rping, each of which waits for the one before: the client's SEND, the
-/// request and the response of a READ, the server's SEND; the client's SEND, a WRITE and its
-/// acknowledgement, the server's SEND.
+/// The sequential messages of an iteration of rping: the client's SEND, the request and the response of
+/// a READ, the server's SEND; the client's SEND, a WRITE and its acknowledgement, the server's SEND.
 const MESSAGES: u32 = 8;
 
 /// How long rping's server may take to listen.

@@ -13,13 +13,13 @@ pub const DESTINATIONS: usize = 1_000;
 /// The length of a message, in bytes.
 pub const MESSAGE: u32 = 16 << 10;
 
-/// The default of the most sockets for flows.
+/// The default maximum number of flow sockets.
 pub const FLOW_SOCKETS: usize = 128;
 
 /// [`QPS`] QPs to [`DESTINATIONS`] addresses, with at most `flow_sockets` sockets for flows.
 ///
 /// # Errors
-/// If a socket or a QP can't be made.
+/// If a socket or a QP can't be created.
 pub fn connected(flow_sockets: usize) -> Result<Many<Sockets>, String> {
     Many::over(Sockets::new(DESTINATIONS, flow_sockets)?, QPS, 2, MESSAGE)
 }

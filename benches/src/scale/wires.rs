@@ -94,7 +94,7 @@ struct Hosts {
     unsent: Vec<usize>,
 }
 
-/// The address of a port: loopback addresses that nobody else uses.
+/// The address of a port: a loopback address that is not used otherwise.
 fn loopback_address(side: u8, number: usize) -> IpAddr {
     let [high, low] = u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
     Ipv4Addr::new(127, 180 + side, high, low).into()

@@ -48,9 +48,9 @@ struct Slot {
 pub struct FaultCounters {
     /// Packets received by the layer.
     pub received: u64,
-    /// Packets lost on purpose.
+    /// Packets lost by fault injection.
     pub lost: u64,
-    /// Packets that arrived twice.
+    /// Packets that were duplicated.
     pub duplicated: u64,
     /// Packets held back so that others could overtake them.
     pub reordered: u64,
@@ -110,7 +110,7 @@ impl FaultLayer {
     /// release time is `now` or earlier. These do not count towards `budget`.
     ///
     /// # Errors
-    /// Those of the port.
+    /// The errors of the port.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -125,7 +125,7 @@ impl FaultLayer {
     }
 
     /// Applies the faults to a packet that has just arrived from the network: passes it on to
-    /// `sink` at once, later, twice or not at all.
+    /// `sink` immediately, later, twice or not at all.
     pub fn take(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], sink: &mut dyn FaultSink) {
         self.release(now, sink);
         self.counters.received += 1;

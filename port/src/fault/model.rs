@@ -58,7 +58,7 @@ impl FaultModel {
         }
     }
 
-    /// The present faults.
+    /// The current faults.
     pub fn spec(&self) -> &FaultSpec {
         &self.spec
     }
@@ -73,7 +73,7 @@ impl FaultModel {
     pub fn decide(&mut self, now: Instant, len: usize) -> Arrivals {
         // The burst model advances with every packet, even if the independent loss drops the
         // packet.
-        let burst = self.in_burst();
+        let burst = self.draw_burst_loss();
         if self.spec.loss.happens(&mut self.rng) || burst {
             return Arrivals::default();
         }
@@ -81,34 +81,34 @@ impl FaultModel {
             .spec
             .duplicate
             .happens(&mut self.rng)
-            .then(|| self.arrival(now, len));
+            .then(|| self.draw_arrival(now, len));
         Arrivals {
-            first: Some(self.arrival(now, len)),
+            first: Some(self.draw_arrival(now, len)),
             second,
         }
     }
 
     /// Whether the next packet is lost in a burst.
-    fn in_burst(&mut self) -> bool {
+    fn draw_burst_loss(&mut self) -> bool {
         let Some(burst) = self.spec.burst else {
             return false;
         };
         if self.bad {
-            self.bad = !self.one_in(burst.packets);
+            self.bad = !self.draw_one_in(burst.packets);
         } else {
             self.bad = burst.begin.happens(&mut self.rng);
         }
         self.bad && burst.loss.happens(&mut self.rng)
     }
 
-    fn arrival(&mut self, now: Instant, len: usize) -> Arrival {
+    fn draw_arrival(&mut self, now: Instant, len: usize) -> Arrival {
         let mut at = now + self.spec.delay;
         if !self.spec.jitter.is_zero() {
-            at = at + self.up_to(self.spec.jitter);
+            at = at + self.draw_up_to(self.spec.jitter);
         }
         let held_back = self.spec.reorder.happens(&mut self.rng);
         if held_back {
-            at = at + self.up_to(self.spec.reorder_by.0);
+            at = at + self.draw_up_to(self.spec.reorder_by.0);
         } else {
             self.latest = self.latest.max(at);
             at = self.latest;
@@ -122,11 +122,11 @@ impl FaultModel {
         }
     }
 
-    fn one_in(&mut self, n: u32) -> bool {
+    fn draw_one_in(&mut self, n: u32) -> bool {
         self.rng.next_u64().is_multiple_of(u64::from(n.max(1)))
     }
 
-    fn up_to(&mut self, most: Duration) -> Duration {
+    fn draw_up_to(&mut self, most: Duration) -> Duration {
         let ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         match ns.checked_add(1) {
             Some(choices) => Duration::from_nanos(self.rng.next_u64() % choices),

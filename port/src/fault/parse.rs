@@ -32,8 +32,8 @@ const NAMES: &str = "one of loss=, burst=, dup=, reorder=, corrupt=, delay=, see
 const CHANCE: &str = "a chance from 0% to 100%, such as 1% or 0.01";
 const TIME: &str = "a time such as 50us: a number with ns, us, ms or s, at most 3600s";
 const BURST: &str = "CHANCE:PACKETS or CHANCE:PACKETS:CHANCE, such as 0.1%:10 (the chance that a \
-                     burst begins, its average number of packets, and the chance that each of \
-                     them is lost, 100% if left out)";
+                     burst begins, its mean length in packets, and the chance that each of these \
+                     packets is lost [default: 100%])";
 const DELAY: &str = "a time, or an ascending range of times, such as 50us or 50us..2ms";
 const SEED: &str = "a whole number from 0 to 18446744073709551615";
 
@@ -45,40 +45,41 @@ impl FromStr for FaultSpec {
         let mut seen: Vec<&str> = Vec::new();
         for part in text.split(',') {
             let part = part.trim();
-            let (name, value) = part.split_once('=').ok_or_else(|| wrong(part, NAMES))?;
+            let (name, value) = part.split_once('=').ok_or_else(|| invalid(part, NAMES))?;
             if seen.contains(&name) {
-                return Err(wrong(part, NAMES));
+                return Err(invalid(part, NAMES));
             }
             seen.push(name);
             match name {
-                "loss" => spec.loss = chance(part, value)?,
-                "dup" => spec.duplicate = chance(part, value)?,
-                "corrupt" => spec.corrupt = chance(part, value)?,
-                "burst" => spec.burst = Some(burst(part, value)?),
+                "loss" => spec.loss = parse_chance(part, value)?,
+                "dup" => spec.duplicate = parse_chance(part, value)?,
+                "corrupt" => spec.corrupt = parse_chance(part, value)?,
+                "burst" => spec.burst = Some(parse_burst(part, value)?),
                 "reorder" => match value.split_once(':') {
-                    None => spec.reorder = chance(part, value)?,
+                    None => spec.reorder = parse_chance(part, value)?,
                     Some((often, by)) => {
-                        spec.reorder = chance(part, often)?;
-                        spec.reorder_by = ReorderBy(time(by).ok_or_else(|| wrong(part, TIME))?);
+                        spec.reorder = parse_chance(part, often)?;
+                        spec.reorder_by =
+                            ReorderBy(parse_time(by).ok_or_else(|| invalid(part, TIME))?);
                     }
                 },
-                "delay" => (spec.delay, spec.jitter) = delay(part, value)?,
-                "seed" => spec.seed = Some(value.parse().map_err(|_| wrong(part, SEED))?),
-                _ => return Err(wrong(part, NAMES)),
+                "delay" => (spec.delay, spec.jitter) = parse_delay(part, value)?,
+                "seed" => spec.seed = Some(value.parse().map_err(|_| invalid(part, SEED))?),
+                _ => return Err(invalid(part, NAMES)),
             }
         }
         Ok(spec)
     }
 }
 
-fn wrong(part: &str, valid: &'static str) -> FaultSpecError {
+fn invalid(part: &str, valid: &'static str) -> FaultSpecError {
     FaultSpecError {
         given: part.to_owned(),
         valid,
     }
 }
 
-fn chance(part: &str, text: &str) -> Result<Chance, FaultSpecError> {
+fn parse_chance(part: &str, text: &str) -> Result<Chance, FaultSpecError> {
     let fraction = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse(),
@@ -86,38 +87,38 @@ fn chance(part: &str, text: &str) -> Result<Chance, FaultSpecError> {
     fraction
         .ok()
         .and_then(Chance::from_fraction)
-        .ok_or_else(|| wrong(part, CHANCE))
+        .ok_or_else(|| invalid(part, CHANCE))
 }
 
-fn burst(part: &str, text: &str) -> Result<Burst, FaultSpecError> {
+fn parse_burst(part: &str, text: &str) -> Result<Burst, FaultSpecError> {
     let mut fields = text.split(':');
     let (Some(begin), Some(packets)) = (fields.next(), fields.next()) else {
-        return Err(wrong(part, BURST));
+        return Err(invalid(part, BURST));
     };
     let loss = fields
         .next()
-        .map_or(Ok(Chance::ALWAYS), |loss| chance(part, loss))?;
+        .map_or(Ok(Chance::ALWAYS), |loss| parse_chance(part, loss))?;
     let packets = packets.parse().ok().filter(|packets| *packets >= 1);
     match (packets, fields.next()) {
         (Some(packets), None) => Ok(Burst {
-            begin: chance(part, begin)?,
+            begin: parse_chance(part, begin)?,
             packets,
             loss,
         }),
-        _ => Err(wrong(part, BURST)),
+        _ => Err(invalid(part, BURST)),
     }
 }
 
-/// A time with its unit.
-fn time(text: &str) -> Option<Duration> {
+/// Parses a time with a unit.
+fn parse_time(text: &str) -> Option<Duration> {
     text.parse().ok().map(|DurationText(time)| time)
 }
 
-fn delay(part: &str, text: &str) -> Result<(Duration, Duration), FaultSpecError> {
+fn parse_delay(part: &str, text: &str) -> Result<(Duration, Duration), FaultSpecError> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
-    match (time(from), time(to)) {
+    match (parse_time(from), parse_time(to)) {
         (Some(from), Some(to)) if from <= to => Ok((from, to - from)),
-        _ => Err(wrong(part, DELAY)),
+        _ => Err(invalid(part, DELAY)),
     }
 }
 

@@ -1,16 +1,16 @@
-//! Faults of the calls of the C API.
+//! Faults of C API calls.
 
 use super::strike::die;
 use super::{CallFault, Judge, What};
 use std::sync::Arc;
 
-/// Decides which calls of the C API fail. For the library that has these calls.
+/// Decides which C API calls fail. For the library that exports them.
 #[derive(Debug)]
 pub struct CallJudge(Arc<Judge>);
 
 impl CallJudge {
-    /// The judge of the calls that `ROCE_FAULTS` is about; `None` if it is about none. If it is
-    /// malformed, opening a device reports that.
+    /// The judge for the calls that `ROCE_FAULTS` names; `None` if it names none. A malformed value is
+    /// reported when a device is opened.
     pub fn of_environment() -> Option<Self> {
         let judge = Judge::of_environment().ok()??;
         judge
@@ -18,14 +18,14 @@ impl CallJudge {
             .then_some(Self(judge))
     }
 
-    /// A call begins. `name` is its name, with `ibv_` or `rdma_`. A slow call waits here, and one
-    /// that kills the process does not return.
+    /// Called first in each C call. `name` includes `ibv_` or `rdma_`. Sleeps if the call is to be slow,
+    /// and does not return if it is to kill the process.
     ///
     /// # Errors
-    /// The `errno` with which the call fails, instead of doing anything.
+    /// The `errno` that the call must fail with, without doing anything.
     pub fn begin(&self, name: &str) -> Result<(), i32> {
         let name = name.strip_prefix("ibv_").unwrap_or(name);
-        // The functions that `ibv_reg_mr` in C becomes.
+        // In C, `ibv_reg_mr` is a macro that calls these.
         let name = match name {
             "reg_mr_iova" | "reg_mr_iova2" => "reg_mr",
             name => name,

@@ -1,4 +1,4 @@
-//! Faults of completions and regions of one open device.
+//! Faults of an open device's completions and regions.
 
 use super::strike::die;
 use super::{CompletionFault, Judge, What};
@@ -12,12 +12,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct ContextFaults {
     judge: Arc<Judge>,
-    /// The QPs of the device, by the order in which the process created them.
+    /// For each QP of the device, its place in the order in which the process created QPs.
     numbers: Arc<Mutex<HashMap<Qpn, u32>>>,
 }
 
 impl ContextFaults {
-    /// Lets the judge decide about the completions of `nic`, if it has injections about completions.
+    /// Applies the judge to the completions of `nic`, if it has injections about completions.
     pub(crate) fn begin(judge: Arc<Judge>, nic: &mut Nic) -> Self {
         let new = Self {
             judge,
@@ -29,13 +29,13 @@ impl ContextFaults {
         new
     }
 
-    /// The process has created a QP.
+    /// Numbers a new QP.
     pub(crate) fn note_new_qp(&self, qpn: Qpn) {
         self.numbers.lock().insert(qpn, self.judge.number_qp());
     }
 
-    /// A region has been registered. Returns whether its memory vanishes.
-    pub(crate) fn takes_region(&self) -> bool {
+    /// Called for each registered region. Returns whether its memory must vanish.
+    pub(crate) fn strikes_region(&self) -> bool {
         let strikes = self
             .judge
             .strike(|injection| matches!(injection.what, What::Region).then_some(()));

@@ -1,4 +1,4 @@
-//! The faults that the environment sets.
+//! Faults from the environment.
 
 use super::Faults;
 use crate::environment;
@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 /// The variable that enables faults.
 const VARIABLE: &str = "ROCE_FAULTS";
 
-/// The faults that `ROCE_FAULTS` sets, if it is set. If it names no seed, one is drawn once for the
-/// process, so that all callers report the same seed.
+/// The faults that `ROCE_FAULTS` sets, if any. Without a seed, one is drawn once per process, so that all
+/// callers report the same seed.
 ///
 /// # Errors
 /// If the value is malformed.
@@ -42,7 +42,7 @@ fn parse(text: &str) -> Result<Faults, String> {
     Ok(faults.seed(seed))
 }
 
-/// A seed that is short enough to type.
+/// Draws a seed that is short enough to type.
 pub(crate) fn draw_seed() -> std::io::Result<u64> {
     getrandom::u32()
         .map(u64::from)

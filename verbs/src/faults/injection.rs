@@ -1,4 +1,4 @@
-//! One injected fault: what fails, how, and when.
+//! One injection: what fails, how, and when.
 
 use super::names::{self, status_name};
 use nix::errno::Errno;
@@ -9,35 +9,36 @@ use std::fmt;
 /// One injected fault. Its text form is `[qpN.]WHAT:FAULT[@WHEN]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
-    /// Only the QP that the process creates as its `qp`-th, from 1 on. Only for completions.
+    /// For completions: restricts it to the `qp`-th QP that the process creates, counted from 1.
     pub qp: Option<u32>,
     /// What fails, and how.
     pub what: What,
-    /// Which of the calls, completions, regions or requests, or at which time.
+    /// Which of the matching calls, completions, regions or requests fail, or at which time.
     pub when: When,
 }
 
-/// What fails, and how.
+/// The target of an injection and its fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A call of the C API.
+    /// A C API call.
     Call(Call, CallFault),
-    /// A completion that would report success.
+    /// A completion that would otherwise report success.
     Completion(Of, CompletionFault),
     /// The memory of a registered region vanishes, as if its file had been truncated.
     Region,
-    /// A connection request that arrives.
+    /// An incoming connection request.
     Request(RequestFault),
-    /// Something that happens at a time.
+    /// An event at a given time.
     Timed(TimedFault),
 }
 
-/// A call of the C API, one of [`CALLS`](super::CALLS).
+/// A C API call, one of [`CALLS`](super::CALLS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call(pub(super) &'static str);
 
 impl Call {
-    /// The call with this name, with or without `ibv_` in front; `None` if no order can be about it.
+    /// Finds a call by its name, with or without `ibv_`; `None` if it is not one of
+    /// [`CALLS`](super::CALLS).
     pub fn named(name: &str) -> Option<Self> {
         let name = name.strip_prefix("ibv_").unwrap_or(name);
         let known = super::CALLS.iter().find(|known| **known == name)?;
@@ -61,7 +62,7 @@ pub enum CallFault {
     Die,
 }
 
-/// Whose completions.
+/// The operation that a completion is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Sends.
@@ -76,12 +77,12 @@ pub enum Of {
     Bind,
     /// Receives.
     Recv,
-    /// All requests.
+    /// All operations.
     Any,
 }
 
 impl Of {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 7] = [
         Self::Send,
         Self::Write,
@@ -105,7 +106,7 @@ impl Of {
         }
     }
 
-    /// Whether a completion with this opcode is one of them.
+    /// Whether completions with this opcode are included.
     pub(super) fn includes(self, opcode: WcOpcode) -> bool {
         match self {
             Self::Any => true,
@@ -124,9 +125,9 @@ impl Of {
 pub enum CompletionFault {
     /// It reports this status, and the QP fails.
     Status(WcStatus),
-    /// It comes later, and so do those of the same work queue behind it.
+    /// It is delayed, and with it those behind it in the same work queue.
     Late(Duration),
-    /// It never comes.
+    /// It is lost.
     Lost,
     /// Its CQ overruns.
     Overrun,
@@ -134,28 +135,29 @@ pub enum CompletionFault {
     Die,
 }
 
-/// The fate of a connection request that arrives.
+/// The fate of an incoming connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFault {
     /// It is rejected with this reason (IBTA 1.7, 12.6.7.2).
     Reject(u16),
-    /// Nobody answers it.
+    /// It is ignored.
     Ignored,
 }
 
-/// An event at a time since the device was opened.
+/// An event at a given time after the device was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimedFault {
-    /// The link goes down, and up again if there is an end: no packet leaves or arrives meanwhile.
+    /// The link goes down, and up again if an end is given. While it is down, no packet is sent or
+    /// received.
     PortDown,
-    /// The event of a change of GIDs is raised. The GIDs stay as they are.
+    /// A GID change event is raised. The GIDs do not change.
     GidChange,
-    /// The device stops for good.
+    /// The device fails permanently.
     DeviceFatal,
 }
 
 impl TimedFault {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::PortDown, Self::GidChange, Self::DeviceFatal];
 
     /// Its name in an injection: what, and how.
@@ -168,25 +170,25 @@ impl TimedFault {
     }
 }
 
-/// Which of the matches of an injection it strikes.
+/// Which matches of an injection it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Each of them.
+    /// Each match.
     Always,
-    /// Those from the `first` on, counted from 1, up to and including the `last`.
+    /// The matches from `first` to `last`, inclusive, counted from 1.
     Matches {
-        /// The first one.
+        /// The first match.
         first: u64,
-        /// The last one; `None` if it never ends.
+        /// The last match; `None` for no end.
         last: Option<u64>,
     },
     /// Each with this chance.
     Chance(Chance),
-    /// From a time since the device was opened, up to another. Only for [`What::Timed`].
+    /// At a time after the device was opened. Only for [`What::Timed`].
     Time {
-        /// The beginning.
+        /// The start.
         from: Duration,
-        /// The end. Only for [`TimedFault::PortDown`].
+        /// The end, only for [`TimedFault::PortDown`].
         to: Option<Duration>,
     },
 }
@@ -200,7 +202,7 @@ impl Injection {
         }
     }
 
-    /// An injection about a call of the C API.
+    /// An injection about a C API call.
     pub const fn call(call: Call, fault: CallFault) -> Self {
         Self::new(What::Call(call, fault))
     }
@@ -215,19 +217,19 @@ impl Injection {
         Self::new(What::Region)
     }
 
-    /// An injection about connection requests that arrive.
+    /// An injection about incoming connection requests.
     pub const fn request(fault: RequestFault) -> Self {
         Self::new(What::Request(fault))
     }
 
-    /// An injection about a time since the device was opened. Only a link comes back at `to`.
+    /// An injection at a time after the device was opened. Only [`TimedFault::PortDown`] ends, at `to`.
     pub const fn timed(fault: TimedFault, from: Duration, to: Option<Duration>) -> Self {
         let mut injection = Self::new(What::Timed(fault));
         injection.when = When::Time { from, to };
         injection
     }
 
-    /// The same about the `nth` match only, counted from 1.
+    /// Restricts it to the `nth` match, counted from 1.
     pub const fn at(mut self, nth: u64) -> Self {
         self.when = When::Matches {
             first: nth,
@@ -236,13 +238,13 @@ impl Injection {
         self
     }
 
-    /// The same about each match with this chance.
+    /// Lets it strike each match with this chance.
     pub const fn with_chance(mut self, chance: Chance) -> Self {
         self.when = When::Chance(chance);
         self
     }
 
-    /// The same about the QP that the process creates as its `number`-th, from 1 on.
+    /// Restricts it to the `number`-th QP that the process creates, counted from 1.
     pub const fn of_qp(mut self, number: u32) -> Self {
         self.qp = Some(number);
         self

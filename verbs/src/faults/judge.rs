@@ -8,8 +8,8 @@ use roce_port::fault::Chance;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts what matches each injection, and decides which of them strike. Shared by all devices that the
-/// same [`Faults`] are for: with those of the environment, by the whole process.
+/// Counts the matches of each injection and decides which of them strike. Devices with the same
+/// [`Faults`] share a judge; the whole process shares the environment's.
 #[derive(Debug)]
 pub(crate) struct Judge {
     faults: Faults,
@@ -18,7 +18,7 @@ pub(crate) struct Judge {
     qps: AtomicU32,
 }
 
-/// What has matched one injection.
+/// The matches of one injection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     matches: u64,
@@ -26,7 +26,7 @@ struct Count {
 }
 
 impl Judge {
-    /// `seed` is that of the faults, or one that was drawn.
+    /// A judge for `faults`, with `seed` as their seed.
     pub(crate) fn new(mut faults: Faults, seed: u64) -> Arc<Self> {
         faults.network.seed = Some(seed);
         let counts = Mutex::new(vec![Count::default(); faults.injections.len()]);
@@ -38,7 +38,7 @@ impl Judge {
         })
     }
 
-    /// The judge for the faults that the environment sets; `None` if it sets no injections.
+    /// The judge for the environment's faults; `None` if they have no injections.
     ///
     /// # Errors
     /// If the value is malformed.
@@ -64,12 +64,12 @@ impl Judge {
         &self.faults
     }
 
-    /// A number for a new QP, from 1 on.
+    /// Numbers a new QP, starting at 1.
     pub(crate) fn number_qp(&self) -> u32 {
         self.qps.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether an injection is about what `concerns` describes.
+    /// Whether `concerns` holds for the target of any injection.
     pub(crate) fn has(&self, concerns: impl Fn(&What) -> bool) -> bool {
         self.faults
             .injections
@@ -77,8 +77,9 @@ impl Judge {
             .any(|injection| concerns(&injection.what))
     }
 
-    /// Something has happened that `fault_of` finds the fault of matching injections for. Counts it for
-    /// each of them, and returns the fault of the first one that strikes.
+    /// Handles an occurrence of something that can fail. `fault_of` returns the fault of an injection that
+    /// matches it. Counts a match for each of these injections and returns the fault of the first one
+    /// that strikes.
     pub(crate) fn strike<F>(&self, fault_of: impl Fn(&Injection) -> Option<F>) -> Option<F> {
         let mut struck = None;
         let mut counts = self.counts.lock();
@@ -104,21 +105,22 @@ impl Judge {
         match when {
             When::Always => true,
             When::Matches { first, last } => nth >= first && last.is_none_or(|last| nth <= last),
-            When::Chance(chance) => self.draws(index, chance, nth),
+            When::Chance(chance) => self.draw(index, chance, nth),
             When::Time { .. } => false,
         }
     }
 
-    /// Each match of each injection has a draw of its own, so that others don't shift it.
-    fn draws(&self, index: usize, chance: Chance, nth: u64) -> bool {
+    /// Draws whether the `nth` match strikes. The result depends on nothing else, so other injections do
+    /// not shift it.
+    fn draw(&self, index: usize, chance: Chance, nth: u64) -> bool {
         let injection = (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f);
         let place = self.seed ^ injection ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        chance.includes(mixed(place))
+        chance.includes(mix(place))
     }
 }
 
 impl Count {
-    /// The injection that repeats this strike; `None` if it has been reported.
+    /// The injection that reproduces this strike; `None` if it has been reported already.
     fn repetition(&mut self, injection: &Injection) -> Option<Injection> {
         match injection.when {
             When::Chance(_) => Some(injection.clone().at(self.matches)),
@@ -128,8 +130,8 @@ impl Count {
     }
 }
 
-/// SplitMix64: a random number for a place.
-fn mixed(place: u64) -> u64 {
+/// SplitMix64: hashes `place` to a random number.
+fn mix(place: u64) -> u64 {
     let mut mixed = place.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

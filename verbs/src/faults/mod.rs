@@ -1,8 +1,8 @@
-//! Fault injection: a network that loses packets, and failures that only the program sees.
+//! Fault injection: network faults, and failures of calls, completions and events.
 //!
-//! [`Faults`] says which. Its text form is what `ROCE_FAULTS` takes, and is described in
-//! docs/test-your-program.md. The same [`Faults`] with the same seed strike the same
-//! calls and completions, as long as the program makes them in the same order.
+//! [`Faults`] describes the faults. Its text form, documented in docs/test-your-program.md, is the value of
+//! `ROCE_FAULTS`. The same [`Faults`] with the same seed strike the same calls and completions, as long
+//! as the program makes them in the same order.
 //!
 //! ```
 //! use roce_verbs::faults::{CompletionFault, Faults, Injection, Of};
@@ -19,7 +19,7 @@
 //! ```
 //!
 //! - [`injection`](self) has the injections, [`names`](self) the names of calls, errors and statuses.
-//! - A device judges each completion by its injections, and the engine carries out those that are timed.
+//! - Each device applies its injections to its completions; the engine carries out the timed ones.
 //! - [`CallJudge`] is for the library for C programs.
 
 mod calls;
@@ -51,7 +51,7 @@ pub(crate) use timed::{TimedAction, TimedFaults};
 
 use roce_port::fault::FaultSpec;
 
-/// Which faults to inject: those of the network, and injections. The default is none.
+/// The faults to inject: network faults and injections. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     network: FaultSpec,
@@ -64,7 +64,7 @@ impl Faults {
         Self::default()
     }
 
-    /// Sets the seed of all randomness. Without it, the code that opens the device draws one.
+    /// Sets the seed of all randomness. Without a seed, the code that opens the device draws one.
     pub fn seed(mut self, seed: u64) -> Self {
         self.network.seed = Some(seed);
         self
@@ -76,7 +76,7 @@ impl Faults {
         self
     }
 
-    /// The faults of the network, and the seed.
+    /// The network faults and the seed.
     pub fn network(&self) -> &FaultSpec {
         &self.network
     }

@@ -3,8 +3,8 @@
 use nix::errno::Errno;
 use roce_stack::WcStatus;
 
-/// The calls of the C API into which errors can be injected: those that can return an error. Names without a
-/// prefix are those of libibverbs, without `ibv_`.
+/// The C API calls that can fail, and into which errors can be injected. Calls of libibverbs are listed
+/// without their `ibv_` prefix.
 pub const CALLS: &[&str] = &[
     "alloc_dm",
     "alloc_mw",
@@ -66,21 +66,21 @@ pub const CALLS: &[&str] = &[
 /// The fault that kills the process.
 pub(super) const DIE: &str = "die";
 
-/// The error with this name, such as ENOMEM.
-pub(super) fn errno_named(name: &str) -> Option<Errno> {
+/// Finds an error by its name, such as ENOMEM.
+pub(super) fn find_errno(name: &str) -> Option<Errno> {
     (1..=i32::from(u8::MAX))
         .map(Errno::from_raw)
         .find(|errno| *errno != Errno::UnknownErrno && format!("{errno:?}") == name)
 }
 
-/// A status as C names it, without `IBV_WC_`.
+/// The C name of a status, without `IBV_WC_`.
 pub(super) fn status_name(status: WcStatus) -> &'static str {
     let name = crate::why::c_name(status);
     name.strip_prefix("IBV_WC_").unwrap_or(name)
 }
 
-/// The failure with this name, with or without `IBV_WC_` in front.
-pub(super) fn status_named(name: &str) -> Option<WcStatus> {
+/// Finds an error status by its name, with or without `IBV_WC_`.
+pub(super) fn find_status(name: &str) -> Option<WcStatus> {
     let name = name.strip_prefix("IBV_WC_").unwrap_or(name);
     let failures = WcStatus::ALL.iter().copied();
     failures

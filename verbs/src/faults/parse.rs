@@ -3,7 +3,7 @@
 use super::injection::{
     Call, CallFault, CompletionFault, Injection, Of, RequestFault, TimedFault, What, When,
 };
-use super::names::{DIE, errno_named, status_named};
+use super::names::{DIE, find_errno, find_status};
 use super::{CALLS, Faults};
 use roce_port::fault::{Chance, FaultSpec};
 use roce_stack::{Duration, DurationText, WcStatus};
@@ -13,11 +13,11 @@ use std::str::FromStr;
 /// The error of parsing [`Faults`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct FaultsError {
-    /// What is wrong.
+    /// The invalid part.
     pub given: String,
-    /// Where it begins, in characters from 1 on.
+    /// Its position in characters, counted from 1.
     pub at: usize,
-    /// What would be right.
+    /// The valid values.
     pub valid: String,
 }
 
@@ -36,34 +36,34 @@ impl fmt::Debug for FaultsError {
 
 impl std::error::Error for FaultsError {}
 
-/// The names of the network's faults.
+/// The names of network faults.
 const NETWORK: [&str; 7] = [
     "loss", "burst", "dup", "reorder", "corrupt", "delay", "seed",
 ];
 
-const PART: &str = "NAME=VALUE with one of the names loss, burst, dup, reorder, corrupt, delay, seed; \
+const PART: &str = "NAME=VALUE with a name of loss, burst, dup, reorder, corrupt, delay, seed; \
                     or an injection WHAT:FAULT@WHEN, such as post_send:ENOMEM@3";
-const QP: &str = "qp and a number from 1 on, such as qp2";
+const QP: &str = "qp and a positive number, such as qp2";
 const NO_QP: &str = "without a QP: only completions (send, write, read, atomic, bind, recv, any) can be \
-                     those of one QP";
+                     restricted to a QP";
 const CALL_FAULT: &str = "an error such as ENOMEM, slow=TIME or die";
-const WHEN: &str = "a number from 1 on, a range of them, or a chance: @3, @3.., @3..7 or @1%";
-const TIME: &str = "a time since the device was opened, such as @1s or @500ms";
-const TIME_OR_TIMES: &str = "a time since the device was opened, or two with the link down between \
-                             them: @1s or @1s..2s";
+const WHEN: &str = "a positive number, a range, or a chance: @3, @3.., @3..7 or @1%";
+const TIME: &str = "a time after the device was opened, such as @1s or @500ms";
+const TIME_OR_TIMES: &str = "a time after the device was opened, or a range while the link is down: \
+                             @1s or @1s..2s";
 const LENGTH: &str = "a time such as 50us: a number with ns, us, ms or s, at most 3600s";
-const REASON: &str = "a reason of a rejection, from 1 to 65535";
+const REASON: &str = "a rejection reason from 1 to 65535";
 
-/// A piece of the text, and where it is.
+/// A piece of the text and its position.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     text: &'a str,
-    /// Characters before it.
+    /// The number of characters before it.
     before: usize,
 }
 
 impl<'a> Piece<'a> {
-    fn wrong(self, valid: impl Into<String>) -> FaultsError {
+    fn error(self, valid: impl Into<String>) -> FaultsError {
         FaultsError {
             given: self.text.to_owned(),
             at: self.before + 1,
@@ -71,14 +71,14 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The rest behind the first `bytes`.
+    /// The rest after the first `bytes`.
     fn after(self, bytes: usize) -> Self {
         let (skipped, text) = self.text.split_at(bytes);
         let before = self.before + skipped.chars().count();
         Self { text, before }
     }
 
-    /// The texts before and after a separator.
+    /// The pieces before and after a separator.
     fn split(self, separator: char) -> Option<(Self, Self)> {
         let at = self.text.find(separator)?;
         let text = self.text.get(..at)?;
@@ -110,42 +110,33 @@ impl FromStr for Faults {
             if NETWORK.contains(&name) {
                 network.push(part);
             } else {
-                injections.push(injection(part)?);
+                injections.push(parse_injection(part)?);
             }
         }
         Ok(Self {
-            network: spec(&network)?,
+            network: parse_network(&network)?,
             injections,
         })
     }
 }
 
-/// The faults of the network.
-fn spec(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
+/// Parses the network faults.
+fn parse_network(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
     if parts.is_empty() {
         return Ok(FaultSpec::default());
     }
     let texts: Vec<&str> = parts.iter().map(|part| part.text).collect();
     texts.join(",").parse().map_err(|error| {
         let roce_port::fault::FaultSpecError { given, valid, .. } = error;
-        // The later one is wrong, if there are two.
+        // If there are two, the later one is the invalid one.
         let part = parts.iter().rev().find(|part| part.text == given);
-        part.or(parts.first()).map_or_else(
-            || {
-                Piece {
-                    text: "",
-                    before: 0,
-                }
-                .wrong(valid)
-            },
-            |part| part.wrong(valid),
-        )
+        part.unwrap_or(&parts[0]).error(valid)
     })
 }
 
-/// One injection.
-fn injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
-    let (what, fault) = part.split(':').ok_or_else(|| part.wrong(PART))?;
+/// Parses an injection.
+fn parse_injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
+    let (what, fault) = part.split(':').ok_or_else(|| part.error(PART))?;
     let (qp, what) = match what.split('.') {
         None => (None, what),
         Some((qp, what)) => {
@@ -154,22 +145,25 @@ fn injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
                 .strip_prefix("qp")
                 .and_then(|text| text.parse().ok());
             let number = number.filter(|number| *number >= 1);
-            (Some((qp, number.ok_or_else(|| qp.wrong(QP))?)), what)
+            (Some((qp, number.ok_or_else(|| qp.error(QP))?)), what)
         }
     };
     let (fault, when) = match fault.split('@') {
         None => (fault, None),
         Some((fault, when)) => (fault, Some(when)),
     };
-    let what = what_fails(what, fault)?;
+    let what = parse_what(what, fault)?;
     if let Some((piece, _)) = qp
         && !matches!(what, What::Completion(..))
     {
-        return Err(piece.wrong(NO_QP));
+        return Err(piece.error(NO_QP));
     }
     let when = match what {
-        What::Timed(timed) => time_of(timed, when.ok_or_else(|| fault.wrong(needs_time(timed)))?)?,
-        _ => when.map_or(Ok(When::Always), matches_of)?,
+        What::Timed(timed) => parse_time_range(
+            timed,
+            when.ok_or_else(|| fault.error(describe_missing_time(timed)))?,
+        )?,
+        _ => when.map_or(Ok(When::Always), parse_matches)?,
     };
     Ok(Injection {
         qp: qp.map(|(_, number)| number),
@@ -178,14 +172,14 @@ fn injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
     })
 }
 
-fn needs_time(timed: TimedFault) -> String {
+fn describe_missing_time(timed: TimedFault) -> String {
     let (_, how) = timed.name();
-    format!("{how} with a time, such as {how}@1s")
+    format!("{how} at a time, such as {how}@1s")
 }
 
-fn what_fails(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
+fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
     if let Some(of) = Of::ALL.iter().find(|of| of.name() == what.text) {
-        return Ok(What::Completion(*of, completion_fault(fault)?));
+        return Ok(What::Completion(*of, parse_completion_fault(fault)?));
     }
     let timed = TimedFault::ALL
         .iter()
@@ -194,22 +188,22 @@ fn what_fails(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
         let how = timed.name().1;
         return match fault.text == how {
             true => Ok(What::Timed(*timed)),
-            false => Err(fault.wrong(how)),
+            false => Err(fault.error(how)),
         };
     }
     match what.text {
         "region" if fault.text == "fault" => Ok(What::Region),
-        "region" => Err(fault.wrong("fault")),
-        "request" => request_fault(fault).map(What::Request),
+        "region" => Err(fault.error("fault")),
+        "request" => parse_request_fault(fault).map(What::Request),
         _ => match Call::named(what.text) {
-            Some(call) => Ok(What::Call(call, call_fault(fault)?)),
-            None => Err(what.wrong(valid_whats())),
+            Some(call) => Ok(What::Call(call, parse_call_fault(fault)?)),
+            None => Err(what.error(list_targets())),
         },
     }
 }
 
-/// What can fail.
-fn valid_whats() -> String {
+/// Lists everything that can fail, for an error message.
+fn list_targets() -> String {
     let opcodes: Vec<&str> = Of::ALL.iter().map(|of| of.name()).collect();
     format!(
         "completions ({}), region, request, port, gid, device, or a call ({})",
@@ -218,20 +212,20 @@ fn valid_whats() -> String {
     )
 }
 
-fn completion_fault(fault: Piece<'_>) -> Result<CompletionFault, FaultsError> {
+fn parse_completion_fault(fault: Piece<'_>) -> Result<CompletionFault, FaultsError> {
     Ok(match fault.text {
         "lost" => CompletionFault::Lost,
         "overrun" => CompletionFault::Overrun,
         DIE => CompletionFault::Die,
-        text => match (length_of(fault, "late")?, status_named(text)) {
+        text => match (parse_named_duration(fault, "late")?, find_status(text)) {
             (Some(late), _) => CompletionFault::Late(late),
             (None, Some(status)) => CompletionFault::Status(status),
-            (None, None) => return Err(fault.wrong(valid_completion_faults())),
+            (None, None) => return Err(fault.error(list_completion_faults())),
         },
     })
 }
 
-fn valid_completion_faults() -> String {
+fn list_completion_faults() -> String {
     let statuses = WcStatus::ALL
         .iter()
         .filter(|status| **status != WcStatus::Success);
@@ -244,45 +238,45 @@ fn valid_completion_faults() -> String {
     )
 }
 
-fn call_fault(fault: Piece<'_>) -> Result<CallFault, FaultsError> {
+fn parse_call_fault(fault: Piece<'_>) -> Result<CallFault, FaultsError> {
     if fault.text == DIE {
         return Ok(CallFault::Die);
     }
-    if let Some(slow) = length_of(fault, "slow")? {
+    if let Some(slow) = parse_named_duration(fault, "slow")? {
         return Ok(CallFault::Slow(slow));
     }
-    let errno = errno_named(fault.text).ok_or_else(|| fault.wrong(CALL_FAULT))?;
+    let errno = find_errno(fault.text).ok_or_else(|| fault.error(CALL_FAULT))?;
     Ok(CallFault::Error(errno as i32))
 }
 
-fn request_fault(fault: Piece<'_>) -> Result<RequestFault, FaultsError> {
+fn parse_request_fault(fault: Piece<'_>) -> Result<RequestFault, FaultsError> {
     match fault.split('=') {
         None if fault.text == "ignored" => Ok(RequestFault::Ignored),
         Some((name, reason)) if name.text == "reject" => {
             let number = reason.text.parse().ok().filter(|reason| *reason != 0);
             Ok(RequestFault::Reject(
-                number.ok_or_else(|| reason.wrong(REASON))?,
+                number.ok_or_else(|| reason.error(REASON))?,
             ))
         }
-        _ => Err(fault.wrong("reject=REASON or ignored")),
+        _ => Err(fault.error("reject=REASON or ignored")),
     }
 }
 
-/// The time of `NAME=TIME`; `None` if that is not what it is.
-fn length_of(fault: Piece<'_>, name: &str) -> Result<Option<Duration>, FaultsError> {
+/// Parses `NAME=TIME`; `None` if the text has another form or name.
+fn parse_named_duration(fault: Piece<'_>, name: &str) -> Result<Option<Duration>, FaultsError> {
     let Some((_, length)) = fault.split('=').filter(|(given, _)| given.text == name) else {
         return Ok(None);
     };
-    let length = time(length.text).ok_or_else(|| length.wrong(LENGTH))?;
+    let length = parse_duration(length.text).ok_or_else(|| length.error(LENGTH))?;
     Ok(Some(length))
 }
 
-fn time(text: &str) -> Option<Duration> {
+fn parse_duration(text: &str) -> Option<Duration> {
     text.parse().ok().map(|DurationText(time)| time)
 }
 
-fn matches_of(when: Piece<'_>) -> Result<When, FaultsError> {
-    let wrong = || when.wrong(WHEN);
+fn parse_matches(when: Piece<'_>) -> Result<When, FaultsError> {
+    let wrong = || when.error(WHEN);
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number >= 1);
     if let Some(percent) = when.text.strip_suffix('%') {
         let fraction = percent.parse::<f64>().ok().map(|percent| percent / 100.0);
@@ -304,18 +298,18 @@ fn matches_of(when: Piece<'_>) -> Result<When, FaultsError> {
     Ok(When::Matches { first, last })
 }
 
-fn time_of(timed: TimedFault, when: Piece<'_>) -> Result<When, FaultsError> {
+fn parse_time_range(timed: TimedFault, when: Piece<'_>) -> Result<When, FaultsError> {
     let may_end = timed == TimedFault::PortDown;
     let valid = if may_end { TIME_OR_TIMES } else { TIME };
     let times = match when.text.split_once("..") {
-        None => time(when.text).map(|from| (from, None)),
-        Some((from, to)) if may_end => match (time(from), time(to)) {
+        None => parse_duration(when.text).map(|from| (from, None)),
+        Some((from, to)) if may_end => match (parse_duration(from), parse_duration(to)) {
             (Some(from), Some(to)) if from < to => Some((from, Some(to))),
             _ => None,
         },
         Some(_) => None,
     };
-    let (from, to) = times.ok_or_else(|| when.wrong(valid))?;
+    let (from, to) = times.ok_or_else(|| when.error(valid))?;
     Ok(When::Time { from, to })
 }
 

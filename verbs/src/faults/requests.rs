@@ -1,11 +1,11 @@
-//! Faults of connection requests that arrive.
+//! Faults of incoming connection requests.
 
 use super::{Judge, RequestFault, What};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The maximum number of requests that are remembered, to tell a new one from a retransmission.
+/// Maximum number of requests remembered to recognise retransmissions.
 const MAX_REQUESTS: usize = 256;
 
 /// The attribute ID of a REQ (IBTA 1.7, 16.7.1).
@@ -14,7 +14,7 @@ const REQ: [u8; 2] = [0x00, 0x10];
 /// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestVerdict {
-    /// It is answered as usual.
+    /// The connection manager handles it.
     Answer,
     /// The connection manager rejects it with this reason.
     Reject(u16),
@@ -25,7 +25,7 @@ pub(crate) enum RequestVerdict {
 /// A request: the peer, and the transaction ID of its MADs.
 type Request = (IpAddr, [u8; 8]);
 
-/// Decides about the connection requests that arrive.
+/// Decides the fate of incoming connection requests.
 #[derive(Debug)]
 pub(crate) struct RequestJudge {
     judge: Arc<Judge>,
@@ -33,7 +33,7 @@ pub(crate) struct RequestJudge {
 }
 
 impl RequestJudge {
-    /// `None` if no order is about requests.
+    /// `None` if no injection is about requests.
     pub(crate) fn new(judge: &Arc<Judge>) -> Option<Self> {
         let concerns = judge.has(|what| matches!(what, What::Request(_)));
         concerns.then(|| Self {
@@ -42,7 +42,7 @@ impl RequestJudge {
         })
     }
 
-    /// Decides about a MAD. A retransmitted request meets the same fate as the first one.
+    /// Decides the fate of a MAD. A retransmitted request gets the verdict of the original.
     pub(crate) fn decide(&mut self, from: IpAddr, mad: &[u8]) -> RequestVerdict {
         let transaction = mad.get(8..16).and_then(|id| id.try_into().ok());
         let (Some(transaction), true) = (transaction, mad.get(16..18) == Some(&REQ)) else {

@@ -1,4 +1,4 @@
-//! Reports of faults that have struck.
+//! Reports faults when they strike.
 
 use super::{Faults, Injection};
 use nix::sys::signal::{Signal, kill};
@@ -6,21 +6,21 @@ use nix::unistd::Pid;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The maximum number of lines about faults in a process.
+/// Maximum number of reported faults per process.
 const MAX_LINES: u32 = 1000;
 
 static LINES: AtomicU32 = AtomicU32::new(0);
 
-/// Reports the faults that a process injects, with their seed.
+/// Reports the faults that this process injects, with their seed.
 pub(super) fn announce(faults: &Faults) {
     write(&format!("roce: faults: {faults}\n"));
 }
 
-/// Reports a fault that strikes, as the injection that repeats it.
+/// Reports a fault that strikes, in the form of an injection that reproduces it.
 pub(super) fn report(injection: &Injection) {
     match LINES.fetch_add(1, Ordering::Relaxed) {
         MAX_LINES => write(&format!(
-            "roce: fault: {injection}; further ones of this process are not reported\n"
+            "roce: fault: {injection}; further faults of this process are not reported\n"
         )),
         line if line < MAX_LINES => write(&format!("roce: fault: {injection}\n")),
         _ => {}
@@ -28,13 +28,13 @@ pub(super) fn report(injection: &Injection) {
 }
 
 fn write(line: &str) {
-    // There is nowhere to report that this failed.
+    // A failure cannot be reported anywhere.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Ends the process as a crash does: nothing is flushed, closed or said to peers.
+/// Kills the process as a crash would: nothing is flushed, closed or sent to peers.
 pub(super) fn die() -> ! {
     let _ = kill(Pid::this(), Signal::SIGKILL);
-    // A signal to oneself is delivered before the call returns.
+    // Unreachable: a signal to the own process is delivered before the call returns.
     std::process::abort()
 }

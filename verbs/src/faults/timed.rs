@@ -1,10 +1,10 @@
-//! Faults at a time since the device was opened.
+//! Faults at a given time after the device was opened.
 
 use super::strike::report;
 use super::{Injection, Judge, TimedFault, What, When};
 use roce_stack::{Duration, Instant};
 
-/// The next event.
+/// What to do at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimedAction {
     PortDown,
@@ -16,7 +16,7 @@ pub(crate) enum TimedAction {
 /// The timed injections of one open device.
 #[derive(Debug)]
 pub(crate) struct TimedFaults {
-    /// The actions to come, the next one last.
+    /// The remaining actions, in descending order of time.
     actions: Vec<(Duration, TimedAction, Option<Injection>)>,
     /// When the device was opened; `None` before it is first driven.
     opened: Option<Instant>,
@@ -26,7 +26,7 @@ impl TimedFaults {
     /// `None` if there are none.
     pub(crate) fn new(judge: &Judge) -> Option<Self> {
         let injections = judge.faults().injections().iter();
-        let mut actions: Vec<_> = injections.flat_map(actions).collect();
+        let mut actions: Vec<_> = injections.flat_map(plan_actions).collect();
         actions.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         (!actions.is_empty()).then_some(Self {
             actions,
@@ -34,7 +34,7 @@ impl TimedFaults {
         })
     }
 
-    /// The device is open. The times count from now on.
+    /// Called when the device is open. Times count from `now`.
     pub(crate) fn open(&mut self, now: Instant) {
         self.opened = Some(now);
     }
@@ -58,17 +58,17 @@ impl TimedFaults {
     }
 }
 
-/// The actions of an injection. The one that begins it reports it.
-fn actions(injection: &Injection) -> Vec<(Duration, TimedAction, Option<Injection>)> {
+/// The actions of an injection. The first one carries the injection, so that it is reported once.
+fn plan_actions(injection: &Injection) -> Vec<(Duration, TimedAction, Option<Injection>)> {
     let (What::Timed(fault), When::Time { from, to }) = (&injection.what, injection.when) else {
         return Vec::new();
     };
-    let begins = match fault {
+    let first = match fault {
         TimedFault::PortDown => TimedAction::PortDown,
         TimedFault::GidChange => TimedAction::GidChange,
         TimedFault::DeviceFatal => TimedAction::DeviceFatal,
     };
-    let mut actions = vec![(from, begins, Some(injection.clone()))];
+    let mut actions = vec![(from, first, Some(injection.clone()))];
     actions.extend(to.map(|to| (to, TimedAction::PortUp, None)));
     actions
 }

@@ -46,7 +46,7 @@ impl Engine {
     /// A region has been registered.
     pub(crate) fn note_new_region(&mut self, key: u32) {
         if let Some(injections) = &self.injections
-            && injections.context.takes_region()
+            && injections.context.strikes_region()
         {
             cold_path();
             self.nic.lose_memory(key);
