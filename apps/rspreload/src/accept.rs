@@ -4,7 +4,9 @@ use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::Socket;
-use crate::{descriptors, epoll, io, listen, names, option_copy, rdmacm, ready, real, say, table};
+use crate::{
+    descriptors, epoll, io, listen, names, option_copy, poll_set, rdmacm, real, say, table,
+};
 use libc::{sockaddr, socklen_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -46,7 +48,7 @@ pub(crate) unsafe fn accept(
                     .inspect(|fd| log_tcp(*fd));
             }
         }
-        let mut fds = [socket.rs(), fd].map(|fd| ready::entry(fd, libc::POLLIN));
+        let mut fds = [socket.rs(), fd].map(|fd| poll_set::entry(fd, libc::POLLIN));
         io::wait_for_any(&mut fds, until, Until::NEVER)?;
     }
 }

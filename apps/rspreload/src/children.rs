@@ -4,7 +4,7 @@ use crate::errno::{Errno, Outcome};
 use crate::link::{self, Message, Op};
 use crate::signals::Blocked;
 use crate::socket::{Given, Phase, Socket, lock, lock_at_exit};
-use crate::{eventfd, forked, hidden, inside, parent, ready, real, relay};
+use crate::{eventfd, forked, hidden, inside, parent, poll_set, real, relay};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,8 +107,8 @@ fn start() -> Option<c_int> {
 
 fn serve(knock: c_int) {
     loop {
-        let mut fds = vec![ready::entry(knock, libc::POLLIN)];
-        let links = |child: &Child| ready::entry(child.link, libc::POLLIN);
+        let mut fds = vec![poll_set::entry(knock, libc::POLLIN)];
+        let links = |child: &Child| poll_set::entry(child.link, libc::POLLIN);
         fds.extend(lock(&CHILDREN).all.iter().map(links));
         // SAFETY: the entries are there.
         if unsafe { real::poll(fds.as_mut_ptr(), fds.len() as _, -1) } < 0 {
@@ -210,7 +210,7 @@ fn is_alive(number: u64) -> bool {
     let children = lock(&CHILDREN);
     let found = children.all.iter().find(|child| child.number == number);
     found.is_some_and(|child| {
-        let mut entry = ready::entry(child.link, 0);
+        let mut entry = poll_set::entry(child.link, 0);
         // SAFETY: the entry is there.
         unsafe { real::poll(&raw mut entry, 1, 0) == 0 }
     })

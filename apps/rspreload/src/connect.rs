@@ -4,7 +4,9 @@ use crate::address::Address;
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome, check};
 use crate::socket::{Attempt, Phase, Socket};
-use crate::{exit, listen, names, option_copy, rdmacm, ready, real, say, settings, signals, table};
+use crate::{
+    exit, listen, names, option_copy, poll_set, rdmacm, real, say, settings, signals, table,
+};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::net::IpAddr;
@@ -136,7 +138,7 @@ fn finish(fd: c_int, socket: &Arc<Socket>) -> Outcome<c_int> {
         let Some(until) = attempt_until(socket) else {
             return pending_error(socket).map_or(Ok(0), Err);
         };
-        let mut fds = [ready::entry(socket.rs(), libc::POLLOUT)];
+        let mut fds = [poll_set::entry(socket.rs(), libc::POLLOUT)];
         match rdmacm::poll(&mut fds, until.left_milliseconds()) {
             Err(Errno(libc::EINTR)) if signals::should_restart(limit) => {}
             result => drop(result?),

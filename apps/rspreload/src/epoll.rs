@@ -5,7 +5,7 @@ use crate::errno::{Errno, Outcome, check};
 use crate::interest::{Epoll, InKernel, KNOCK, Member, State};
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
-use crate::{claim, connect, rdmacm, ready, real, table};
+use crate::{claim, connect, poll_set, rdmacm, ready, real, table};
 use libc::{epoll_event, pollfd, sigset_t};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ fn wait_for_both(
         let changed = state.start_waiting()?;
         let signals = mask.and_then(Mask::fd).unwrap_or(-1);
         let mut entries = [epoll, changed, signals]
-            .map(|fd| ready::entry(fd, libc::POLLIN))
+            .map(|fd| poll_set::entry(fd, libc::POLLIN))
             .to_vec();
         let fixed = entries.len();
         let (polled_sockets, attempts, masked) = build_poll_set(&mut state, &mut entries);
@@ -232,7 +232,7 @@ fn build_poll_set(state: &mut State, entries: &mut Vec<pollfd>) -> (Vec<Polled>,
                 ready::request((member.events & !member.reported) as i16)
             }
         };
-        entries.push(ready::entry(socket.rs(), events));
+        entries.push(poll_set::entry(socket.rs(), events));
         polled_sockets.push(Polled { fd: *fd, socket });
     }
     (polled_sockets, attempts, masked)

@@ -3,7 +3,7 @@
 use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
 use crate::socket::{Phase, Socket};
-use crate::{connect, epoll, rdmacm, ready, signals};
+use crate::{connect, epoll, poll_set, rdmacm, signals};
 use libc::{iovec, pollfd};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -195,7 +195,7 @@ pub(crate) fn wait(socket: &Arc<Socket>, events: i16, until: Until) -> Outcome<(
         Some(attempt) => (libc::POLLOUT, attempt),
         None => (events, Until::NEVER),
     };
-    let mut fds = [ready::entry(socket.rs(), events)];
+    let mut fds = [poll_set::entry(socket.rs(), events)];
     wait_for_any(&mut fds, until, attempt)
 }
 

@@ -54,6 +54,7 @@ mod option_copy;
 mod options;
 mod parent;
 mod poll;
+mod poll_set;
 mod rdmacm;
 mod ready;
 mod real;

@@ -4,7 +4,7 @@ use crate::clock::Until;
 use crate::errno::Outcome;
 use crate::signals::Mask;
 use crate::socket::{Phase, Socket};
-use crate::{claim, connect, rdmacm, ready};
+use crate::{claim, connect, poll_set, rdmacm, ready};
 use libc::pollfd;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Plan {
     }
 
     fn push(&mut self, fd: c_int, events: i16, source: Source) {
-        self.entries.push(ready::entry(fd, events));
+        self.entries.push(poll_set::entry(fd, events));
         self.sources.push(source);
     }
 

@@ -3,7 +3,7 @@
 use crate::address::{self, Address};
 use crate::errno::{Errno, Outcome, check, check_size, preserve};
 use crate::inside::Inside;
-use crate::{ready, say};
+use crate::{poll_set, say};
 use libc::{iovec, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -252,7 +252,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: c_int) -> Outcome<usize> {
 
 /// Polls one rsocket without waiting.
 pub(crate) fn poll_one(rs: c_int, events: i16) -> i16 {
-    let mut fds = [ready::entry(rs, events)];
+    let mut fds = [poll_set::entry(rs, events)];
     match poll(&mut fds, 0) {
         Ok(1..) => fds[0].revents,
         _ => 0,

@@ -1,20 +1,11 @@
 //! Maps poll events between the program and `rpoll`. `poll` and `epoll` use the same bits.
 
 use crate::rdmacm;
-use libc::pollfd;
 use std::ffi::c_int;
 
 const RECEIVE: i16 = libc::POLLIN | libc::POLLRDNORM;
 const SEND: i16 = libc::POLLOUT | libc::POLLWRNORM;
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
-
-pub(crate) fn entry(fd: c_int, events: i16) -> pollfd {
-    pollfd {
-        fd,
-        events,
-        revents: 0,
-    }
-}
 
 /// The events to ask `rpoll` for.
 pub(crate) fn request(events: i16) -> i16 {

@@ -8,7 +8,7 @@ use crate::errno::{Errno, Outcome, check_size};
 use crate::names::Names;
 use crate::signals::Blocked;
 use crate::socket::{Phase, Socket, lock, lock_at_exit};
-use crate::{eventfd, hidden, link, rdmacm, ready, real};
+use crate::{eventfd, hidden, link, poll_set, rdmacm, real};
 use libc::pollfd;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -188,7 +188,8 @@ impl Relay {
             !self.to_peer.is_empty(),
         );
         let of_child = bits(wants(&self.to_peer), !self.to_child.is_empty());
-        let entry = |fd, events, is_polled| ready::entry(if is_polled { fd } else { -1 }, events);
+        let entry =
+            |fd, events, is_polled| poll_set::entry(if is_polled { fd } else { -1 }, events);
         [
             entry(self.socket.rs(), of_peer, of_peer != 0),
             entry(

@@ -4,7 +4,7 @@ use crate::clock::Until;
 use crate::errno::{Errno, Outcome};
 use crate::kinds::{self, Kind};
 use crate::signals::Mask;
-use crate::{poll, ready};
+use crate::{poll, poll_set};
 use libc::{fd_set, pollfd};
 use std::ffi::{CStr, c_int};
 
@@ -99,7 +99,7 @@ impl Sets {
             let events = (0..3).filter(|set| self.has(*set, fd));
             events.fold(0, |events, set| events | EVENTS[set])
         };
-        let all = (0..self.count).map(|fd| ready::entry(fd as c_int, wanted(fd)));
+        let all = (0..self.count).map(|fd| poll_set::entry(fd as c_int, wanted(fd)));
         all.filter(|entry| entry.events != 0).collect()
     }
 
