@@ -241,7 +241,7 @@ fn follow(program: &[&str], listening: &str) {
         .stdin(source.0.stdout.take().expect("piped"));
     let mut decoder = Running(decoder.stdout(Stdio::piped()).spawn().expect("it starts"));
     let stdout = BufReader::new(decoder.0.stdout.take().expect("piped"));
-    // Read at once, so that no pipe is full when packets pass.
+    // Drain the output from the start, so that the pipe never fills up while packets pass.
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in stdout.lines().map_while(Result::ok) {

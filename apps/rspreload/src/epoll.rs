@@ -75,7 +75,7 @@ pub(crate) unsafe fn wait<'a>(
     wait_for_both(epoll, interest, to, until, mask.as_ref()).map(Step::Found)
 }
 
-/// What of the events that the kernel has found is the program's. `None` if the wait goes on.
+/// Keeps the events from the kernel that belong to the program. Returns `None` if the wait goes on.
 pub(crate) fn filter_kernel_events(
     interest: &Epoll,
     events: &mut [epoll_event],

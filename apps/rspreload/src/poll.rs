@@ -25,7 +25,7 @@ pub(crate) fn wait(fds: &mut [pollfd], until: Until, mask: Option<&Mask>) -> Out
     }
 }
 
-/// What an entry passed to `rpoll` stands for.
+/// The source of an entry passed to `rpoll`.
 enum Source {
     /// The program's descriptor at this index, polled by the kernel.
     Kernel(usize),

@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// What travels to the receiver: where it was written, and its length.
+/// A message on its way to the receiver: the offset it was written to, and its length.
 struct Written {
     place: usize,
     bytes: Vec<u8>,
@@ -206,7 +206,7 @@ fn a_peer_that_lies_about_lengths_is_found_out() {
     assert_eq!(inbox.unread(), 63);
 }
 
-/// A message of no bytes needs nothing of the program, so its credit comes back at once.
+/// A message of no bytes needs nothing of the program, so its credit comes back immediately.
 #[test]
 fn messages_of_no_bytes_take_no_room() {
     let mut inbox = Inbox::new(100, 4);
