@@ -92,7 +92,7 @@ impl RxMeta {
 }
 
 /// The metadata of a packet to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TxMeta {
     /// The IP source address: one of the port's own. The code that drives the NIC validates it.
     pub src: IpAddr,

@@ -24,8 +24,7 @@ pub struct UdpPortConfig {
     /// At least 128 KiB are used.
     pub queue_bytes: usize,
     /// The maximum number of connected sockets for flows, one for each pair of destination and
-    /// source port. A flow without a socket of its own sends from port 4791. If this is less than
-    /// 4, no flow has a socket.
+    /// source port. A flow without a socket of its own sends from port 4791.
     pub flow_sockets: usize,
     /// The secret in the flows' source ports; see [`Flow::source_port`](roce_stack::Flow).
     pub source_port_secret: u16,

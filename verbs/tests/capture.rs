@@ -5,9 +5,10 @@ mod support;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use roce_verbs::observation::{Capture, DropReason, Stat};
+use roce_verbs::prelude::*;
 use roce_verbs::settings::OpenOptions;
-use roce_verbs::{Context, SendOp};
-use roce_wire::{Frame, IcrcVerdict, UDP_PORT};
+use roce_wire::cm::{CmMad, CmMessage};
+use roce_wire::{Frame, IcrcVerdict, Opcode, Qpn, UDP_PORT};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -173,4 +174,87 @@ fn every_fault_and_every_drop_has_a_comment() {
         assert!(all > 0, "{name}: {counted:?}");
     }
     assert!(records.iter().any(|record| record.says("held back for")));
+}
+
+/// What a client sends on a connection in which the server sends one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Acknowledgement,
+    Dreq,
+    Other,
+}
+
+fn sent(record: &Record) -> Sent {
+    let frame = Frame::parse_l3_on(0x0800, &record.frame, UDP_PORT).expect("RoCE");
+    let packet = frame.packet().expect("well-formed");
+    if packet.bth.opcode == Opcode::RC_ACKNOWLEDGE {
+        return Sent::Acknowledgement;
+    }
+    match CmMad::parse(packet.payload).map(|mad| mad.message) {
+        Ok(CmMessage::Dreq(_)) if packet.bth.dest_qpn == Qpn::QP1 => Sent::Dreq,
+        _ => Sent::Other,
+    }
+}
+
+/// An end that has its peer's last message, and disconnects, acknowledges the message first. The
+/// peer's request would be flushed otherwise.
+#[test]
+fn an_acknowledgement_leaves_before_the_dreq_of_its_connection() {
+    const CONNECTIONS: usize = 20;
+    let dir = tempfile::tempdir().expect("a folder");
+    let capture = Capture::create(dir.path().join("client.pcapng")).expect("made");
+    let at = support::address(65);
+    let open = |options: &OpenOptions| {
+        let device = Device::with_address(at).expect("loopback");
+        options.open(&device).expect("opened")
+    };
+    let server = open(&OpenOptions::new());
+    let client = open(&OpenOptions::new().capture(capture.clone()));
+    let listener = Listener::bind(&server, (at, 0).into()).expect("a free port");
+    let to = (at, listener.port()).into();
+    let new_qp = |context: &Context| {
+        let (pd, cq) = (context.alloc_pd(), context.create_cq(1));
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default());
+        (qp.expect("a QP"), cq)
+    };
+    let options = ConnectOptions::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..CONNECTIONS {
+                let incoming = listener.accept_within(TIMEOUT).expect("a request");
+                let (qp, cq) = new_qp(&server);
+                let connection = incoming.accept(qp, &options, b"").expect("established");
+                let send = SendRequest::new(1, SendOp::Send, ());
+                connection.post_send(&send).expect("posted");
+                let done = cq.poll_for(TIMEOUT).expect("no overrun");
+                done.expect("completed").ok().expect("acknowledged");
+                assert!(connection.wait_for_end(TIMEOUT));
+            }
+        });
+        for _ in 0..CONNECTIONS {
+            let (qp, cq) = new_qp(&client);
+            qp.to_init(Access::empty()).expect("INIT");
+            let receive = RecvRequest {
+                wr_id: 2,
+                sges: &[],
+            };
+            qp.post_recv(&receive).expect("posted");
+            let connection = Connection::connect(qp, to, &options, b"").expect("accepted");
+            let done = cq.poll_for(TIMEOUT).expect("no overrun");
+            done.expect("arrived").ok().expect("received");
+            assert!(connection.disconnect(TIMEOUT));
+        }
+    });
+    let (mut connections, mut unacknowledged) = (0, 0);
+    let mut last = Sent::Other;
+    for record in records(capture.path()).iter().filter(|r| !r.received) {
+        let now = sent(record);
+        // A DREQ may be repeated.
+        if now == Sent::Dreq && last != Sent::Dreq {
+            connections += 1;
+            unacknowledged += usize::from(last != Sent::Acknowledgement);
+        }
+        last = now;
+    }
+    assert_eq!((connections, unacknowledged), (CONNECTIONS, 0));
 }

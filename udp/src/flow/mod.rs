@@ -5,10 +5,9 @@
 //! so that networks and NICs spread the flows over links and queues. It never receives, because
 //! replies go to port 4791.
 //!
-//! The number of sockets is limited. They are in a set-associative table with [`WAYS`] slots in
-//! each set. A flow that finds no free slot uses the socket of its source address, which sends from
-//! port 4791. A flow takes over a slot whose socket has not been used in the last [`IDLE_FLUSHES`]
-//! flushes.
+//! The number of sockets is limited. A flow that finds no free slot uses the socket of its source
+//! address, which sends from port 4791. A flow takes over the slot whose socket has not been used for
+//! the longest time, if that is more than [`IDLE_FLUSHES`] flushes.
 //!
 //! # IPv4 identification
 //!
@@ -21,6 +20,7 @@ mod method;
 mod open;
 mod splicer;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -36,9 +36,6 @@ use crate::sys::{identification, options};
 
 pub(crate) use splicer::Splicer;
 
-/// The number of slots in each set of the table.
-const WAYS: usize = 4;
-
 /// A flow may take over the slot of a socket that was not used in this many flushes of the port.
 const IDLE_FLUSHES: u64 = 1 << 14;
 
@@ -49,7 +46,7 @@ const PAUSE_FLUSHES: u64 = 1 << 12;
 const CHECK_EVERY: u32 = 1 << 14;
 
 /// Identifies the flow that a socket belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     to: TxMeta,
     source_port: u16,
@@ -160,6 +157,10 @@ impl FlowSocket {
 /// The sockets of a port.
 pub(crate) struct Flows {
     slots: Box<[Option<FlowSocket>]>,
+    /// The slot of each flow that has a socket.
+    by_key: HashMap<Key, FlowIndex>,
+    /// All slots are in use, and none becomes free before this flush.
+    full_until: u64,
     /// The flow of the last packet, and the index of its socket.
     last_choice: Option<(TxMeta, Flow, FlowIndex)>,
     /// The number of flushes so far.
@@ -171,15 +172,13 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// A table for at most `max_sockets` sockets, rounded down to a power of two. It has no slots
-    /// if that is less than [`WAYS`].
+    /// A table for at most `max_sockets` sockets.
     pub(crate) fn new(max_sockets: usize) -> Self {
         let max_sockets = max_sockets.min(usize::from(FlowIndex::MAX));
-        let sets = max_sockets
-            .checked_ilog2()
-            .map_or(0, |log| (1_usize << log) / WAYS);
         Self {
-            slots: (0..sets * WAYS).map(|_| None).collect(),
+            slots: (0..max_sockets).map(|_| None).collect(),
+            by_key: HashMap::new(),
+            full_until: 0,
             last_choice: None,
             flushes: 0,
             paused_until: 0,
@@ -221,6 +220,8 @@ impl Flows {
                 *slot = None;
             }
         }
+        self.by_key.retain(|key, _| is_there(key.to.src));
+        self.full_until = 0;
         self.last_choice = None;
     }
 
@@ -284,23 +285,10 @@ impl Flows {
             to: *to,
             source_port: flow.source_port(config.source_port_secret),
         };
-        let first = (hash(&key) % (self.slots.len() / WAYS)) * WAYS;
-        let set = first..first + WAYS;
-        let index_of = |at: usize| FlowIndex::try_from(at).ok();
-        let has_key = |at: &usize| self.slots[*at].as_ref().is_some_and(|s| s.key == key);
-        if let Some(at) = set.clone().find(has_key) {
-            return index_of(at);
+        if let Some(&index) = self.by_key.get(&key) {
+            return Some(index);
         }
-        let flush_after_last_use = |at: &usize| {
-            self.slots[*at]
-                .as_ref()
-                .map_or(0, |socket| socket.last_used + 1)
-        };
-        let at = set.min_by_key(flush_after_last_use)?;
-        let is_free = self.slots[at].as_ref().is_none_or(|socket| {
-            socket.queued == 0 && self.flushes.saturating_sub(socket.last_used) > IDLE_FLUSHES
-        });
-        if !is_free {
+        if self.flushes < self.full_until {
             counters.tx_flows_full += 1;
             return None;
         }
@@ -310,11 +298,18 @@ impl Flows {
         if self.flushes < self.paused_until || self.last_refused.is_some_and(was_refused) {
             return None;
         }
+        let Some(index) = self.free_slot() else {
+            counters.tx_flows_full += 1;
+            return None;
+        };
         match open::open(config, &key, address_socket) {
             Ok(socket) => {
                 counters.tx_flows_opened += 1;
-                self.slots[at] = Some(socket);
-                index_of(at)
+                if let Some(old) = self.slots[usize::from(index)].replace(socket) {
+                    self.by_key.remove(&old.key);
+                }
+                self.by_key.insert(key, index);
+                Some(index)
             }
             Err(error) => {
                 counters.tx_flows_refused += 1;
@@ -326,6 +321,25 @@ impl Flows {
                 None
             }
         }
+    }
+
+    /// A slot without a socket, or else the one whose socket has been idle for the longest time, if
+    /// that is long enough.
+    fn free_slot(&mut self) -> Option<FlowIndex> {
+        let idle_since = |slot: &Option<FlowSocket>| slot.as_ref().map(|socket| socket.last_used);
+        let slots = self.slots.iter().enumerate();
+        let (at, slot) = slots.min_by_key(|(_, slot)| idle_since(slot))?;
+        if let Some(socket) = slot {
+            let free_from = socket.last_used + IDLE_FLUSHES + 1;
+            if self.flushes < free_from {
+                self.full_until = free_from;
+                return None;
+            }
+            if socket.queued > 0 {
+                return None;
+            }
+        }
+        FlowIndex::try_from(at).ok()
     }
 }
 
@@ -343,17 +357,4 @@ fn is_shortage(error: &io::Error) -> bool {
                 | libc::EADDRNOTAVAIL
         )
     )
-}
-
-/// Hashes the destination and the source port (FNV-1a).
-fn hash(key: &Key) -> usize {
-    let start = (0xcbf2_9ce4_8422_2325_u64 ^ u64::from(key.source_port)).wrapping_mul(PRIME);
-    const PRIME: u64 = 0x0100_0000_01b3;
-    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
-    let hash = match key.to.dst {
-        IpAddr::V4(ip) => ip.octets().iter().fold(start, mix),
-        IpAddr::V6(ip) => ip.octets().iter().fold(start, mix),
-    };
-    // The upper half is mixed better.
-    (hash >> 32) as usize
 }

@@ -271,6 +271,9 @@ impl Core {
             return;
         };
         let mut engine = self.shared.lock();
+        // The message may end a connection, and the peer then flushes what it still has. So the
+        // acknowledgements that the peer waits for leave before it.
+        engine.send(now);
         state.send_messages(first, |meta, mad| {
             if !is_full(engine.nic.send_mad(meta, mad)) {
                 return true;

@@ -70,8 +70,7 @@ pub struct DatapathOptions {
     pub udp_receive_buffer_bytes: Option<usize>,
     /// With UDP sockets, the maximum number of sockets for flows; `None` means the default, 128. A
     /// flow is a destination and a source port. Each flow sends from a socket of its own; if there
-    /// are not enough sockets, it sends from port 4791. With fewer than 4, all flows send from port
-    /// 4791.
+    /// are not enough sockets, it sends from port 4791. With 0, all flows do.
     pub udp_flows: Option<usize>,
     /// With UDP sockets, which datagrams the kernel sends without copying them.
     pub udp_splice: UdpSplice,

@@ -84,8 +84,8 @@ pub const VARIABLES: &[Variable] = &[
     library(
         "ROCE_UDP_FLOWS",
         "N",
-        "with UDP sockets: the most sockets for flows, each with its own source port; with fewer \
-         than 4, all send from port 4791 [default: 128]",
+        "with UDP sockets: the most sockets for flows, each with its own source port; with 0, \
+         all send from port 4791 [default: 128]",
     ),
     library(
         "ROCE_UDP_SPLICE",
