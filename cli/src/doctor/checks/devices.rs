@@ -35,7 +35,9 @@ pub(in crate::doctor) fn nodes(context: &Context<'_>) -> Vec<Finding> {
     };
     let is_shown = context.run_shows_device_files();
     let what = match is_shown {
-        true => format!("{what}: only programs under `roce run` find the device nodes that UCX needs"),
+        true => {
+            format!("{what}: only programs under `roce run` find the device nodes that UCX needs")
+        }
         false => format!("{what}: UCX finds no device, and so Open MPI and MPICH over UCX"),
     };
     vec![Finding::unless_by_run(is_shown, CHECK, what).remedy("roce run PROGRAM")]
