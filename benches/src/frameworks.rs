@@ -142,7 +142,7 @@ impl Built {
     ///
     /// # Errors
     /// If MPI's compiler is not installed.
-    pub fn near(roce: &Path) -> Result<Self, String> {
+    pub fn find_beside(roce: &Path) -> Result<Self, String> {
         let source = "benches/src/frameworks/mpi_speed.c";
         let mpi = roce_tests::programs::compiled_by_or_skip("mpicc.openmpi", source, &[]);
         Ok(Self {

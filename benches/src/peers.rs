@@ -87,15 +87,15 @@ pub struct Tcp {
 ///
 /// # Errors
 /// If it is not installed or fails.
-pub fn iperf3_tcp(pair: &VethPair, seconds: u32) -> Result<Tcp, String> {
-    iperf3_tcp_of(pair, seconds, 128 << 10)
+pub fn run_iperf3_tcp(pair: &VethPair, seconds: u32) -> Result<Tcp, String> {
+    run_iperf3_tcp_with_size(pair, seconds, 128 << 10)
 }
 
 /// iperf3 over TCP, one connection, which passes `size` bytes to each call.
 ///
 /// # Errors
 /// If it is not installed or fails.
-pub fn iperf3_tcp_of(pair: &VethPair, seconds: u32, size: usize) -> Result<Tcp, String> {
+pub fn run_iperf3_tcp_with_size(pair: &VethPair, seconds: u32, size: usize) -> Result<Tcp, String> {
     let before = cpu_seconds();
     let mut server = pair.command(0, "iperf3");
     server.args(["-s", "-1", "--forceflush"]);
@@ -155,23 +155,30 @@ impl Sockets {
 ///
 /// # Errors
 /// If it is not installed or fails.
-pub fn sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
-    sockperf(pair, seconds, Sockets::SpinningUdp).map(|times| times.p50_us)
+pub fn run_sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
+    run_sockperf(pair, seconds, Sockets::SpinningUdp).map(|times| times.p50_us)
 }
 
 /// As [`sockperf_udp`], with other percentiles.
 ///
 /// # Errors
 /// If it is not installed or fails.
-pub fn sockperf_udp_percentiles(pair: &VethPair, seconds: u32) -> Result<HalfRoundTrips, String> {
-    sockperf(pair, seconds, Sockets::SpinningUdp)
+pub fn run_sockperf_udp_percentiles(
+    pair: &VethPair,
+    seconds: u32,
+) -> Result<HalfRoundTrips, String> {
+    run_sockperf(pair, seconds, Sockets::SpinningUdp)
 }
 
 /// sockperf's half round trips with its smallest message, of 14 bytes.
 ///
 /// # Errors
 /// If it is not installed or fails.
-pub fn sockperf(pair: &VethPair, seconds: u32, sockets: Sockets) -> Result<HalfRoundTrips, String> {
+pub fn run_sockperf(
+    pair: &VethPair,
+    seconds: u32,
+    sockets: Sockets,
+) -> Result<HalfRoundTrips, String> {
     // Without stdbuf, it would buffer its output to a pipe.
     let mut server = pair.command(0, "stdbuf");
     server.args(["-oL", "sockperf", "server", "-i", ADDRESSES[0]]);

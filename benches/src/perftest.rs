@@ -23,7 +23,7 @@ pub fn build_library() -> Result<(), String> {
 ///
 /// # Errors
 /// If an end fails.
-pub fn write_bandwidth(
+pub fn measure_write_bandwidth(
     pair: &VethPair,
     roce: &Path,
     size: usize,
@@ -47,7 +47,7 @@ pub fn write_bandwidth(
             "--report_gbits",
         ],
     )?;
-    figure("ib_write_bw", &text, AVERAGE_BANDWIDTH).map(|gigabits| gigabits * 1e9)
+    parse_figure("ib_write_bw", &text, AVERAGE_BANDWIDTH).map(|gigabits| gigabits * 1e9)
 }
 
 /// The typical latency (the median) that `ib_write_lat` reports for 8 bytes: half of the round
@@ -55,8 +55,8 @@ pub fn write_bandwidth(
 ///
 /// # Errors
 /// If an end fails.
-pub fn write_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
-    latency(pair, roce, "ib_write_lat", iterations, &[])
+pub fn measure_write_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
+    measure_latency(pair, roce, "ib_write_lat", iterations, &[])
 }
 
 /// The typical latency (the median) that `ib_send_lat` reports for 8 bytes: half of the round
@@ -64,8 +64,8 @@ pub fn write_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f6
 ///
 /// # Errors
 /// If an end fails.
-pub fn send_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
-    latency(pair, roce, "ib_send_lat", iterations, &[])
+pub fn measure_send_latency(pair: &VethPair, roce: &Path, iterations: u32) -> Result<f64, String> {
+    measure_latency(pair, roce, "ib_send_lat", iterations, &[])
 }
 
 /// perftest's report of a transfer.
@@ -84,7 +84,7 @@ pub struct Transfer {
 ///
 /// # Errors
 /// If an end fails.
-pub fn transfer(
+pub fn measure_transfer(
     pair: &VethPair,
     roce: &Path,
     program: &str,
@@ -98,8 +98,8 @@ pub fn transfer(
     let amount = ["-s", &size, "-n", &count, "--report_gbits"];
     let text = run(pair, roce, program, &[&amount, options].concat())?;
     Ok(Transfer {
-        bits_per_second: figure(program, &text, AVERAGE_BANDWIDTH)? * 1e9,
-        messages_per_second: figure(program, &text, MESSAGE_RATE)? * 1e6,
+        bits_per_second: parse_figure(program, &text, AVERAGE_BANDWIDTH)? * 1e9,
+        messages_per_second: parse_figure(program, &text, MESSAGE_RATE)? * 1e6,
         cpu_seconds_per_gigabyte: (cpu_seconds() - before) / gigabytes,
     })
 }
@@ -109,7 +109,7 @@ pub fn transfer(
 ///
 /// # Errors
 /// If an end fails.
-pub fn latency(
+pub fn measure_latency(
     pair: &VethPair,
     roce: &Path,
     program: &str,
@@ -119,7 +119,7 @@ pub fn latency(
     let iterations = iterations.to_string();
     let amount = ["-s", "8", "-n", &iterations];
     let text = run(pair, roce, program, &[&amount, options].concat())?;
-    figure(program, &text, TYPICAL_LATENCY)
+    parse_figure(program, &text, TYPICAL_LATENCY)
 }
 
 /// Runs both ends. Returns the client's output.
@@ -155,7 +155,7 @@ pub const TYPICAL_LATENCY: usize = 4;
 /// # Errors
 /// If there is none, or it is `inf`, which results from a clock that stood still. The error
 /// contains the output.
-pub fn figure(program: &str, text: &str, column: usize) -> Result<f64, String> {
+pub fn parse_figure(program: &str, text: &str, column: usize) -> Result<f64, String> {
     let mut lines = text.lines().skip_while(|line| !line.contains("#bytes"));
     let figures = lines.nth(1).unwrap_or_default();
     let figure = figures.split_whitespace().nth(column);

@@ -34,7 +34,7 @@ type Pair<'a, R> = &'a dyn Fn(&R) -> (f64, f64);
 
 /// A function that makes a comparison of figures that each of `runs` has: what, with, unit, goal, and
 /// our figure with the other one.
-pub fn each_of<R>(
+pub fn compare_each<R>(
     runs: &[R],
 ) -> impl Fn(&'static str, &'static str, &'static str, Goal, Pair<'_, R>) -> Comparison {
     |what, with, unit, goal, pair| Comparison {

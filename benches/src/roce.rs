@@ -94,7 +94,7 @@ pub fn build_example(package: &str, name: &str) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// If an end fails.
-pub fn bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
+pub fn run_bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
     let example = example.to_string_lossy();
     let mut server = pair.command(0, &example);
     server.args(["serve", ADDRESSES[0], "9000"]);
@@ -117,7 +117,7 @@ pub fn bare_port(pair: &VethPair, example: &Path) -> Result<f64, String> {
 ///
 /// # Errors
 /// If an end fails.
-pub fn bare_ends(pair: &VethPair, program: &Path, seconds: u32) -> Result<f64, String> {
+pub fn run_bare_ends(pair: &VethPair, program: &Path, seconds: u32) -> Result<f64, String> {
     let program = program.to_string_lossy();
     let mut server = pair.command(0, &program);
     server.args(["serve", ADDRESSES[0]]);
@@ -145,7 +145,7 @@ pub fn write(
 ) -> Result<Figures, String> {
     // Large messages are measured for bandwidth, small ones for latency.
     let iterations = if size > 4096 { 100 } else { 100_000 };
-    write_with(pair, roce, datapath, size, Amount { ms, iterations }, &[])
+    measure_write_with(pair, roce, datapath, size, Amount { ms, iterations }, &[])
 }
 
 /// The duration of a measurement.
@@ -161,7 +161,7 @@ pub struct Amount {
 ///
 /// # Errors
 /// If an end fails.
-pub fn write_with(
+pub fn measure_write_with(
     pair: &VethPair,
     roce: &Path,
     datapath: &str,
@@ -201,7 +201,7 @@ pub fn read(pair: &VethPair, roce: &Path, size: usize, ms: u64) -> Result<Figure
 ///
 /// # Errors
 /// If an end fails.
-pub fn watched_latency(pair: &VethPair, roce: &Path, rounds: u32) -> Result<f64, String> {
+pub fn measure_watched_latency(pair: &VethPair, roce: &Path, rounds: u32) -> Result<f64, String> {
     let rounds = rounds.to_string();
     let options = ["--size", "8", "--watch-memory", "--iterations", &rounds];
     perf(pair, roce, "udp", "write", &options).map(|figures| figures.latency_us)
@@ -266,7 +266,7 @@ impl RawRings {
 ///
 /// # Errors
 /// If an end fails.
-pub fn raw_rings(pair: &VethPair, example: &Path) -> Result<RawRings, String> {
+pub fn run_raw_rings(pair: &VethPair, example: &Path) -> Result<RawRings, String> {
     let example = example.to_string_lossy();
     let mut server = pair.command(0, &example);
     server.args(["serve", "veth0", ADDRESSES[0]]);

@@ -20,10 +20,10 @@ impl VethPair {
     /// # Errors
     /// The error of `ip`.
     pub fn new(mtu: usize) -> Result<Self, String> {
-        Self::connected(mtu).map_err(|e| format!("a veth pair: {e}"))
+        Self::connect(mtu).map_err(|e| format!("a veth pair: {e}"))
     }
 
-    fn connected(mtu: usize) -> io::Result<Self> {
+    fn connect(mtu: usize) -> io::Result<Self> {
         let pair = Self([Namespace::new()?, Namespace::new()?]);
         let [near, far] = &pair.0;
         let [mac, peer_mac] = MACS;

@@ -1,7 +1,9 @@
 //! Many QPs to many destinations, over UDP sockets. In a process of its own, because it counts
 //! descriptors.
 
-use roce_benches::scale::destinations::{DESTINATIONS, FLOW_SOCKETS, QPS, connected, move_data};
+use roce_benches::scale::destinations::{
+    DESTINATIONS, FLOW_SOCKETS, QPS, connect_sockets, move_data,
+};
 use roce_udp::UdpPortConfig;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -24,7 +26,7 @@ fn heap_bytes() -> usize {
 
 /// Moves data from port 4791 alone. Returns the heap in use at the end.
 fn without_flows() -> usize {
-    let mut many = connected(0).expect("QPs");
+    let mut many = connect_sockets(0).expect("QPs");
     move_data(&mut many, QPS as u64).expect("each QP has moved data");
     heap_bytes()
 }
@@ -36,7 +38,7 @@ fn ten_thousand_qps_to_a_thousand_destinations_stay_within_the_bounds() {
     }
     let without = without_flows();
     let before = descriptors();
-    let mut many = connected(FLOW_SOCKETS).expect("QPs");
+    let mut many = connect_sockets(FLOW_SOCKETS).expect("QPs");
     let receiving = descriptors() - before;
     assert!(receiving > DESTINATIONS, "a socket for each address");
     let moved = move_data(&mut many, QPS as u64).expect("each QP has moved data");

@@ -108,7 +108,7 @@ fn measure(args: &Args, after: &Path, kinds: &mut [Kind]) -> Result<(), String> 
                     ms: args.ms,
                     iterations: 100,
                 };
-                roce::write_with(&pair, program, kind.datapath, kind.size, amount, &[])
+                roce::measure_write_with(&pair, program, kind.datapath, kind.size, amount, &[])
                     .map(|figures| figures.bits_per_second)
             };
             // The build that is first in one turn is second in the next.

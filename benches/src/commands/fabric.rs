@@ -104,16 +104,20 @@ fn limits_page(roce: &Path, runs: u32) -> Result<String, String> {
     type Limit = (&'static str, &'static str, fn(&Path) -> Result<f64, String>);
     let limits: [Limit; 4] = [
         ("packets from one host to another", "1000/s", |roce| {
-            Ok(limits::packets_per_second(roce, 1)? / 1e3)
+            Ok(limits::measure_packets_per_second(roce, 1)? / 1e3)
         }),
         ("packets between four pairs of hosts", "1000/s", |roce| {
-            Ok(limits::packets_per_second(roce, 4)? / 1e3)
+            Ok(limits::measure_packets_per_second(roce, 4)? / 1e3)
         }),
-        ("half a round trip of 64 bytes", "us", limits::latency),
+        (
+            "half a round trip of 64 bytes",
+            "us",
+            limits::measure_latency,
+        ),
         (
             "the same over a veth pair, without emulation",
             "us",
-            limits::latency_without,
+            limits::measure_latency_without_fabric,
         ),
     ];
     let bar = progress(runs * limits.len() as u32);

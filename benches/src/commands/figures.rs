@@ -69,7 +69,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         figures.add_run(&pair, &programs, args.seconds, &|what| step(&bar, what))?;
     }
     bar.finish_and_clear();
-    Ok(figures.compared())
+    Ok(figures.into_comparisons())
 }
 
 impl Figures {
@@ -84,7 +84,7 @@ impl Figures {
         let roce = &programs.roce;
         let ms = u64::from(seconds) * 1000;
         step("iperf3");
-        let tcp = peers::iperf3_tcp(pair, seconds)?;
+        let tcp = peers::run_iperf3_tcp(pair, seconds)?;
         let tcp_rate = gigabits(tcp.bits_per_second);
         step("roce perf, WRITE");
         let write = roce::write(pair, roce, "udp", 65536, ms)?;
@@ -94,10 +94,10 @@ impl Figures {
         self.processor
             .push((processor(&write), tcp.cpu_seconds_per_gigabyte));
         step("both ends, no protocol");
-        let ends = roce::bare_ends(pair, &programs.bare_ends, seconds)?;
+        let ends = roce::run_bare_ends(pair, &programs.bare_ends, seconds)?;
         self.of_the_ends.push((rate, gigabits(ends)));
         step("bare port");
-        let port = roce::bare_port(pair, &programs.bare_port)?;
+        let port = roce::run_bare_port(pair, &programs.bare_port)?;
         self.of_the_port.push((rate, gigabits(port)));
         step("roce perf, READ");
         let read = roce::read(pair, roce, 65536, ms)?;
@@ -106,12 +106,12 @@ impl Figures {
         let large = roce::write(pair, roce, "udp", 1 << 20, ms)?;
         self.large.push((gigabits(large.bits_per_second), tcp_rate));
         step("sockperf");
-        let udp = peers::sockperf_udp(pair, seconds)?;
+        let udp = peers::run_sockperf_udp(pair, seconds)?;
         step("roce perf, 8 bytes");
         let small = roce::write(pair, roce, "udp", 8, 200)?;
         self.write_latency.push((small.latency_us, udp));
         step("ib_send_lat");
-        let send = perftest::send_latency(pair, roce, 100_000)?;
+        let send = perftest::measure_send_latency(pair, roce, 100_000)?;
         self.send_latency.push((send, udp));
         step("packets");
         let costs = packet::measure(4096)?;
@@ -120,7 +120,7 @@ impl Figures {
         Ok(())
     }
 
-    fn compared(self) -> Vec<Comparison> {
+    fn into_comparisons(self) -> Vec<Comparison> {
         let compare = |what: &'static str, unit, with, runs, goal| Comparison {
             what: what.into(),
             with,

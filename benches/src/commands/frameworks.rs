@@ -3,7 +3,7 @@
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, step};
 use roce_benches::frameworks::{Built, FRAMEWORKS, Figures};
-use roce_benches::report::{Comparison, Goal, each_of};
+use roce_benches::report::{Comparison, Goal, compare_each};
 use roce_benches::{perftest, roce};
 
 /// UCX, libfabric and Open MPI over this stack compared with TCP, as ratios taken in one run
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let roce = roce::build()?;
     perftest::build_library()?;
-    let built = Built::near(&roce)?;
+    let built = Built::find_beside(&roce)?;
     let bar = progress(args.comparing.runs * 2 * FRAMEWORKS.len() as u32);
     let mut pairs = vec![Vec::new(); FRAMEWORKS.len()];
     for _ in 0..args.comparing.runs {
@@ -46,7 +46,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
 }
 
 fn rows_of(name: &'static str, pairs: &[(Figures, Figures)]) -> [Comparison; 3] {
-    let rows = each_of(pairs);
+    let rows = compare_each(pairs);
     let row = |what, with, unit, figure: fn(&Figures) -> f64| {
         rows(what, with, unit, Goal::None, &|(ours, theirs)| {
             (figure(ours), figure(theirs))

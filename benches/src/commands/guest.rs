@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, say, step};
-use roce_benches::report::{Comparison, Goal, each_of};
+use roce_benches::report::{Comparison, Goal, compare_each};
 use roce_benches::{perftest, roce};
 use roce_tests::lab::{GUEST_IP4, Lab, LabConfig};
 use std::path::Path;
@@ -50,11 +50,11 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     let mut runs = Vec::new();
     for _ in 0..args.comparing.runs {
         step(&bar, "Soft-RoCE");
-        let theirs = soft_roce(&lab)?;
+        let theirs = measure_soft_roce(&lab)?;
         // It holds UDP port 4791 while the module is loaded.
         shell(&lab, "rdma link delete rxe0 && modprobe -r rdma_rxe")?;
         step(&bar, "this stack");
-        let ours = this_stack(&lab, &roce)?;
+        let ours = measure_this_stack(&lab, &roce)?;
         shell(
             &lab,
             "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0",
@@ -66,7 +66,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
 }
 
 fn comparisons(runs: &[(Figures, Figures)]) -> Vec<Comparison> {
-    let rows = each_of(runs);
+    let rows = compare_each(runs);
     let row = |what, unit, figure: fn(&Figures) -> f64| {
         rows(what, "Soft-RoCE", unit, Goal::None, &|(ours, theirs)| {
             (figure(ours), figure(theirs))
@@ -82,17 +82,17 @@ fn comparisons(runs: &[(Figures, Figures)]) -> Vec<Comparison> {
     ]
 }
 
-fn soft_roce(lab: &Lab) -> Result<Figures, String> {
-    both(lab, "", "-d rxe0 -x 1", &GUEST_IP4.to_string())
+fn measure_soft_roce(lab: &Lab) -> Result<Figures, String> {
+    measure_both(lab, "", "-d rxe0 -x 1", &GUEST_IP4.to_string())
 }
 
-fn this_stack(lab: &Lab, roce: &Path) -> Result<Figures, String> {
+fn measure_this_stack(lab: &Lab, roce: &Path) -> Result<Figures, String> {
     let roce = roce.canonicalize().map_err(|e| e.to_string())?;
     let prefix = format!("{} run -q -- ", lab.guest_path(&roce));
-    both(lab, &prefix, "-d roce_lo -x 0", "127.0.0.1")
+    measure_both(lab, &prefix, "-d roce_lo -x 0", "127.0.0.1")
 }
 
-fn both(lab: &Lab, prefix: &str, device: &str, address: &str) -> Result<Figures, String> {
+fn measure_both(lab: &Lab, prefix: &str, device: &str, address: &str) -> Result<Figures, String> {
     let says = |program: &str, options: &str| {
         let command = format!("stdbuf -oL {prefix}{program} -F {device} {options}");
         let mut server = lab
@@ -107,11 +107,11 @@ fn both(lab: &Lab, prefix: &str, device: &str, address: &str) -> Result<Figures,
         Ok::<_, String>(text)
     };
     let figure = |program: &str, options: &str, column| {
-        let mut figure = perftest::figure(program, &says(program, options)?, column);
+        let mut figure = perftest::parse_figure(program, &says(program, options)?, column);
         for _ in 0..REPETITIONS {
             let Err(lacks) = &figure else { break };
             say(format_args!("once more: {lacks}"));
-            figure = perftest::figure(program, &says(program, options)?, column);
+            figure = perftest::parse_figure(program, &says(program, options)?, column);
         }
         figure
     };

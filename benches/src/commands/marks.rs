@@ -3,7 +3,7 @@
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, step};
 use roce_benches::peers::serve;
-use roce_benches::report::{Comparison, Goal, each_of};
+use roce_benches::report::{Comparison, Goal, compare_each};
 use roce_benches::roce;
 use roce_tests::bottleneck::{Bottleneck, Host, Red, SlowPort};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -65,7 +65,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         for (datapath, runs) in ["udp", "xdp"].into_iter().zip(&mut runs) {
             let with = |control| {
                 step(&bar, format!("{datapath}, {}", control_name(control)));
-                flows(&roce, datapath, control, args.ms)
+                measure_flows(&roce, datapath, control, args.ms)
             };
             let run: Run = [with(DCQCN)?, with("none")?];
             runs.push(run);
@@ -85,7 +85,7 @@ fn control_name(control: &str) -> &str {
 }
 
 fn comparisons(runs: &[Run], what: &'static str) -> Vec<Comparison> {
-    let row = each_of(runs);
+    let row = compare_each(runs);
     let sum = |run: &Carried| (run.rates[0] + run.rates[1]) / 1e6;
     let dropped = |run: &Carried| run.dropped as f64;
     let without = "without DCQCN";
@@ -114,7 +114,7 @@ fn comparisons(runs: &[Run], what: &'static str) -> Vec<Comparison> {
 }
 
 /// Measures two senders that send to one receiver at the same time.
-fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried, String> {
+fn measure_flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried, String> {
     let fabric = Bottleneck::new_or_skip(&PORT).ok_or("the switch can't be had here")?;
     let far = Host::Far.address();
     let perf = |host, datapath: &str, arguments: &[&str]| {
@@ -150,7 +150,7 @@ fn flows(roce: &Path, datapath: &str, control: &str, ms: u64) -> Result<Carried,
         running
             .iter_mut()
             .try_for_each(|client| client.wait_until(at))?;
-        running.iter_mut().try_for_each(Client::go_on)?;
+        running.iter_mut().try_for_each(Client::resume)?;
     }
     let mut rates = Vec::new();
     for client in running {
@@ -198,7 +198,7 @@ impl Client {
         Err(format!("roce perf never was {at}: {all}"))
     }
 
-    fn go_on(&mut self) -> Result<(), String> {
+    fn resume(&mut self) -> Result<(), String> {
         let input = self.child.stdin.as_mut().ok_or("no stdin")?;
         writeln!(input).map_err(|e| format!("roce perf does not listen: {e}"))
     }

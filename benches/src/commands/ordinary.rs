@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
     };
     let mpi = match args.only.contains(&Part::OpenMpi) {
-        true => Some(Built::near(&roce)?.mpi),
+        true => Some(Built::find_beside(&roce)?.mpi),
         false => None,
     };
     let programs = Programs { roce, mpi };

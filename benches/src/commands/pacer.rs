@@ -26,8 +26,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let worst = figures::worst(figures::QPS[figures::QPS.len() - 1])?;
-    let all = figures::costs(args.packets, args.rounds)?;
+    let worst = figures::measure_worst(figures::QPS[figures::QPS.len() - 1])?;
+    let all = figures::measure_costs(args.packets, args.rounds)?;
     let page = figures::page(&all, worst, &machine());
     print(&page)?;
     let Some(folder) = &args.write else {

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, step};
-use roce_benches::report::{Comparison, Goal, each_of};
+use roce_benches::report::{Comparison, Goal, compare_each};
 use roce_benches::veth::VethPair;
 use roce_benches::{peers, perftest, roce};
 
@@ -54,7 +54,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
         runs.push(Run {
             program: {
                 step("ib_write_bw");
-                perftest::write_bandwidth(&pair, &roce, SIZE, DEPTH, args.seconds)?
+                perftest::measure_write_bandwidth(&pair, &roce, SIZE, DEPTH, args.seconds)?
             },
             perf: {
                 step("roce perf");
@@ -62,15 +62,15 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
             },
             tcp: {
                 step("iperf3");
-                peers::iperf3_tcp(&pair, args.seconds)?.bits_per_second
+                peers::run_iperf3_tcp(&pair, args.seconds)?.bits_per_second
             },
             program_latency: {
                 step("ib_write_lat");
-                perftest::write_latency(&pair, &roce, ROUNDS)?
+                perftest::measure_write_latency(&pair, &roce, ROUNDS)?
             },
             perf_latency: {
                 step("roce perf --watch-memory");
-                roce::watched_latency(&pair, &roce, ROUNDS)?
+                roce::measure_watched_latency(&pair, &roce, ROUNDS)?
             },
             polled_latency: {
                 step("roce perf");
@@ -83,7 +83,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
 }
 
 fn comparisons(runs: &[Run]) -> Vec<Comparison> {
-    let row = each_of(runs);
+    let row = compare_each(runs);
     let latency = "half round trip of an 8-byte WRITE, ib_write_lat";
     vec![
         row(

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let figures = Figures::take(args.messages, args.runs)?;
+    let figures = Figures::measure(args.messages, args.runs)?;
     print(format_args!(
         "WRITE\n{}\nREAD\n{}",
         figures.table(),

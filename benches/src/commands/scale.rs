@@ -29,9 +29,9 @@ pub(crate) struct Args {
 const QPS: usize = 10_000;
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let small = bytes_of_each(1)?;
-    let large = bytes_of_each(17)?;
-    let all = figures::throughput(args.messages, args.rounds)?;
+    let small = measure_bytes_of_each(1)?;
+    let large = measure_bytes_of_each(17)?;
+    let all = figures::measure_throughput(args.messages, args.rounds)?;
     let page = figures::page(&all, QPS, small, (large - small) / 16.0);
     print(&page)?;
     let Some(folder) = &args.write else {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 }
 
 /// Heap bytes per connected QP with queues of `depth`, without the CQ.
-fn bytes_of_each(depth: usize) -> Result<f64, String> {
+fn measure_bytes_of_each(depth: usize) -> Result<f64, String> {
     let held = |region: &Region<'_, System>| {
         let change = region.change();
         change.bytes_allocated as f64 - change.bytes_deallocated as f64

@@ -88,16 +88,17 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         let (streams, redis) = rows.split_at_mut(STREAMS.len());
         for (load, row) in STREAMS.iter().zip(streams) {
             step(&bar, "rstream over RDMA");
-            let ours = rstream(&pair, &built, load, false)?;
+            let ours = measure_rstream(&pair, &built, load, false)?;
             step(&bar, "rstream over TCP");
-            row.runs.push((ours, rstream(&pair, &built, load, true)?));
+            row.runs
+                .push((ours, measure_rstream(&pair, &built, load, true)?));
         }
         for ((_, clients), row) in CLIENTS.iter().zip(redis) {
             step(&bar, "Redis over RDMA");
-            let ours = redis_gets(&pair, &built, clients, false)?;
+            let ours = measure_redis_gets(&pair, &built, clients, false)?;
             step(&bar, "Redis over TCP");
             row.runs
-                .push((ours, redis_gets(&pair, &built, clients, true)?));
+                .push((ours, measure_redis_gets(&pair, &built, clients, true)?));
         }
     }
     bar.finish_and_clear();
@@ -174,7 +175,7 @@ fn serve(mut command: Command) -> Result<Server, String> {
 }
 
 /// Runs a client until its server accepts it. Programs say in different ways that it does not.
-fn until_it_connects(client: impl Fn() -> Command) -> Result<String, String> {
+fn retry_until_connected(client: impl Fn() -> Command) -> Result<String, String> {
     let end = Instant::now() + PATIENCE;
     loop {
         match output(client()) {
@@ -184,13 +185,13 @@ fn until_it_connects(client: impl Fn() -> Command) -> Result<String, String> {
     }
 }
 
-fn rstream(pair: &VethPair, built: &Built, load: &Load, tcp: bool) -> Result<f64, String> {
+fn measure_rstream(pair: &VethPair, built: &Built, load: &Load, tcp: bool) -> Result<f64, String> {
     let mode: &[&str] = if tcp { &["-T", "s"] } else { &[] };
     let over = if tcp { Over::Tcp } else { Over::Rdma };
     let words = [&["rstream"], load.options, mode].concat();
     let _server = serve(built.command(pair, 0, &words, over))?;
     let client = [&words[..], &["-s", ADDRESSES[0]]].concat();
-    let text = until_it_connects(|| built.command(pair, 1, &client, over))?;
+    let text = retry_until_connected(|| built.command(pair, 1, &client, over))?;
     let line = text.lines().last().unwrap_or_default();
     let figure = line.split_whitespace().nth(load.column);
     let figure = figure.and_then(|figure| figure.parse().ok());
@@ -198,13 +199,18 @@ fn rstream(pair: &VethPair, built: &Built, load: &Load, tcp: bool) -> Result<f64
 }
 
 /// Thousands of GETs per second.
-fn redis_gets(pair: &VethPair, built: &Built, clients: &str, tcp: bool) -> Result<f64, String> {
+fn measure_redis_gets(
+    pair: &VethPair,
+    built: &Built,
+    clients: &str,
+    tcp: bool,
+) -> Result<f64, String> {
     let over = if tcp { Over::Tcp } else { Over::Sockets };
     let words = ["redis-server", "--save", "", "--protected-mode", "no"];
     let _server = serve(built.command(pair, 0, &words, over))?;
     // The benchmark spins forever if its connection is refused, so check the server first.
     let ping = ["redis-cli", "-h", ADDRESSES[0], "ping"];
-    until_it_connects(|| built.command(pair, 1, &ping, over))?;
+    retry_until_connected(|| built.command(pair, 1, &ping, over))?;
     let number = if clients == "1" { "20000" } else { "100000" };
     let words = ["redis-benchmark", "-h", ADDRESSES[0], "-t", "get", "--csv"];
     let words = [&words[..], &["-n", number, "-c", clients]].concat();

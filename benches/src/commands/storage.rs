@@ -44,8 +44,12 @@ const NQN: &str = "nqn.2014-08.org.nvmexpress:bench";
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     match args.place {
-        Place::Veth => args.comparing.publish("figures veth", &veth(args)?),
-        Place::Guest => args.comparing.publish("figures guest", &guest(args)?),
+        Place::Veth => args
+            .comparing
+            .publish("figures veth", &compare_over_veth(args)?),
+        Place::Guest => args
+            .comparing
+            .publish("figures guest", &compare_with_guest(args)?),
     }
 }
 
@@ -154,7 +158,7 @@ fn compare(
 }
 
 /// Our host against our target, beside fio against nbdkit.
-fn veth(args: &Args) -> Result<Vec<Comparison>, String> {
+fn compare_over_veth(args: &Args) -> Result<Vec<Comparison>, String> {
     let program = roce::build_binary("roce-nvme", "nvme-rdma")?;
     let pair = VethPair::new(9000)?;
     let mut target = pair.command(0, &program.to_string_lossy());
@@ -226,27 +230,27 @@ fn fio_arguments(load: &Load, seconds: u32) -> Vec<String> {
 
 /// Our host against the kernel's target, and the kernel's host against our target, beside the
 /// kernel's nvme-tcp between two guests.
-fn guest(args: &Args) -> Result<Vec<Comparison>, String> {
+fn compare_with_guest(args: &Args) -> Result<Vec<Comparison>, String> {
     let program = roce::build_binary("roce-nvme", "nvme-rdma")?;
     let lab = Lab::boot(&LabConfig::default()).map_err(|e| e.to_string())?;
     let second = lab
         .boot_second(&LabConfig::default())
         .map_err(|e| e.to_string())?;
-    let mut rows = to_the_kernel(args, &program, &lab, &second)?;
-    rows.extend(from_the_kernel(args, &program, &lab, &second)?);
+    let mut rows = compare_with_kernel_target(args, &program, &lab, &second)?;
+    rows.extend(compare_with_kernel_host(args, &program, &lab, &second)?);
     Ok(rows)
 }
 
 /// The guest has a disk in memory that it offers over RDMA and over TCP.
-fn to_the_kernel(
+fn compare_with_kernel_target(
     args: &Args,
     program: &Path,
     lab: &Lab,
     second: &SecondGuest<'_>,
 ) -> Result<Vec<Comparison>, String> {
     let address = GUEST_IP4.to_string();
-    nvmet(lab.guest(["sh"]), lab, &["rdma", &address, "4420"])?;
-    nvmet(lab.guest(["sh"]), lab, &["tcp", &address, "4421"])?;
+    start_nvmet(lab.guest(["sh"]), lab, &["rdma", &address, "4420"])?;
+    start_nvmet(lab.guest(["sh"]), lab, &["tcp", &address, "4421"])?;
     let disk = connect(|words| second.command(words), "tcp", &address, "4421")?;
     let url = format!("nvme://{address}/{NQN}");
     let ours = |load: &Load| {
@@ -258,11 +262,11 @@ fn to_the_kernel(
     let rows = compare(args, "nvme-tcp, guest to guest", ours, theirs);
     disconnect(second.command(["sh"]))?;
     stop_nvmet(lab.guest(["sh"]), lab)?;
-    Ok(named(rows?, "our host, the kernel's target: "))
+    Ok(prefix_names(rows?, "our host, the kernel's target: "))
 }
 
 /// Our target is outside. The second guest has the same over TCP.
-fn from_the_kernel(
+fn compare_with_kernel_host(
     args: &Args,
     program: &Path,
     lab: &Lab,
@@ -281,7 +285,7 @@ fn from_the_kernel(
     ]);
     let _target = serve(target, "listening at")?;
     let over_tcp = SECOND_IP4.to_string();
-    nvmet(second.command(["sh"]), lab, &["tcp", &over_tcp, "4421"])?;
+    start_nvmet(second.command(["sh"]), lab, &["tcp", &over_tcp, "4421"])?;
     let guest = |words: Vec<String>| lab.guest(words);
     let ours = |load: &Load| {
         let disk = connect(guest, "rdma", &address, "4420")?;
@@ -296,11 +300,11 @@ fn from_the_kernel(
         figures
     };
     let rows = compare(args, "nvme-tcp, guest to guest", ours, theirs)?;
-    Ok(named(rows, "the kernel's host, our target: "))
+    Ok(prefix_names(rows, "the kernel's host, our target: "))
 }
 
 /// The same rows, with a prefix of their names.
-fn named(rows: Vec<Comparison>, prefix: &str) -> Vec<Comparison> {
+fn prefix_names(rows: Vec<Comparison>, prefix: &str) -> Vec<Comparison> {
     let name = |row: Comparison| Comparison {
         what: format!("{prefix}{}", row.what).into(),
         ..row
@@ -323,7 +327,7 @@ fn script(lab: &Lab) -> String {
 }
 
 /// The kernel's target, with a disk in memory: transport, address and port.
-fn nvmet(sh: GuestCommand, lab: &Lab, place: &[&str]) -> Result<(), String> {
+fn start_nvmet(sh: GuestCommand, lab: &Lab, place: &[&str]) -> Result<(), String> {
     let script = script(lab);
     shell(
         sh,

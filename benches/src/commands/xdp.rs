@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, step};
-use roce_benches::report::{Comparison, Goal, each_of};
+use roce_benches::report::{Comparison, Goal, compare_each};
 use roce_benches::roce::{Amount, Figures, RawRings};
 use roce_benches::veth::VethPair;
 use roce_benches::{peers, roce};
@@ -73,7 +73,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
             ms: ms / u64::from(parts),
             iterations: 100,
         };
-        roce::write_with(&pair, &roce, datapath, 65536, amount, others)
+        roce::measure_write_with(&pair, &roce, datapath, 65536, amount, others)
     };
     let small = |what, datapath, parts: u32, others: &[&str]| {
         step(what);
@@ -81,14 +81,14 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
             ms: 200,
             iterations: 100_000 / parts,
         };
-        roce::write_with(&pair, &roce, datapath, 8, amount, others)
+        roce::measure_write_with(&pair, &roce, datapath, 8, amount, others)
     };
     let mut runs = Vec::new();
     for _ in 0..args.comparing.runs {
         let (mut raw, mut selective, mut few) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..TURNS {
             step("bare rings");
-            raw.push(roce::raw_rings(&pair, &rings)?);
+            raw.push(roce::run_raw_rings(&pair, &rings)?);
             few.push(large("AF_XDP, 8 outstanding", "xdp", TURNS, FEW)?);
             selective.push(small("AF_XDP, few completions", "xdp", TURNS, SELECTIVE)?);
         }
@@ -102,11 +102,11 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
             udp_few: large("UDP sockets, 8 outstanding", "udp", 1, FEW)?,
             tcp: {
                 step("iperf3");
-                peers::iperf3_tcp(&pair, args.seconds)?
+                peers::run_iperf3_tcp(&pair, args.seconds)?
             },
             sockperf: {
                 step("sockperf");
-                peers::sockperf_udp(&pair, args.seconds)?
+                peers::run_sockperf_udp(&pair, args.seconds)?
             },
         });
     }
@@ -115,7 +115,7 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
 }
 
 fn comparisons(runs: &[Run]) -> Vec<Comparison> {
-    let row = each_of(runs);
+    let row = compare_each(runs);
     let carried = |run: &Run| Run::packets(run.xdp_few.bits_per_second);
     let bare = |run: &Run| run.raw.received_per_second / 1e3;
     vec![

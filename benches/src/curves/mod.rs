@@ -72,20 +72,20 @@ pub fn measure(
     let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
     for _ in 0..runs {
         step("limits and latency");
-        ports.push(roce::bare_port(pair, programs.bare_port)?);
-        ends.push(roce::bare_ends(pair, programs.bare_ends, 1)?);
+        ports.push(roce::run_bare_port(pair, programs.bare_port)?);
+        ends.push(roce::run_bare_ends(pair, programs.bare_ends, 1)?);
         let small = roce::write(pair, programs.roce, "udp", 8, 200)?;
         ours.push(HalfRoundTrips {
             p50_us: small.latency_us,
             p99_us: small.latency_p99_us,
             p999_us: small.latency_p999_us,
         });
-        theirs.push(peers::sockperf_udp_percentiles(pair, 2)?);
+        theirs.push(peers::run_sockperf_udp_percentiles(pair, 2)?);
         for (which, size) in SIZES.into_iter().enumerate() {
             step("messages of one size");
             let write = roce::write(pair, programs.roce, "udp", size, 1000)?;
             let read = roce::read(pair, programs.roce, size, 1000)?;
-            let tcp = peers::iperf3_tcp_of(pair, 1, size)?;
+            let tcp = peers::run_iperf3_tcp_with_size(pair, 1, size)?;
             all[0][which].push(write.bits_per_second);
             all[1][which].push(read.bits_per_second);
             all[2][which].push(tcp.bits_per_second);

@@ -20,7 +20,7 @@ const ROUND_TRIPS: &str = "5000";
 ///
 /// # Errors
 /// If a program fails.
-pub fn packets_per_second(roce: &Path, pairs: usize) -> Result<f64, String> {
+pub fn measure_packets_per_second(roce: &Path, pairs: usize) -> Result<f64, String> {
     let command = roce.display();
     let [mut programs, mut counters] = [String::new(), String::new()];
     for pair in 1..=pairs {
@@ -50,7 +50,7 @@ pub fn packets_per_second(roce: &Path, pairs: usize) -> Result<f64, String> {
 ///
 /// # Errors
 /// If a program fails.
-pub fn latency(roce: &Path) -> Result<f64, String> {
+pub fn measure_latency(roce: &Path) -> Result<f64, String> {
     let ping = pingpong();
     let script = format!(
         "{} fabric ssh h2 '{ping}' >/dev/null &\nuntil {ping} h2; do :; done\n",
@@ -63,7 +63,7 @@ pub fn latency(roce: &Path) -> Result<f64, String> {
 ///
 /// # Errors
 /// If a program fails.
-pub fn latency_without(roce: &Path) -> Result<f64, String> {
+pub fn measure_latency_without_fabric(roce: &Path) -> Result<f64, String> {
     let pair = VethPair::new(1500)?;
     let command = |host: usize| {
         let mut command = pair.command(host, "stdbuf");

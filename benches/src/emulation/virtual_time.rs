@@ -11,8 +11,8 @@ use roce_stack::{DcqcnParameters, Duration, NotificationPoint};
 /// If the stack refuses something.
 pub fn measure(scenario: &Incast, seed: u64) -> Result<Figures, String> {
     // A run is a function of its seed, so the shorter one is the beginning of the longer one.
-    let half = outcome(scenario, seed, scenario.seconds / 2)?;
-    let all = outcome(scenario, seed, scenario.seconds)?;
+    let half = simulate(scenario, seed, scenario.seconds / 2)?;
+    let all = simulate(scenario, seed, scenario.seconds)?;
     let seconds = f64::from(scenario.seconds - scenario.seconds / 2);
     let phase = all.phases.first().ok_or("the simulation has no phase")?;
     let per_second = |of: fn(&Outcome) -> u64| (of(&all) - of(&half)) as f64 / seconds;
@@ -27,7 +27,7 @@ pub fn measure(scenario: &Incast, seed: u64) -> Result<Figures, String> {
     })
 }
 
-fn outcome(scenario: &Incast, seed: u64, seconds: u32) -> Result<Outcome, String> {
+fn simulate(scenario: &Incast, seed: u64, seconds: u32) -> Result<Outcome, String> {
     let (rate, delay) = (scenario.megabits_per_sec, scenario.delay_us);
     let [kmin, kmax, pmax] = ECN;
     let network = format!(

@@ -57,13 +57,13 @@ fn frame(line: &str, program: &str) -> Option<Frame> {
         Side::Library
     };
     Some(Frame {
-        function: plain(function),
+        function: strip_hash(function),
         side,
     })
 }
 
 /// A Rust function's name without what the compiler adds to make it unique.
-fn plain(function: &str) -> String {
+fn strip_hash(function: &str) -> String {
     match function.rsplit_once("::h") {
         Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
             name.to_owned()

@@ -30,7 +30,7 @@ fn command(pair: &VethPair, roce: &Path, host: usize, program: &str, tcp: bool) 
 }
 
 /// UCX's tag messages between the two hosts.
-pub(super) fn ucx(pair: &VethPair, roce: &Path, tcp: bool) -> Result<Figures, String> {
+pub(super) fn measure_ucx(pair: &VethPair, roce: &Path, tcp: bool) -> Result<Figures, String> {
     // The columns: iterations, typical, average and overall latency, average and overall MB/s.
     let figure = |test, size, count, column| {
         let server = command(pair, roce, 0, "ucx_perftest", tcp);
@@ -53,7 +53,7 @@ pub(super) fn ucx(pair: &VethPair, roce: &Path, tcp: bool) -> Result<Figures, St
 }
 
 /// Open MPI's messages between two ranks, one on each host.
-pub(super) fn open_mpi(
+pub(super) fn measure_open_mpi(
     pair: &VethPair,
     roce: &Path,
     program: &Path,

@@ -4,13 +4,13 @@
 mod frameworks;
 
 use crate::output::output;
-use crate::peers::{Sockets, Tcp, iperf3_tcp_of, sockperf, start};
+use crate::peers::{Sockets, Tcp, run_iperf3_tcp_with_size, run_sockperf, start};
 use crate::perftest::{self, Transfer};
 use crate::report::{Comparison, Goal, table};
 use crate::state::Distance;
 use crate::veth::{ADDRESSES, VethPair};
 use clap::ValueEnum;
-use frameworks::{open_mpi, ucx};
+use frameworks::{measure_open_mpi, measure_ucx};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ pub fn measure(
             Part::Ucx => {
                 let figures = [false, true].map(|tcp| {
                     step(format!("UCX{}", if tcp { " over TCP" } else { "" }));
-                    ucx(&pair, &programs.roce, tcp)
+                    measure_ucx(&pair, &programs.roce, tcp)
                 });
                 measured.add_framework("UCX tag", figures)?;
             }
@@ -128,7 +128,7 @@ pub fn measure(
                 let program = programs.mpi.as_deref().ok_or("no mpicc.openmpi")?;
                 let figures = [false, true].map(|tcp| {
                     step(format!("Open MPI{}", if tcp { " over TCP" } else { "" }));
-                    open_mpi(&pair, &programs.roce, program, tcp)
+                    measure_open_mpi(&pair, &programs.roce, program, tcp)
                 });
                 measured.add_framework("Open MPI", figures)?;
             }
@@ -157,7 +157,7 @@ impl Bench<'_> {
     fn transfer(&self, program: &str, size: usize, options: &[&str]) -> Result<Transfer, String> {
         (self.step)(format!("{program} {size}"));
         let roce = &self.programs.roce;
-        perftest::transfer(self.pair, roce, program, size, count(size), options)
+        perftest::measure_transfer(self.pair, roce, program, size, count(size), options)
     }
 
     fn bandwidth(&self, measured: &mut Measured) -> Result<(), String> {
@@ -167,7 +167,7 @@ impl Bench<'_> {
                 .map(|(program, ..)| self.transfer(program, size, &[]))
                 .collect::<Result<Vec<_>, _>>()?;
             (self.step)(format!("iperf3 {size}"));
-            let tcp = iperf3_tcp_of(self.pair, 1, size)?;
+            let tcp = run_iperf3_tcp_with_size(self.pair, 1, size)?;
             for ((program, small, large), transfer) in TRANSFERS.iter().zip(&transfers) {
                 let goal = match (size >> 10, measured.mtu) {
                     (64, ..=1500) => *small,
@@ -222,11 +222,11 @@ impl Bench<'_> {
         let roce = &self.programs.roce;
         let ours = |program, rounds, options: &[&str]| {
             (self.step)(format!("{program} {}", options.join(" ")));
-            perftest::latency(self.pair, roce, program, rounds, options)
+            perftest::measure_latency(self.pair, roce, program, rounds, options)
         };
         let theirs = |sockets| {
             (self.step)(format!("sockperf, {sockets:?}"));
-            sockperf(self.pair, 1, sockets).map(|times| times.p50_us)
+            run_sockperf(self.pair, 1, sockets).map(|times| times.p50_us)
         };
         let write = ours("ib_write_lat", 20_000, &[])?;
         let spinning = theirs(Sockets::SpinningUdp)?;
@@ -235,7 +235,7 @@ impl Bench<'_> {
         let sleeping = ours("ib_send_lat", 5000, &["-e"])?;
         let udp = theirs(Sockets::BlockingUdp)?;
         (self.step)("rping".to_owned());
-        let rping = rping_half_round_trip_us(self.pair, roce)?;
+        let rping = measure_rping_us(self.pair, roce)?;
         let spins = "UDP, both ends spin";
         let goal = Goal::AtMost(1.3);
         let mut add = |what: &'static str, with, goal, figures| {
@@ -269,15 +269,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// rping, whose two ends sleep: the time of an iteration, divided by the number of its messages, in
 /// microseconds. It is the difference of a long run and a short one, without the start.
-fn rping_half_round_trip_us(pair: &VethPair, roce: &Path) -> Result<f64, String> {
+fn measure_rping_us(pair: &VethPair, roce: &Path) -> Result<f64, String> {
     const ITERATIONS: [u32; 2] = [1, 3001];
-    let [short, long] = ITERATIONS.map(|iterations| rping(pair, roce, iterations));
+    let [short, long] = ITERATIONS.map(|iterations| run_rping(pair, roce, iterations));
     let elapsed = long?.saturating_sub(short?);
     let messages = (ITERATIONS[1] - ITERATIONS[0]) * MESSAGES;
     Ok(elapsed.as_secs_f64() * 1e6 / f64::from(messages))
 }
 
-fn rping(pair: &VethPair, roce: &Path, iterations: u32) -> Result<Duration, String> {
+fn run_rping(pair: &VethPair, roce: &Path, iterations: u32) -> Result<Duration, String> {
     let iterations = iterations.to_string();
     let command = |host: usize, end: &str| {
         let mut command = pair.command(host, &roce.to_string_lossy());

@@ -42,7 +42,7 @@ fn ratio(rounds: &[Round]) -> f64 {
 ///
 /// # Errors
 /// If a message fails.
-pub fn costs(packets: u64, rounds: usize) -> Result<Vec<Cost>, String> {
+pub fn measure_costs(packets: u64, rounds: usize) -> Result<Vec<Cost>, String> {
     let of = |qps| {
         Ok(Cost {
             qps,
@@ -65,8 +65,8 @@ fn measure(qps: usize, load: Load, packets: u64, rounds: usize) -> Result<Vec<Ro
 ///
 /// # Errors
 /// If a message fails.
-pub fn worst(qps: usize) -> Result<f64, String> {
-    let off = Pacing::new(qps, BULK, true)?.second()?;
+pub fn measure_worst(qps: usize) -> Result<f64, String> {
+    let off = Pacing::new(qps, BULK, true)?.run_second()?;
     Ok(off.iter().fold(0.0, |worst, off| worst.max(off.abs())))
 }
 
@@ -81,7 +81,7 @@ pub fn page(all: &[Cost], worst: f64, machine: &str) -> String {
          medians of {rounds} rounds:\n\n\
          | QPs | one packet in a turn: unpaced | paced | **paced / unpaced** | goal | met \
          | 32 in a turn: unpaced | paced / unpaced |\n|---|---|---|---|---|---|---|---|\n",
-        met(worst <= RATE_GOAL)
+        yes_or_no(worst <= RATE_GOAL)
     );
     for cost in all {
         let _ = writeln!(
@@ -91,7 +91,7 @@ pub fn page(all: &[Cost], worst: f64, machine: &str) -> String {
             median_of(&cost.single, |round| round.0),
             median_of(&cost.single, |round| round.1),
             ratio(&cost.single),
-            met(ratio(&cost.single) <= GOAL),
+            yes_or_no(ratio(&cost.single) <= GOAL),
             median_of(&cost.bulk, |round| round.0),
             ratio(&cost.bulk),
         );
@@ -108,7 +108,7 @@ pub fn page(all: &[Cost], worst: f64, machine: &str) -> String {
     page
 }
 
-fn met(is: bool) -> &'static str {
+fn yes_or_no(is: bool) -> &'static str {
     if is { "yes" } else { "**no**" }
 }
 

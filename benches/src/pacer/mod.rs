@@ -69,7 +69,7 @@ pub fn rate(index: usize) -> u32 {
 }
 
 /// Parameters with which rates do not change after the first CNP has set them.
-fn fixed(mbps: u32) -> CongestionControl {
+fn fix_rate(mbps: u32) -> CongestionControl {
     CongestionControl::Dcqcn(DcqcnParameters {
         rate_to_set_on_first_cnp: mbps,
         rpg_min_rate: 1,
@@ -131,7 +131,7 @@ impl Pacing {
             }
             new.qpns.push(qpn);
             if paced {
-                new.nic.set_congestion_control(fixed(rate(index)));
+                new.nic.set_congestion_control(fix_rate(rate(index)));
                 new.slow_down(qpn);
             }
             for _ in 0..load.posted {
@@ -228,7 +228,7 @@ impl Pacing {
     ///
     /// # Errors
     /// If a message fails.
-    pub fn second(&mut self) -> Result<Vec<f64>, String> {
+    pub fn run_second(&mut self) -> Result<Vec<f64>, String> {
         let before = self.port.sent.clone();
         let end = self.now + Duration::from_secs(1);
         while self.nic.wants_to_send() || self.nic.next_timeout().is_some_and(|at| at <= end) {

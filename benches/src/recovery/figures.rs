@@ -43,7 +43,7 @@ impl Figures {
     ///
     /// # Errors
     /// If a run fails; the error contains its seed.
-    pub fn take(messages: u64, runs: u64) -> Result<Self, String> {
+    pub fn measure(messages: u64, runs: u64) -> Result<Self, String> {
         let mut all = Vec::new();
         for (reads, selective) in KINDS {
             for loss in LOSSES {
@@ -233,7 +233,7 @@ mod tests {
     /// The goals hold with fewer messages than on the page.
     #[test]
     fn goodput_under_loss_meets_its_goals() {
-        let figures = Figures::take(400, 1).expect("runs");
+        let figures = Figures::measure(400, 1).expect("runs");
         for (loss, goal) in GOALS {
             let share = figures.share((false, true), loss);
             assert!(share >= Some(goal), "{share:?} at {loss}: {figures:?}");
@@ -244,7 +244,7 @@ mod tests {
                 assert!(go_back > Some(0.1), "{go_back:?} at {loss}: {figures:?}");
             }
         }
-        let again = Figures::take(400, 1).expect("runs");
+        let again = Figures::measure(400, 1).expect("runs");
         assert_eq!(figures.csv(), again.csv(), "a seed gives the same run");
         assert!(plot(&figures).expect("a plot").contains("</svg>"));
     }

@@ -20,8 +20,8 @@ pub const FLOW_SOCKETS: usize = 128;
 ///
 /// # Errors
 /// If a socket or a QP can't be created.
-pub fn connected(flow_sockets: usize) -> Result<Many<Sockets>, String> {
-    Many::over(Sockets::new(DESTINATIONS, flow_sockets)?, QPS, 2, MESSAGE)
+pub fn connect_sockets(flow_sockets: usize) -> Result<Many<Sockets>, String> {
+    Many::connect_over(Sockets::new(DESTINATIONS, flow_sockets)?, QPS, 2, MESSAGE)
 }
 
 /// Each QP WRITEs some messages, `messages` in all.
@@ -46,7 +46,7 @@ pub fn compare(
         let mut rates = [0.0; 2];
         for (rate, flow_sockets) in rates.iter_mut().zip([FLOW_SOCKETS, 0]) {
             step("10,000 QPs");
-            let mut many = connected(flow_sockets)?;
+            let mut many = connect_sockets(flow_sockets)?;
             *rate = move_data(&mut many, messages)?.bits_per_sec / 1e9;
         }
         measured.push((rates[0], rates[1]));

@@ -36,7 +36,7 @@ impl Throughput {
 ///
 /// # Errors
 /// If a message fails.
-pub fn throughput(messages: u64, rounds: usize) -> Result<Vec<Throughput>, String> {
+pub fn measure_throughput(messages: u64, rounds: usize) -> Result<Vec<Throughput>, String> {
     let most = ACTIVE.iter().copied().max().unwrap_or(1);
     let mut many = Many::new(most, POSTED / ACTIVE[0])?;
     let mut all: Vec<Throughput> = ACTIVE
@@ -60,7 +60,7 @@ pub fn throughput(messages: u64, rounds: usize) -> Result<Vec<Throughput>, Strin
 pub fn page(all: &[Throughput], qps: usize, per_qp: f64, per_request: f64) -> String {
     let base = all.first().map_or(f64::NAN, Throughput::gbit_per_sec);
     let mut table = String::from(
-        "| active QPs | throughput, median | of that with 16 | dropped for want of room | sent again |\n\
+        "| active QPs | throughput, median | of that with 16 | dropped for lack of room | retransmitted |\n\
          |---|---|---|---|---|\n",
     );
     for kind in all {

@@ -51,7 +51,7 @@ impl Many {
     /// # Errors
     /// If a step fails; the text says which.
     pub fn new(qps: usize, depth: usize) -> Result<Self, String> {
-        Self::over(Memory::default(), qps, depth, MESSAGE)
+        Self::connect_over(Memory::default(), qps, depth, MESSAGE)
     }
 }
 
@@ -60,7 +60,7 @@ impl<W: Wires> Many<W> {
     ///
     /// # Errors
     /// If a step fails; the text says which.
-    pub fn over(wires: W, qps: usize, depth: usize, message: u32) -> Result<Self, String> {
+    pub fn connect_over(wires: W, qps: usize, depth: usize, message: u32) -> Result<Self, String> {
         let cq = Arc::new(CompletionQueue::new(CqId(1), qps * depth * 2));
         let nic = |n: u8| {
             Nic::new(&NicConfig {

@@ -97,8 +97,8 @@ const UCX_DEVICES: Setting = Setting::new(
     Framework::OpenMpi,
     "OMPI_MCA_opal_common_ucx_devices",
     "any",
-    "Open MPI prefers UCX only for devices named mlx5, and moves data over shared memory or TCP \
-     without a word",
+    "Open MPI prefers UCX only for devices named mlx5, and otherwise silently moves data over shared \
+     memory or TCP",
 );
 
 /// The settings that are lacking. `devices` are the names of the devices, `has_fence_mode` says whether

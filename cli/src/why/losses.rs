@@ -141,7 +141,7 @@ const DROPS: &[Drop] = &[
         reason: "no_receive",
         what: "a message of UC or UD arrived, and no receive was posted",
         advice: "post receives before the peer sends, and more of them: unreliable services do not \
-                 send again. Or let the sender wait for the receiver",
+                 retransmit. Or let the sender wait for the receiver",
     },
     Drop {
         reason: "receive_too_small",

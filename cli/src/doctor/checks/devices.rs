@@ -30,12 +30,14 @@ pub(in crate::doctor) fn nodes(context: &Context<'_>) -> Vec<Finding> {
         return vec![Finding::ok(CHECK, nodes.join(", "))];
     }
     let what = match nodes.is_empty() {
-        true => "it is not there",
+        true => "it does not exist",
         false => "it has no uverbs",
     };
     let is_shown = context.run_shows_device_files();
     let what = match is_shown {
-        true => format!("{what}: only what `roce run` starts finds device nodes, which UCX needs"),
+        true => {
+            format!("{what}: only programs under `roce run` find the device nodes that UCX needs")
+        }
         false => format!("{what}: UCX finds no device, and so Open MPI and MPICH over UCX"),
     };
     vec![Finding::unless_by_run(is_shown, CHECK, what).remedy("roce run PROGRAM")]

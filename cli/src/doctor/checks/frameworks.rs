@@ -125,8 +125,8 @@ pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
         .remedy("export OMPI_MCA_pml=ucx"),
         None if leaves_ucx_out(&machine.text(OPEN_MPI_SETTINGS).unwrap_or_default()) => {
             let what = format!(
-                "{OPEN_MPI_SETTINGS} leaves UCX out: data moves over shared memory or TCP without a \
-                 word"
+                "{OPEN_MPI_SETTINGS} leaves UCX out: data silently moves over shared memory or \
+                 TCP"
             );
             Finding::warning(CHECK, what).remedy("export OMPI_MCA_pml=ucx")
         }

@@ -66,7 +66,7 @@ impl std::fmt::Display for Holder {
 
 fn held_by_other_program(holder: &Holder) -> Finding {
     let what = format!(
-        "{holder} holds it, and is no program on this stack: no device can be used at its addresses"
+        "{holder} holds it and does not use this stack: no device can be used at its addresses"
     );
     Finding::failure(CHECK, what).remedy(format!("kill {}", holder.pid))
 }

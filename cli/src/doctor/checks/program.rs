@@ -123,8 +123,7 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
         });
     }
     if verbs.is_empty() {
-        let what =
-            "names no libibverbs when it starts; libraries that it loads later are not checked";
+        let what = "does not link to libibverbs; what it loads by dlopen is not checked";
         findings.push(Finding::ok(shown, what));
     }
     findings

@@ -25,7 +25,7 @@ pub(in crate::doctor) fn settings(_: &Context<'_>) -> Vec<Finding> {
         });
     }
     if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, "those of this stack are right"));
+        findings.push(Finding::ok(CHECK, "every ROCE_ variable is valid"));
     }
     findings
 }

@@ -66,7 +66,7 @@ fn no_device_nodes_are_found() {
         &fake,
         Status::Warning,
         "/dev/infiniband",
-        "not there",
+        "does not exist",
         "roce run",
     );
     fake.write("/dev/infiniband/rdma_cm", "");
@@ -432,7 +432,7 @@ fn a_machine_without_the_settings_of_frameworks_is_warned() {
         (
             "Open MPI",
             "OMPI_MCA_opal_common_ucx_devices",
-            "without a word",
+            "silently moves data",
             "export OMPI_MCA_opal_common_ucx_devices='any'",
         ),
     ] {

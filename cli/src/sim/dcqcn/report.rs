@@ -29,7 +29,7 @@ pub(super) const COLUMNS: [&str; 13] = [
     "p99",
     "max",
     "dropped",
-    "sent again",
+    "retransmitted",
     "pauses",
     "times p50, p99 ms",
 ];

@@ -174,7 +174,7 @@ pub(super) const SCENES: &[Scene] = &[
         ends: "kill $(program)",
         reports: client(&[
             NO_ANSWER,
-            "no host is there that has the peer's address\n",
+            "no host has the peer's address\n",
             "10.9.0.2 does not answer ARP requests on v0\n",
             "do        is the peer's host up, on this network",
         ]),

@@ -318,7 +318,7 @@ pub(super) const SCENES: &[Scene] = &[
         reports: client(&[
             " to 10.9.0.77:7174 in process ",
             " failed: RDMA_CM_EVENT_UNREACHABLE, status -110\n",
-            "likely    no host is there that has the peer's address\n",
+            "likely    no host has the peer's address\n",
             "evidence  10.9.0.77 does not answer ARP requests on v0\n",
         ]),
         mend: "the right address.",

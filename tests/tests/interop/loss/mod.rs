@@ -113,7 +113,7 @@ fn nothing_is_retransmitted_without_loss() {
     let again = counters.stat(Stat::Retransmitted);
     assert!(
         again <= questions,
-        "{again} sent again, of which {questions} to ask"
+        "{again} packets retransmitted, but at most {questions} by probes"
     );
 }
 

@@ -115,7 +115,7 @@ pub(super) const NO_ROUTE: Meaning = Meaning {
 };
 
 pub(super) const NO_SUCH_HOST: Meaning = Meaning {
-    likely: "no host is there that has the peer's address",
+    likely: "no host has the peer's address",
     advice: "is the peer's host up, on this network, and is its GID's address the right one? `ip \
              neigh` shows who answers",
 };
