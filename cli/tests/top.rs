@@ -121,11 +121,11 @@ fn a_run_of_perf_is_seen() {
     );
     assert!(qp["now"]["rtt_seconds"].as_f64() > Some(0.0), "{qp}");
 
-    let (number, name) = (
-        pid.to_string(),
-        format!("{:06x} RC RTS", qp["now"]["qpn"].as_u64().unwrap_or(0)),
-    );
+    let number = pid.to_string();
     look_until("row of the process", || {
+        // The command makes a new queue pair for each phase.
+        let (_, qp) = device_and_qp(pid)?;
+        let name = format!("{:06x} RC RTS", qp["now"]["qpn"].as_u64().unwrap_or(0));
         let table = text(&top(&["--once", "--interval", "0.1"]));
         let is_ours = |line: &str| line.split_whitespace().nth(1) == Some(number.as_str());
         let is_there = table.lines().any(is_ours) && table.contains(&name);
