@@ -1,20 +1,12 @@
 //! Address handles.
 
-use crate::abi::{IbvAh, IbvAhAttr, IbvContext, IbvGlobalRoute, IbvPd, IbvWc, WC_GRH};
 use crate::context::{Context, State};
 use crate::convert::{c_gid, gid};
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::limits::MAX_AHS;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, In, Out, Part};
-use crate::usage::Use;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::datagram::{AddressHandle, AddressOptions};
 use roce_verbs::device::Gid;
-use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
 /// An address handle.
 #[repr(C)]

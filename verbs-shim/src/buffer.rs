@@ -2,14 +2,9 @@
 //! exist for NICs that need special memory. This one accepts any memory, so its buffers are
 //! ordinary pages.
 
-use crate::abi::{IbvBuf, IbvMr, IbvPd};
 use crate::dmabuf::Mapping;
-use crate::guard;
 use crate::mr::reg_mr;
-use crate::pointer::{CPart, Handle, Out, Part};
-use crate::usage::Use;
-use nix::errno::Errno;
-use std::ffi::{c_int, c_void};
+use crate::prelude::*;
 
 /// A buffer.
 #[repr(C)]

@@ -1,22 +1,15 @@
 //! Completion channels.
 
-use crate::abi::{IbvCompChannel, IbvContext, IbvCq};
 use crate::context::{State, blocks, make_blocking};
 use crate::drive;
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::handlers;
-use crate::pointer::{CPart, Handle, Out, Part};
-use crate::usage::Users;
+use crate::prelude::*;
 use crate::wait::{self, Found};
-use nix::errno::Errno;
-use parking_lot::Mutex;
 use roce_verbs::CompletionQueue;
 use roce_verbs::completion::{CompletionChannel, CqId};
 use std::collections::BTreeSet;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::c_uint;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 
 /// CQs that had completions when the program requested an event for the next one. Existing
 /// completions raise no event (IBTA 1.7, 10.8.7): the program must poll them before it waits.

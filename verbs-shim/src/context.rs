@@ -1,20 +1,13 @@
 //! Contexts: open devices.
 
-use crate::abi::{ABI_IS_EXTENDED, IbvContext, IbvContextOps, IbvDevice, VerbsContext};
-use crate::errors::OrErrno;
 use crate::events::Registry;
 use crate::limits::Counts;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, Part};
-use crate::usage::{Use, Users};
-use crate::{cq, dm, domain, fork, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
-use nix::errno::Errno;
+use crate::prelude::*;
+use crate::{cq, dm, domain, fork, import, mr, mw, prefetch, qp, query, srq, xrc};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use roce_verbs::device::AsyncEvents;
-use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
-use std::sync::Arc;
 
 /// An open device.
 #[repr(C)]

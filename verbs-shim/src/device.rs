@@ -1,15 +1,9 @@
 //! The list of devices.
 
-use crate::abi::{IbvDevice, NODE_CA, TRANSPORT_IB};
-use crate::convert::int;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::{CPart, Handle, Out, Part, Text};
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::device::devices;
 use roce_verbs::settings::report_environment;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_char;
 
 /// A device. It is never freed: programs keep devices longer than the list that contained them, and
 /// compare them by address.

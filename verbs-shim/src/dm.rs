@@ -1,17 +1,11 @@
 //! Device memory.
 
-use crate::abi::{IbvAllocDmAttr, IbvContext, IbvDm, IbvMr, IbvPd};
 use crate::context::State;
-use crate::convert::{access, check_bits};
-use crate::errors::OrErrno;
+use crate::convert::access;
 use crate::mr::Backing;
-use crate::pointer::{CPart, Handle, In, Out, Part};
-use crate::usage::Users;
-use crate::{abi, guard, mr};
-use nix::errno::Errno;
+use crate::prelude::*;
+use crate::{abi, mr};
 use roce_verbs::memory::DeviceMemory;
-use std::ffi::c_int;
-use std::sync::Arc;
 
 /// Device memory, which C may have several pointers to.
 #[repr(C)]

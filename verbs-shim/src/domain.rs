@@ -1,16 +1,7 @@
 //! Thread domains, and parent domains.
 
-use crate::abi::{
-    IbvContext, IbvParentDomainInitAttr, IbvPd, IbvTd, PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
-    PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC, PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
-};
-use crate::convert::check_bits;
-use crate::guard;
 use crate::pd;
-use crate::pointer::{CPart, Handle, In, Part};
-use crate::usage::Users;
-use nix::errno::Errno;
-use std::ffi::c_int;
+use crate::prelude::*;
 
 /// A thread domain. The program promises to use its objects from one thread at a time; this library
 /// does not make use of that.

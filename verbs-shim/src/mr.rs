@@ -1,23 +1,15 @@
 //! Memory regions.
 
-use crate::abi::*;
 use crate::context::State;
 use crate::convert::access;
 use crate::dmabuf::Mapping;
-use crate::errors::OrErrno;
 use crate::limits::MAX_MRS;
-use crate::log::with_reason;
 use crate::pd::Pd;
-use crate::pointer::{CPart, Handle, Part};
+use crate::prelude::*;
 use crate::tied::{self, Tie, Tied};
-use crate::usage::Use;
-use crate::{file_memory, guard, mappings};
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::{file_memory, mappings};
 use roce_verbs::Access;
 use roce_verbs::memory::{Memory, ProcessMemory, ProtectionDomain, Registration};
-use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 /// One C object for a memory region. Several may share one [`Region`].
 #[repr(C)]

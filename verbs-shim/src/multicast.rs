@@ -1,10 +1,6 @@
 //! Multicast groups.
 
-use crate::abi::IbvQp;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::{Handle, In};
-use std::ffi::c_int;
+use crate::prelude::*;
 
 /// `ibv_attach_mcast`.
 pub(crate) extern "C" fn attach_mcast(qp: Handle<IbvQp>, group: In<[u8; 16]>, _lid: u16) -> c_int {

@@ -1,17 +1,10 @@
 //! Memory windows.
 
-use crate::abi::*;
 use crate::convert::{access, send_flags};
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::limits::MAX_MWS;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, Out, Part};
-use crate::usage::Use;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::memory::{MemoryWindow, MwType};
 use roce_verbs::{SendOp, SendRequest};
-use std::ffi::c_int;
 
 /// A memory window.
 #[repr(C)]

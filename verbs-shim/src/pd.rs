@@ -1,17 +1,10 @@
 //! Protection domains.
 
-use crate::abi::{IbvContext, IbvPd};
 use crate::context::State;
-use crate::guard;
 use crate::limits::MAX_PDS;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, Part};
-use crate::usage::{Use, Users};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::ProtectionDomain;
-use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::Arc;
 
 /// A protection domain, which C may have several pointers to.
 #[repr(C)]

@@ -1,13 +1,8 @@
 //! `ibv_advise_mr`: fetches pages of on-demand regions before they are needed.
 
-use crate::abi::*;
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::mr::check_mapped;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::{Access, Sge};
-use std::ffi::c_int;
 
 /// The kinds of advice.
 #[derive(Clone, Copy)]

@@ -1,19 +1,15 @@
 //! The attributes of a device and its port, and its tables of GIDs and partition keys.
 
-use crate::abi::*;
 use crate::context::Context;
-use crate::convert::{c_gid, check_bits, int};
+use crate::convert::c_gid;
 use crate::cq::MAX_CQE;
-use crate::guard;
 use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
-use crate::log::with_reason;
-use crate::pointer::{Handle, In, Out};
+use crate::prelude::*;
 use crate::vendor_part_id::vendor_part_id;
-use nix::errno::Errno;
 use roce_verbs::device::{QpnRange, RoceVersion};
 use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, PathMtu};
 use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
 
 /// The number of GIDs that an index of 8 bits can address.
 const GID_TABLE_LEN: u32 = 256;

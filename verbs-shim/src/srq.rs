@@ -1,19 +1,11 @@
 //! Shared receive queues.
 
-use crate::abi::*;
 use crate::context::State;
-use crate::convert::check_bits;
-use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
-use crate::guard;
-use crate::pointer::{CPart, Handle, In, Out, Part};
+use crate::prelude::*;
 use crate::qp::each_recv;
-use crate::usage::{Use, Users};
-use nix::errno::Errno;
 use roce_verbs::qp::{SharedReceiveQueue, SrqAttributes, SrqOptions};
-use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
-use std::sync::Arc;
 
 /// A shared receive queue.
 #[repr(C)]

@@ -1,11 +1,7 @@
 //! Files of sysfs, which programs read through the library.
 
-use crate::convert::int;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::{In, Out, Text};
-use nix::errno::Errno;
-use std::ffi::{CStr, c_char, c_int};
+use crate::prelude::*;
+use std::ffi::{CStr, c_char};
 use std::io::Read;
 use std::path::Path;
 

@@ -9,16 +9,15 @@
 //! thread and back. The region becomes unusable some microseconds after that. Memory of ordinary
 //! files can't be tied, and is refused.
 
+use crate::prelude::*;
 use crate::{fork, log, mappings};
-use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow};
-use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 /// The environment variable that asks for ties: 1, or 0, which is the default.
 const VARIABLE: &str = "ROCE_TIE_MEMORY";

@@ -1,18 +1,10 @@
 //! XRC domains.
 
-use crate::abi::{IbvContext, IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD, XRCD_INIT_ATTR_OFLAGS};
 use crate::context::State;
-use crate::convert::check_bits;
-use crate::guard;
-use crate::pointer::{CPart, Handle, In, Part};
-use crate::usage::Users;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::qp::XrcDomain;
 use std::collections::HashMap;
-use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 /// An XRC domain.
 #[repr(C)]

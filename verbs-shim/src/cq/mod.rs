@@ -6,25 +6,17 @@ mod wall;
 
 pub(crate) use moderate::modify_cq;
 
-use crate::abi::*;
 use crate::channel::MissedEvents;
 use crate::context::State;
-use crate::convert::{c_opcode, c_status, check_bits, int};
-use crate::errors::OrErrno;
+use crate::convert::{c_opcode, c_status};
 use crate::events::Unacknowledged;
-use crate::guard;
 use crate::limits::MAX_CQS;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, In, Out, Part};
-use crate::usage::{Use, Users};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::completion::Notify;
 use roce_verbs::datagram::NetworkHeader;
 use roce_verbs::{Completion, CompletionQueue};
-use std::ffi::{c_int, c_void};
 use std::hint::cold_path;
 use std::mem::offset_of;
-use std::sync::Arc;
 
 /// The most completions that a queue can hold.
 pub(crate) const MAX_CQE: usize = 1 << 20;

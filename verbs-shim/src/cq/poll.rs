@@ -2,14 +2,10 @@
 //! fields of the current one.
 
 use super::{Cq, wall};
-use crate::abi::{IbvCq, IbvCqEx, IbvWc, WC_SUCCESS};
-use crate::guard;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
+use crate::prelude::*;
+use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
-use parking_lot::{Mutex, RawMutex};
 use roce_verbs::completion::{Completion, CqOverrun};
-use std::ffi::c_int;
 
 /// The polling state of an extended CQ.
 pub(crate) struct Poll {

@@ -1,21 +1,12 @@
 //! Creating and destroying QPs.
 
 use super::{Qp, wr};
-use crate::abi::*;
 use crate::context::State;
-use crate::convert::{check_bits, qp_kind};
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, Out};
-use crate::usage::Use;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::convert::qp_kind;
+use crate::prelude::*;
 use roce_verbs::qp::MAX_QUEUE_DEPTH;
 use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE};
 use roce_verbs::{QpKind, QpOptions, QueuePair};
-use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 /// The parameters of a new QP.
 struct QpParams {

@@ -15,18 +15,13 @@ pub(crate) use query::{query_qp, query_qp_data_in_order};
 pub(crate) use rate_limit::modify_qp_rate_limit;
 pub(crate) use wr::qp_to_qp_ex;
 
-use crate::abi::{IbvAh, IbvQp, IbvQpAttr, IbvQpCap, IbvQpEx};
 use crate::context::State;
 use crate::events::Unacknowledged;
-use crate::pointer::{CPart, Handle, Part};
-use crate::usage::Use;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::datagram::Destination;
 use roce_verbs::qp::QKey;
 use roce_verbs::{QpKind, Qpn, QueuePair};
 use std::mem::offset_of;
-use std::sync::Arc;
 
 /// A queue pair.
 #[repr(C)]

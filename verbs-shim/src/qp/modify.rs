@@ -1,19 +1,13 @@
 //! `ibv_modify_qp`.
 
 use super::{Qp, transitions};
-use crate::abi::*;
 use crate::ah::{address_options, check_path};
 use crate::context::Context;
 use crate::convert::{access, c_qp_state, gid, qp_state};
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{Handle, In};
+use crate::prelude::*;
 use crate::rates::static_rate;
-use nix::errno::Errno;
 use roce_verbs::qp::{PathMtu, QKey, QpAttributes, QpState, RateLimit, RnrTimer};
 use roce_verbs::{Access, Psn, QpKind, Qpn};
-use std::ffi::c_int;
 
 /// `ibv_modify_qp`.
 pub(crate) extern "C" fn modify_qp(qp: Handle<IbvQp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {

@@ -1,17 +1,11 @@
 //! Posting work requests.
 
 use super::Qp;
-use crate::abi::*;
 use crate::convert::send_flags;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{Handle, In, Out};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::qp::{QKey, Srqn};
 use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE, Payload, SendBatch, SendFlags, Target};
 use roce_verbs::{QpKind, Qpn, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge};
-use std::ffi::c_int;
 
 /// `ibv_post_send`.
 pub(crate) extern "C" fn post_send(

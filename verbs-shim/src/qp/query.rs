@@ -1,10 +1,7 @@
 //! `ibv_query_qp`.
 
-use crate::abi::*;
 use crate::convert::c_qp_state;
-use crate::guard;
-use crate::pointer::{Handle, Out};
-use std::ffi::c_int;
+use crate::prelude::*;
 
 /// `ibv_query_qp`. Returns all attributes, whichever are requested.
 pub(crate) extern "C" fn query_qp(

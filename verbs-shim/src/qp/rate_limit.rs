@@ -1,14 +1,8 @@
 //! `ibv_modify_qp_rate_limit`.
 
 use super::Qp;
-use crate::abi::*;
-use crate::convert::check_bits;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::qp::RateLimit;
-use std::ffi::c_int;
 
 /// `ibv_modify_qp_rate_limit`.
 pub(crate) extern "C" fn modify_qp_rate_limit(

@@ -2,21 +2,16 @@
 //! `ibv_wr_complete` posts together.
 
 use super::Qp;
-use crate::abi::{IbvAh, IbvDataBuf, IbvMw, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
 use crate::convert::send_flags;
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::log;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
+use crate::prelude::*;
+use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
-use parking_lot::{Mutex, RawMutex};
 use roce_verbs::qp::{QKey, Srqn};
 use roce_verbs::work::{
     Flush, FlushPlacement, FlushSelectivity, Payload, SendBatch, SendFlags, Target,
 };
 use roce_verbs::{Qpn, RemoteAddr, SendOp, SendRequest, Sge};
-use std::ffi::c_int;
 
 /// The requests under construction.
 pub(crate) struct Builder {

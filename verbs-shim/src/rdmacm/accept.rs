@@ -6,17 +6,12 @@ use super::id::{Id, Inner, State, find};
 use super::resolve::bind;
 use super::table::table;
 use super::{endpoint, qp};
-use crate::abi::*;
-use crate::errors::{OrErrno, is_shortage};
-use crate::guard;
-use crate::pointer::{In, Out};
-use nix::errno::Errno;
+use crate::errors::is_shortage;
+use crate::prelude::*;
 use roce_verbs::Psn;
 use roce_verbs::qp::{MAX_RD_ATOMIC, QKey};
 use roce_verbs::roce_cm::{Acceptance, ConnectionId, DatagramAcceptance, RejectReason};
-use std::ffi::c_int;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The default and maximum backlog: the number of requests that wait for the program.

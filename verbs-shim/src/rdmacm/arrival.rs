@@ -7,15 +7,12 @@ use super::event::{EventData, PendingEvent};
 use super::id::{Id, IdParams, State};
 use super::path;
 use super::peer::Peer;
-use crate::abi::*;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::roce_cm::{
     ConnectionId, DatagramAsked, Event, IpService, ListenerId, Path, PrivateBytes, RejectReason,
     Request, ServiceType,
 };
-use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Handles an event of a device's connection manager.

@@ -2,12 +2,8 @@
 
 use super::id::{Id, Inner, State, find};
 use super::{path, qp};
-use crate::abi::*;
-use crate::guard;
-use crate::pointer::Out;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::QpKind;
-use std::ffi::c_int;
 
 /// The code of the RNR timer for a peer that retries without limit: 0.64 ms.
 const SHORT_RNR_TIMER: u8 = 12;

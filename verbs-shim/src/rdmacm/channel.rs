@@ -3,16 +3,11 @@
 use super::event::PendingEvent;
 use super::id::Id;
 use super::table::table;
-use crate::abi::RdmaEventChannel;
 use crate::context::{blocks, make_blocking};
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::CPart;
+use crate::prelude::*;
 use crate::wait::{self, Found};
-use nix::errno::Errno;
 use roce_verbs::device::EventQueue;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 
 /// An event channel.
 #[repr(C)]

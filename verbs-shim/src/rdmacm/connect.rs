@@ -4,20 +4,14 @@ use super::event::{Datagram, EventData, PendingEvent, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::peer::Peer;
 use super::{path, qp};
-use crate::abi::*;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::{self, with_reason};
-use crate::pointer::In;
-use nix::errno::Errno;
+use crate::log;
+use crate::prelude::*;
 use roce_verbs::qp::MAX_RD_ATOMIC;
 use roce_verbs::roce_cm::{
     CmError, ConnectRequest, ConnectionId, DatagramRequest, PKey, Path, RejectReason, ServiceId,
     ServiceType,
 };
 use roce_verbs::{Psn, QpKind, Qpn};
-use std::ffi::c_int;
-use std::sync::Arc;
 
 /// The default of `retry_count` and `rnr_retry_count`.
 const DEFAULT_RETRY_COUNT: u8 = 7;

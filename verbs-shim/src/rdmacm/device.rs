@@ -3,25 +3,18 @@
 
 use super::arrival;
 use super::id::Id;
-use crate::abi::{
-    IbvContext, IbvDevice, IbvPd, IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD,
-    XRCD_INIT_ATTR_OFLAGS,
-};
 use crate::context;
 use crate::device::Device;
-use crate::errors::{OrErrno, is_shortage};
-use crate::log::with_reason;
+use crate::errors::is_shortage;
 use crate::pd;
-use crate::pointer::{Handle, In};
+use crate::prelude::*;
 use crate::xrc;
-use nix::errno::Errno;
-use parking_lot::Mutex;
 use roce_verbs::cm::ConnectionManager;
 use roce_verbs::device::{Gid, RoceVersion};
 use roce_verbs::roce_cm::{ConnectionId, ListenerId};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 /// An open device.

@@ -3,13 +3,8 @@
 use super::channel::Channel;
 use super::id::{self, Endpoint, Id, find};
 use super::{accept, qp, resolve, table};
-use crate::abi::*;
-use crate::guard;
-use crate::pointer::{Handle, In, Out};
-use nix::errno::Errno;
-use std::ffi::c_int;
+use crate::prelude::*;
 use std::ptr;
-use std::sync::Arc;
 
 /// The resolution timeout. It has no effect, because this library resolves immediately.
 const TIMEOUT_MS: c_int = 2000;

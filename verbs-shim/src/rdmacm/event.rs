@@ -7,18 +7,12 @@ use super::id::{Id, State, find};
 use super::peer::Peer;
 use super::table::table;
 use super::{accept, connect};
-use crate::abi::*;
 use crate::events::Unacknowledged;
-use crate::guard;
 use crate::log;
-use crate::pointer::{CPart, In, Out};
+use crate::prelude::*;
 use crate::strings;
 use crate::wait::{self, Found};
-use nix::errno::Errno;
-use parking_lot::Mutex;
 use roce_verbs::why::Ends;
-use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 /// An event in the queue of a channel.
 pub(super) struct PendingEvent {

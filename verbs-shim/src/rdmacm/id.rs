@@ -7,19 +7,12 @@ use super::peer::Peer;
 use super::qp::{NewCqs, Queue};
 use super::sockaddr;
 use super::table::table;
-use crate::abi::*;
 use crate::events::Unacknowledged;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Out};
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::cm::PortClaim;
 use roce_verbs::device::Gid;
 use roce_verbs::roce_cm::{ConnectionId, ListenerId, PortSpace};
-use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// An ID (`rdma_cm_id`). A thread that has locked its [`Inner`] may call the connection manager,

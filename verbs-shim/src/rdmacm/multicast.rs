@@ -3,14 +3,8 @@
 use super::event::{Datagram, EventData, PendingEvent, wait_if_sync};
 use super::id::{Group, Id, Inner, State, find};
 use super::{path, sockaddr};
-use crate::abi::*;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::In;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::device::Gid;
-use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
 
 /// The destination QP number of multicast datagrams.

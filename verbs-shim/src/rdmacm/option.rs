@@ -1,11 +1,7 @@
 //! `rdma_set_option`.
 
 use super::id::{State, find};
-use crate::abi::*;
-use crate::guard;
-use crate::pointer::In;
-use nix::errno::Errno;
-use std::ffi::c_int;
+use crate::prelude::*;
 use std::sync::atomic::Ordering;
 
 /// The largest ACK timeout.

@@ -2,9 +2,8 @@
 
 use super::device::CmDevice;
 use super::id::{Id, Inner};
-use crate::abi::{IbvAhAttr, IbvGlobalRoute, SaPathRec};
 use crate::convert::c_gid;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::device::Gid;
 use std::net::IpAddr;
 

@@ -3,16 +3,12 @@
 use super::attributes;
 use super::device::{check_errno, non_null};
 use super::id::{Id, Inner, find};
-use crate::abi::*;
 use crate::channel;
 use crate::convert::qp_kind;
 use crate::cq;
-use crate::guard;
-use crate::pointer::{Handle, In, Out};
+use crate::prelude::*;
 use crate::qp;
-use nix::errno::Errno;
 use roce_verbs::QpKind;
-use std::ffi::{c_int, c_void};
 
 /// A completion queue with its completion channel.
 pub(super) type Queue = (Handle<IbvCompChannel>, Handle<IbvCq>);

@@ -5,15 +5,9 @@ use super::event::{PendingEvent, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::table::table;
 use super::{path, sockaddr};
-use crate::abi::*;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::In;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::cm::PortClaim;
 use roce_verbs::roce_cm::Addresses;
-use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 

@@ -1,9 +1,6 @@
 //! Addresses in C's form: `struct sockaddr_in` and `struct sockaddr_in6`.
 
-use crate::abi::Storage;
-use crate::log::with_reason;
-use crate::pointer::In;
-use nix::errno::Errno;
+use crate::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 /// Lengths of `struct sockaddr_in` and `struct sockaddr_in6`, in bytes.

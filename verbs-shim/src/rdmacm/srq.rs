@@ -3,12 +3,8 @@
 use super::device::{check_errno, non_null};
 use super::id::{Id, Owned, find};
 use super::qp;
-use crate::abi::*;
-use crate::guard;
-use crate::pointer::{Handle, In, Out};
+use crate::prelude::*;
 use crate::srq;
-use nix::errno::Errno;
-use std::ffi::c_int;
 
 /// `rdma_create_srq`. For an ID of type XRC, creates an XRC SRQ.
 pub(crate) extern "C" fn create_srq(

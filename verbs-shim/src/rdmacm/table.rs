@@ -5,14 +5,10 @@ use super::channel::Channel;
 use super::device::Devices;
 use super::event::DeliveredEvent;
 use super::id::Id;
-use crate::abi::RdmaEventChannel;
 use crate::fork;
-use crate::log::with_reason;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Objects of one kind, by the addresses of the parts that C sees.

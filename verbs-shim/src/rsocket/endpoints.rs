@@ -1,13 +1,9 @@
 //! Making, connecting and closing sockets, and their addresses.
 
 use super::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{In, Out};
+use crate::prelude::*;
 use crate::rdmacm::sockaddr;
-use nix::errno::Errno;
 use roce_rsockets as rs;
-use std::ffi::c_int;
 use std::net::SocketAddr;
 
 /// The bits of a socket's type that are flags.

@@ -1,13 +1,10 @@
 //! Options of sockets.
 
 use super::{OrErrno, route};
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{In, Out, Zero};
-use nix::errno::Errno;
+use crate::pointer::Zero;
+use crate::prelude::*;
 use roce_rsockets as rs;
 use roce_rsockets::{Number, Time};
-use std::ffi::c_int;
 use std::time::Duration;
 
 /// `SOL_RDMA`, and its options.

@@ -1,11 +1,9 @@
 //! `rpoll` and `rselect`.
 
 use super::OrErrno;
-use crate::guard;
-use crate::pointer::{In, Out};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_rsockets::{PollFd, poll as poll_sockets};
-use std::ffi::{c_int, c_ulong};
+use std::ffi::c_ulong;
 use std::time::Duration;
 
 /// `rpoll`.

@@ -1,12 +1,8 @@
 //! Sending and receiving.
 
 use super::{OrErrno, endpoints, length};
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{In, Out};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_rsockets as rs;
-use std::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 
 /// The most elements of an `iovec` array, as Linux limits them.
