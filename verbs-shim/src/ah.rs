@@ -54,7 +54,6 @@ pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `ibv_create_ah`.
 pub(crate) extern "C" fn create_ah(pd: Handle<IbvPd>, attr: In<IbvAhAttr>) -> *mut IbvAh {
     guard::pointer("ibv_create_ah", || create(pd, &attr.read()?))
 }
@@ -81,7 +80,6 @@ fn create(pd: Handle<IbvPd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
     }))
 }
 
-/// `ibv_destroy_ah`.
 pub(crate) extern "C" fn destroy_ah(ah: Handle<IbvAh>) -> c_int {
     guard::errno("ibv_destroy_ah", || ah.take().map(drop))
 }
@@ -142,7 +140,6 @@ fn answer_to(
     })
 }
 
-/// `ibv_init_ah_from_wc`.
 pub(crate) extern "C" fn init_ah_from_wc(
     context: Handle<IbvContext>,
     port: u8,
@@ -155,7 +152,6 @@ pub(crate) extern "C" fn init_ah_from_wc(
     })
 }
 
-/// `ibv_create_ah_from_wc`.
 pub(crate) extern "C" fn create_ah_from_wc(
     pd: Handle<IbvPd>,
     wc: In<IbvWc>,

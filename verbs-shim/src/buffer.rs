@@ -73,7 +73,6 @@ pub(crate) extern "C" fn free_buf(buffer: Handle<IbvBuf>) {
     guard::nothing("ibv_free_buf", || buffer.take().map(drop));
 }
 
-/// `ibv_reg_buf_mr`.
 pub(crate) extern "C" fn reg_buf_mr(
     pd: Handle<IbvPd>,
     buffer: Handle<IbvBuf>,

@@ -64,7 +64,6 @@ unsafe impl Part for IbvCompChannel {
     type Object = Channel;
 }
 
-/// `ibv_create_comp_channel`.
 pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mut IbvCompChannel {
     guard::pointer("ibv_create_comp_channel", || {
         let state = Arc::clone(&context.get()?.state);
@@ -84,7 +83,6 @@ pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mu
     })
 }
 
-/// `ibv_destroy_comp_channel`.
 pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<IbvCompChannel>) -> c_int {
     guard::errno("ibv_destroy_comp_channel", || {
         channel.get()?.users.check_none()?;
@@ -92,7 +90,6 @@ pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<IbvCompChannel>) -
     })
 }
 
-/// `ibv_get_cq_event`.
 pub(crate) extern "C-unwind" fn get_cq_event(
     channel: Handle<IbvCompChannel>,
     cq: Out<*mut IbvCq>,
@@ -155,7 +152,6 @@ fn drive_or_wait<T>(context: &roce_verbs::Context, channel: &CompletionChannel) 
     wait::when_readable(channel)
 }
 
-/// `ibv_ack_cq_events`.
 pub(crate) extern "C" fn ack_cq_events(cq: Handle<IbvCq>, events: c_uint) {
     guard::nothing("ibv_ack_cq_events", || {
         cq.get()?.acknowledge_comp_events(events);

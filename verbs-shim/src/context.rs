@@ -75,7 +75,6 @@ pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
     Ok(!flags.contains(OFlag::O_NONBLOCK))
 }
 
-/// `ibv_open_device`.
 pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvContext {
     guard::pointer("ibv_open_device", || {
         fork::register_handler()?;

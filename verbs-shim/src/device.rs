@@ -109,7 +109,6 @@ pub(crate) extern "C" fn free_device_list(list: *mut c_void) {
     unsafe { libc::free(list) };
 }
 
-/// `ibv_get_device_name`.
 pub(crate) extern "C" fn get_device_name(device: Handle<IbvDevice>) -> Text {
     guard::pointer("ibv_get_device_name", || {
         let part = device.get()?.c.as_ptr();
@@ -125,7 +124,6 @@ pub(crate) extern "C" fn get_device_guid(device: Handle<IbvDevice>) -> u64 {
     })
 }
 
-/// `ibv_get_device_index`.
 pub(crate) extern "C" fn get_device_index(device: Handle<IbvDevice>) -> c_int {
     guard::value("ibv_get_device_index", -1, || {
         Ok(int(device.get()?.index()))

@@ -101,7 +101,6 @@ pub(crate) extern "C" fn alloc_dm(
     })
 }
 
-/// `ibv_free_dm`.
 pub(crate) extern "C" fn free_dm(dm: Handle<IbvDm>) -> c_int {
     guard::errno("ibv_free_dm", || {
         let found = dm.get()?;

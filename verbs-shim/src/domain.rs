@@ -16,7 +16,6 @@ unsafe impl Part for IbvTd {
     type Object = Td;
 }
 
-/// `ibv_alloc_td`.
 pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) -> *mut IbvTd {
     guard::pointer("ibv_alloc_td", || {
         context.get()?;
@@ -28,7 +27,6 @@ pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) ->
     })
 }
 
-/// `ibv_dealloc_td`.
 pub(crate) extern "C" fn dealloc_td(td: Handle<IbvTd>) -> c_int {
     guard::errno("ibv_dealloc_td", || {
         td.get()?.users.check_none()?;
@@ -43,7 +41,6 @@ const KNOWN: u32 = PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
     | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
     | PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
 
-/// `ibv_alloc_parent_domain`.
 pub(crate) extern "C" fn alloc_parent_domain(
     context: Handle<IbvContext>,
     attr: In<IbvParentDomainInitAttr>,

@@ -151,7 +151,6 @@ pub(crate) fn when_readable<T>(
     Ok(wait::when_readable(descriptor))
 }
 
-/// `ibv_get_async_event`.
 pub(crate) extern "C-unwind" fn get_async_event(
     context: Handle<IbvContext>,
     event: Out<IbvAsyncEvent>,
@@ -215,7 +214,6 @@ fn translate(event: Event) -> Option<(Element, u32)> {
     Some(translated)
 }
 
-/// `ibv_ack_async_event`.
 pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
     guard::nothing("ibv_ack_async_event", || {
         let IbvAsyncEvent {

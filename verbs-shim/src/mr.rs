@@ -372,7 +372,6 @@ pub(crate) extern "C" fn reg_mr_iova2(
 /// `IBV_REREG_MR_ERR_INPUT`: the input is invalid, and the region is unchanged.
 const REREG_MR_ERR_INPUT: c_int = -1;
 
-/// `ibv_rereg_mr`.
 pub(crate) extern "C" fn rereg_mr(
     mr: Handle<IbvMr>,
     change: c_int,
@@ -476,7 +475,6 @@ impl Change<'_> {
     }
 }
 
-/// `ibv_dereg_mr`.
 pub(crate) extern "C" fn dereg_mr(mr: Handle<IbvMr>) -> c_int {
     guard::errno("ibv_dereg_mr", || {
         let found = mr.get()?;

@@ -13,7 +13,6 @@ const KNOWN: u64 = (REG_MR_MASK_IOVA
     | REG_MR_MASK_FD_OFFSET
     | REG_MR_MASK_BUF) as u64;
 
-/// `ibv_reg_mr_ex`.
 pub(crate) extern "C" fn reg_mr_ex(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -> *mut IbvMr {
     match guard::value("ibv_reg_mr_ex", None, || register_as(pd, attr).map(Some)) {
         Some((attr, true)) => reg_dmabuf_mr(

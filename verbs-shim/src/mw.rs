@@ -50,7 +50,6 @@ impl Mw {
     }
 }
 
-/// `ibv_alloc_mw`.
 pub(crate) extern "C" fn alloc_mw(pd: Handle<IbvPd>, kind: u32) -> *mut IbvMw {
     guard::pointer("ibv_alloc_mw", || {
         let domain = pd.get()?;
@@ -102,7 +101,6 @@ pub(crate) extern "C" fn bind_mw(
     })
 }
 
-/// `ibv_dealloc_mw`.
 pub(crate) extern "C" fn dealloc_mw(mw: Handle<IbvMw>) -> c_int {
     guard::errno("ibv_dealloc_mw", || mw.take().map(drop))
 }

@@ -67,7 +67,6 @@ impl Pd {
     }
 }
 
-/// `ibv_alloc_pd`.
 pub(crate) extern "C" fn alloc_pd(context: Handle<IbvContext>) -> *mut IbvPd {
     guard::pointer("ibv_alloc_pd", || {
         let state = &context.get()?.state;
@@ -97,7 +96,6 @@ pub(crate) fn expose(
     Ok(Pd::expose(context, domain))
 }
 
-/// `ibv_dealloc_pd`.
 pub(crate) extern "C" fn dealloc_pd(pd: Handle<IbvPd>) -> c_int {
     guard::errno("ibv_dealloc_pd", || {
         let found = pd.get()?;

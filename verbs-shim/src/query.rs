@@ -89,7 +89,6 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
     })
 }
 
-/// `ibv_query_device`.
 pub(crate) extern "C" fn query_device(
     context: Handle<IbvContext>,
     attr: Out<IbvDeviceAttr>,
@@ -328,7 +327,6 @@ fn c_entry(context: &Context, entry: &roce_verbs::device::GidEntry) -> Result<Ib
     })
 }
 
-/// `ibv_query_gid_ex`.
 pub(crate) extern "C" fn query_gid_ex(
     context: Handle<IbvContext>,
     port: u32,
@@ -411,7 +409,6 @@ pub(crate) extern "C" fn query_pkey(
     })
 }
 
-/// `ibv_get_pkey_index`.
 pub(crate) extern "C" fn get_pkey_index(context: Handle<IbvContext>, port: u8, pkey: u16) -> c_int {
     guard::minus_one("ibv_get_pkey_index", || {
         context.get()?;

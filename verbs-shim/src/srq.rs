@@ -70,7 +70,6 @@ fn expose(
     Ok(made)
 }
 
-/// `ibv_create_srq`.
 pub(crate) extern "C" fn create_srq(pd: Handle<IbvPd>, attr: In<IbvSrqInitAttr>) -> *mut IbvSrq {
     guard::pointer("ibv_create_srq", || {
         let IbvSrqInitAttr { srq_context, attr } = attr.read()?;
@@ -80,7 +79,6 @@ pub(crate) extern "C" fn create_srq(pd: Handle<IbvPd>, attr: In<IbvSrqInitAttr>)
     })
 }
 
-/// `ibv_create_srq_ex`.
 pub(crate) extern "C" fn create_srq_ex(
     context: Handle<IbvContext>,
     attr: Out<IbvSrqInitAttrEx>,
@@ -121,7 +119,6 @@ pub(crate) extern "C" fn create_srq_ex(
     })
 }
 
-/// `ibv_modify_srq`.
 pub(crate) extern "C" fn modify_srq(
     srq: Handle<IbvSrq>,
     attr: In<IbvSrqAttr>,
@@ -140,7 +137,6 @@ pub(crate) extern "C" fn modify_srq(
     })
 }
 
-/// `ibv_query_srq`.
 pub(crate) extern "C" fn query_srq(srq: Handle<IbvSrq>, attr: Out<IbvSrqAttr>) -> c_int {
     guard::errno("ibv_query_srq", || {
         let status = srq.get()?.srq.query().or_errno()?;
@@ -153,7 +149,6 @@ pub(crate) extern "C" fn query_srq(srq: Handle<IbvSrq>, attr: Out<IbvSrqAttr>) -
     })
 }
 
-/// `ibv_get_srq_num`.
 pub(crate) extern "C" fn get_srq_num(srq: Handle<IbvSrq>, number: Out<u32>) -> c_int {
     guard::errno("ibv_get_srq_num", || {
         number.put(srq.get()?.srq.number().get())
@@ -171,7 +166,6 @@ pub(crate) extern "C" fn destroy_srq(srq: Handle<IbvSrq>) -> c_int {
     })
 }
 
-/// `ibv_post_srq_recv`.
 pub(crate) extern "C" fn post_srq_recv(
     srq: Handle<IbvSrq>,
     first: In<IbvRecvWr>,

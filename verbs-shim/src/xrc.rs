@@ -52,7 +52,6 @@ impl Files {
     }
 }
 
-/// `ibv_open_xrcd`.
 pub(crate) extern "C" fn open_xrcd(
     context: Handle<IbvContext>,
     attr: In<IbvXrcdInitAttr>,
@@ -83,7 +82,6 @@ pub(crate) extern "C" fn open_xrcd(
     })
 }
 
-/// `ibv_close_xrcd`.
 pub(crate) extern "C" fn close_xrcd(xrcd: Handle<IbvXrcd>) -> c_int {
     guard::errno("ibv_close_xrcd", || {
         xrcd.get()?.users.check_none()?;

@@ -95,7 +95,6 @@ struct CqParams {
     parent_domain: Option<Handle<IbvPd>>,
 }
 
-/// `ibv_create_cq`.
 pub(crate) extern "C" fn create_cq(
     context: Handle<IbvContext>,
     cqe: c_int,
@@ -128,7 +127,6 @@ const SUPPORTED_WC_FLAGS: u64 = (WC_EX_WITH_BYTE_LEN
     | WC_EX_WITH_COMPLETION_TIMESTAMP
     | WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
 
-/// `ibv_create_cq_ex`.
 pub(crate) extern "C" fn create_cq_ex(
     context: Handle<IbvContext>,
     attr: In<IbvCqInitAttrEx>,
@@ -223,7 +221,6 @@ impl CqParams {
     }
 }
 
-/// `ibv_resize_cq`.
 pub(crate) extern "C" fn resize_cq(cq: Handle<IbvCq>, cqe: c_int) -> c_int {
     guard::errno("ibv_resize_cq", || {
         let cq = cq.get()?;
@@ -271,7 +268,6 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvW
     })
 }
 
-/// `ibv_req_notify_cq`.
 pub(crate) extern "C" fn req_notify_cq(cq: Handle<IbvCq>, solicited_only: c_int) -> c_int {
     guard::errno("ibv_req_notify_cq", || {
         let Cq {

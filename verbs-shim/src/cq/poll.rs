@@ -84,7 +84,6 @@ extern "C" fn start_poll(cq: Handle<IbvCq>, attr: In<u32>) -> c_int {
     })
 }
 
-/// `ibv_next_poll`.
 extern "C" fn next_poll(cq: Handle<IbvCq>) -> c_int {
     guard::errno("ibv_next_poll", || {
         let cq = cq.get()?;
@@ -92,7 +91,6 @@ extern "C" fn next_poll(cq: Handle<IbvCq>) -> c_int {
     })
 }
 
-/// `ibv_end_poll`.
 extern "C" fn end_poll(cq: Handle<IbvCq>) {
     guard::nothing("ibv_end_poll", || {
         cq.get()?.poll.end();

@@ -23,7 +23,6 @@ struct QpParams {
     extended: bool,
 }
 
-/// `ibv_create_qp`.
 pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
     guard::pointer("ibv_create_qp", || {
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttr, cap));
@@ -47,7 +46,6 @@ pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) 
     })
 }
 
-/// `ibv_create_qp_ex`.
 pub(crate) extern "C" fn create_qp_ex(
     context: Handle<IbvContext>,
     attr: Out<IbvQpInitAttrEx>,

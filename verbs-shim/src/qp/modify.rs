@@ -9,7 +9,6 @@ use crate::rates::static_rate;
 use roce_verbs::qp::{PathMtu, QKey, QpAttributes, QpState, RateLimit, RnrTimer};
 use roce_verbs::{Access, Psn, QpKind, Qpn};
 
-/// `ibv_modify_qp`.
 pub(crate) extern "C" fn modify_qp(qp: Handle<IbvQp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {
     guard::errno("ibv_modify_qp", || {
         let mask = mask.cast_unsigned();

@@ -7,7 +7,6 @@ use roce_verbs::qp::{QKey, Srqn};
 use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE, Payload, SendBatch, SendFlags, Target};
 use roce_verbs::{QpKind, Qpn, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge};
 
-/// `ibv_post_send`.
 pub(crate) extern "C" fn post_send(
     qp: Handle<IbvQp>,
     first: In<IbvSendWr>,
@@ -31,7 +30,6 @@ pub(crate) extern "C" fn post_send(
     guard::post("ibv_post_send", work, || bad.put_if_not_null(first))
 }
 
-/// `ibv_post_recv`.
 pub(crate) extern "C" fn post_recv(
     qp: Handle<IbvQp>,
     first: In<IbvRecvWr>,

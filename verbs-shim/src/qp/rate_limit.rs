@@ -4,7 +4,6 @@ use super::Qp;
 use crate::prelude::*;
 use roce_verbs::qp::RateLimit;
 
-/// `ibv_modify_qp_rate_limit`.
 pub(crate) extern "C" fn modify_qp_rate_limit(
     qp: Handle<IbvQp>,
     attr: In<IbvQpRateLimitAttr>,

@@ -74,7 +74,6 @@ fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<
     Ok(())
 }
 
-/// `rdma_get_request`.
 pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaCmId>) -> c_int {
     guard::minus_one("rdma_get_request", || {
         id.get()?;
@@ -99,7 +98,6 @@ pub(super) fn request_delivered(event: &PendingEvent) {
     }
 }
 
-/// `rdma_accept`.
 pub(crate) extern "C" fn accept(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
     guard::minus_one("rdma_accept", || {
         let id = find(id)?;
@@ -173,7 +171,6 @@ fn accept_connection(
     })
 }
 
-/// `rdma_reject`.
 pub(crate) extern "C" fn reject(id: *mut RdmaCmId, private: In<u8>, len: u8) -> c_int {
     guard::minus_one("rdma_reject", || {
         let id = find(id)?;

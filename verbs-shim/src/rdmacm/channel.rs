@@ -85,7 +85,6 @@ impl Channel {
     }
 }
 
-/// `rdma_create_event_channel`.
 pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
     guard::pointer("rdma_create_event_channel", || {
         let channel = Channel::new()?;

@@ -100,7 +100,6 @@ fn depth(requested: u8, max: u8) -> Result<u8, Errno> {
     }
 }
 
-/// `rdma_connect`.
 pub(crate) extern "C" fn connect(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
     guard::minus_one("rdma_connect", || {
         let id = find(id)?;

@@ -109,7 +109,6 @@ pub(super) fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errn
     })
 }
 
-/// `rdma_destroy_ep`.
 pub(crate) extern "C" fn destroy_ep(id: *mut RdmaCmId) {
     guard::nothing("rdma_destroy_ep", || {
         let found = find(id)?;

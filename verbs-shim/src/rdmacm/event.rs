@@ -255,7 +255,6 @@ fn wait_for_next(channel: &Channel) -> Result<*mut RdmaCmEvent, Errno> {
     }
 }
 
-/// `rdma_get_cm_event`.
 pub(crate) extern "C-unwind" fn get_cm_event(
     channel: *mut RdmaEventChannel,
     event: Out<*mut RdmaCmEvent>,
@@ -278,7 +277,6 @@ fn attempt_get(
     }
 }
 
-/// `rdma_ack_cm_event`.
 pub(crate) extern "C" fn ack_cm_event(event: *mut RdmaCmEvent) -> c_int {
     guard::minus_one("rdma_ack_cm_event", || acknowledge(event))
 }

@@ -353,7 +353,6 @@ pub(super) fn create(
     Ok(id)
 }
 
-/// `rdma_create_id`.
 pub(crate) extern "C" fn create_id(
     channel: *mut RdmaEventChannel,
     id: Out<*mut RdmaCmId>,

@@ -13,7 +13,6 @@ const MULTICAST_QPN: u32 = 0xff_ffff;
 /// Datagrams to groups stay on the link.
 const HOP_LIMIT: u8 = 1;
 
-/// `rdma_join_multicast`.
 pub(crate) extern "C" fn join_multicast(
     id: *mut RdmaCmId,
     address: In<u8>,
@@ -24,7 +23,6 @@ pub(crate) extern "C" fn join_multicast(
     })
 }
 
-/// `rdma_join_multicast_ex`.
 pub(crate) extern "C" fn join_multicast_ex(
     id: *mut RdmaCmId,
     attr: In<RdmaJoinMcAttrEx>,
@@ -110,7 +108,6 @@ fn attach(id: &Id, inner: &mut Inner, address: IpAddr, receives: bool) -> Result
     Ok(())
 }
 
-/// `rdma_leave_multicast`.
 pub(crate) extern "C" fn leave_multicast(id: *mut RdmaCmId, address: In<u8>) -> c_int {
     guard::minus_one("rdma_leave_multicast", || {
         let id = find(id)?;

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 /// The largest ACK timeout.
 const MAX_TIMEOUT: u8 = 31;
 
-/// `rdma_set_option`.
 pub(crate) extern "C" fn set_option(
     id: *mut RdmaCmId,
     level: c_int,

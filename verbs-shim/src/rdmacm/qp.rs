@@ -24,7 +24,6 @@ pub(super) struct NewCqs([Option<Queue>; 2]);
 // SAFETY: objects of C, which any thread may use.
 unsafe impl Send for NewCqs {}
 
-/// `rdma_create_qp`.
 pub(crate) extern "C" fn create_qp(
     id: *mut RdmaCmId,
     pd: Handle<IbvPd>,
@@ -95,7 +94,6 @@ pub(super) fn kind(c: &RdmaCmId) -> Result<QpKind, Errno> {
     }
 }
 
-/// `rdma_create_qp_ex`.
 pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
     guard::minus_one("rdma_create_qp_ex", || {
         let id = find(id)?;
@@ -257,7 +255,6 @@ pub(super) fn to_error(id: &Id) -> Result<(), Errno> {
     modify(qp, (attr, QP_STATE))
 }
 
-/// `rdma_destroy_qp`.
 pub(crate) extern "C" fn destroy_qp(id: *mut RdmaCmId) {
     guard::nothing("rdma_destroy_qp", || destroy(&*find(id)?));
 }

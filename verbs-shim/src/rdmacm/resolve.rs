@@ -11,7 +11,6 @@ use roce_verbs::roce_cm::Addresses;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-/// `rdma_bind_addr`.
 pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int {
     guard::minus_one("rdma_bind_addr", || {
         let id = find(id)?;
@@ -207,7 +206,6 @@ fn select_device(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Er
     Ok(())
 }
 
-/// `rdma_resolve_route`.
 pub(crate) extern "C" fn resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {
     guard::minus_one("rdma_resolve_route", || {
         let id = find(id)?;

@@ -32,7 +32,6 @@ pub(crate) extern "C" fn create_srq(
     })
 }
 
-/// `rdma_create_srq_ex`.
 pub(crate) extern "C" fn create_srq_ex(id: *mut RdmaCmId, attr: Out<IbvSrqInitAttrEx>) -> c_int {
     guard::minus_one("rdma_create_srq_ex", || create(&*find(id)?, attr.get()?))
 }
@@ -83,7 +82,6 @@ fn check(c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `rdma_destroy_srq`.
 pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
     guard::nothing("rdma_destroy_srq", || {
         let id = find(id)?;

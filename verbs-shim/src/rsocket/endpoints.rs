@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 /// The bits of a socket's type that are flags.
 const TYPE_FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
-/// `rsocket`.
 pub(crate) extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     guard::value("rsocket", -1, || {
         let domain = match domain {
@@ -37,17 +36,14 @@ pub(crate) extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
     })
 }
 
-/// `rbind`.
 pub(crate) extern "C" fn bind(fd: c_int, address: In<u8>, len: u32) -> c_int {
     guard::minus_one("rbind", || rs::bind(fd, read(address, len)?).or_errno())
 }
 
-/// `rlisten`.
 pub(crate) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     guard::minus_one("rlisten", || rs::listen(fd, backlog).or_errno())
 }
 
-/// `raccept`.
 pub(crate) extern "C" fn accept(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
     guard::value("raccept", -1, || {
         if !address.is_null() {
@@ -61,7 +57,6 @@ pub(crate) extern "C" fn accept(fd: c_int, address: Out<u8>, len: Out<u32>) -> c
     })
 }
 
-/// `rconnect`.
 pub(crate) extern "C" fn connect(fd: c_int, address: In<u8>, len: u32) -> c_int {
     guard::minus_one("rconnect", || {
         if rs::is_datagram(fd) && family(address, len)? == libc::AF_UNSPEC {
@@ -71,7 +66,6 @@ pub(crate) extern "C" fn connect(fd: c_int, address: In<u8>, len: u32) -> c_int 
     })
 }
 
-/// `rshutdown`.
 pub(crate) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     guard::minus_one("rshutdown", || {
         let which = match how {
@@ -84,19 +78,16 @@ pub(crate) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// `rclose`.
 pub(crate) extern "C" fn close(fd: c_int) -> c_int {
     guard::minus_one("rclose", || rs::close(fd).or_errno())
 }
 
-/// `rgetsockname`.
 pub(crate) extern "C" fn local_name(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
     guard::minus_one("rgetsockname", || {
         write(rs::local_name(fd).or_errno()?, address, len)
     })
 }
 
-/// `rgetpeername`.
 pub(crate) extern "C" fn peer_name(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
     guard::minus_one("rgetpeername", || {
         write(rs::peer_name(fd).or_errno()?, address, len)

@@ -71,7 +71,6 @@ fn kind(level: c_int, option: c_int) -> Result<Kind, Errno> {
     })
 }
 
-/// `rsetsockopt`.
 pub(crate) extern "C" fn set(
     fd: c_int,
     level: c_int,
@@ -143,7 +142,6 @@ fn get_of_udp(
     Errno::result(got).map(drop)
 }
 
-/// `rgetsockopt`.
 pub(crate) extern "C" fn get(
     fd: c_int,
     level: c_int,
