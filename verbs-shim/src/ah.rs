@@ -125,18 +125,14 @@ fn answer_to(
     Ok(IbvAhAttr {
         grh: IbvGlobalRoute {
             dgid: c_gid(from.into()),
-            flow_label: 0,
             sgid_index: ours.ok_or(Errno::ENOENT)?.index,
             hop_limit: 0xff,
             traffic_class,
+            ..Zero::zeroed()
         },
-        dlid: 0,
-        // RoCE packets carry no service level.
-        sl: 0,
-        src_path_bits: 0,
-        static_rate: 0,
         is_global: 1,
         port_num: port,
+        ..Zero::zeroed()
     })
 }
 

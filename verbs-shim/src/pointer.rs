@@ -195,7 +195,13 @@ impl<C: Part> Handle<C> {
 ///
 /// # Safety
 /// Any bytes that C may store there, including zeros, must be a valid value.
-pub(crate) unsafe trait Zero: Copy {}
+pub(crate) unsafe trait Zero: Copy {
+    /// All bytes zero.
+    fn zeroed() -> Self {
+        // SAFETY: zeros are a valid value.
+        unsafe { std::mem::zeroed() }
+    }
+}
 
 /// A C structure that has grown at its end, with a mask that determines its size.
 pub(crate) trait Grown: Zero {

@@ -46,7 +46,6 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         page_size_cap: 0xffff_f000,
         vendor_id: NO_VENDOR,
         vendor_part_id: vendor_part_id()?,
-        hw_ver: 0,
         max_qp: int(QpnRange::MAX_QPS),
         max_qp_wr: depth,
         device_cap_flags: DEVICE_CURR_QP_STATE_MOD
@@ -64,28 +63,21 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         max_mr: int(MAX_MRS),
         max_pd: int(MAX_PDS),
         max_qp_rd_atom: fetches,
-        max_ee_rd_atom: 0,
         max_res_rd_atom: MANY,
         max_qp_init_rd_atom: fetches,
-        max_ee_init_rd_atom: 0,
         atomic_cap: ATOMIC_HCA,
-        max_ee: 0,
-        max_rdd: 0,
         max_mw: int(MAX_MWS),
-        max_raw_ipv6_qp: 0,
-        max_raw_ethy_qp: 0,
         max_mcast_grp: MANY,
         max_mcast_qp_attach: MANY,
         max_total_mcast_qp_attach: MANY,
         max_ah: int(MAX_AHS),
-        max_fmr: 0,
-        max_map_per_fmr: 0,
         max_srq: int(MAX_SRQS),
         max_srq_wr: depth,
         max_srq_sge: sges,
         max_pkeys: 1,
         local_ca_ack_delay: 15,
         phys_port_cnt: 1,
+        ..Zero::zeroed()
     })
 }
 
@@ -123,7 +115,6 @@ pub(crate) extern "C" fn query_device_ex(
         let known = IbvDeviceAttrEx {
             device_cap_flags_ex: u64::from(orig_attr.device_cap_flags) | PLACEMENT,
             orig_attr,
-            comp_mask: 0,
             odp_caps: IbvOdpCaps {
                 general_caps: (ODP_SUPPORT | ODP_SUPPORT_IMPLICIT).into(),
                 rc_odp_caps: rc_odp,
@@ -132,21 +123,15 @@ pub(crate) extern "C" fn query_device_ex(
             },
             completion_timestamp_mask: u64::MAX,
             hca_core_clock: CLOCK_KHZ,
-            max_tso: 0,
-            tso_supported_qpts: 0,
-            rss_caps: [0; 4],
-            max_wq_type_rq: 0,
             qp_rate_limit_min: 1,
             qp_rate_limit_max: u32::MAX,
             qp_rate_limit_qpts: EVERY_SERVICE,
-            raw_packet_caps: 0,
-            tm_caps: [0; 5],
             max_cq_count: u16::MAX,
             max_cq_period: u16::MAX,
             max_dm_size: roce_verbs::memory::MAX_DEVICE_MEMORY_BYTES as u64,
-            pci_atomic_caps: [0; 3],
             xrc_odp_caps: rc_odp,
             phys_port_cnt_ex: 1,
+            ..Zero::zeroed()
         };
         attr.put_prefix(&known, size)
     })
@@ -219,23 +204,13 @@ fn port_attr(context: &Context) -> Result<IbvPortAttr, Errno> {
         gid_tbl_len: int(GID_TABLE_LEN),
         port_cap_flags: PORT_IP_BASED_GIDS,
         max_msg_sz: u32::try_from(MAX_MESSAGE_BYTES).unwrap_or(u32::MAX),
-        bad_pkey_cntr: 0,
-        qkey_viol_cntr: 0,
         pkey_tbl_len: 1,
-        lid: 0,
-        sm_lid: 0,
-        lmc: 0,
         max_vl_num: 1,
-        sm_sl: 0,
-        subnet_timeout: 0,
-        init_type_reply: 0,
         active_width: WIDTH_4X,
         active_speed: SPEED_EDR,
         phys_state,
         link_layer: u8::try_from(LINK_LAYER_ETHERNET).unwrap_or_default(),
-        flags: 0,
-        port_cap_flags2: 0,
-        active_speed_ex: 0,
+        ..Zero::zeroed()
     })
 }
 

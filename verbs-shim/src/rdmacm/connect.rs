@@ -1,6 +1,6 @@
 //! The active side, which requests connections, and resolves datagram services to QPs.
 
-use super::event::{Datagram, EventData, PendingEvent, wait_if_sync};
+use super::event::{EventData, PendingEvent, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::peer::Peer;
 use super::{path, qp};
@@ -55,7 +55,7 @@ impl ConnParams {
             initiator_depth: u8::MAX,
             retry_count: DEFAULT_RETRY_COUNT,
             rnr_retry_count: DEFAULT_RETRY_COUNT,
-            ..RdmaConnParam::none()
+            ..Zero::zeroed()
         });
         let (qpn, srq) = match c.qp.opt()? {
             Some(qp) => (qp.number(), !c.srq.as_ptr().is_null() || qp.has_srq()),
@@ -253,12 +253,12 @@ pub(super) fn handle_established(event: &mut PendingEvent) {
         return;
     };
     match path::to_peer(&inner) {
-        Ok(path) => {
-            event.data = EventData::Datagram(Datagram {
-                path,
-                qpn,
+        Ok(ah_attr) => {
+            event.data = EventData::Datagram(RdmaUdParam {
+                ah_attr,
+                qp_num: qpn,
                 qkey,
-                context: 0,
+                ..Zero::zeroed()
             });
         }
         Err(errno) => {

@@ -1,6 +1,6 @@
 //! Multicast groups of IDs.
 
-use super::event::{Datagram, EventData, PendingEvent, wait_if_sync};
+use super::event::{EventData, PendingEvent, wait_if_sync};
 use super::id::{Group, Id, Inner, State, find};
 use super::{path, sockaddr};
 use crate::prelude::*;
@@ -68,14 +68,13 @@ fn join(id: *mut RdmaCmId, address: In<u8>, receives: bool, context: usize) -> R
         if inner.groups.iter().any(|group| group.address == address) {
             return Err(Errno::EADDRINUSE);
         }
-        let data = path_to(&inner, address).map(|path| {
-            EventData::Datagram(Datagram {
-                path,
-                qpn: MULTICAST_QPN,
-                qkey: UDP_QKEY,
-                context,
-            })
-        })?;
+        let data = EventData::Datagram(RdmaUdParam {
+            private_data: context as *const c_void,
+            ah_attr: path_to(&inner, address)?,
+            qp_num: MULTICAST_QPN,
+            qkey: UDP_QKEY,
+            ..Zero::zeroed()
+        });
         let joined = attach(&id, &mut inner, address, receives);
         let (good, bad) = (CM_EVENT_MULTICAST_JOIN, CM_EVENT_MULTICAST_ERROR);
         PendingEvent {

@@ -33,17 +33,14 @@ pub(super) fn ah_attr(
     Ok(IbvAhAttr {
         grh: IbvGlobalRoute {
             dgid: c_gid(to),
-            flow_label: 0,
             sgid_index: device.gid_index(from)?,
             hop_limit,
             traffic_class,
+            ..Zero::zeroed()
         },
-        dlid: 0,
-        sl: 0,
-        src_path_bits: 0,
-        static_rate: 0,
         is_global: 1,
         port_num: 1,
+        ..Zero::zeroed()
     })
 }
 
@@ -76,23 +73,17 @@ pub(super) fn fill_route(id: &Id, inner: &mut Inner) -> Result<(), Errno> {
     let record = SaPathRec {
         dgid: c_gid(remote.ip().into()),
         sgid: c_gid(local.ip().into()),
-        dlid: 0,
-        slid: 0,
-        raw_traffic: 0,
-        flow_label: 0,
         hop_limit: HOP_LIMIT,
         traffic_class: inner.options.traffic_class,
         reversible: 1,
         numb_path: 1,
         pkey: PKEY.to_be(),
-        sl: 0,
         mtu_selector: EXACTLY,
         mtu: mtu(inner)?.code(),
         rate_selector: EXACTLY,
-        rate: 0,
         packet_life_time_selector: EXACTLY,
         packet_life_time: LIFETIME,
-        preference: 0,
+        ..Zero::zeroed()
     };
     id.update_c_part(inner);
     let record = inner.path.insert(Box::new(record));
