@@ -105,12 +105,8 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
         (SEND_INLINE, SendFlags::INLINE),
     ];
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
-    if flags & !all != 0 {
-        // `IBV_SEND_IP_CSUM`, which is for raw packets, or an undefined bit.
-        return Err(with_reason(Errno::EOPNOTSUPP, || {
-            format!("send_flags is {flags:#x}, of which only the bits {all:#x} are supported")
-        }));
-    }
+    // Others are `IBV_SEND_IP_CSUM`, which is for raw packets, or undefined.
+    check_bits("send_flags", flags, all, Errno::EOPNOTSUPP)?;
     let given = known.iter().filter(|(bit, _)| flags & bit != 0);
     Ok(given.map(|(_, flag)| *flag).collect())
 }

@@ -28,7 +28,8 @@ impl<T, E: ToErrno + Display> OrErrno<T> for Result<T, E> {
     }
 }
 
-/// The errno value of an error. The error enums are non-exhaustive: an unknown variant is `EINVAL`.
+/// The errno value of an error, `EINVAL` unless something else fits better. The error enums are
+/// non-exhaustive.
 pub(crate) trait ToErrno {
     fn to_errno(&self) -> Errno;
 }
@@ -39,25 +40,39 @@ pub(crate) fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
 }
 
-fn io_errno(error: &io::Error) -> Errno {
-    match error.raw_os_error() {
-        Some(number) => Errno::from_raw(number),
-        None if error.kind() == io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
-        None if error.kind() == io::ErrorKind::AddrInUse => Errno::EADDRINUSE,
-        None => Errno::EIO,
-    }
+macro_rules! always_einval {
+    ($($error:ident)*) => {$(
+        impl ToErrno for $error {
+            fn to_errno(&self) -> Errno {
+                Errno::EINVAL
+            }
+        }
+    )*};
+}
+
+always_einval! {
+    BufferRangeError
+    CqResizeError
+    ModifyError
+    MulticastError
+    RegisterError
 }
 
 impl ToErrno for io::Error {
     fn to_errno(&self) -> Errno {
-        io_errno(self)
+        match self.raw_os_error() {
+            Some(number) => Errno::from_raw(number),
+            None if self.kind() == io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+            None if self.kind() == io::ErrorKind::AddrInUse => Errno::EADDRINUSE,
+            None => Errno::EIO,
+        }
     }
 }
 
 impl ToErrno for NotPersistent {
     fn to_errno(&self) -> Errno {
         match self {
-            Self::System(error) => io_errno(error),
+            Self::System(error) => error.to_errno(),
             _ => Errno::EINVAL,
         }
     }
@@ -65,7 +80,7 @@ impl ToErrno for NotPersistent {
 
 impl ToErrno for PortError {
     fn to_errno(&self) -> Errno {
-        io_errno(&self.source)
+        self.source.to_errno()
     }
 }
 
@@ -75,8 +90,7 @@ impl ToErrno for OpenError {
             Self::UnknownDevice { .. }
             | Self::NoSuchAddress { .. }
             | Self::UnknownAddress { .. } => Errno::ENODEV,
-            Self::Environment { .. } => Errno::EINVAL,
-            Self::System { source, .. } => io_errno(source),
+            Self::System { source, .. } => source.to_errno(),
             _ => Errno::EINVAL,
         }
     }
@@ -87,21 +101,9 @@ impl ToErrno for StartError {
         match self {
             Self::Datapath { .. } => Errno::EOPNOTSUPP,
             Self::Stopped { .. } => Errno::EIO,
-            Self::QpNumbers { source, .. } | Self::System { source, .. } => io_errno(source),
+            Self::QpNumbers { source, .. } | Self::System { source, .. } => source.to_errno(),
             _ => Errno::EINVAL,
         }
-    }
-}
-
-impl ToErrno for ModifyError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-}
-
-impl ToErrno for MulticastError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
     }
 }
 
@@ -112,13 +114,6 @@ impl ToErrno for ConnectError {
             Self::Port(error) => error.to_errno(),
             Self::NotCarried { .. } => Errno::EOPNOTSUPP,
             Self::UnknownAddress { .. } => Errno::EADDRNOTAVAIL,
-            Self::UnknownGid { .. }
-            | Self::Modify(_)
-            | Self::Address(_)
-            | Self::Multicast(_)
-            | Self::NoAddressFor { .. }
-            | Self::WrongService { .. }
-            | Self::PathMtu { .. } => Errno::EINVAL,
             _ => Errno::EINVAL,
         }
     }
@@ -145,17 +140,10 @@ impl ToErrno for AccessError {
     }
 }
 
-impl ToErrno for RegisterError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-}
-
 impl ToErrno for RegionError {
     fn to_errno(&self) -> Errno {
         match self {
             Self::Register(error) => error.to_errno(),
-            Self::Range(_) => Errno::EINVAL,
             _ => Errno::EINVAL,
         }
     }
@@ -166,7 +154,6 @@ impl ToErrno for ReregisterError {
         match self {
             Self::Register(error) => error.to_errno(),
             Self::WindowsBound { .. } => Errno::EBUSY,
-            Self::UnknownKey => Errno::EINVAL,
             _ => Errno::EINVAL,
         }
     }
@@ -188,12 +175,6 @@ impl ToErrno for SrqError {
     }
 }
 
-impl ToErrno for BufferRangeError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-}
-
 impl ToErrno for QpError {
     fn to_errno(&self) -> Errno {
         match self {
@@ -211,12 +192,6 @@ impl ToErrno for CreateQpError {
             Self::Srq(error) => error.to_errno(),
             _ => Errno::EINVAL,
         }
-    }
-}
-
-impl ToErrno for CqResizeError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
     }
 }
 
@@ -243,7 +218,7 @@ impl ToErrno for PortClaimError {
                     Errno::EADDRNOTAVAIL
                 }
             }
-            Self::System(error) => io_errno(error),
+            Self::System(error) => error.to_errno(),
             // All dynamic ports are in use.
             _ => Errno::EADDRNOTAVAIL,
         }
@@ -255,7 +230,7 @@ impl ToErrno for ListenError {
         match self {
             Self::Address(error) => error.to_errno(),
             Self::Agent(error) => error.to_errno(),
-            Self::Steering(error) => io_errno(error),
+            Self::Steering(error) => error.to_errno(),
             _ => Errno::EINVAL,
         }
     }

@@ -3,13 +3,13 @@
 use crate::context::Context;
 use crate::convert::c_gid;
 use crate::cq::MAX_CQE;
+use crate::device::c_text;
 use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
 use crate::prelude::*;
 use crate::vendor_part_id::vendor_part_id;
 use roce_verbs::device::{QpnRange, RoceVersion};
 use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, PathMtu};
 use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
-use std::ffi::c_char;
 
 /// The number of GIDs that an index of 8 bits can address.
 const GID_TABLE_LEN: u32 = 256;
@@ -24,22 +24,13 @@ const NO_VENDOR: u32 = 0x00ff_ffff;
 /// The reported maximum of resources that only memory and the operating system limit.
 const MANY: c_int = 1 << 20;
 
-fn version() -> [c_char; 64] {
-    let mut text = [0; 64];
-    let version = env!("CARGO_PKG_VERSION").bytes();
-    for (to, from) in text.iter_mut().zip(version) {
-        *to = c_char::from_ne_bytes([from]);
-    }
-    text
-}
-
 fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
-    let guid = context.state.device.get()?.guid().to_be();
+    let guid = context.state.device.get()?.guid.to_be();
     let depth = int(MAX_QUEUE_DEPTH);
     let sges = int(MAX_SGE);
     let fetches = int(MAX_RD_ATOMIC);
     Ok(IbvDeviceAttr {
-        fw_ver: version(),
+        fw_ver: c_text(env!("CARGO_PKG_VERSION")),
         node_guid: guid,
         sys_image_guid: guid,
         max_mr_size: u64::MAX,
@@ -298,7 +289,7 @@ fn c_entry(context: &Context, entry: &roce_verbs::device::GidEntry) -> Result<Ib
             RoceVersion::V1 => GID_TYPE_ROCE_V1,
             RoceVersion::V2 => GID_TYPE_ROCE_V2,
         },
-        ndev_ifindex: context.state.device.get()?.index(),
+        ndev_ifindex: context.state.device.get()?.index,
     })
 }
 

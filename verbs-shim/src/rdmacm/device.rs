@@ -4,7 +4,7 @@
 use super::arrival;
 use super::id::Id;
 use crate::context;
-use crate::device::Device;
+use crate::device::{Device, null_terminated};
 use crate::errors::is_shortage;
 use crate::pd;
 use crate::prelude::*;
@@ -266,28 +266,16 @@ impl Devices {
 }
 
 /// `rdma_get_devices`: a NULL-terminated array of contexts.
-pub(crate) extern "C" fn get_devices(
-    count: crate::pointer::Out<std::ffi::c_int>,
-) -> *mut *mut IbvContext {
-    crate::guard::pointer("rdma_get_devices", || {
+pub(crate) extern "C" fn get_devices(count: Out<c_int>) -> *mut Handle<IbvContext> {
+    guard::pointer("rdma_get_devices", || {
         count.put_if_not_null(0);
         let found = super::table::table()?.devices.all()?;
-        // SAFETY: calloc may be called at any time; `free_devices` frees it.
-        let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
-        if array.is_null() {
-            return Err(Errno::ENOMEM);
-        }
-        let list = crate::pointer::Out::<*mut IbvContext>::allocated(array.cast());
-        for (index, device) in found.iter().enumerate() {
-            list.put_at(index, device.context.as_ptr())?;
-        }
-        count.put_if_not_null(crate::convert::int(found.len()));
-        Ok(array.cast())
+        null_terminated(found.iter().map(|device| device.context).collect(), count)
     })
 }
 
 /// `rdma_free_devices`. The contexts stay open.
-pub(crate) extern "C" fn free_devices(list: *mut *mut IbvContext) {
+pub(crate) extern "C" fn free_devices(list: *mut Handle<IbvContext>) {
     // SAFETY: the caller has it from `get_devices`, which allocated it, or it is NULL.
     unsafe { libc::free(list.cast()) };
 }
