@@ -66,11 +66,7 @@ impl fmt::Display for Gid {
     }
 }
 
-impl fmt::Debug for Gid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(Gid);
 
 /// The error for text that is not a GID.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,11 +82,7 @@ impl fmt::Display for ParseGidError {
     }
 }
 
-impl fmt::Debug for ParseGidError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ParseGidError);
 
 impl std::error::Error for ParseGidError {}
 

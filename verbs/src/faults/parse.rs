@@ -28,11 +28,7 @@ impl fmt::Display for FaultsError {
     }
 }
 
-impl fmt::Debug for FaultsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(FaultsError);
 
 impl std::error::Error for FaultsError {}
 

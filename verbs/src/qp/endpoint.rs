@@ -85,11 +85,7 @@ impl fmt::Display for ParseEndpointError {
     }
 }
 
-impl fmt::Debug for ParseEndpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ParseEndpointError);
 
 impl std::error::Error for ParseEndpointError {}
 

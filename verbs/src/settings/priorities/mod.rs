@@ -140,11 +140,7 @@ impl fmt::Display for PrioritySettingsError {
     }
 }
 
-impl fmt::Debug for PrioritySettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(PrioritySettingsError);
 
 impl std::error::Error for PrioritySettingsError {}
 
