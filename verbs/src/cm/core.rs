@@ -6,7 +6,7 @@ use super::inbox::Inbox;
 use super::routes::Routes;
 use crate::context::Context;
 use crate::error::OpenError;
-use crate::faults::{RequestJudge, RequestVerdict};
+use crate::faults::{RequestFault, RequestJudge};
 use crate::runtime::{DeviceState, MadListener};
 use crate::why::GatheredEvidence;
 use parking_lot::{Mutex, MutexGuard};
@@ -348,10 +348,10 @@ impl State {
     /// happened before a request that is rejected.
     fn receive(&mut self, now: Instant, path: Path, mad: &[u8], events: &mut Vec<Event>) {
         let judge = self.request_judge.as_mut();
-        match judge.map(|judge| judge.decide(path.remote, mad)) {
-            Some(RequestVerdict::Ignore) => {}
-            None | Some(RequestVerdict::Answer) => self.agent.receive(now, path, mad),
-            Some(RequestVerdict::Reject(reason)) => {
+        match judge.and_then(|judge| judge.decide(path.remote, mad)) {
+            None => self.agent.receive(now, path, mad),
+            Some(RequestFault::Ignored) => {}
+            Some(RequestFault::Reject(reason)) => {
                 events.extend(std::iter::from_fn(|| self.agent.poll_event()));
                 self.agent.receive(now, path, mad);
                 while let Some(event) = self.agent.poll_event() {

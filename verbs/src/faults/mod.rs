@@ -46,7 +46,7 @@ pub use parse::FaultsError;
 pub(crate) use completions::ContextFaults;
 pub(crate) use environment::draw_seed;
 pub(crate) use judge::Judge;
-pub(crate) use requests::{RequestJudge, RequestVerdict};
+pub(crate) use requests::RequestJudge;
 pub(crate) use timed::{TimedAction, TimedFaults};
 
 use roce_port::fault::FaultSpec;

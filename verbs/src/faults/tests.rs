@@ -219,14 +219,14 @@ fn a_retransmitted_request_meets_the_fate_of_the_first_one() {
         mad
     };
     let mut decide = |transaction, attribute| judge.decide(peer, &mad(transaction, attribute));
-    assert_eq!(decide(1, 0x10), RequestVerdict::Ignore);
-    assert_eq!(decide(1, 0x10), RequestVerdict::Ignore);
+    assert_eq!(decide(1, 0x10), Some(RequestFault::Ignored));
+    assert_eq!(decide(1, 0x10), Some(RequestFault::Ignored));
     // A reply is no request.
-    assert_eq!(decide(9, 0x13), RequestVerdict::Answer);
-    assert_eq!(decide(2, 0x10), RequestVerdict::Reject(28));
-    assert_eq!(decide(3, 0x10), RequestVerdict::Answer);
-    assert_eq!(decide(2, 0x10), RequestVerdict::Reject(28));
-    assert_eq!(judge.decide(peer, &[]), RequestVerdict::Answer);
+    assert_eq!(decide(9, 0x13), None);
+    assert_eq!(decide(2, 0x10), Some(RequestFault::Reject(28)));
+    assert_eq!(decide(3, 0x10), None);
+    assert_eq!(decide(2, 0x10), Some(RequestFault::Reject(28)));
+    assert_eq!(judge.decide(peer, &[]), None);
 }
 
 #[test]
