@@ -1,10 +1,9 @@
 //! The capture that the environment enables.
 
-use crate::environment;
+use crate::environment::{self, Once};
 use crate::error::OpenError;
 use roce_capture::Capture;
 use std::io::Write as _;
-use std::sync::OnceLock;
 
 /// The variable that enables a capture.
 const VARIABLE: &str = "ROCE_PCAP";
@@ -16,26 +15,12 @@ const VARIABLE: &str = "ROCE_PCAP";
 /// # Errors
 /// If the file can't be created.
 pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
-    static CAPTURE: OnceLock<Result<Option<Capture>, (String, String)>> = OnceLock::new();
-    let create = || match environment::value(VARIABLE) {
-        None => Ok(None),
-        Some(name) => {
-            let describe = |error: roce_capture::CreateError| {
-                (name.to_string_lossy().into_owned(), error.to_string())
-            };
-            let capture = Capture::from_setting(&name).map_err(describe)?;
-            announce(&capture);
-            Ok(Some(capture))
-        }
-    };
-    CAPTURE
-        .get_or_init(create)
-        .clone()
-        .map_err(|(value, error)| OpenError::Environment {
-            variable: VARIABLE,
-            value,
-            error,
-        })
+    static CAPTURE: Once<Capture> = Once::new();
+    environment::variable_once(&CAPTURE, VARIABLE, |name| {
+        let capture = Capture::from_setting(name).map_err(|error| error.to_string())?;
+        announce(&capture);
+        Ok(capture)
+    })
 }
 
 fn announce(capture: &Capture) {

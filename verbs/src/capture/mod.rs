@@ -69,7 +69,7 @@ impl PortCapture {
     /// If they can't be encoded.
     pub(crate) fn packets_of(&self, qpn: Qpn, explanation: &str) -> io::Result<PacketsOfQp> {
         match &self.sinks.recent {
-            Some(recent) => recent.of_qp(self.sinks.names(), qpn, explanation),
+            Some(recent) => recent.of_qp(&self.sinks.names, qpn, explanation),
             None => Ok(PacketsOfQp {
                 count: 0,
                 section: Vec::new(),
@@ -118,7 +118,7 @@ impl PortCapture {
             time,
             direction: Direction::Received,
             bytes,
-            comments: self.comments.get(),
+            comments: &self.comments.0,
         });
     }
 

@@ -17,7 +17,7 @@ use crate::runtime::{
 };
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
-use crate::watch::{self, Opened, WatchHandle};
+use crate::watch::{self, WatchHandle};
 use crate::why::{
     Explanation, FailedConnection, GatheredEvidence, KernelWatch, is_of_lost_packets,
 };
@@ -61,8 +61,8 @@ impl Context {
         getrandom::fill(&mut seed)
             .map_err(|error| std::io::Error::other(error.to_string()))
             .map_err(system("drawing a random seed for keys and QP numbers"))?;
-        let priorities = *options.priority_settings();
-        let datapath_options = *options.datapath_options();
+        let priorities = options.priorities;
+        let datapath_options = options.datapath;
         let port = datapath::placeholder(device, &datapath_options);
         let (max_packet_bytes, window_bytes) = port_limits(&port, &datapath_options);
         let mut nic = Nic::new(&NicConfig {
@@ -70,7 +70,7 @@ impl Context {
             max_packet_bytes,
             window_bytes,
         });
-        nic.set_congestion(options.congestion_settings());
+        nic.set_congestion(&options.congestion);
         // For the explanation of a failure: docs/adr/0053-flight-recorder.md.
         nic.record_events(true);
         let events = EventQueue::new(MAX_EVENTS).map_err(system("making a timerfd"))?;
@@ -88,13 +88,8 @@ impl Context {
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(system("starting the background thread"))?;
         send_waiting_at_exit(&shared);
-        let opened = Opened {
-            device: device.name(),
-            interface: device.interface().name.clone(),
-            shared: Arc::clone(&shared),
-        };
         let inner = Inner {
-            watch_handle: watch::register(opened, options.metrics_address()),
+            watch_handle: watch::register(device, &shared, options.metrics),
             shared,
             device: device.clone(),
             priorities,

@@ -10,8 +10,10 @@ pub use variables::{ReadBy, VARIABLES, Variable};
 pub(crate) use roce_trust::environment::{is_ignored, variable as value};
 
 use crate::error::OpenError;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// The value of a variable, parsed by `parse`, if it is set.
 pub(crate) fn variable<T>(
@@ -24,6 +26,30 @@ pub(crate) fn variable<T>(
         value.map(|value| value.to_string_lossy().into_owned()),
         parse,
     )
+}
+
+/// What the first call of the process makes of a variable, if it is set, for the calls after it. An
+/// error is kept with the variable's value.
+pub(crate) type Once<T> = OnceLock<Result<Option<T>, (String, String)>>;
+
+/// As [`variable`], but `make` is called once in the process.
+pub(crate) fn variable_once<T: Clone>(
+    once: &Once<T>,
+    variable: &'static str,
+    make: impl FnOnce(&OsStr) -> Result<T, String>,
+) -> Result<Option<T>, OpenError> {
+    let make = || match value(variable) {
+        None => Ok(None),
+        Some(value) => make(&value)
+            .map(Some)
+            .map_err(|error| (value.to_string_lossy().into_owned(), error)),
+    };
+    let made = once.get_or_init(make).clone();
+    made.map_err(|(value, error)| OpenError::Environment {
+        variable,
+        value,
+        error,
+    })
 }
 
 /// A variable's value, parsed by `parse`.

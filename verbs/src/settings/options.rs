@@ -37,11 +37,11 @@ pub struct OpenOptions {
     faults: Option<Faults>,
     /// The faults are those of the environment, whose injections count for the whole process.
     faults_of_process: bool,
-    datapath: DatapathOptions,
+    pub(crate) datapath: DatapathOptions,
     capture: Option<Capture>,
-    congestion: CongestionSettings,
-    priorities: PrioritySettings,
-    metrics: Option<SocketAddr>,
+    pub(crate) congestion: CongestionSettings,
+    pub(crate) priorities: PrioritySettings,
+    pub(crate) metrics: Option<SocketAddr>,
     why: Option<WhyOutput>,
     why_packets: Option<PathBuf>,
 }
@@ -91,10 +91,6 @@ impl OpenOptions {
         self
     }
 
-    pub(crate) fn datapath_options(&self) -> &DatapathOptions {
-        &self.datapath
-    }
-
     /// Captures what the device sends and receives, with comments on what became of each packet.
     /// Several devices may share a capture.
     pub fn capture(mut self, capture: Capture) -> Self {
@@ -108,18 +104,10 @@ impl OpenOptions {
         self
     }
 
-    pub(crate) fn congestion_settings(&self) -> &CongestionSettings {
-        &self.congestion
-    }
-
     /// Sets the traffic classes and priorities of the device's packets.
     pub fn priorities(mut self, settings: PrioritySettings) -> Self {
         self.priorities = settings;
         self
-    }
-
-    pub(crate) fn priority_settings(&self) -> &PrioritySettings {
-        &self.priorities
     }
 
     /// Serves metrics of all the process's devices at `at`, in Prometheus text format over HTTP,
@@ -147,10 +135,6 @@ impl OpenOptions {
     pub(crate) fn why_log(&self) -> Option<WhyLog> {
         let (output, packets) = (self.why.clone(), self.why_packets.clone());
         (output.is_some() || packets.is_some()).then(|| WhyLog::new(output, packets))
-    }
-
-    pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
-        self.metrics
     }
 
     /// The capture for the port of a new context, if the options need one.
