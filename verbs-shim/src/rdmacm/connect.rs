@@ -122,6 +122,11 @@ fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(
         remote: remote.ip(),
     };
     let service = ServiceId::ip(id.space, remote.port());
+    // The connection's events find its ID.
+    let own = |connection| {
+        device.connections.insert(connection, id);
+        connection
+    };
     let asked: Result<ConnectionId, CmError> = if id.is_datagram {
         let request = DatagramRequest {
             service,
@@ -129,11 +134,9 @@ fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(
             pkey: PKey::DEFAULT,
             private: params.private,
         };
-        device.manager.with(|agent, now| {
-            let connection = agent.resolve_datagram(now, path, &request)?;
-            device.connections.insert(connection, id);
-            Ok(connection)
-        })
+        device
+            .manager
+            .with(|agent, now| agent.resolve_datagram(now, path, &request).map(own))
     } else {
         let request = request(inner, service, local.port(), params)?;
         inner.peer = Peer {
@@ -146,11 +149,9 @@ fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(
             ..Peer::default()
         };
         inner.peer_rnr_retry_count = Some(request.rnr_retry_count);
-        device.manager.with(|agent, now| {
-            let connection = agent.connect(now, path, &request)?;
-            device.connections.insert(connection, id);
-            Ok(connection)
-        })
+        device
+            .manager
+            .with(|agent, now| agent.connect(now, path, &request).map(own))
     };
     inner.connection = Some(asked.or_errno()?);
     inner.state = State::Connecting;
@@ -203,7 +204,7 @@ fn request(
 pub(super) fn handle_reply(event: &mut PendingEvent) {
     let id = Arc::clone(&event.id);
     let mut inner = id.inner.lock();
-    let (Some(reply), Some(connection)) = (event.peer, inner.connection) else {
+    let (Some(reply), Some(_)) = (event.peer, inner.connection) else {
         return;
     };
     inner.peer = inner.peer.with_reply(&reply);
@@ -211,7 +212,7 @@ pub(super) fn handle_reply(event: &mut PendingEvent) {
         inner.state = State::ReplyReceived;
         return;
     }
-    let ready = qp::to_rts(&id, &inner).and_then(|()| send_rtu(&inner, connection));
+    let ready = qp::to_rts(&id, &inner).and_then(|()| send_rtu(&inner));
     match ready {
         Ok(()) => {
             inner.state = State::Connected;
@@ -219,7 +220,7 @@ pub(super) fn handle_reply(event: &mut PendingEvent) {
         }
         Err(errno) => {
             inner.state = State::Closed;
-            reject(&inner, connection);
+            reject(&inner);
             event.event = CM_EVENT_CONNECT_ERROR;
             event.status = -(errno as c_int);
             event.reason = log::take_reason();
@@ -227,21 +228,16 @@ pub(super) fn handle_reply(event: &mut PendingEvent) {
     }
 }
 
-fn send_rtu(inner: &Inner, connection: ConnectionId) -> Result<(), Errno> {
-    let manager = &inner.device()?.manager;
-    let sent = manager.with(|agent, now| agent.ready(now, connection, &[]));
-    sent.or_errno()
+fn send_rtu(inner: &Inner) -> Result<(), Errno> {
+    let sent = inner.with_agent(|agent, now, connection| agent.ready(now, connection, &[]));
+    sent?.or_errno()
 }
 
 /// Sends a REJ: this end can't use the connection. An error means that the connection is over
 /// anyway.
-fn reject(inner: &Inner, connection: ConnectionId) {
-    if let Ok(device) = inner.device() {
-        let reason = RejectReason::NO_RESOURCES;
-        let _ = device
-            .manager
-            .with(|agent, now| agent.reject(now, connection, reason, &[]));
-    }
+fn reject(inner: &Inner) {
+    let reason = RejectReason::NO_RESOURCES;
+    let _ = inner.with_agent(|agent, now, connection| agent.reject(now, connection, reason, &[]));
 }
 
 /// Handles the establishment of a connection. For a datagram service, adds the path to the event.
@@ -284,8 +280,7 @@ pub(crate) extern "C" fn establish(id: *mut RdmaCmId) -> c_int {
         let id = find(id)?;
         let mut inner = id.inner.lock();
         inner.check(&[State::ReplyReceived])?;
-        let connection = inner.connection.ok_or(Errno::EINVAL)?;
-        send_rtu(&inner, connection)?;
+        send_rtu(&inner)?;
         inner.state = State::Connected;
         Ok(())
     })

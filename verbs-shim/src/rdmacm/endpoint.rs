@@ -1,6 +1,5 @@
 //! Endpoints: IDs with address, route and QP made in one call.
 
-use super::channel::Channel;
 use super::id::{self, Endpoint, Id, find};
 use super::{accept, qp, resolve, table};
 use crate::prelude::*;
@@ -92,8 +91,7 @@ fn prepare(
 /// # Errors
 /// Those of `rdma_create_qp`. The connection's ID is then destroyed.
 pub(super) fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
-    let own = Channel::new()?;
-    table::table()?.add_channel(Arc::clone(&own));
+    let own = table::table()?.channel_or_new(ptr::null())?;
     id::migrate(request, own, true)?;
     let attr = listener.inner.lock().endpoint;
     let Some(Endpoint(mut attr)) = attr else {

@@ -11,7 +11,7 @@ use crate::events::Unacknowledged;
 use crate::prelude::*;
 use roce_verbs::cm::PortClaim;
 use roce_verbs::device::Gid;
-use roce_verbs::roce_cm::{ConnectionId, ListenerId, PortSpace};
+use roce_verbs::roce_cm::{Agent, ConnectionId, Instant, ListenerId, PortSpace};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 
@@ -304,6 +304,19 @@ impl Inner {
         })
     }
 
+    /// Calls the agent of the connection manager about the ID's connection.
+    ///
+    /// # Errors
+    /// `EINVAL` if it has none.
+    pub(super) fn with_agent<R>(
+        &self,
+        call: impl FnOnce(&mut Agent, Instant, ConnectionId) -> R,
+    ) -> Result<R, Errno> {
+        let connection = self.connection.ok_or(Errno::EINVAL)?;
+        let manager = &self.device()?.manager;
+        Ok(manager.with(|agent, now| call(agent, now, connection)))
+    }
+
     /// The addresses of both ends.
     ///
     /// # Errors
@@ -334,17 +347,9 @@ pub(super) fn create(
 ) -> Result<Arc<Id>, Errno> {
     let table = table()?;
     let space = space(ps)?;
-    let sync = channel.is_null();
-    let channel = if sync {
-        let own = Channel::new()?;
-        table.add_channel(Arc::clone(&own));
-        own
-    } else {
-        table.channels.find(channel)?
-    };
     let id = Id::new(IdParams {
-        channel,
-        sync,
+        channel: table.channel_or_new(channel)?,
+        sync: channel.is_null(),
         context,
         space,
         qp_type,
@@ -369,17 +374,9 @@ pub(crate) extern "C" fn create_id(
 /// `rdma_migrate_id`. Waits until the events from the old channel are acknowledged.
 pub(crate) extern "C" fn migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
     guard::minus_one("rdma_migrate_id", || {
-        let table = table()?;
         let id = find(id)?;
-        let sync = channel.is_null();
-        let new = if sync {
-            let own = Channel::new()?;
-            table.add_channel(Arc::clone(&own));
-            own
-        } else {
-            table.channels.find(channel)?
-        };
-        migrate(&id, new, sync)
+        let new = table()?.channel_or_new(channel)?;
+        migrate(&id, new, channel.is_null())
     })
 }
 

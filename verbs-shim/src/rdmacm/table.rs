@@ -105,6 +105,22 @@ impl Table {
         self.channels.add(channel);
     }
 
+    /// The channel of an ID that the program gives this one: a new one, if it is NULL.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none at the address, or if the system is out of descriptors.
+    pub(super) fn channel_or_new(
+        &self,
+        part: *const RdmaEventChannel,
+    ) -> Result<Arc<Channel>, Errno> {
+        if !part.is_null() {
+            return self.channels.find(part);
+        }
+        let own = Channel::new()?;
+        self.add_channel(Arc::clone(&own));
+        Ok(own)
+    }
+
     /// The channel at an address; `None` if a blocking channel was destroyed there. A thread of the
     /// program that comes to wait at such a channel, or waits at it already, waits for ever: see
     /// [`wait::NEVER`](crate::wait::NEVER).
