@@ -1,7 +1,7 @@
 //! The text form of [`Faults`].
 
 use super::injection::{
-    Call, CallFault, CompletionFault, Injection, Of, RequestFault, TimedFault, What, When,
+    Call, CallFault, CompletionFault, Injection, Operation, RequestFault, Target, TimedFault, When,
 };
 use super::names::{DIE, find_errno, find_status};
 use super::{CALLS, Faults};
@@ -150,12 +150,12 @@ fn parse_injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
     };
     let what = parse_what(what, fault)?;
     if let Some((piece, _)) = qp
-        && !matches!(what, What::Completion(..))
+        && !matches!(what, Target::Completion(..))
     {
         return Err(piece.error(NO_QP));
     }
     let when = match what {
-        What::Timed(timed) => parse_time_range(
+        Target::Timed(timed) => parse_time_range(
             timed,
             when.ok_or_else(|| fault.error(describe_missing_time(timed)))?,
         )?,
@@ -173,9 +173,9 @@ fn describe_missing_time(timed: TimedFault) -> String {
     format!("{how} at a time, such as {how}@1s")
 }
 
-fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
-    if let Some(of) = Of::ALL.iter().find(|of| of.name() == what.text) {
-        return Ok(What::Completion(*of, parse_completion_fault(fault)?));
+fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<Target, FaultsError> {
+    if let Some(of) = Operation::ALL.iter().find(|of| of.name() == what.text) {
+        return Ok(Target::Completion(*of, parse_completion_fault(fault)?));
     }
     let timed = TimedFault::ALL
         .iter()
@@ -183,16 +183,16 @@ fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
     if let Some(timed) = timed {
         let how = timed.name().1;
         return match fault.text == how {
-            true => Ok(What::Timed(*timed)),
+            true => Ok(Target::Timed(*timed)),
             false => Err(fault.error(how)),
         };
     }
     match what.text {
-        "region" if fault.text == "fault" => Ok(What::Region),
+        "region" if fault.text == "fault" => Ok(Target::Region),
         "region" => Err(fault.error("fault")),
-        "request" => parse_request_fault(fault).map(What::Request),
-        _ => match Call::named(what.text) {
-            Some(call) => Ok(What::Call(call, parse_call_fault(fault)?)),
+        "request" => parse_request_fault(fault).map(Target::Request),
+        _ => match Call::from_name(what.text) {
+            Some(call) => Ok(Target::Call(call, parse_call_fault(fault)?)),
             None => Err(what.error(list_targets())),
         },
     }
@@ -200,7 +200,7 @@ fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
 
 /// Lists everything that can fail, for an error message.
 fn list_targets() -> String {
-    let opcodes: Vec<&str> = Of::ALL.iter().map(|of| of.name()).collect();
+    let opcodes: Vec<&str> = Operation::ALL.iter().map(|of| of.name()).collect();
     format!(
         "completions ({}), region, request, port, gid, device, or a call ({})",
         opcodes.join(", "),

@@ -1,6 +1,6 @@
 //! Faults of incoming connection requests.
 
-use super::{Judge, RequestFault, What};
+use super::{Judge, RequestFault, Target};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct RequestJudge {
 impl RequestJudge {
     /// `None` if no injection is about requests.
     pub(crate) fn new(judge: &Arc<Judge>) -> Option<Self> {
-        let concerns = judge.has(|what| matches!(what, What::Request(_)));
+        let concerns = judge.has(|what| matches!(what, Target::Request(_)));
         concerns.then(|| Self {
             judge: Arc::clone(judge),
             recent: VecDeque::new(),
@@ -42,7 +42,7 @@ impl RequestJudge {
             return *fault;
         }
         let fault = self.judge.strike(|injection| match injection.what {
-            What::Request(fault) => Some(fault),
+            Target::Request(fault) => Some(fault),
             _ => None,
         });
         if self.recent.len() >= MAX_REQUESTS {

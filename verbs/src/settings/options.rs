@@ -160,7 +160,7 @@ impl OpenOptions {
     /// The judge of a new context's injections, if the options have any.
     pub(crate) fn judge(&self) -> Result<Option<Arc<Judge>>, OpenError> {
         match &self.faults {
-            Some(_) if self.faults_of_process => Judge::of_environment(),
+            Some(_) if self.faults_of_process => Judge::from_environment(),
             Some(faults) if !faults.injections().is_empty() => {
                 Ok(Some(Judge::new(faults.clone(), seed_of(faults)?)))
             }
