@@ -97,7 +97,6 @@ enum Contact {
     Forbidden,
 }
 
-/// A query to one process.
 pub(super) struct Query {
     stream: File,
     /// Its ID, according to the kernel; 0 if its PID namespace is not visible from here.
@@ -197,7 +196,6 @@ impl Query {
         }
     }
 
-    /// Whether the answer has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -120,7 +120,6 @@ impl Watched {
         Some(snapshot)
     }
 
-    /// The snapshot without its QPs, and the QPs' numbers.
     fn snapshot_without_qps(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
         let engine = shared.lock();
         let counters = engine.nic.counters().clone();

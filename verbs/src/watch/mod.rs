@@ -21,7 +21,6 @@ pub mod hostile;
 mod http;
 mod names;
 mod prometheus;
-mod response;
 mod response_cache;
 mod server;
 mod snapshot;
@@ -32,8 +31,8 @@ pub use snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 pub use waits::{ShownWaits, WaitSnapshot, show_waits};
 
 use crate::device::Device;
+use crate::environment::write_to_stderr;
 use crate::runtime::DeviceState;
-use crate::settings::write_to_stderr;
 use parking_lot::Mutex;
 use server::Server;
 use std::net::SocketAddr;

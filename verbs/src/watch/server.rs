@@ -188,7 +188,6 @@ fn wait<'a>(
     let _ = poll(&mut polled, timeout.unwrap_or(PollTimeout::NONE));
 }
 
-/// The number of local connections, or of others.
 fn count(connections: &[Connection], local: bool) -> usize {
     let counted = connections.iter().filter(|one| one.is_local() == local);
     counted.count()
