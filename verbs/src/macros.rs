@@ -22,3 +22,16 @@ macro_rules! from_causes {
         }
     )*};
 }
+
+/// `Debug` with these fields only.
+macro_rules! debug_fields {
+    ($name:ident $($field:ident)*) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    $(.field(stringify!($field), &self.$field))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}

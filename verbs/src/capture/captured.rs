@@ -38,7 +38,6 @@ impl Names {
         }
     }
 
-    /// The interface for packets of `version`.
     pub(super) fn interface(&self, version: RoceVersion) -> Interface<'_> {
         let (description, link_type) = match version {
             RoceVersion::V2 => (&self.description, LinkType::RawIp),

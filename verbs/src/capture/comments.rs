@@ -16,7 +16,6 @@ const OUTCOME_COUNTERS: [(Stat, &str); 3] = [
     ),
 ];
 
-/// The comments on one packet.
 #[derive(Debug, Default)]
 pub(super) struct Comments(pub(super) Vec<String>);
 

@@ -1,11 +1,9 @@
 //! The capture that the environment enables.
 
-use crate::environment::{self, Once};
+use crate::environment::{self, Once, write_to_stderr};
 use crate::error::OpenError;
 use roce_capture::Capture;
-use std::io::Write as _;
 
-/// The variable that enables a capture.
 const VARIABLE: &str = "ROCE_PCAP";
 
 /// The capture that `ROCE_PCAP` enables, if it is set. A process has one capture, created by the
@@ -25,9 +23,7 @@ pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
 
 fn announce(capture: &Capture) {
     let (path, limits) = (capture.path().display(), capture.limits());
-    let line = format!("roce: capturing to {path}, {limits}\n");
-    // One write: another process may write to the same stderr.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    write_to_stderr(&format!("roce: capturing to {path}, {limits}\n"));
 }
 
 /// Checks that `ROCE_PCAP` is well-formed and its folder exists. Creates no file.

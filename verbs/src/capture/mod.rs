@@ -37,7 +37,6 @@ use std::io;
 use std::time::SystemTime;
 use tap::{Reservation, Tap};
 
-/// Captures the packets of one port.
 #[derive(Debug)]
 pub(crate) struct PortCapture {
     sinks: Sinks,
@@ -109,7 +108,6 @@ impl PortCapture {
         self.write_received(time, meta, transport);
     }
 
-    /// Writes a received packet with its comments.
     fn write_received(&mut self, time: SystemTime, meta: &RxMeta, transport: &[u8]) {
         let bytes = self.frame.received(meta, transport);
         self.sinks.write(&Captured {

@@ -63,7 +63,6 @@ impl Sinks {
         });
     }
 
-    /// The capture file.
     #[cfg(test)]
     pub(super) fn file(&self) -> Option<&Capture> {
         self.file.as_ref().map(|file| &file.capture)

@@ -43,11 +43,6 @@ pub enum Establishing {
 }
 
 impl Connecting {
-    pub(super) fn active(cm: CmConnection, qp: Arc<QueuePair>, options: ConnectOptions) -> Self {
-        let role = Role::Active(options);
-        Self { cm, qp, role }
-    }
-
     pub(super) fn passive(cm: CmConnection, qp: Arc<QueuePair>, private: PrivateBytes) -> Self {
         let role = Role::Passive(private);
         Self { cm, qp, role }
@@ -163,7 +158,8 @@ impl Connection {
             path,
             events,
         };
-        Ok(Connecting::active(cm, qp, *options))
+        let role = Role::Active(*options);
+        Ok(Connecting { cm, qp, role })
     }
 }
 

@@ -15,7 +15,7 @@ use roce_cm::{
     RejectReason, ServiceId,
 };
 use roce_port::Port;
-use roce_stack::{MadError, ReceivedMad, RoceVersion, TxMeta};
+use roce_stack::{MadError, QpAttributes, QpState, ReceivedMad, RoceVersion, TxMeta};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
@@ -50,7 +50,6 @@ pub(super) struct Core {
     shared: Arc<DeviceState>,
 }
 
-/// A message of the agent, and its path.
 type Message = (Path, [u8; MAD_LEN]);
 
 struct State {
@@ -258,6 +257,39 @@ impl Core {
         }
     }
 
+    /// Delivers `event` to its listener or connection, and returns it if it belongs to neither. If
+    /// the peer ends a connection, answers the peer and moves the QP to ERR: outstanding requests
+    /// complete as flushed.
+    fn route(&self, event: Event) -> Option<Event> {
+        if let Event::Requested { .. } = event {
+            return self.routes().deliver_request(event).unwrap_or_else(|id| {
+                let reason = RejectReason::NO_RESOURCES;
+                // The peer may have given up.
+                let _ = self.with(|agent, now| agent.reject(now, id, reason, &[]));
+                None
+            });
+        }
+        let id = event.connection();
+        let Some(qp) = self.routes().qp_of(&event) else {
+            return Some(event);
+        };
+        if let Event::DisconnectRequested { .. } = event {
+            // The connection may be over already.
+            let _ = self.with(|agent, now| agent.disconnect(now, id, &[]));
+        }
+        if let Event::DisconnectRequested { .. } | Event::Disconnected { .. } = event
+            && let Some(qp) = qp
+        {
+            // The program may have moved it to RESET.
+            let _ = qp.modify(&QpAttributes {
+                state: Some(QpState::Err),
+                ..QpAttributes::default()
+            });
+        }
+        self.routes().deliver(event);
+        None
+    }
+
     /// Sends the agent's messages, and takes its events and deadline. Follows each call of the
     /// agent.
     fn drain_agent(&self, state: &mut State, now: Instant) {
@@ -330,7 +362,6 @@ impl State {
         }
     }
 
-    /// The next message to send.
     fn take_message(&mut self) -> Option<Message> {
         self.unsent.take().or_else(|| self.agent.poll_transmit())
     }

@@ -36,24 +36,20 @@ struct State {
 /// The thread's next step.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The thread ends.
     Stop,
     /// The thread notifies the peers that the process ends, then calls
     /// [`Inbox::set_peers_notified`].
     NotifyPeers,
-    /// The thread has work.
     Work(Work),
     /// The thread polls the inbox's descriptor for at most this time, then calls [`Inbox::clear`]
     /// and [`Inbox::next`].
     Sleep(Option<Duration>),
 }
 
-/// Work for the thread.
 #[derive(Debug)]
 pub(super) struct Work {
     /// Whether to call the agent: datagrams have arrived, or a deadline of the agent has passed.
     pub(super) call_agent: bool,
-    /// The events to deliver.
     pub(super) events: VecDeque<Event>,
 }
 
@@ -80,7 +76,6 @@ impl Inbox {
         }
     }
 
-    /// Makes the thread call the agent.
     pub(super) fn request_agent_call(&self) {
         self.state.lock().needs_agent_call = true;
         self.wake();

@@ -137,13 +137,7 @@ impl AsFd for Listener {
     }
 }
 
-impl std::fmt::Debug for Listener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listener")
-            .field("claim", &self.claim)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Listener claim);
 
 impl Drop for Listener {
     fn drop(&mut self) {

@@ -16,7 +16,6 @@ mod claim;
 mod connecting;
 mod connection;
 mod core;
-mod deliver;
 mod error;
 mod inbox;
 mod link;

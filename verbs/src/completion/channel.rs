@@ -79,8 +79,4 @@ impl AsRawFd for CompletionChannel {
     }
 }
 
-impl std::fmt::Debug for CompletionChannel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CompletionChannel").finish_non_exhaustive()
-    }
-}
+debug_fields!(CompletionChannel);

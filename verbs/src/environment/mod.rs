@@ -12,6 +12,7 @@ pub(crate) use roce_trust::environment::{is_ignored, variable as value};
 use crate::error::OpenError;
 use std::ffi::OsStr;
 use std::fmt::Display;
+use std::io::Write as _;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
@@ -83,4 +84,10 @@ where
         std::fs::read_to_string(file).map_err(|error| format!("reading {file:?}: {error}"))?;
     text.parse()
         .map_err(|error: T::Err| format!("in {file:?}, {error}"))
+}
+
+/// Writes `line` in one call, because other processes may write to the same stderr.
+pub(crate) fn write_to_stderr(line: &str) {
+    // If stderr fails, there is nowhere to report it.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -29,7 +29,6 @@ impl ContextFaults {
         new
     }
 
-    /// Numbers a new QP.
     pub(crate) fn note_new_qp(&self, qpn: Qpn) {
         self.numbers.lock().insert(qpn, self.judge.number_qp());
     }

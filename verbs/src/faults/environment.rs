@@ -4,7 +4,6 @@ use super::Faults;
 use crate::environment::{self, Once};
 use crate::error::OpenError;
 
-/// The variable that enables faults.
 const VARIABLE: &str = "ROCE_FAULTS";
 
 /// The faults that `ROCE_FAULTS` sets, if any. Without a seed, one is drawn once per process, so that all

@@ -106,7 +106,6 @@ impl Operation {
         }
     }
 
-    /// Whether completions with this opcode are included.
     pub(super) fn includes(self, opcode: WcOpcode) -> bool {
         match self {
             Self::Any => true,

@@ -18,7 +18,6 @@ pub(crate) struct Judge {
     qps: AtomicU32,
 }
 
-/// The matches of one injection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     matches: u64,
@@ -26,7 +25,6 @@ struct Count {
 }
 
 impl Judge {
-    /// A judge for `faults`, with `seed` as their seed.
     pub(crate) fn new(mut faults: Faults, seed: u64) -> Arc<Self> {
         faults.network.seed = Some(seed);
         let counts = Mutex::new(vec![Count::default(); faults.injections.len()]);
@@ -100,7 +98,6 @@ impl Judge {
         struck
     }
 
-    /// Whether the injection with this index strikes its `nth` match.
     fn strikes(&self, index: usize, when: When, nth: u64) -> bool {
         match when {
             When::Always => true,

@@ -32,7 +32,6 @@ debug_as_display!(FaultsError);
 
 impl std::error::Error for FaultsError {}
 
-/// The names of network faults.
 const NETWORK: [&str; 7] = [
     "loss", "burst", "dup", "reorder", "corrupt", "delay", "seed",
 ];
@@ -50,7 +49,6 @@ const TIME_OR_TIMES: &str = "a time after the device was opened, or a range whil
 const LENGTH: &str = "a time such as 50us: a number with ns, us, ms or s, at most 3600s";
 const REASON: &str = "a rejection reason from 1 to 65535";
 
-/// A piece of the text and its position.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     text: &'a str,
@@ -67,7 +65,6 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The rest after the first `bytes`.
     fn after(self, bytes: usize) -> Self {
         let (skipped, text) = self.text.split_at(bytes);
         let before = self.before + skipped.chars().count();
@@ -116,7 +113,6 @@ impl FromStr for Faults {
     }
 }
 
-/// Parses the network faults.
 fn parse_network(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
     if parts.is_empty() {
         return Ok(FaultSpec::default());
@@ -130,7 +126,6 @@ fn parse_network(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
     })
 }
 
-/// Parses an injection.
 fn parse_injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
     let (what, fault) = part.split(':').ok_or_else(|| part.error(PART))?;
     let (qp, what) = match what.split('.') {

@@ -19,7 +19,6 @@ use std::time::Duration;
 /// The state that an open device, its objects and its threads share.
 pub(crate) struct DeviceState {
     pub(crate) engine: EngineLock,
-    /// Wakes the background thread.
     pub(crate) wake: EventFd,
     pub(crate) driver_sleeps: AtomicBool,
     pub(crate) stop: AtomicBool,

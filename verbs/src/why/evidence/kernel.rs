@@ -9,7 +9,6 @@ use std::os::unix::fs::MetadataExt as _;
 /// A counter of a network namespace, by the name that `nstat` shows.
 struct Counter {
     name: &'static str,
-    /// What it counts.
     what: &'static str,
     /// The counter to subtract.
     less: Option<&'static str>,
@@ -34,7 +33,7 @@ const REFUSED: Meaning = Meaning {
              way let UDP port 4791 through?",
 };
 
-const TOO_BIG: Meaning = Meaning {
+pub(super) const TOO_BIG: Meaning = Meaning {
     likely: "the path does not carry packets of the QP's path MTU",
     advice: "connect with a smaller path_mtu, or raise the MTU of the links on the way",
 };
@@ -148,7 +147,6 @@ impl KernelView<'_> {
     }
 }
 
-/// Counters by name.
 type Counts = BTreeMap<String, u64>;
 
 impl KernelWatch {
