@@ -3,16 +3,12 @@
 mod create;
 mod modify;
 mod post;
-mod query;
-mod rate_limit;
 mod transitions;
 mod wr;
 
 pub(crate) use create::{create_qp, create_qp_ex, destroy_qp};
-pub(crate) use modify::modify_qp;
+pub(crate) use modify::{modify_qp, modify_qp_rate_limit, query_qp, query_qp_data_in_order};
 pub(crate) use post::{each_recv, post_recv, post_send};
-pub(crate) use query::{query_qp, query_qp_data_in_order};
-pub(crate) use rate_limit::modify_qp_rate_limit;
 pub(crate) use wr::qp_to_qp_ex;
 
 use crate::context::State;
@@ -23,7 +19,6 @@ use roce_verbs::qp::QKey;
 use roce_verbs::{QpKind, Qpn, QueuePair};
 use std::mem::offset_of;
 
-/// A queue pair.
 #[repr(C)]
 pub(crate) struct Qp {
     c: CPart<IbvQpEx>,
@@ -49,7 +44,6 @@ unsafe impl Part for IbvQp {
 }
 
 impl Qp {
-    /// Its number.
     pub(crate) fn number(&self) -> u32 {
         self.qp.qpn().get()
     }
@@ -67,7 +61,6 @@ impl Qp {
         self.unacknowledged.acknowledge(1);
     }
 
-    /// Its kind.
     pub(crate) fn kind(&self) -> QpKind {
         self.kind
     }

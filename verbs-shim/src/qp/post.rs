@@ -158,7 +158,6 @@ fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'
     buffer.get(..len).ok_or(Errno::EINVAL)
 }
 
-/// The operation of a request, and its target QP or SRQ.
 fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
     match qp.kind {
         QpKind::Ud => datagram(qp, wr),
