@@ -9,7 +9,6 @@ use roce_verbs::device::AsyncEvents;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
 
-/// An open device.
 #[repr(C)]
 pub(crate) struct Context {
     c: CPart<VerbsContext>,
@@ -31,11 +30,9 @@ pub(crate) struct State {
     pub(crate) roce: roce_verbs::Context,
     pub(crate) device: Handle<IbvDevice>,
     pub(crate) events: AsyncEvents,
-    /// The objects that events refer to.
     pub(crate) objects: Registry,
     /// The numbers of objects of the limited kinds.
     pub(crate) counts: Counts,
-    /// XRC domains that are identified by files.
     pub(crate) xrc_files: xrc::Files,
     /// The contexts that share this state: the opened one, and its imports.
     contexts: Users,
@@ -56,11 +53,6 @@ impl State {
         }
     }
 }
-
-// SAFETY: a device may be used by any thread, and is never freed.
-unsafe impl Send for State {}
-// SAFETY: as above.
-unsafe impl Sync for State {}
 
 /// Makes a descriptor blocking, which is the default according to the man pages. The program may
 /// change that later, so [`blocks`] reads the descriptor's flags each time.
@@ -114,7 +106,6 @@ pub(crate) extern "C" fn close_device(context: Handle<IbvContext>) -> c_int {
 }
 
 impl Context {
-    /// Creates a context for C.
     pub(crate) fn expose(state: Arc<State>, command: OwnedFd) -> *mut IbvContext {
         let descriptors = [command.as_fd(), state.events.as_fd()];
         let descriptors = descriptors.map(|fd| fd.as_raw_fd());

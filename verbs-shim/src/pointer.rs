@@ -74,7 +74,6 @@ impl<C> CPart<C> {
         unsafe { AtomicU32::from_ptr(counter) }.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Changes the structure with a closure.
     pub(crate) fn set(&self, change: impl FnOnce(&mut C)) {
         // SAFETY: the object exists. While a call changes it, the program does not write to the
         // fields that it may write otherwise.
@@ -94,10 +93,14 @@ impl<C> Clone for Handle<C> {
 
 impl<C> Copy for Handle<C> {}
 
+// SAFETY: a number until it is used, and any thread may use any object: see [`Part`].
+unsafe impl<C> Send for Handle<C> {}
+// SAFETY: as above.
+unsafe impl<C> Sync for Handle<C> {}
+
 impl<C> Handle<C> {
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());
 
-    /// The handle with the address that C has.
     pub(crate) fn from_ptr(part: *mut C) -> Self {
         Self(part)
     }
@@ -108,7 +111,6 @@ impl<C> Handle<C> {
 }
 
 impl<C: Part> Handle<C> {
-    /// The handle of an object.
     pub(crate) fn of(object: &C::Object) -> Self {
         let base = std::ptr::from_ref(object).cast_mut().cast::<u8>();
         Self(base.wrapping_add(C::OFFSET).cast())
@@ -310,7 +312,6 @@ impl<T> In<T> {
         Ok((0..len).map(move |index| unsafe { self.0.add(index).read_unaligned() }))
     }
 
-    /// A slice of `len` items.
     pub(crate) fn slice<'a>(self, len: usize) -> Result<&'a [T], Errno> {
         if len == 0 {
             return Ok(&[]);
@@ -368,7 +369,6 @@ impl<T> Out<T> {
         self.put_at(0, value)
     }
 
-    /// Writes item `index`.
     pub(crate) fn put_at(self, index: usize, value: T) -> Result<(), Errno> {
         if self.0.is_null() {
             return Err(Errno::EINVAL);
@@ -378,7 +378,6 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// As [`Out::put`], if the pointer is not NULL.
     pub(crate) fn put_if_not_null(self, value: T) {
         let _ = self.put(value);
     }
@@ -399,7 +398,6 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// A slice of `len` items to write to.
     pub(crate) fn slice<'a>(self, len: usize) -> Result<&'a mut [T], Errno> {
         if len == 0 {
             return Ok(&mut []);

@@ -193,7 +193,6 @@ impl CmDevice {
     }
 }
 
-/// Converts an event of an existing connection.
 fn connection_event(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<PendingEvent> {
     let with = |event, status: c_int, private: PrivateBytes| PendingEvent {
         private: private.into(),

@@ -9,7 +9,6 @@ use crate::wait::{self, Found};
 use roce_verbs::device::EventQueue;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// An event channel.
 #[repr(C)]
 pub(super) struct Channel {
     c: CPart<RdmaEventChannel>,

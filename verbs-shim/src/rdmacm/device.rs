@@ -17,7 +17,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Weak;
 use std::time::Duration;
 
-/// An open device.
 pub(super) struct CmDevice {
     device: Handle<IbvDevice>,
     context: Handle<IbvContext>,
@@ -29,11 +28,6 @@ pub(super) struct CmDevice {
     pub(super) connections: Owners<ConnectionId>,
     pub(super) listeners: Owners<ListenerId>,
 }
-
-// SAFETY: any thread may use the context and the domains, and they are never freed.
-unsafe impl Send for CmDevice {}
-// SAFETY: as above.
-unsafe impl Sync for CmDevice {}
 
 /// The IDs that own a device's connections or listeners.
 pub(super) struct Owners<K>(Mutex<HashMap<K, Weak<Id>>>);
@@ -75,10 +69,9 @@ impl<K: Eq + std::hash::Hash> Owners<K> {
 
 impl CmDevice {
     fn open(device: Handle<IbvDevice>) -> Result<Arc<Self>, Errno> {
-        let context = non_null(context::open_device(device))?;
-        let context = Handle::<IbvContext>::from_ptr(context);
+        let context = created(context::open_device(device))?;
         let opened = || {
-            let pd = Handle::<IbvPd>::from_ptr(non_null(pd::alloc_pd(context))?);
+            let pd = created(pd::alloc_pd(context))?;
             let manager = context.get()?.state.roce.connection_manager().or_errno()?;
             Ok((pd, manager))
         };
@@ -103,7 +96,6 @@ impl CmDevice {
         Ok(opened)
     }
 
-    /// The C handles of the context and of its domain.
     pub(super) fn handles(&self) -> (Handle<IbvContext>, Handle<IbvPd>) {
         (self.context, self.pd)
     }
@@ -120,8 +112,7 @@ impl CmDevice {
                 fd: -1,
                 oflags: libc::O_CREAT,
             };
-            let made = non_null(xrc::open_xrcd(self.context, In::at(&raw const attr as u64)))?;
-            *xrcd = Handle::from_ptr(made);
+            *xrcd = created(xrc::open_xrcd(self.context, In::at(&raw const attr as u64)))?;
         }
         Ok(*xrcd)
     }
@@ -147,15 +138,15 @@ impl CmDevice {
     }
 }
 
-/// Checks the pointer that an entry point of the C API returned.
+/// The object that an entry point of the C API returned.
 ///
 /// # Errors
 /// The value of `errno`, if the pointer is NULL.
-pub(super) fn non_null<T>(object: *mut T) -> Result<*mut T, Errno> {
+pub(super) fn created<C>(object: *mut C) -> Result<Handle<C>, Errno> {
     if object.is_null() {
         Err(Errno::last())
     } else {
-        Ok(object)
+        Ok(Handle::from_ptr(object))
     }
 }
 
@@ -171,7 +162,6 @@ pub(super) fn check_errno(code: std::ffi::c_int) -> Result<(), Errno> {
     }
 }
 
-/// The open devices.
 #[derive(Default)]
 pub(super) struct Devices(Mutex<Vec<Arc<CmDevice>>>);
 

@@ -14,7 +14,6 @@ use crate::strings;
 use crate::wait::{self, Found};
 use roce_verbs::why::Ends;
 
-/// An event in the queue of a channel.
 pub(super) struct PendingEvent {
     /// The ID whose destruction waits for the acknowledgement. For a request, the listener.
     pub(super) id: Arc<Id>,
@@ -121,7 +120,6 @@ impl PendingEvent {
         }
     }
 
-    /// Creates the C event.
     fn into_c(self) -> Result<*mut RdmaCmEvent, Errno> {
         let mut c = RdmaCmEvent::zeroed();
         let of = self.child.as_ref().unwrap_or(&self.id);

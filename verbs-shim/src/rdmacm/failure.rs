@@ -36,7 +36,6 @@ impl Counts {
     }
 }
 
-/// The contents of an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome<'a> {
     pub(super) event: u32,

@@ -24,7 +24,6 @@ pub(super) struct Id {
     /// Events that the program has not acknowledged yet.
     pub(super) unacknowledged: Arc<Unacknowledged>,
     pub(super) space: PortSpace,
-    /// Whether it is for datagrams.
     pub(super) is_datagram: bool,
     /// `RDMA_OPTION_ID_AFONLY`: whether `::` means IPv6 addresses only.
     pub(super) af_only: AtomicBool,
@@ -43,10 +42,8 @@ struct Attached {
     is_gone: bool,
 }
 
-/// The state of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// New.
     Idle,
     /// It is bound to a local address, or to all of them.
     Bound,
@@ -68,7 +65,6 @@ pub(super) enum State {
 }
 
 impl State {
-    /// The state in words.
     fn words(self) -> &'static str {
         match self {
             Self::Idle => "is new",
@@ -93,9 +89,7 @@ pub(super) struct Inner {
     pub(super) device: Option<Arc<CmDevice>>,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
-    /// The claim of its local port.
     pub(super) claim: Option<PortClaim>,
-    /// Its listeners, one for each device.
     pub(super) listeners: Vec<(Arc<CmDevice>, ListenerId)>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) peer: Peer,
@@ -113,10 +107,9 @@ pub(super) struct Inner {
     /// The CQs of its QP that the library created. The program may change the pointers in its part.
     pub(super) created_cqs: NewCqs,
     /// The CQ of its XRC SRQ, if the library created it.
-    pub(super) srq_cq: Option<Owned>,
+    pub(super) srq_cq: Option<Queue>,
 }
 
-/// The options that a program has set.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Options {
     pub(super) traffic_class: u8,
@@ -130,14 +123,6 @@ pub(super) struct Endpoint(pub(super) IbvQpInitAttr);
 // SAFETY: its pointers belong to the program, and are used only during calls of the program.
 unsafe impl Send for Endpoint {}
 
-/// A completion queue that the library made, with its channel.
-#[derive(Clone, Copy)]
-pub(super) struct Owned(pub(super) Queue);
-
-// SAFETY: objects of C, which any thread may use.
-unsafe impl Send for Owned {}
-
-/// A multicast group.
 pub(super) struct Group {
     pub(super) address: IpAddr,
     pub(super) gid: Gid,
@@ -145,7 +130,6 @@ pub(super) struct Group {
     pub(super) attached: bool,
 }
 
-/// The parameters of a new ID.
 pub(super) struct IdParams {
     pub(super) channel: Arc<Channel>,
     pub(super) sync: bool,
@@ -223,7 +207,6 @@ impl Id {
         self.c.as_ptr()
     }
 
-    /// The channel of its events.
     pub(super) fn channel(&self) -> Arc<Channel> {
         Arc::clone(&self.attached.lock().channel)
     }
@@ -333,7 +316,6 @@ fn random_psn() -> Result<u32, Errno> {
     Ok(u32::from_ne_bytes(bytes) >> 8)
 }
 
-/// The ID of a C pointer.
 pub(super) fn find(id: *mut RdmaCmId) -> Result<Arc<Id>, Errno> {
     table()?.ids.find(id)
 }

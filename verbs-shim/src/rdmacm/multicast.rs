@@ -43,7 +43,6 @@ pub(crate) extern "C" fn join_multicast_ex(
     })
 }
 
-/// The address of a group.
 fn group(address: In<u8>) -> Result<IpAddr, Errno> {
     let group = sockaddr::canonical(sockaddr::read(address)?).ip();
     if group.is_multicast() {

@@ -4,7 +4,6 @@ use super::id::{State, find};
 use crate::prelude::*;
 use std::sync::atomic::Ordering;
 
-/// The largest ACK timeout.
 const MAX_TIMEOUT: u8 = 31;
 
 pub(crate) extern "C" fn set_option(

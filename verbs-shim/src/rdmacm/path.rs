@@ -7,7 +7,6 @@ use crate::prelude::*;
 use roce_verbs::device::Gid;
 use std::net::IpAddr;
 
-/// The hop limit of packets.
 pub(super) const HOP_LIMIT: u8 = 64;
 
 /// The only partition.

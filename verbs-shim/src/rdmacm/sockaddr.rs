@@ -47,7 +47,6 @@ fn word<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
     found.unwrap_or([0; N])
 }
 
-/// An address as a `struct sockaddr_storage`.
 pub(crate) fn storage(address: SocketAddr) -> Storage {
     let mut bytes = [0; size_of::<Storage>()];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
@@ -123,7 +122,6 @@ pub(super) fn source_for(remote: SocketAddr) -> Result<IpAddr, Errno> {
     })
 }
 
-/// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
 
 #[cfg(test)]

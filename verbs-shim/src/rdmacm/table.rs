@@ -21,7 +21,6 @@ impl<T> Default for ByAddress<T> {
 }
 
 impl<T> ByAddress<T> {
-    /// Adds an object.
     pub(super) fn add(&self, object: Arc<T>) {
         let address = Arc::as_ptr(&object) as usize;
         self.0.lock().insert(address, object);
@@ -99,7 +98,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Adds a channel.
     pub(super) fn add_channel(&self, channel: Arc<Channel>) {
         self.destroyed_channels.forget(channel.as_ptr() as usize);
         self.channels.add(channel);
