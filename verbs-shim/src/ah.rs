@@ -8,7 +8,6 @@ use roce_verbs::datagram::{AddressHandle, AddressOptions};
 use roce_verbs::device::Gid;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address handle.
 #[repr(C)]
 pub(crate) struct Ah {
     _c: CPart<IbvAh>,

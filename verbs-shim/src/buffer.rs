@@ -6,7 +6,6 @@ use crate::dmabuf::Mapping;
 use crate::mr::reg_mr;
 use crate::prelude::*;
 
-/// A buffer.
 #[repr(C)]
 pub(crate) struct Buffer {
     _c: CPart<IbvBuf>,

@@ -49,7 +49,6 @@ impl MissedEvents {
     }
 }
 
-/// A completion channel.
 #[repr(C)]
 pub(crate) struct Channel {
     c: CPart<IbvCompChannel>,

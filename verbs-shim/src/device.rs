@@ -12,7 +12,6 @@ pub(crate) struct Device {
     c: CPart<IbvDevice>,
     /// The field that vendor libraries use to recognise their devices.
     _driver: CPart<*const c_void>,
-    /// Its name.
     pub(crate) name: String,
     /// The index of its interface.
     pub(crate) index: u32,
@@ -102,7 +101,6 @@ pub(crate) fn null_terminated<C>(
     Ok(array.cast())
 }
 
-/// `ibv_free_device_list`.
 pub(crate) extern "C" fn free_device_list(list: *mut c_void) {
     // SAFETY: the list is NULL, or `get_device_list` allocated it with `calloc`.
     unsafe { libc::free(list) };

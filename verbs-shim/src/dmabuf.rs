@@ -57,7 +57,6 @@ impl Mapping {
         unsafe { mprotect(self.start, self.len, rights) }
     }
 
-    /// The address of its first page.
     pub(crate) fn addr(&self) -> usize {
         self.start.as_ptr() as usize
     }

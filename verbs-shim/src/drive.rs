@@ -48,7 +48,6 @@ pub(crate) enum Ended {
 enum Step {
     Queued,
     Over,
-    /// It polls these.
     Poll(*mut pollfd, nfds_t, timespec),
 }
 

@@ -30,7 +30,6 @@ pub(crate) struct Region {
     handle: u32,
 }
 
-/// The state of a registered region.
 struct Registered {
     // Dropped before `backing`: the memory must exist as long as the NIC may access it.
     registration: Registration,
@@ -47,11 +46,17 @@ pub(crate) enum Backing {
     /// Nothing: the region is on demand, and its memory may be unmapped at any time.
     OnDemand,
     /// The program, which was told to keep the memory mapped.
-    Program { addr: usize, len: usize },
-    /// The memory is device memory.
-    Device { _memory: Use },
+    Program {
+        addr: usize,
+        len: usize,
+    },
+    Device {
+        _memory: Use,
+    },
     /// The memory is a dma-buf, mapped by the library.
-    DmaBuf { mapping: Mapping },
+    DmaBuf {
+        mapping: Mapping,
+    },
 }
 
 impl Backing {
@@ -330,7 +335,6 @@ pub(crate) extern "C" fn alloc_null_mr(pd: Handle<IbvPd>) -> *mut IbvMr {
     })
 }
 
-/// `ibv_reg_mr`.
 pub(crate) extern "C" fn reg_mr(
     pd: Handle<IbvPd>,
     addr: *mut c_void,
@@ -340,7 +344,6 @@ pub(crate) extern "C" fn reg_mr(
     reg_mr_iova2(pd, addr, length, addr as u64, flags.cast_unsigned())
 }
 
-/// `ibv_reg_mr_iova`.
 pub(crate) extern "C" fn reg_mr_iova(
     pd: Handle<IbvPd>,
     addr: *mut c_void,
@@ -351,7 +354,6 @@ pub(crate) extern "C" fn reg_mr_iova(
     reg_mr_iova2(pd, addr, length, iova, flags.cast_unsigned())
 }
 
-/// `ibv_reg_mr_iova2`.
 pub(crate) extern "C" fn reg_mr_iova2(
     pd: Handle<IbvPd>,
     addr: *mut c_void,

@@ -6,7 +6,6 @@ use crate::prelude::*;
 use roce_verbs::memory::{MemoryWindow, MwType};
 use roce_verbs::{SendOp, SendRequest};
 
-/// A memory window.
 #[repr(C)]
 pub(crate) struct Mw {
     c: CPart<IbvMw>,
@@ -37,7 +36,6 @@ const NOT_OF_WINDOWS: u32 = ACCESS_ZERO_BASED
     | ACCESS_OPTIONAL_RANGE;
 
 impl Mw {
-    /// The operation that binds the window to `rkey`.
     pub(crate) fn bind(&self, rkey: u32, info: &IbvMwBindInfo) -> Result<SendOp, Errno> {
         let zero_based = info.mw_access_flags & ACCESS_ZERO_BASED != 0;
         let access = access(info.mw_access_flags & !NOT_OF_WINDOWS)?;

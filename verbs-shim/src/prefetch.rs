@@ -4,7 +4,6 @@ use crate::mr::check_mapped;
 use crate::prelude::*;
 use roce_verbs::{Access, Sge};
 
-/// The kinds of advice.
 #[derive(Clone, Copy)]
 enum Advice {
     /// Make the pages present, for accesses with these rights.

@@ -132,7 +132,6 @@ pub(crate) extern "C" fn query_device_ex(
 /// persistence, and ATOMIC WRITE. Programs pass them on without a name of verbs.h.
 const PLACEMENT: u64 = 0b111 << 38;
 
-/// A bit for each transport service.
 const EVERY_SERVICE: u32 =
     1 << QPT_RC | 1 << QPT_UC | 1 << QPT_UD | 1 << QPT_XRC_SEND | 1 << QPT_XRC_RECV;
 

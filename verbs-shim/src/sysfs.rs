@@ -5,7 +5,6 @@ use std::ffi::{CStr, c_char};
 use std::io::Read;
 use std::path::Path;
 
-/// `ibv_get_sysfs_path`.
 pub(crate) extern "C" fn get_sysfs_path() -> Text {
     c"/sys".as_ptr()
 }

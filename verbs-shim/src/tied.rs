@@ -82,7 +82,6 @@ struct Ties {
     all: Vec<Entry>,
 }
 
-/// An object that is tied to a mapping.
 pub(crate) trait Tied: Send + Sync {
     /// The program has unmapped the memory: requests that need it fail from now on.
     fn lose_memory(&self);
@@ -186,7 +185,6 @@ impl Drop for Tie {
     }
 }
 
-/// The pages that contain the bytes.
 fn whole_pages(bytes: &Range<u64>) -> Option<Range<u64>> {
     let page = mappings::page_size().ok()? as u64;
     let end = bytes.end.checked_next_multiple_of(page)?;
@@ -229,7 +227,6 @@ impl Ties {
         opened
     }
 
-    /// The regions with bytes in the range.
     fn regions_in(&self, range: &Range<u64>) -> Vec<Arc<dyn Tied>> {
         let hit = |entry: &&Entry| entry.bytes.start < range.end && range.start < entry.bytes.end;
         let hits = self.all.iter().filter(hit);
@@ -237,7 +234,6 @@ impl Ties {
     }
 }
 
-/// Opens the source of reports.
 fn open() -> Result<File, Errno> {
     let (_, supported) = open_with(0)?;
     let wanted = REPORT_UNMAP | REPORT_REMAP | WRITE_PROTECT;

@@ -6,7 +6,6 @@ use roce_verbs::qp::XrcDomain;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-/// An XRC domain.
 #[repr(C)]
 pub(crate) struct Xrcd {
     _c: CPart<IbvXrcd>,

@@ -102,7 +102,6 @@ impl FromStr for Gid {
 pub(crate) struct GidTable {
     /// The entries, by index. `None` is a free slot.
     slots: Vec<Option<(Gid, RoceVersion)>>,
-    /// The versions for which each GID has an entry.
     versions: &'static [RoceVersion],
 }
 
@@ -151,7 +150,6 @@ impl GidTable {
         }
     }
 
-    /// The entries, by index.
     pub(crate) fn entries(&self) -> Vec<GidEntry> {
         (0..=u8::MAX)
             .zip(&self.slots)
@@ -175,7 +173,6 @@ impl GidTable {
         addresses
     }
 
-    /// The GID at `index`, and the version of RoCE that carries its packets.
     pub(crate) fn get(&self, index: u8) -> Option<(Gid, RoceVersion)> {
         *self.slots.get(usize::from(index))?
     }

@@ -21,7 +21,6 @@ use std::mem::offset_of;
 /// The most completions that a queue can hold.
 pub(crate) const MAX_CQE: usize = 1 << 20;
 
-/// A completion queue.
 #[repr(C)]
 pub(crate) struct Cq {
     c: CPart<IbvCqEx>,

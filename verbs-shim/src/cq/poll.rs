@@ -12,7 +12,6 @@ pub(crate) struct Poll {
     /// Locked from `ibv_start_poll` to `ibv_end_poll`, unless the program promised to use the CQ
     /// from one thread at a time.
     poll_lock: Option<RawMutex>,
-    /// The current completion.
     current: Mutex<Current>,
 }
 

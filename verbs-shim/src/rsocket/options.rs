@@ -15,7 +15,6 @@ const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 const RDMA_ROUTE: c_int = 4;
 
-/// An option.
 enum Kind {
     Number(Number),
     Time(Time),

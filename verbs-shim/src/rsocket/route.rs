@@ -45,7 +45,6 @@ pub(super) fn read(paths: In<u8>, len: u32) -> Result<Route, Errno> {
     })
 }
 
-/// Writes a path.
 pub(super) fn write(
     route: &Route,
     path_mtu: PathMtu,

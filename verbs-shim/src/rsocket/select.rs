@@ -19,7 +19,6 @@ pub(crate) extern "C" fn poll(fds: Out<PollFd>, count: c_ulong, timeout_ms: c_in
     })
 }
 
-/// The number of descriptors in an `fd_set`.
 const SET_LEN: usize = libc::FD_SETSIZE;
 
 pub(crate) extern "C" fn select(

@@ -64,7 +64,6 @@ pub(crate) extern "C" fn recvmsg(fd: c_int, message: Out<libc::msghdr>, flags: c
     })
 }
 
-/// `rread`.
 pub(crate) extern "C" fn read(fd: c_int, buffer: Out<u8>, len: usize) -> isize {
     recv(fd, buffer, len, 0)
 }
@@ -116,7 +115,6 @@ pub(crate) extern "C" fn sendmsg(fd: c_int, message: In<libc::msghdr>, flags: c_
     })
 }
 
-/// `rwrite`.
 pub(crate) extern "C" fn write(fd: c_int, buffer: In<u8>, len: usize) -> isize {
     send(fd, buffer, len, 0)
 }
@@ -263,7 +261,6 @@ fn bytes_mut<'a>(buffer: Out<u8>, len: usize) -> Result<&'a mut [u8], Errno> {
     }
 }
 
-/// The elements of an array of vectors.
 fn vectors<'a>(vectors: In<libc::iovec>, count: usize) -> Result<&'a [libc::iovec], Errno> {
     match count {
         0 => Ok(&[]),

@@ -210,7 +210,6 @@ impl XdpAttachment {
 const UDP: &str = "udp";
 const XDP: &str = "xdp";
 
-/// The value with the name `text`.
 fn value_by_name<T: Copy>(text: &str, values: [(&str, T); 3]) -> Result<T, String> {
     let found = values.iter().find(|(name, _)| *name == text);
     let [(a, _), (b, _), (c, _)] = values;

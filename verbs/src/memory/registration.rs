@@ -183,13 +183,8 @@ impl Registration {
     /// Makes the registration unusable, because the program is unmapping its memory: requests that
     /// need it fail, from the next packet on. The keys stay taken until it is dropped.
     pub fn lose_memory(&self) {
-        self.pd
-            .context
-            .inner
-            .shared
-            .lock()
-            .nic
-            .lose_memory(self.key);
+        let mut engine = self.pd.context.inner.shared.lock();
+        engine.nic.lose_memory(self.key);
     }
 
     /// Deregisters the memory, unless windows are bound to it. Dropping the value deregisters it in

@@ -117,7 +117,6 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Leaves all groups.
     pub(crate) fn leave_groups(&self) {
         for group in core::mem::take(&mut *self.groups.lock()) {
             // This can't fail: the list has only groups that the QP is attached to.

@@ -29,7 +29,6 @@ pub struct Endpoint {
     pub psn: Psn,
 }
 
-/// The serialized form.
 #[derive(Serialize, Deserialize)]
 struct SerializedEndpoint {
     gid: String,

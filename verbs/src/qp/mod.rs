@@ -38,7 +38,6 @@ pub struct QueuePair {
     kind: QpKind,
     pub(crate) qpn: Qpn,
     pub(crate) psn: Psn,
-    /// The multicast groups that it is attached to.
     pub(crate) groups: Mutex<Vec<IpAddr>>,
     // Keep the queues' channels alive as long as the QP completes to them.
     _send_cq: CompletionQueue,
@@ -164,14 +163,8 @@ impl QueuePair {
 
     /// The numbers of sends and of receives that have not completed.
     pub fn queued(&self) -> (usize, usize) {
-        self.pd
-            .context
-            .inner
-            .shared
-            .lock()
-            .nic
-            .queued(self.qpn)
-            .unwrap_or_default()
+        let engine = self.pd.context.inner.shared.lock();
+        engine.nic.queued(self.qpn).unwrap_or_default()
     }
 }
 

@@ -36,7 +36,6 @@ pub struct DurableFiles {
     broken: AtomicBool,
 }
 
-/// A part of the memory, of one mapping.
 #[derive(Debug)]
 struct Part {
     /// The first byte, counted from that of the memory.

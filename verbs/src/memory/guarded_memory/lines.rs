@@ -5,7 +5,6 @@ use core::arch::asm;
 use roce_stack::MemoryFault;
 use std::sync::OnceLock;
 
-/// The bytes of a cache line.
 const LINE: u64 = 64;
 
 /// An instruction that writes back a cache line.
