@@ -40,22 +40,83 @@ pub(crate) fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
 }
 
-macro_rules! always_einval {
-    ($($error:ident)*) => {$(
+/// The errno values of the variants of an error; those that are not listed are `EINVAL`.
+macro_rules! to_errno {
+    ($($error:ident { $($variant:pat => $errno:expr,)* })*) => {$(
         impl ToErrno for $error {
             fn to_errno(&self) -> Errno {
-                Errno::EINVAL
+                match self {
+                    $($variant => $errno,)*
+                    _ => Errno::EINVAL,
+                }
             }
         }
     )*};
 }
 
-always_einval! {
-    BufferRangeError
-    CqResizeError
-    ModifyError
-    MulticastError
-    RegisterError
+to_errno! {
+    AccessError {
+        Self::BadKey => Errno::ENOENT,
+        Self::WrongPd | Self::WrongQp | Self::Denied => Errno::EPERM,
+        Self::WindowsBound => Errno::EBUSY,
+        Self::OutOfBounds | Self::Fault => Errno::EFAULT,
+    }
+    BufferRangeError {}
+    CmError {
+        Self::ServiceInUse { .. } => Errno::EADDRINUSE,
+        Self::TooManyConnections { .. } => Errno::ENOMEM,
+    }
+    ConnectError {
+        Self::Start(error) => error.to_errno(),
+        Self::Port(error) => error.to_errno(),
+        Self::NotCarried { .. } => Errno::EOPNOTSUPP,
+        Self::UnknownAddress { .. } => Errno::EADDRNOTAVAIL,
+    }
+    CqResizeError {}
+    CreateQpError {
+        Self::QpnsUsedUp { .. } => Errno::ENOMEM,
+        Self::Srq(error) => error.to_errno(),
+    }
+    ListenError {
+        Self::Address(error) => error.to_errno(),
+        Self::Agent(error) => error.to_errno(),
+        Self::Steering(error) => error.to_errno(),
+    }
+    ModifyError {}
+    MulticastError {}
+    NotPersistent {
+        Self::System(error) => error.to_errno(),
+    }
+    OpenError {
+        Self::UnknownDevice { .. }
+        | Self::NoSuchAddress { .. }
+        | Self::UnknownAddress { .. } => Errno::ENODEV,
+        Self::System { source, .. } => source.to_errno(),
+    }
+    PostError {
+        Self::QueueFull { .. } => Errno::ENOMEM,
+    }
+    QpError {
+        Self::Start(error) => error.to_errno(),
+        Self::Create(error) => error.to_errno(),
+    }
+    RegionError {
+        Self::Register(error) => error.to_errno(),
+    }
+    RegisterError {}
+    ReregisterError {
+        Self::Register(error) => error.to_errno(),
+        Self::WindowsBound { .. } => Errno::EBUSY,
+    }
+    SrqError {
+        Self::InUse { .. } | Self::DomainInUse { .. } => Errno::EBUSY,
+        Self::TooMany { .. } => Errno::ENOMEM,
+    }
+    StartError {
+        Self::Datapath { .. } => Errno::EOPNOTSUPP,
+        Self::Stopped { .. } => Errno::EIO,
+        Self::QpNumbers { source, .. } | Self::System { source, .. } => source.to_errno(),
+    }
 }
 
 impl ToErrno for io::Error {
@@ -69,139 +130,15 @@ impl ToErrno for io::Error {
     }
 }
 
-impl ToErrno for NotPersistent {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::System(error) => error.to_errno(),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
 impl ToErrno for PortError {
     fn to_errno(&self) -> Errno {
         self.source.to_errno()
     }
 }
 
-impl ToErrno for OpenError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::UnknownDevice { .. }
-            | Self::NoSuchAddress { .. }
-            | Self::UnknownAddress { .. } => Errno::ENODEV,
-            Self::System { source, .. } => source.to_errno(),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for StartError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Datapath { .. } => Errno::EOPNOTSUPP,
-            Self::Stopped { .. } => Errno::EIO,
-            Self::QpNumbers { source, .. } | Self::System { source, .. } => source.to_errno(),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for ConnectError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Start(error) => error.to_errno(),
-            Self::Port(error) => error.to_errno(),
-            Self::NotCarried { .. } => Errno::EOPNOTSUPP,
-            Self::UnknownAddress { .. } => Errno::EADDRNOTAVAIL,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for PostError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::QueueFull { .. } => Errno::ENOMEM,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for AccessError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::BadKey => Errno::ENOENT,
-            Self::WrongPd | Self::WrongQp | Self::Denied => Errno::EPERM,
-            Self::WindowsBound => Errno::EBUSY,
-            Self::OutOfBounds | Self::Fault => Errno::EFAULT,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for RegionError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Register(error) => error.to_errno(),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for ReregisterError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Register(error) => error.to_errno(),
-            Self::WindowsBound { .. } => Errno::EBUSY,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
 impl ToErrno for DeregisterError {
     fn to_errno(&self) -> Errno {
         Errno::EBUSY
-    }
-}
-
-impl ToErrno for SrqError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::InUse { .. } | Self::DomainInUse { .. } => Errno::EBUSY,
-            Self::TooMany { .. } => Errno::ENOMEM,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for QpError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Start(error) => error.to_errno(),
-            Self::Create(error) => error.to_errno(),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for CreateQpError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::QpnsUsedUp { .. } => Errno::ENOMEM,
-            Self::Srq(error) => error.to_errno(),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for CmError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::ServiceInUse { .. } => Errno::EADDRINUSE,
-            Self::TooManyConnections { .. } => Errno::ENOMEM,
-            _ => Errno::EINVAL,
-        }
     }
 }
 
@@ -221,17 +158,6 @@ impl ToErrno for PortClaimError {
             Self::System(error) => error.to_errno(),
             // All dynamic ports are in use.
             _ => Errno::EADDRNOTAVAIL,
-        }
-    }
-}
-
-impl ToErrno for ListenError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Address(error) => error.to_errno(),
-            Self::Agent(error) => error.to_errno(),
-            Self::Steering(error) => error.to_errno(),
-            _ => Errno::EINVAL,
         }
     }
 }
