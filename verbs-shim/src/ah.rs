@@ -17,10 +17,7 @@ pub(crate) struct Ah {
     _counted: Use,
 }
 
-// SAFETY: `_c` is the first field.
-unsafe impl Part for IbvAh {
-    type Object = Ah;
-}
+first_part!(IbvAh => Ah._c);
 
 /// The address options of an attribute. The program sets the DSCP, the upper six bits of the
 /// traffic class. The lower two are always ECT(0), so that switches can mark packets instead of

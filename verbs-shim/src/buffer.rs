@@ -16,10 +16,7 @@ pub(crate) struct Buffer {
     _pd: Use,
 }
 
-// SAFETY: `_c` is the first field.
-unsafe impl Part for IbvBuf {
-    type Object = Buffer;
-}
+first_part!(IbvBuf => Buffer._c);
 
 impl Buffer {
     /// # Errors

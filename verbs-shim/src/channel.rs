@@ -58,10 +58,7 @@ pub(crate) struct Channel {
     pub(crate) missed_events: Arc<MissedEvents>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvCompChannel {
-    type Object = Channel;
-}
+first_part!(IbvCompChannel => Channel.c);
 
 pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mut IbvCompChannel {
     guard::pointer("ibv_create_comp_channel", || {

@@ -26,10 +26,7 @@ pub(crate) struct SharedDm {
     handle: u32,
 }
 
-// SAFETY: `_c` is the first field.
-unsafe impl Part for IbvDm {
-    type Object = Dm;
-}
+first_part!(IbvDm => Dm._c);
 
 impl Dm {
     fn expose(

@@ -11,10 +11,7 @@ pub(crate) struct Td {
     pub(crate) users: Users,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvTd {
-    type Object = Td;
-}
+first_part!(IbvTd => Td.c);
 
 pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) -> *mut IbvTd {
     guard::pointer("ibv_alloc_td", || {

@@ -19,10 +19,7 @@ pub(crate) struct Mr {
     state: Arc<State>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvMr {
-    type Object = Mr;
-}
+first_part!(IbvMr => Mr.c);
 
 /// A registration. `ibv_dereg_mr` ends it, and so does closing the context.
 pub(crate) struct Region {

@@ -14,10 +14,7 @@ pub(crate) struct Mw {
     _counted: Use,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvMw {
-    type Object = Mw;
-}
+first_part!(IbvMw => Mw.c);
 
 /// The low 8 bits of an R_Key, which the program chooses when it binds the window.
 fn low_bits(rkey: u32) -> u8 {

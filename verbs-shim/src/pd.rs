@@ -24,10 +24,7 @@ pub(crate) struct Domain {
     parts: Vec<Use>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvPd {
-    type Object = Pd;
-}
+first_part!(IbvPd => Pd.c);
 
 impl Deref for Pd {
     type Target = Domain;

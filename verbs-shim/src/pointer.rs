@@ -30,6 +30,21 @@ pub(crate) unsafe trait Part: Sized {
     const OUTLIVES_FORK: bool = false;
 }
 
+/// Implements [`Part`] for the structure in the first field of an object.
+macro_rules! first_part {
+    ($part:ident => $object:ident.$field:ident) => {
+        const _: () = assert!(std::mem::offset_of!($object, $field) == 0);
+        const _: fn(&$object) -> &CPart<$part> = |object| &object.$field;
+
+        // SAFETY: the field is the first, and of this type.
+        unsafe impl Part for $part {
+            type Object = $object;
+        }
+    };
+}
+
+pub(crate) use first_part;
+
 /// The allocation of an object that C has a pointer to.
 #[repr(C)]
 struct Allocation<T> {

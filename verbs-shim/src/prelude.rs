@@ -6,7 +6,7 @@ pub(crate) use crate::convert::{check_bits, int};
 pub(crate) use crate::errors::OrErrno;
 pub(crate) use crate::guard;
 pub(crate) use crate::log::with_reason;
-pub(crate) use crate::pointer::{CPart, Handle, In, Out, Part, Text, Zero};
+pub(crate) use crate::pointer::{CPart, Handle, In, Out, Part, Text, Zero, first_part};
 pub(crate) use crate::usage::{Use, Users};
 pub(crate) use nix::errno::Errno;
 pub(crate) use parking_lot::Mutex;

@@ -19,10 +19,7 @@ pub(crate) struct Srq {
     _uses: Vec<Use>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvSrq {
-    type Object = Srq;
-}
+first_part!(IbvSrq => Srq.c);
 
 impl Srq {
     /// Acknowledges one of the queue's events, and counts it in `ibv_srq.events_completed`, which

@@ -14,10 +14,7 @@ pub(crate) struct Xrcd {
     pub(crate) users: Users,
 }
 
-// SAFETY: `_c` is the first field.
-unsafe impl Part for IbvXrcd {
-    type Object = Xrcd;
-}
+first_part!(IbvXrcd => Xrcd._c);
 
 /// The XRC domains of a context that are identified by files, by the file's device and inode. They
 /// last as long as the context. They are not shared with other processes, although files exist for
