@@ -40,41 +40,45 @@ pub(super) const TOO_BIG: Meaning = Meaning {
 
 /// The most certain first.
 const COUNTERS: &[Counter] = &[
-    meaningful(
+    counter(
         "Icmp6InPktTooBigs",
         "Routers answered \"packet too big\"",
-        TOO_BIG,
+        Some(TOO_BIG),
     ),
-    meaningful(
+    counter(
         "UdpRcvbufErrors",
         "Receive buffers of sockets were full",
-        BUFFER_FULL,
+        Some(BUFFER_FULL),
     ),
-    meaningful(
+    counter(
         "Udp6RcvbufErrors",
         "Receive buffers of sockets were full",
-        BUFFER_FULL,
+        Some(BUFFER_FULL),
     ),
     refused("IcmpInDestUnreachs", "IcmpOutDestUnreachs"),
     refused("Icmp6InDestUnreachs", "Icmp6OutDestUnreachs"),
-    plain("UdpInCsumErrors", "UDP checksums were wrong"),
-    plain("Udp6InCsumErrors", "UDP checksums were wrong"),
-    plain("UdpMemErrors", "All sockets together had no memory left"),
-    plain("IpInDiscards", "Packets that arrived were discarded"),
-    plain("Ip6InDiscards", "Packets that arrived were discarded"),
-    plain("IpOutDiscards", "Packets to be sent were discarded"),
-    plain("Ip6OutDiscards", "Packets to be sent were discarded"),
-    plain("IpOutNoRoutes", "There was no route"),
-    plain("Ip6OutNoRoutes", "There was no route"),
+    counter("UdpInCsumErrors", "UDP checksums were wrong", None),
+    counter("Udp6InCsumErrors", "UDP checksums were wrong", None),
+    counter(
+        "UdpMemErrors",
+        "All sockets together had no memory left",
+        None,
+    ),
+    counter("IpInDiscards", "Packets that arrived were discarded", None),
+    counter("Ip6InDiscards", "Packets that arrived were discarded", None),
+    counter("IpOutDiscards", "Packets to be sent were discarded", None),
+    counter("Ip6OutDiscards", "Packets to be sent were discarded", None),
+    counter("IpOutNoRoutes", "There was no route", None),
+    counter("Ip6OutNoRoutes", "There was no route", None),
 ];
 
-const fn meaningful(name: &'static str, what: &'static str, meaning: Meaning) -> Counter {
+const fn counter(name: &'static str, what: &'static str, meaning: Option<Meaning>) -> Counter {
     Counter {
         name,
         what,
         less: None,
         least: 1,
-        meaning: Some(meaning),
+        meaning,
     }
 }
 
@@ -84,21 +88,11 @@ const fn refused(name: &'static str, sent: &'static str) -> Counter {
     Counter {
         less: Some(sent),
         least: REFUSED_AGAIN_AND_AGAIN,
-        ..meaningful(
+        ..counter(
             name,
             "Other hosts or routers answered \"destination unreachable\"",
-            REFUSED,
+            Some(REFUSED),
         )
-    }
-}
-
-const fn plain(name: &'static str, what: &'static str) -> Counter {
-    Counter {
-        name,
-        what,
-        less: None,
-        least: 1,
-        meaning: None,
     }
 }
 
