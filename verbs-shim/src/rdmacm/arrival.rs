@@ -9,8 +9,7 @@ use super::path;
 use super::peer::Peer;
 use crate::prelude::*;
 use roce_verbs::roce_cm::{
-    ConnectionId, DatagramAsked, Event, IpService, ListenerId, Path, PrivateBytes, RejectReason,
-    Request, ServiceType,
+    ConnectionId, Event, IpService, ListenerId, Path, PrivateBytes, RejectReason, ServiceType,
 };
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::Ordering;
@@ -23,19 +22,33 @@ pub(super) fn handle_event(device: &Arc<CmDevice>, event: Event) {
             listener,
             path,
             request,
-        } => {
-            let request = IncomingRequest::connection(connection, listener, path, request);
-            request.handle(device);
+        } => IncomingRequest {
+            connection,
+            listener,
+            path,
+            ip: request.ip,
+            is_xrc: request.service_type == ServiceType::Xrc,
+            peer: Peer::of_request(&request),
+            data: EventData::Connection((&request).into()),
+            private: request.private.into(),
         }
+        .handle(device),
         Event::DatagramRequested {
             connection,
             listener,
             path,
             request,
-        } => {
-            let request = IncomingRequest::datagram(connection, listener, path, request);
-            request.handle(device);
+        } => IncomingRequest {
+            connection,
+            listener,
+            path,
+            ip: request.ip,
+            is_xrc: false,
+            peer: Peer::default(),
+            data: EventData::Empty,
+            private: request.private.into(),
         }
+        .handle(device),
         other => {
             // Skip the event if its ID was destroyed meanwhile.
             if let Some(id) = device.connections.find(&other.connection())
@@ -61,42 +74,6 @@ struct IncomingRequest {
 }
 
 impl IncomingRequest {
-    fn connection(
-        connection: ConnectionId,
-        listener: ListenerId,
-        path: Path,
-        request: Request,
-    ) -> Self {
-        Self {
-            connection,
-            listener,
-            path,
-            ip: request.ip,
-            is_xrc: request.service_type == ServiceType::Xrc,
-            peer: Peer::of_request(&request),
-            data: EventData::Connection((&request).into()),
-            private: request.private.into(),
-        }
-    }
-
-    fn datagram(
-        connection: ConnectionId,
-        listener: ListenerId,
-        path: Path,
-        request: DatagramAsked,
-    ) -> Self {
-        Self {
-            connection,
-            listener,
-            path,
-            ip: request.ip,
-            is_xrc: false,
-            peer: Peer::default(),
-            data: EventData::Empty,
-            private: request.private.into(),
-        }
-    }
-
     /// Delivers the request to the listener, or rejects it.
     fn handle(self, device: &Arc<CmDevice>) {
         let connection = self.connection;
