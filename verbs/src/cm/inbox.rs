@@ -40,17 +40,15 @@ pub(super) enum Next {
     /// The thread notifies the peers that the process ends, then calls
     /// [`Inbox::set_peers_notified`].
     NotifyPeers,
-    Work(Work),
+    Work {
+        /// Whether to call the agent: datagrams have arrived, or a deadline of the agent has passed.
+        call_agent: bool,
+        /// To be delivered.
+        events: VecDeque<Event>,
+    },
     /// The thread polls the inbox's descriptor for at most this time, then calls [`Inbox::clear`]
     /// and [`Inbox::next`].
     Sleep(Option<Duration>),
-}
-
-#[derive(Debug)]
-pub(super) struct Work {
-    /// Whether to call the agent: datagrams have arrived, or a deadline of the agent has passed.
-    pub(super) call_agent: bool,
-    pub(super) events: VecDeque<Event>,
 }
 
 impl Inbox {
@@ -150,7 +148,7 @@ impl Inbox {
         } else {
             VecDeque::new()
         };
-        Next::Work(Work { call_agent, events })
+        Next::Work { call_agent, events }
     }
 
     /// Clears the descriptor. Called before [`Inbox::next`], so that no later wake-up is lost.
@@ -202,7 +200,7 @@ mod tests {
     fn each_cause_produces_work_once() {
         let inbox = Inbox::new().expect("descriptors");
         let work = |now| match inbox.next(at(now)) {
-            Next::Work(work) => (work.call_agent, work.events.len()),
+            Next::Work { call_agent, events } => (call_agent, events.len()),
             other => panic!("{other:?}"),
         };
         assert!(matches!(inbox.next(at(0)), Next::Sleep(None)));

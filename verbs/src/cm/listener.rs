@@ -1,6 +1,6 @@
 //! Listeners, and the requests that they receive.
 
-use super::connecting::Connecting;
+use super::connecting::{Connecting, Role};
 use super::link::{CmConnection, no_descriptor};
 use super::routes::{self, Requests};
 use super::{Connection, ConnectionError, ConnectionManager, PortClaim};
@@ -214,7 +214,8 @@ impl Incoming {
         let manager = &cm.manager;
         manager.core.routes().set_qp(cm.id, &qp);
         manager.with(|agent, now| agent.accept(now, cm.id, &acceptance))?;
-        Ok(Connecting::passive(cm, qp, request.private))
+        let role = Role::Passive(request.private);
+        Ok(Connecting { cm, qp, role })
     }
 
     /// Refuses the request. The peer gets `private`, at most 148 bytes.
