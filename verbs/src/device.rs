@@ -171,10 +171,8 @@ impl Device {
     /// # Errors
     /// If there is no route to `remote`.
     pub fn towards(remote: IpAddr) -> Result<Self, OpenError> {
-        let local = source_address_for(remote).map_err(|source| OpenError::System {
-            what: "finding the route to the peer",
-            source,
-        })?;
+        let local = source_address_for(remote)
+            .map_err(OpenError::system("finding the route to the peer"))?;
         Self::with_address(local)
     }
 

@@ -51,6 +51,13 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// For `map_err`: `what` failed.
+    pub(crate) fn system(what: &'static str) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,6 @@
 //! The capture that the environment enables.
 
-use crate::environment::{self, Once, write_to_stderr};
+use crate::environment::{self, Once, malformed, write_to_stderr};
 use crate::error::OpenError;
 use roce_capture::Capture;
 
@@ -34,9 +34,5 @@ pub(crate) fn check_capture_setting() -> Result<(), OpenError> {
     let Some(name) = environment::value(VARIABLE) else {
         return Ok(());
     };
-    Capture::check(&name).map_err(|error| OpenError::Environment {
-        variable: VARIABLE,
-        value: name.to_string_lossy().into_owned(),
-        error: error.to_string(),
-    })
+    Capture::check(&name).map_err(|error| malformed(VARIABLE, &name, error))
 }

@@ -7,7 +7,7 @@ use super::routes::Routes;
 use crate::context::Context;
 use crate::error::OpenError;
 use crate::faults::{RequestFault, RequestJudge};
-use crate::runtime::{DeviceState, MadListener};
+use crate::runtime::{DeviceState, Engine, MadListener};
 use crate::why::GatheredEvidence;
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{
@@ -65,31 +65,30 @@ struct State {
 impl Core {
     /// Opens QP1 of the device.
     pub(super) fn open(context: &Context) -> Result<Self, OpenError> {
-        let system = |what| move |source| OpenError::System { what, source };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
             .map_err(|error| io::Error::other(error.to_string()))
-            .map_err(system("drawing a random seed for communication IDs"))?;
+            .map_err(OpenError::system(
+                "drawing a random seed for communication IDs",
+            ))?;
         let shared = Arc::clone(&context.inner.shared);
         // `QpnRange::FIRST` is a placeholder. `lock_state` replaces it with the device's QPN range,
         // which is known before any message is sent or received.
         let mut config = Config::new(seed, QpnRange::FIRST, context.device().guid());
         config.check_every = Some(CHECK_EVERY);
-        let inbox = Inbox::new().map_err(system("making a descriptor to wake a thread"))?;
+        let inbox =
+            Inbox::new().map_err(OpenError::system("making a descriptor to wake a thread"))?;
         let inbox = Arc::new(inbox);
         let request_judge = {
             let mut engine = shared.lock();
             if engine.mad_listener.is_some() {
                 // The previous manager has not closed QP1 yet.
-                engine.nic.close_general_services();
-                if let Some(steering) = engine.port.steering() {
-                    steering.close_general_services();
-                }
+                close_general_services(&mut engine);
             }
             if let Some(steering) = engine.port.steering() {
-                steering
-                    .open_general_services()
-                    .map_err(system("steering management datagrams to this process"))?;
+                steering.open_general_services().map_err(OpenError::system(
+                    "steering management datagrams to this process",
+                ))?;
             }
             engine.nic.open_general_services();
             engine.mad_listener = Some(Arc::clone(&inbox) as Arc<dyn MadListener>);
@@ -117,10 +116,7 @@ impl Core {
         let listener = engine.mad_listener.as_ref();
         if listener.is_some_and(|listener| Arc::ptr_eq(listener, &own)) {
             engine.mad_listener = None;
-            engine.nic.close_general_services();
-            if let Some(steering) = engine.port.steering() {
-                steering.close_general_services();
-            }
+            close_general_services(&mut engine);
         }
     }
 
@@ -336,6 +332,13 @@ impl Core {
         if let Some(steering) = engine.port.steering() {
             steering.stop_serving(local, service_id_u32(service));
         }
+    }
+}
+
+fn close_general_services(engine: &mut Engine) {
+    engine.nic.close_general_services();
+    if let Some(steering) = engine.port.steering() {
+        steering.close_general_services();
     }
 }
 

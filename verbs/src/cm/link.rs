@@ -61,6 +61,5 @@ debug_fields!(CmConnection id path);
 
 /// The error if the system has no descriptor left.
 pub(super) fn no_descriptor(source: std::io::Error) -> ConnectionError {
-    let what = "making a timerfd";
-    OpenError::System { what, source }.into()
+    OpenError::system("making a timerfd")(source).into()
 }

@@ -25,10 +25,7 @@ impl Context {
     /// # Errors
     /// If the operating system has no descriptor left.
     pub fn create_channel(&self) -> Result<CompletionChannel, OpenError> {
-        let queue = EventQueue::new(usize::MAX).map_err(|source| OpenError::System {
-            what: "making a timerfd",
-            source,
-        })?;
+        let queue = EventQueue::new(usize::MAX).map_err(OpenError::system("making a timerfd"))?;
         Ok(CompletionChannel {
             context: self.clone(),
             queue: Arc::new(queue),

@@ -56,11 +56,12 @@ pub(crate) struct Inner {
 
 impl Context {
     fn open(device: &Device, options: &OpenOptions) -> Result<Self, OpenError> {
-        let system = |what| move |source| OpenError::System { what, source };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
             .map_err(|error| std::io::Error::other(error.to_string()))
-            .map_err(system("drawing a random seed for keys and QP numbers"))?;
+            .map_err(OpenError::system(
+                "drawing a random seed for keys and QP numbers",
+            ))?;
         let priorities = options.priorities;
         let datapath_options = options.datapath;
         let port = datapath::placeholder(device, &datapath_options);
@@ -73,7 +74,7 @@ impl Context {
         nic.set_congestion(&options.congestion);
         // For the explanation of a failure: docs/adr/0053-flight-recorder.md.
         nic.record_events(true);
-        let events = EventQueue::new(MAX_EVENTS).map_err(system("making a timerfd"))?;
+        let events = EventQueue::new(MAX_EVENTS).map_err(OpenError::system("making a timerfd"))?;
         let faults = options.fault_layer()?;
         let mut engine = Engine::new(nic, port, faults, Arc::new(events), device.name());
         engine.inject(options.judge()?);
@@ -81,12 +82,12 @@ impl Context {
         engine.why = options.why_log();
         engine.tally = tally::open();
         let starter = Starter::new(device, datapath_options, priorities.priorities)
-            .map_err(system("making a socket"))?;
+            .map_err(OpenError::system("making a socket"))?;
         let shared = Arc::new(DeviceState::new(engine, starter)?);
         let listener: Arc<dyn PersistListener> = shared.clone();
         shared.lock().persister = Some(Persister::new(Arc::downgrade(&listener)));
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
-            .map_err(system("starting the background thread"))?;
+            .map_err(OpenError::system("starting the background thread"))?;
         send_waiting_at_exit(&shared);
         let inner = Inner {
             watch_handle: watch::register(device, &shared, options.metrics),

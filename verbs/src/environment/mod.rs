@@ -46,11 +46,20 @@ pub(crate) fn variable_once<T: Clone>(
             .map_err(|error| (value.to_string_lossy().into_owned(), error)),
     };
     let made = once.get_or_init(make).clone();
-    made.map_err(|(value, error)| OpenError::Environment {
+    made.map_err(|(value, error)| malformed(variable, value, error))
+}
+
+/// The error of a variable's value.
+pub(crate) fn malformed(
+    variable: &'static str,
+    value: impl AsRef<OsStr>,
+    error: impl ToString,
+) -> OpenError {
+    OpenError::Environment {
         variable,
-        value,
-        error,
-    })
+        value: value.as_ref().to_string_lossy().into_owned(),
+        error: error.to_string(),
+    }
 }
 
 /// A variable's value, parsed by `parse`.
@@ -62,14 +71,9 @@ pub(crate) fn parse_value<T>(
     let Some(value) = value else {
         return Ok(None);
     };
-    match parse(&value) {
-        Ok(parsed) => Ok(Some(parsed)),
-        Err(error) => Err(OpenError::Environment {
-            variable,
-            value,
-            error,
-        }),
-    }
+    parse(&value)
+        .map(Some)
+        .map_err(|error| malformed(variable, value, error))
 }
 
 /// Parses `text`, or, if it is `@FILE`, the file's contents.

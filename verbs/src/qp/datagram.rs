@@ -42,12 +42,12 @@ impl QueuePair {
     /// # Errors
     /// If the QP is in another state or of another kind.
     pub fn init_datagram(&self, qkey: QKey) -> Result<(), ConnectError> {
-        self.modify(&QpAttributes {
+        let attributes = QpAttributes {
             state: Some(QpState::Init),
             qkey: Some(qkey),
             ..QpAttributes::default()
-        })?;
-        Ok(())
+        };
+        Ok(self.modify(&attributes)?)
     }
 
     /// Moves a UD QP from INIT to RTS: it receives datagrams for the GID at `gid_index` of the

@@ -8,7 +8,7 @@ use crate::capture::check_capture_setting;
 use crate::datapath::environment::environment_datapath;
 use crate::device::{Device, all_devices};
 use crate::environment::{
-    is_any_set, is_ignored, unknown_variables, value, variable, write_to_stderr,
+    is_any_set, is_ignored, malformed, unknown_variables, value, variable, write_to_stderr,
 };
 use crate::error::OpenError;
 use crate::why::{check_why_packets_setting, check_why_setting};
@@ -63,11 +63,8 @@ fn check_devices() -> Result<(), OpenError> {
             )
         }
     };
-    Err(OpenError::Environment {
-        variable: VARIABLE,
-        error: format!("no device is named {missing:?}; {devices}"),
-        value,
-    })
+    let error = format!("no device is named {missing:?}; {devices}");
+    Err(malformed(VARIABLE, names, error))
 }
 
 /// Only the library for C programs reads it, not this crate.

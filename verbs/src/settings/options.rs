@@ -173,9 +173,6 @@ impl OpenOptions {
 fn seed_of(faults: &Faults) -> Result<u64, OpenError> {
     match faults.network().seed {
         Some(seed) => Ok(seed),
-        None => draw_seed().map_err(|source| OpenError::System {
-            what: "drawing a random seed for faults",
-            source,
-        }),
+        None => draw_seed().map_err(OpenError::system("drawing a random seed for faults")),
     }
 }

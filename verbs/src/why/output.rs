@@ -1,9 +1,9 @@
 //! Where explanations are written.
 
-use super::file::{absolute, check_file, malformed, open};
+use super::file::{absolute, check_file, open};
 use super::{Explanation, UnfitPackets, WHY_VARIABLE, packets};
 use crate::capture::PortCapture;
-use crate::environment::{self, write_to_stderr};
+use crate::environment::{self, malformed, write_to_stderr};
 use crate::error::OpenError;
 use core::fmt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -65,7 +65,7 @@ fn setting() -> Result<Option<WhyOutput>, OpenError> {
         Some(word) if !word.contains(['/', '.']) => Err(malformed(
             WHY_VARIABLE,
             word,
-            "it must be `stderr`, or the path of a file, with a `/` or a `.` in it".to_owned(),
+            "it must be `stderr`, or the path of a file, with a `/` or a `.` in it",
         )),
         _ => Ok(absolute(WHY_VARIABLE)?.map(WhyOutput::File)),
     }
