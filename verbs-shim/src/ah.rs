@@ -118,18 +118,23 @@ fn answer_to(
     // The destination is a multicast group: reply from the first address of its family.
     let family = |entry: &&roce_verbs::device::GidEntry| entry.gid.ip().is_ipv4() == to.is_ipv4();
     let ours = ours.or_else(|| gids.iter().find(family));
-    Ok(IbvAhAttr {
-        grh: IbvGlobalRoute {
-            dgid: c_gid(from.into()),
-            sgid_index: ours.ok_or(Errno::ENOENT)?.index,
-            hop_limit: 0xff,
-            traffic_class,
-            ..Zero::zeroed()
-        },
-        is_global: 1,
-        port_num: port,
+    Ok(ah_attr(IbvGlobalRoute {
+        dgid: c_gid(from.into()),
+        sgid_index: ours.ok_or(Errno::ENOENT)?.index,
+        hop_limit: 0xff,
+        traffic_class,
         ..Zero::zeroed()
-    })
+    }))
+}
+
+/// The attributes of an address handle. RoCE packets carry no service level.
+pub(crate) fn ah_attr(grh: IbvGlobalRoute) -> IbvAhAttr {
+    IbvAhAttr {
+        grh,
+        is_global: 1,
+        port_num: 1,
+        ..Zero::zeroed()
+    }
 }
 
 pub(crate) extern "C" fn init_ah_from_wc(

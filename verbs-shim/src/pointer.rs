@@ -96,17 +96,24 @@ impl<C> CPart<C> {
     }
 }
 
+/// Pointers are copied whatever they point to, which `derive` does not know.
+macro_rules! copied {
+    ($($pointer:ident)*) => {$(
+        impl<T> Clone for $pointer<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<T> Copy for $pointer<T> {}
+    )*};
+}
+
+copied! { Handle In Out }
+
 /// A C pointer to an object that this library created.
 #[repr(transparent)]
 pub(crate) struct Handle<C>(*mut C);
-
-impl<C> Clone for Handle<C> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<C> Copy for Handle<C> {}
 
 // SAFETY: a number until it is used, and any thread may use any object: see [`Part`].
 unsafe impl<C> Send for Handle<C> {}
@@ -233,14 +240,6 @@ pub(crate) trait Grown: Zero {
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
 
-impl<T> Clone for In<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for In<T> {}
-
 impl<T> In<T> {
     /// The program's memory at an address given as a number.
     pub(crate) fn at(addr: u64) -> Self {
@@ -343,14 +342,6 @@ impl<T> In<T> {
 /// A pointer to the caller's data, for writing.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
-
-impl<T> Clone for Out<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
     pub(crate) fn is_null(self) -> bool {

@@ -8,7 +8,7 @@ use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
 use crate::prelude::*;
 use crate::vendor_part_id::vendor_part_id;
 use roce_verbs::device::{QpnRange, RoceVersion};
-use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, PathMtu};
+use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS};
 use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
 
 /// The number of GIDs that an index of 8 bits can address.
@@ -167,10 +167,6 @@ pub(crate) extern "C" fn query_rt_values(
     })
 }
 
-fn c_mtu(mtu: PathMtu) -> u32 {
-    mtu.code().into()
-}
-
 /// The reported link width and speed: 4 lanes of 25 Gb/s. A software NIC has no speed of its own.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
@@ -190,7 +186,7 @@ fn port_attr(context: &Context) -> Result<IbvPortAttr, Errno> {
     Ok(IbvPortAttr {
         state,
         max_mtu: MTU_4096,
-        active_mtu: c_mtu(device.active_mtu()),
+        active_mtu: device.active_mtu().code().into(),
         gid_tbl_len: int(GID_TABLE_LEN),
         port_cap_flags: PORT_IP_BASED_GIDS,
         max_msg_sz: u32::try_from(MAX_MESSAGE_BYTES).unwrap_or(u32::MAX),

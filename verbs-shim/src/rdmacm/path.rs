@@ -2,6 +2,7 @@
 
 use super::device::CmDevice;
 use super::id::{Id, Inner};
+use crate::ah;
 use crate::convert::c_gid;
 use crate::prelude::*;
 use roce_verbs::device::Gid;
@@ -29,18 +30,13 @@ pub(super) fn ah_attr(
     traffic_class: u8,
     hop_limit: u8,
 ) -> Result<IbvAhAttr, Errno> {
-    Ok(IbvAhAttr {
-        grh: IbvGlobalRoute {
-            dgid: c_gid(to),
-            sgid_index: device.gid_index(from)?,
-            hop_limit,
-            traffic_class,
-            ..Zero::zeroed()
-        },
-        is_global: 1,
-        port_num: 1,
+    Ok(ah::ah_attr(IbvGlobalRoute {
+        dgid: c_gid(to),
+        sgid_index: device.gid_index(from)?,
+        hop_limit,
+        traffic_class,
         ..Zero::zeroed()
-    })
+    }))
 }
 
 /// The path to the peer.
